@@ -1,0 +1,465 @@
+"""The nodes of the vectorized loop IR: expressions, statements, modules.
+
+Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say how long a
+vector it is; ``__post_init__`` asserts what the verifier would otherwise have to check everywhere.
+
+Meaning of the vector nodes (``hardboiled`` section III):
+
+* ``Ramp(b, s, n)`` is the concatenation of ``b, b + s, ..., b + (n - 1) s``; b and s may be vectors.
+* ``Broadcast(e, n)`` is the concatenation of n copies of e.
+* ``VectorReduce(op, e, lanes)`` reduces each run of ``e.lanes / lanes`` adjacent lanes to one lane.
+
+Integer division and modulo round towards minus infinity for a positive divisor (Halide's rule); a division by
+zero gives zero. A ``Load`` whose predicate lane is false gives zero in that lane; a ``Store`` leaves it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from selector.ir.types import BOOL, INT32, Type
+
+
+class BinaryOp(Enum):
+    """Lane-wise operators with one result type; ``AND`` and ``OR`` are for booleans."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    MOD = "%"
+    MIN = "min"
+    MAX = "max"
+    AND = "&&"
+    OR = "||"
+
+
+class CompareOp(Enum):
+    """Lane-wise comparisons; the result is boolean."""
+
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+class ReduceOp(Enum):
+    """Operators of ``VectorReduce``; the rules know ``ADD``."""
+
+    ADD = "add"
+    MUL = "mul"
+    MIN = "min"
+    MAX = "max"
+    AND = "and"
+    OR = "or"
+
+
+class Location(Enum):
+    """Where a value lives, for ``LocToLoc``."""
+
+    MEM = "mem"
+    WMMA = "wmma"
+    WGMMA = "wgmma"
+    AMX = "amx"
+
+
+class Memory(Enum):
+    """Where an allocation lives."""
+
+    AUTO = "Auto"
+    HEAP = "Heap"
+    STACK = "Stack"
+    REGISTER = "Register"
+    GPU_SHARED = "GPUShared"
+    WMMA_ACCUMULATOR = "WMMAAccumulator"
+    WGMMA_ACCUMULATOR = "WGMMAAccumulator"
+    AMX_TILE = "AMXTile"
+
+    @property
+    def location(self) -> Location:
+        """The location that values loaded from such an allocation have."""
+        match self:
+            case Memory.WMMA_ACCUMULATOR:
+                return Location.WMMA
+            case Memory.WGMMA_ACCUMULATOR:
+                return Location.WGMMA
+            case Memory.AMX_TILE:
+                return Location.AMX
+            case _:
+                return Location.MEM
+
+
+class ForKind(Enum):
+    """How the iterations of a loop are executed."""
+
+    SERIAL = "for"
+    PARALLEL = "parallel"
+    UNROLLED = "unrolled"
+    VECTORIZED = "vectorized"
+    GPU_BLOCK = "gpu_block"
+    GPU_THREAD = "gpu_thread"
+    GPU_LANE = "gpu_lane"
+
+
+@dataclass(frozen=True, slots=True)
+class IntImm:
+    value: int
+    type: Type = INT32
+
+    def __post_init__(self) -> None:
+        assert self.type.is_integer and self.type.lanes == 1
+
+
+@dataclass(frozen=True, slots=True)
+class FloatImm:
+    value: float
+    type: Type
+
+    def __post_init__(self) -> None:
+        assert self.type.is_float and self.type.lanes == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    name: str
+    type: Type = INT32
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    type: Type
+    value: Expr
+
+    def __post_init__(self) -> None:
+        assert self.type.lanes == self.value.type.lanes, "a cast keeps the lanes"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    op: BinaryOp
+    a: Expr
+    b: Expr
+
+    def __post_init__(self) -> None:
+        assert self.a.type == self.b.type, f"{self.op.name}: {self.a.type} and {self.b.type}"
+
+    @property
+    def type(self) -> Type:
+        return self.a.type
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    op: CompareOp
+    a: Expr
+    b: Expr
+
+    def __post_init__(self) -> None:
+        assert self.a.type == self.b.type, f"{self.op.name}: {self.a.type} and {self.b.type}"
+
+    @property
+    def type(self) -> Type:
+        return BOOL.with_lanes(self.a.type.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    value: Expr
+
+    def __post_init__(self) -> None:
+        assert self.value.type.is_bool
+
+    @property
+    def type(self) -> Type:
+        return self.value.type
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+    def __post_init__(self) -> None:
+        assert self.then.type == self.otherwise.type
+        assert self.condition.type.is_bool
+        assert self.condition.type.lanes in (1, self.then.type.lanes)
+
+    @property
+    def type(self) -> Type:
+        return self.then.type
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``buffer[index]``; index in elements, int32 with one lane per lane of the result."""
+
+    type: Type
+    buffer: str
+    index: Expr
+    predicate: Expr | None = None
+
+    def __post_init__(self) -> None:
+        assert self.type.lanes == self.index.type.lanes
+        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(self.type.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    base: Expr
+    stride: Expr
+    count: int
+
+    def __post_init__(self) -> None:
+        assert self.base.type == self.stride.type, "base and stride of a ramp have one type"
+        assert self.count >= 1
+
+    @property
+    def type(self) -> Type:
+        return self.base.type.with_lanes(self.base.type.lanes * self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    value: Expr
+    count: int
+
+    def __post_init__(self) -> None:
+        assert self.count >= 1
+
+    @property
+    def type(self) -> Type:
+        return self.value.type.with_lanes(self.value.type.lanes * self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorReduce:
+    op: ReduceOp
+    value: Expr
+    lanes: int
+
+    def __post_init__(self) -> None:
+        assert self.value.type.lanes % self.lanes == 0, "a reduction divides the lanes"
+
+    @property
+    def type(self) -> Type:
+        return self.value.type.with_lanes(self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A pure function or an instruction: its record in ``selector.intrinsics`` gives the meaning."""
+
+    type: Type
+    name: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Lanes ``indices`` of the concatenation of ``vectors``."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        total = sum(v.type.lanes for v in self.vectors)
+        assert self.vectors and self.indices
+        assert all(0 <= i < total for i in self.indices)
+
+    @property
+    def type(self) -> Type:
+        return self.vectors[0].type.with_lanes(len(self.indices))
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    value: Expr
+    body: Expr
+
+    @property
+    def type(self) -> Type:
+        return self.body.type
+
+
+@dataclass(frozen=True, slots=True)
+class LocToLoc:
+    """A value moved between memory and a tensor unit's registers; the value itself is unchanged."""
+
+    source: Location
+    destination: Location
+    value: Expr
+
+    @property
+    def type(self) -> Type:
+        return self.value.type
+
+
+@dataclass(frozen=True, slots=True)
+class ExprVar:
+    """The value of an expression, kept in a temporary buffer (the paper's appendix A)."""
+
+    value: Expr
+
+    @property
+    def type(self) -> Type:
+        return self.value.type
+
+
+Expr = (
+    IntImm | FloatImm | Var | Cast | Binary | Compare | Not | Select | Load | Ramp | Broadcast
+    | VectorReduce | Call | Shuffle | Let | LocToLoc | ExprVar
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    index: Expr
+    value: Expr
+    predicate: Expr | None = None
+
+    def __post_init__(self) -> None:
+        assert self.index.type.lanes == self.value.type.lanes
+        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(self.value.type.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    name: str
+    min: Expr
+    extent: Expr
+    kind: ForKind
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Storage for ``extents`` (innermost first, constants or expressions) elements during ``body``.
+
+    ``stages`` > 1 asks for a ring of that many copies, filled ahead by the loop around the producer.
+    """
+
+    name: str
+    type: Type
+    extents: tuple[Expr, ...]
+    memory: Memory
+    body: Stmt
+    stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IfThenElse:
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetStmt:
+    name: str
+    value: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    producer: str
+    body: Stmt
+
+
+Stmt = Store | Evaluate | For | Allocate | IfThenElse | LetStmt | Block | Atomic
+
+
+class Role(Enum):
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One dimension of a buffer, innermost first. Units are elements.
+
+    ``extent`` and ``stride`` are ``IntImm`` where fixed at compile time, else ``Var("I.extent.0")`` and the like.
+    """
+
+    min: Expr
+    extent: Expr
+    stride: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BufferParam:
+    name: str
+    type: Type
+    dims: tuple[Dim, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """The algorithm reads or writes ``[minimum, maximum]`` of dimension ``dim`` of ``buffer``."""
+
+    buffer: str
+    dim: int
+    minimum: Expr
+    maximum: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a Func or buffer of the module comes from, for messages: the user's name and ``file:line``."""
+
+    name: str
+    func: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A pipeline: its parameters in calling order, its body, and what messages and checks need."""
+
+    name: str
+    buffers: tuple[BufferParam, ...]
+    scalars: tuple[ScalarParam, ...]
+    body: Stmt
+    requirements: tuple[Requirement, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+    def buffer(self, name: str) -> BufferParam | None:
+        return next((b for b in self.buffers if b.name == name), None)
+
+    def __str__(self) -> str:
+        from selector.ir.printer import print_module
+
+        return print_module(self)
+
+
+Node = Expr | Stmt
+
+
+def walk_types() -> tuple[type, ...]:
+    """All node classes, for tables that must be total."""
+    return (*Expr.__args__, *Stmt.__args__)  # type: ignore[attr-defined]
+
+

@@ -1,0 +1,223 @@
+"""Generic traversals: children, rebuild, walk, substitute.
+
+A pass matches on the nodes it cares about and hands every other node to ``map_expr`` or ``map_stmt``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from selector.ir.nodes import (
+    Allocate,
+    Atomic,
+    Binary,
+    Block,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Evaluate,
+    Expr,
+    ExprVar,
+    FloatImm,
+    For,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    LocToLoc,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    Stmt,
+    Store,
+    Var,
+    VectorReduce,
+)
+
+
+def expr_children(e: Expr) -> tuple[Expr, ...]:
+    """The direct operands of an expression, in text order."""
+    match e:
+        case IntImm() | FloatImm() | Var():
+            return ()
+        case Cast(_, v) | Not(v) | Broadcast(v, _) | VectorReduce(_, v, _):
+            return (v,)
+        case LocToLoc(_, _, v) | ExprVar(v):
+            return (v,)
+        case Binary(_, a, b) | Compare(_, a, b) | Ramp(a, b, _):
+            return (a, b)
+        case Select(c, t, f):
+            return (c, t, f)
+        case Load(_, _, index, predicate):
+            return (index,) if predicate is None else (index, predicate)
+        case Call(_, _, args):
+            return args
+        case Shuffle(vectors, _):
+            return vectors
+        case Let(_, value, body):
+            return (value, body)
+        case _:
+            assert_never(e)
+
+
+def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing changed."""
+    old = expr_children(e)
+    new = tuple(f(c) for c in old)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return e
+    match e:
+        case Cast(t, _):
+            return Cast(t, new[0])
+        case Not():
+            return Not(new[0])
+        case Broadcast(_, n):
+            return Broadcast(new[0], n)
+        case VectorReduce(op, _, lanes):
+            return VectorReduce(op, new[0], lanes)
+        case LocToLoc(s, d, _):
+            return LocToLoc(s, d, new[0])
+        case ExprVar():
+            return ExprVar(new[0])
+        case Binary(op, _, _):
+            return Binary(op, new[0], new[1])
+        case Compare(op, _, _):
+            return Compare(op, new[0], new[1])
+        case Ramp(_, _, n):
+            return Ramp(new[0], new[1], n)
+        case Select():
+            return Select(new[0], new[1], new[2])
+        case Load(t, b, _, _):
+            return Load(t, b, new[0], new[1] if len(new) > 1 else None)
+        case Call(t, name, _):
+            return Call(t, name, new)
+        case Shuffle(_, indices):
+            return Shuffle(new, indices)
+        case Let(name, _, _):
+            return Let(name, new[0], new[1])
+        case IntImm() | FloatImm() | Var():
+            return e
+        case _:
+            assert_never(e)
+
+
+def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement holds directly."""
+    match s:
+        case Store(_, index, value, predicate):
+            return (index, value) if predicate is None else (index, value, predicate)
+        case Evaluate(value) | LetStmt(_, value, _):
+            return (value,)
+        case For(_, low, extent, _, _):
+            return (low, extent)
+        case Allocate():
+            return s.extents
+        case IfThenElse(c, _, _):
+            return (c,)
+        case Block() | Atomic():
+            return ()
+        case _:
+            assert_never(s)
+
+
+def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement."""
+    match s:
+        case Store() | Evaluate():
+            return ()
+        case For() | Allocate() | LetStmt() | Atomic():
+            return (s.body,)
+        case IfThenElse(_, t, f):
+            return (t,) if f is None else (t, f)
+        case Block(stmts):
+            return stmts
+        case _:
+            assert_never(s)
+
+
+def map_stmt(s: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr], Expr]) -> Stmt:
+    """Rebuild a statement from its mapped direct parts."""
+    match s:
+        case Store(b, i, v, p):
+            return Store(b, on_expr(i), on_expr(v), None if p is None else on_expr(p))
+        case Evaluate(v):
+            return Evaluate(on_expr(v))
+        case For():
+            return replace(s, min=on_expr(s.min), extent=on_expr(s.extent), body=on_stmt(s.body))
+        case Allocate():
+            return replace(s, extents=tuple(on_expr(x) for x in s.extents), body=on_stmt(s.body))
+        case IfThenElse(c, t, f):
+            return IfThenElse(on_expr(c), on_stmt(t), None if f is None else on_stmt(f))
+        case LetStmt(n, v, b):
+            return LetStmt(n, on_expr(v), on_stmt(b))
+        case Block(stmts):
+            return Block(tuple(on_stmt(x) for x in stmts))
+        case Atomic(n, b):
+            return Atomic(n, on_stmt(b))
+        case _:
+            assert_never(s)
+
+
+def walk_expr(e: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, parents first."""
+    stack = [e]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(expr_children(top)))
+
+
+def walk_stmt(s: Stmt) -> Iterator[Stmt]:
+    """The statement and every statement below it, parents first, in text order."""
+    stack = [s]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(stmt_children(top)))
+
+
+def walk_all_exprs(s: Stmt) -> Iterator[Expr]:
+    """Every expression in a statement tree."""
+    for stmt in walk_stmt(s):
+        for e in stmt_exprs(stmt):
+            yield from walk_expr(e)
+
+
+def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Replace free variables by name; an inner ``Let`` of the same name hides the outer one."""
+    if not values:
+        return e
+    match e:
+        case Var(name, _):
+            return values.get(name, e)
+        case Let(name, value, body):
+            inner = {k: v for k, v in values.items() if k != name}
+            return Let(name, substitute(value, values), substitute(body, inner))
+        case _:
+            return map_expr(e, lambda c: substitute(c, values))
+
+
+def substitute_stmt(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """Replace free variables in a statement tree; loops and lets hide outer names."""
+    match s:
+        case For() | LetStmt() if s.name in values:
+            inner = {k: v for k, v in values.items() if k != s.name}
+            return map_stmt(s, lambda b: substitute_stmt(b, inner), lambda e: substitute(e, values))
+        case _:
+            return map_stmt(s, lambda b: substitute_stmt(b, values), lambda e: substitute(e, values))
+
+
+def free_vars(e: Expr) -> frozenset[str]:
+    """Names of the variables that an expression uses and does not bind."""
+    match e:
+        case Var(name, _):
+            return frozenset((name,))
+        case Let(name, value, body):
+            return free_vars(value) | (free_vars(body) - {name})
+        case _:
+            return frozenset().union(*(free_vars(c) for c in expr_children(e)))

@@ -1,0 +1,101 @@
+"""Scalar and vector types of the loop IR.
+
+A type is a kind (int, uint, float, bfloat, handle), a width in bits and a number of lanes. The text form is
+Halide's: ``float32``, ``float16x256``, ``bfloat16``, ``uint8x64``; a boolean is ``uint1``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What the bits of a scalar mean."""
+
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+    BFLOAT = "bfloat"
+    HANDLE = "handle"
+
+
+_WIDTHS = {
+    Kind.INT: (8, 16, 32, 64),
+    Kind.UINT: (1, 8, 16, 32, 64),
+    Kind.FLOAT: (16, 32, 64),
+    Kind.BFLOAT: (16,),
+    Kind.HANDLE: (64,),
+}
+_TEXT = re.compile(r"(int|uint|float|bfloat|handle)(\d+)(?:x(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A vector of ``lanes`` scalars of one kind and width."""
+
+    kind: Kind
+    bits: int
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.bits in _WIDTHS[self.kind], f"{self.kind.value}{self.bits} is not a type"
+        assert self.lanes >= 1, f"a type has at least one lane, got {self.lanes}"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one lane in memory."""
+        return (self.bits + 7) // 8
+
+    @property
+    def element(self) -> Type:
+        """The same scalar with one lane."""
+        return self.with_lanes(1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in (Kind.FLOAT, Kind.BFLOAT)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind is Kind.UINT and self.bits == 1
+
+    def with_lanes(self, lanes: int) -> Type:
+        return Type(self.kind, self.bits, lanes)
+
+    def __str__(self) -> str:
+        suffix = "" if self.lanes == 1 else f"x{self.lanes}"
+        return f"{self.kind.value}{self.bits}{suffix}"
+
+    @staticmethod
+    def parse(text: str) -> Type:
+        """Read ``float16x256`` and the like; ``bool`` stands for ``uint1``. ValueError otherwise."""
+        if text == "bool":
+            return BOOL
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a type")
+        kind = Kind(match[1])
+        if int(match[2]) not in _WIDTHS[kind]:
+            raise ValueError(f"{text!r} is not a type: no {kind.value} of {match[2]} bits")
+        return Type(kind, int(match[2]), int(match[3] or 1))
+
+
+BOOL = Type(Kind.UINT, 1)
+INT8 = Type(Kind.INT, 8)
+INT16 = Type(Kind.INT, 16)
+INT32 = Type(Kind.INT, 32)
+INT64 = Type(Kind.INT, 64)
+UINT8 = Type(Kind.UINT, 8)
+UINT16 = Type(Kind.UINT, 16)
+UINT32 = Type(Kind.UINT, 32)
+UINT64 = Type(Kind.UINT, 64)
+FLOAT16 = Type(Kind.FLOAT, 16)
+BFLOAT16 = Type(Kind.BFLOAT, 16)
+FLOAT32 = Type(Kind.FLOAT, 32)
+FLOAT64 = Type(Kind.FLOAT, 64)

@@ -1,0 +1,67 @@
+"""The plan: everything that running a compiled pipeline needs, as data.
+
+Expressions in a plan are scalar int32 expressions over ``<buffer>.extent.<d>`` and ``<buffer>.stride.<d>`` of the
+parameters and the names of scalar parameters; ``selector.ir.interpreter.evaluate_scalar`` gives their values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.ir.nodes import BufferParam, Expr, Requirement, ScalarParam
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class BufferArgument:
+    """A pointer to a parameter or an intermediate buffer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueArgument:
+    """A scalar of ``type`` with the value of ``value`` at call time."""
+
+    value: Expr
+    type: Type
+
+
+Argument = BufferArgument | ValueArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Intermediate:
+    """Device memory between kernels: ``elements`` of ``type``, allocated once per kernel object and size."""
+
+    name: str
+    type: Type
+    elements: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: entry point, grid in blocks, threads per block, dynamic shared memory in bytes.
+
+    A launch whose grid has an extent of zero is skipped.
+    """
+
+    entry: str
+    grid: tuple[Expr, Expr, Expr]
+    threads: int
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled pipeline: parameters in calling order, source text and launches in order."""
+
+    name: str
+    target: str
+    source: str
+    buffers: tuple[BufferParam, ...]
+    scalars: tuple[ScalarParam, ...]
+    requirements: tuple[Requirement, ...]
+    intermediates: tuple[Intermediate, ...]
+    launches: tuple[Launch, ...]

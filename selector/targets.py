@@ -1,0 +1,53 @@
+"""The targets and their limits, as data.
+
+Shared memory and registers: CUDA C++ Programming Guide, table of compute capabilities. A kernel for ``cuda``
+is compiled for the GPU at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.diagnostics import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a kernel is compiled for. Bytes of shared memory are per block; registers are per thread."""
+
+    name: str
+    family: str  # "cuda" or "amx"
+    capability: int = 0  # 80 for sm_80
+    shared_memory: int = 0
+    registers: int = 255
+    warp_size: int = 32
+    max_threads: int = 1024
+    features: frozenset[str] = frozenset()
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+
+_AMPERE = frozenset({"wmma", "mma", "cp.async", "ldmatrix"})
+_HOPPER = _AMPERE | {"bulk", "mbarrier", "stmatrix"}
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        Target("sm_80", "cuda", 80, 163 * 1024, features=_AMPERE),
+        Target("sm_86", "cuda", 86, 99 * 1024, features=_AMPERE),
+        Target("sm_89", "cuda", 89, 99 * 1024, features=_AMPERE),
+        Target("sm_90", "cuda", 90, 227 * 1024, features=_HOPPER),
+        Target("sm_90a", "cuda", 90, 227 * 1024, features=_HOPPER | {"wgmma"}),
+        Target("amx", "amx", features=frozenset({"amx"})),
+    )
+}
+
+
+def find_target(name: str) -> Target:
+    """The target of that name; ``TargetError`` lists the names there are."""
+    if name not in TARGETS:
+        raise TargetError(
+            f"unknown target {name!r}", hint=f"known targets: cuda, {', '.join(TARGETS)}"
+        )
+    return TARGETS[name]

@@ -1,0 +1,210 @@
+"""CUDA source to machine code through NVRTC: needs neither a GPU nor a driver.
+
+``compile_to_cubin`` is the only place that compiles CUDA, for artifacts, for CI and at call time, so a kernel is
+the same bytes wherever it was compiled. The options are ``OPTIONS``: C++17 and NVRTC's defaults, subnormals kept
+(``-ftz=false``; the interpreter keeps them too; an emitter that wants ``.ftz`` writes it into its PTX).
+
+``resource_usage`` and ``sass`` read a cubin back with the toolkit's ``cuobjdump`` and ``nvdisasm``; tests use them to
+see that tensor instructions are there and spills are not.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from selector.diagnostics import InternalError, UserError
+
+OPTIONS = ("-std=c++17", "-ftz=false")
+_INSTALL = "install the compiler: pip install tensor-selector[compile]"
+_TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
+_LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
+_RESOURCE = re.compile(r"Function (\S+):\s*\n\s*(.*)")
+_LOCAL_ACCESS = re.compile(r"\b(LDL|STL)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    """What one kernel takes: registers and bytes of stack a thread, bytes of static shared memory a block.
+
+    ``shared_bytes`` holds the 1024 bytes that the system keeps for itself on sm_90.
+
+    ``local_accesses`` counts the instructions that read or write local memory (LDL, STL): 0 means that nothing
+    spilled and that no register array is indexed by a variable.
+    """
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    local_bytes: int
+    local_accesses: int
+
+
+@cache
+def _bindings() -> Any:
+    """The module ``cuda.bindings.nvrtc`` with its library loaded; ``UserError`` if either is missing."""
+    try:
+        from cuda.bindings import nvrtc  # pyright: ignore
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:  # RuntimeError: the bindings found no libnvrtc
+        raise UserError(
+            "CUDA source cannot be compiled here",
+            why=f"NVRTC was not found ({str(error).strip().splitlines()[0]})",
+            hint=_INSTALL,
+        ) from error
+    return nvrtc
+
+
+def version() -> str:
+    """NVRTC's version, such as ``13.0``; part of the key of the kernel cache."""
+    _, major, minor = _bindings().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def available() -> bool:
+    """Whether this machine can compile CUDA source."""
+    try:
+        _bindings()
+    except UserError:
+        return False
+    return True
+
+
+@cache
+def include_directories() -> tuple[str, ...]:
+    """Folders with ``cuda_fp16.h`` and what it includes: from the installed wheels, conda or ``CUDA_HOME``."""
+    from cuda.pathfinder import find_nvidia_header_directory  # pyright: ignore
+
+    folder: str | None = find_nvidia_header_directory("cudart")  # pyright: ignore
+    if folder is None:
+        raise UserError(
+            "CUDA source cannot be compiled here",
+            why="cuda_fp16.h was found neither in the installed packages nor in CUDA_HOME",
+            hint=_INSTALL,
+        )
+    libraries = Path(folder) / "cccl"  # where CUDA 13 keeps <cuda/...> and <nv/target>
+    return (folder, str(libraries)) if libraries.is_dir() else (folder,)
+
+
+def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
+    """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
+
+    ``UserError`` if there is no NVRTC or it does not know ``arch``; ``InternalError`` with NVRTC's log and the line
+    of the source if the source does not compile: emitted source always should.
+    """
+    nvrtc = _bindings()
+    _check_arch(nvrtc, arch)
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    includes = (f"-I{folder}" for folder in include_directories())
+    flags = [f.encode() for f in (*OPTIONS, f"-arch={arch}", *includes, *options)]
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise InternalError(_failure(source, arch, _log(nvrtc, program)))
+        size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        cubin = _buffer(size)
+        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin[:size]
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def resource_usage(cubin: bytes) -> dict[str, ResourceUsage]:
+    """Registers, shared memory and local memory of every kernel in a cubin, by entry point."""
+    text = _tool("cuobjdump", cubin, "--dump-resource-usage")
+    code = sass(cubin)
+    usage: dict[str, ResourceUsage] = {}
+    for name, line in _RESOURCE.findall(text):
+        fields = dict(re.findall(r"(\w+)(?:\[\d+\])?:(\d+)", line))
+        usage[name] = ResourceUsage(
+            registers=int(fields["REG"]),
+            shared_bytes=int(fields["SHARED"]),
+            stack_bytes=int(fields["STACK"]),
+            local_bytes=int(fields["LOCAL"]),
+            local_accesses=len(_LOCAL_ACCESS.findall(code.get(name, ""))),
+        )
+    return usage
+
+
+def sass(cubin: bytes) -> dict[str, str]:
+    """The disassembly of every kernel in a cubin, by entry point: one instruction a line."""
+    text = _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
+    parts = re.split(r"^\s*\.section\s+\.text\.(\S+?),.*$", text, flags=re.MULTILINE)
+    return {name: body for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def count_instructions(disassembly: str, names: tuple[str, ...]) -> Mapping[str, int]:
+    """How often each opcode (``HMMA``, ``LDSM``, ...; modifiers aside) occurs in a disassembly."""
+    return {n: len(re.findall(rf"\b{n}\b", disassembly)) for n in names}
+
+
+def _check_arch(nvrtc: Any, arch: str) -> None:
+    known = _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs())
+    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    if match is None or int(match[1]) not in known:
+        names = ", ".join(f"sm_{a}" for a in known)
+        raise UserError(
+            f"NVRTC {version()} cannot compile for {arch!r}",
+            why=f"it knows {names}",
+            hint="use another target, or a newer CUDA: pip install -U tensor-selector[compile]",
+        )
+
+
+def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
+    """The value of a call of the bindings, which return ``(status, value)``; ``InternalError`` on failure."""
+    status, *values = result
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise InternalError(f"NVRTC failed: {status.name}")
+    return values[0] if values else None
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    size = _checked(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+    log = _buffer(size)
+    _checked(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
+    return log.rstrip(b"\0 ").decode(errors="replace")
+
+
+def _buffer(size: int) -> bytes:
+    """Room for the bindings to write into, as they want it: bytes, and never one of Python's shared short ones."""
+    return bytes(size + 16)
+
+
+def _failure(source: str, arch: str, log: str) -> str:
+    """NVRTC's log, and the line of the source that its first error names."""
+    message = f"the emitted CUDA does not compile for {arch}:\n{log}"
+    match = _LOG_LINE.search(log)
+    lines = source.splitlines()
+    if match is None or not 1 <= int(match[1]) <= len(lines):
+        return message
+    return f"{message}\nkernel.cu:{match[1]}: {lines[int(match[1]) - 1].strip()}"
+
+
+def _tool(name: str, cubin: bytes, *flags: str) -> str:
+    """What one of the toolkit's binary tools prints about a cubin."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([_find_tool(name), *flags, str(path)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise InternalError(f"{name} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+@cache
+def _find_tool(name: str) -> str:
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility  # pyright: ignore
+    except ImportError as error:
+        raise UserError(f"{name} was not found", hint=_INSTALL) from error
+    path: str | None = find_nvidia_binary_utility(name)  # pyright: ignore
+    if path is None:
+        raise UserError(f"{name} was not found", hint=_TOOLS)
+    return path

@@ -1,0 +1,40 @@
+# The two commands of the README, and what a developer needs besides.
+#
+#   make demo    environment, installation, and the blur of a photograph through the whole way
+#   make test    the same environment with the developer's tools, and every test this machine can run
+#   make check   formatting, lint and types
+
+# The first of these that is a Python of at least 3.11; else python3, which is then told that it will not do.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+VENV := .venv/bin/python
+SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock cpp/*)
+# Two workers on two cores; `make test WORKERS=0` runs in one process.
+WORKERS ?= 2
+TESTS ?= tests
+
+.PHONY: help demo test check clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+.venv/run.stamp: $(SOURCES)
+	@$(PYTHON) requirements/install.py run
+	@touch $@
+
+.venv/dev.stamp: $(SOURCES)
+	@$(PYTHON) requirements/install.py dev
+	@touch $@ .venv/run.stamp
+
+demo: .venv/run.stamp
+	@$(VENV) -m casestudies demo
+
+test: .venv/dev.stamp
+	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) $(TESTS)
+
+check: .venv/dev.stamp
+	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright
+
+clean:
+	@rm -rf build dist .pytest_cache .ruff_cache

@@ -1,0 +1,92 @@
+"""What a ``Call`` of a selected program means: the one place where names meet NumPy.
+
+Values are arrays whose last axis are the lanes; leading axes are whatever the interpreter batches over. Shape
+arguments (M, N, K, stride, dilation) are ``IntImm`` nodes of the call and are read from it, not from the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selector.diagnostics import InternalError
+from selector.intrinsics import functions, records
+from selector.ir.nodes import Call, IntImm
+
+Array = NDArray[np.generic]
+Meaning = Callable[[Call, Sequence[Array]], Array]
+
+TILE_FILL = "tile.fill"
+TILE_READ = "tile.read"
+TOEPLITZ = "toeplitz"
+TOEPLITZ_TRANSPOSED = "toeplitz.t"
+
+
+def constants(call: Call, count: int) -> tuple[int, ...]:
+    """The leading ``count`` arguments, which are integer constants of the call."""
+    out: list[int] = []
+    for argument in call.args[:count]:
+        if not isinstance(argument, IntImm):
+            raise InternalError(f"{call.name}: argument {len(out)} is not a constant: {argument}")
+        out.append(argument.value)
+    return tuple(out)
+
+
+def matrix(values: Array, rows: int, columns: int) -> Array:
+    """Lanes in row-major order as a (..., rows, columns) matrix."""
+    return values.reshape(*values.shape[:-1], rows, columns)
+
+
+def lanes(values: Array) -> Array:
+    """The inverse of ``matrix``."""
+    return values.reshape(*values.shape[:-2], -1)
+
+
+def _multiply_add(call: Call, values: Sequence[Array]) -> Array:
+    instruction = records.find(call.name)
+    assert instruction is not None
+    m, n, k = constants(call, 3)
+    c, a, b = values[3:6]
+    return lanes(
+        instruction.block_semantics(matrix(c, m, n), matrix(a, m, k), matrix(b, k, n))
+    )
+
+
+def _toeplitz(call: Call, values: Sequence[Array]) -> Array:
+    k, n, stride, dilation = constants(call, 4)
+    return lanes(functions.toeplitz(values[4], k, n, stride, dilation))
+
+
+def _toeplitz_transposed(call: Call, values: Sequence[Array]) -> Array:
+    """Arguments (M, K, stride, dilation, taps): lanes (m, k) of the transposed band over m outputs."""
+    m, k, stride, dilation = constants(call, 4)
+    return lanes(np.swapaxes(functions.toeplitz(values[4], k, m, stride, dilation), -1, -2))
+
+
+def _identity(call: Call, values: Sequence[Array]) -> Array:
+    return values[0]
+
+
+def _pure(call: Call, values: Sequence[Array]) -> Array:
+    function = functions.find_function(call.name)
+    assert function is not None and len(values) == function.arity, call.name
+    return function.evaluate(*values)
+
+
+def _meanings() -> dict[str, Meaning]:
+    table: dict[str, Meaning] = {i.name: _multiply_add for i in records.INSTRUCTIONS}
+    table.update({name: _pure for name in functions.FUNCTIONS})
+    table[TOEPLITZ] = _toeplitz
+    table[TOEPLITZ_TRANSPOSED] = _toeplitz_transposed
+    table[TILE_FILL] = table[TILE_READ] = _identity
+    return table
+
+
+CALLS: dict[str, Meaning] = _meanings()
+
+
+def find_call(name: str) -> Meaning | None:
+    """The meaning of a call by name, or None for an unknown one."""
+    return CALLS.get(name)

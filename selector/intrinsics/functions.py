@@ -1,0 +1,132 @@
+"""Calls that are no tensor instruction: tile helpers, Toeplitz operands and the pure math functions.
+
+One record per name gives the meaning in NumPy and, for pure functions, the spelling in CUDA C++. Names are
+those that Halide 21 gives its math calls in lowered IR (``sqrt_f32``, ``pow_f16``, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+
+def toeplitz(taps: Array, k: int, n: int, stride: int, dilation: int) -> Array:
+    """The banded matrix ``T[t, j] = taps[(t - stride*j) / dilation]`` of shape (..., k, n), zero off the band.
+
+    ``taps`` is (..., number of taps); k must be ``toeplitz_rows(taps, n, stride, dilation)``.
+    """
+    count = taps.shape[-1]
+    assert k == toeplitz_rows(count, n, stride, dilation), f"a band of {count} taps has not {k} rows"
+    distance = np.arange(k)[:, None] - stride * np.arange(n)[None, :]
+    tap, rest = np.divmod(distance, dilation)
+    valid = (rest == 0) & (tap >= 0) & (tap < count)
+    return np.where(valid, taps[..., np.where(valid, tap, 0)], np.zeros((), taps.dtype))
+
+
+def toeplitz_rows(taps: int, n: int, stride: int, dilation: int) -> int:
+    """The reduction extent of a band over n outputs: dilation*(taps-1) + stride*(n-1) + 1."""
+    return dilation * (taps - 1) + stride * (n - 1) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PureFunction:
+    """A lane-wise function: its NumPy meaning, its CUDA spelling in float32, and how many arguments it takes.
+
+    ``result`` is "same" (the type of the first argument), "bool", or "unsigned" (``abs`` of integers). Half and
+    bfloat16 arguments are widened to float32 for the computation and rounded back.
+    """
+
+    name: str
+    numpy: Callable[..., Array]
+    cuda: str
+    arity: int = 1
+    result: str = "same"
+
+    def evaluate(self, *args: Array) -> Array:
+        """Apply to arrays of one shape; the result has the dtype of the first argument, or bool."""
+        first = args[0]
+        if first.dtype == np.float16:
+            args = tuple(a.astype(np.float32) for a in args)
+        with np.errstate(all="ignore"):
+            value = self.numpy(*args)
+        if self.result == "unsigned" and first.dtype.kind == "i":
+            return value.astype(np.dtype(f"u{first.dtype.itemsize}"))
+        return value if self.result == "bool" else value.astype(first.dtype)
+
+
+def _round_half_even(x: Array) -> Array:
+    return np.rint(x)  # type: ignore[arg-type]
+
+
+_FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = (
+    ("sqrt", np.sqrt, "sqrtf", 1, "same"),
+    ("exp", np.exp, "expf", 1, "same"),
+    ("log", np.log, "logf", 1, "same"),
+    ("sin", np.sin, "sinf", 1, "same"),
+    ("cos", np.cos, "cosf", 1, "same"),
+    ("tan", np.tan, "tanf", 1, "same"),
+    ("asin", np.arcsin, "asinf", 1, "same"),
+    ("acos", np.arccos, "acosf", 1, "same"),
+    ("atan", np.arctan, "atanf", 1, "same"),
+    ("atan2", np.arctan2, "atan2f", 2, "same"),
+    ("sinh", np.sinh, "sinhf", 1, "same"),
+    ("cosh", np.cosh, "coshf", 1, "same"),
+    ("tanh", np.tanh, "tanhf", 1, "same"),
+    ("asinh", np.arcsinh, "asinhf", 1, "same"),
+    ("acosh", np.arccosh, "acoshf", 1, "same"),
+    ("atanh", np.arctanh, "atanhf", 1, "same"),
+    ("pow", np.power, "powf", 2, "same"),
+    ("floor", np.floor, "floorf", 1, "same"),
+    ("ceil", np.ceil, "ceilf", 1, "same"),
+    ("trunc", np.trunc, "truncf", 1, "same"),
+    ("round", _round_half_even, "rintf", 1, "same"),
+    ("fast_inverse", np.reciprocal, "__frcp_rn", 1, "same"),
+    ("fast_inverse_sqrt", lambda x: 1 / np.sqrt(x), "rsqrtf", 1, "same"),
+    ("is_nan", np.isnan, "isnan", 1, "bool"),
+    ("is_inf", np.isinf, "isinf", 1, "bool"),
+    ("is_finite", np.isfinite, "isfinite", 1, "bool"),
+)
+
+
+def _absolute(x: Array) -> Array:
+    return np.abs(x)  # type: ignore[arg-type]
+
+
+def _spelling(cuda: str, suffix: str) -> str:
+    """CUDA's name of the double version; half computes in float."""
+    if suffix != "f64":
+        return cuda
+    return {"rsqrtf": "rsqrt", "__frcp_rn": "__drcp_rn"}.get(cuda, cuda.removesuffix("f"))
+
+
+def _halide_names() -> dict[str, PureFunction]:
+    table = {
+        f"{base}_{suffix}": PureFunction(
+            f"{base}_{suffix}", meaning, _spelling(cuda, suffix), arity, result
+        )
+        for base, meaning, cuda, arity, result in _FLOAT_FUNCTIONS
+        for suffix in ("f16", "f32", "f64")
+    }
+    for base, meaning, cuda in (
+        ("abs", _absolute, "abs"),
+        ("floor", np.floor, "floorf"),
+        ("ceil", np.ceil, "ceilf"),
+        ("trunc", np.trunc, "truncf"),
+        ("round", _round_half_even, "rintf"),
+    ):
+        result = "unsigned" if base == "abs" else "same"
+        table[base] = PureFunction(base, meaning, cuda, result=result)
+    return table
+
+
+FUNCTIONS: dict[str, PureFunction] = _halide_names()
+
+
+def find_function(name: str) -> PureFunction | None:
+    """The pure function of that name in lowered Halide IR, or None."""
+    return FUNCTIONS.get(name)

@@ -1,0 +1,151 @@
+"""Tensor instructions: one frozen, self-checking record each, read by rules, interpreter, emitter and report.
+
+A record is the whole definition: shape, types, what the target must have, where it is specified, and what it
+computes. Adding an instruction is adding a record here; the rules learn of it through ``facts`` in
+``selector.eqsat.facts`` and the interpreter through ``selector.intrinsics.register_all``.
+
+A program may call an instruction on a *block*: any multiples M of m and N of n, and any positive reduction
+extent K. The block is cut into instruction tiles by the emitter, K padded with zeros up to a multiple of k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+from selector.targets import Target
+
+Array = NDArray[np.generic]
+
+_WMMA = "PTX ISA 8.5, section 9.7.14.3 (wmma.mma)"
+_MMA = "PTX ISA 8.5, section 9.7.14.5 (mma)"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInstruction:
+    """``D[m, n] = C[m, n] + sum_k A[m, k] * B[k, n]`` for one tile of m x n x k elements.
+
+    ``needs`` is the entry of ``Target.features`` without which the instruction does not exist; ``source`` is
+    the section of the manual that specifies it.
+    """
+
+    name: str
+    family: str
+    m: int
+    n: int
+    k: int
+    a_type: Type
+    b_type: Type
+    c_type: Type
+    needs: str
+    source: str
+
+    def __post_init__(self) -> None:
+        assert self.m > 0 and self.n > 0 and self.k > 0, f"{self.name}: a shape is positive"
+        assert self.a_type.lanes == self.b_type.lanes == self.c_type.lanes == 1
+        assert self.a_type.is_float == self.c_type.is_float, f"{self.name}: accumulates in kind"
+        assert f"m{self.m}n{self.n}k{self.k}" in self.name, f"{self.name}: shape is in the name"
+
+    @property
+    def shape(self) -> str:
+        """The shape as it is written in PTX: ``m16n16k16``."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds that one instruction performs."""
+        return self.m * self.n * self.k
+
+    def fits(self, block_m: int, block_n: int) -> bool:
+        """Whether a block of these extents is a whole number of tiles."""
+        return block_m % self.m == 0 and block_n % self.n == 0
+
+    def count(self, block_m: int, block_n: int, block_k: int) -> int:
+        """Instructions issued for a block; K is padded up to a multiple of k."""
+        assert self.fits(block_m, block_n), f"{self.name}: {block_m} x {block_n}"
+        return (block_m // self.m) * (block_n // self.n) * -(-block_k // self.k)
+
+    def semantics(self, c: Array, a: Array, b: Array) -> Array:
+        """The exact tile: c is (m, n), a is (m, k), b is (k, n)."""
+        assert c.shape == (self.m, self.n) and a.shape == (self.m, self.k)
+        assert b.shape == (self.k, self.n)
+        return self.block_semantics(c, a, b)
+
+    def block_semantics(self, c: Array, a: Array, b: Array) -> Array:
+        """The block: c is (..., M, N), a (..., M, K), b (..., K, N); zero padding of K changes nothing.
+
+        Products and sums of floats are taken in float32 and rounded once to the accumulator's type; integer
+        sums wrap around at 32 bits, as without ``.satfinite``.
+        """
+        if self.c_type.is_float:
+            wide = c.astype(np.float32) + operand(a, self.a_type) @ operand(b, self.b_type)
+            return wide.astype(np.float16 if self.c_type.bits == 16 else np.float32)
+        total = c.astype(np.int64) + a.astype(np.int64) @ b.astype(np.int64)
+        return total.astype(np.int32)
+
+
+def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
+    """Float operands as float32; bfloat16 may come as its bit pattern in uint16."""
+    if scalar == BFLOAT16 and values.dtype == np.uint16:
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32)
+
+
+def _family(
+    family: str, shapes: tuple[tuple[int, int, int], ...], types: tuple[Type, Type], source: str
+) -> tuple[TensorInstruction, ...]:
+    operands, accumulator = types
+    prefix = "wmma.mma" if family == "wmma" else "mma"
+    suffix = f"{_short(operands)}.{_short(accumulator)}"
+    return tuple(
+        TensorInstruction(
+            f"{prefix}.m{m}n{n}k{k}.{suffix}",
+            family, m, n, k, operands, operands, accumulator, family, source,
+        )
+        for m, n, k in shapes
+    )  # fmt: skip
+
+
+def _short(scalar: Type) -> str:
+    """PTX's name of a type: f16, bf16, s8, u8, s32."""
+    match str(scalar):
+        case "bfloat16":
+            return "bf16"
+        case name if name.startswith("float"):
+            return name.replace("float", "f")
+        case name if name.startswith("uint"):
+            return name.replace("uint", "u")
+        case name:
+            return name.replace("int", "s")
+
+
+_WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
+
+INSTRUCTIONS: tuple[TensorInstruction, ...] = (
+    *_family("wmma", _WMMA_SHAPES, (FLOAT16, FLOAT32), _WMMA),
+    *_family("wmma", _WMMA_SHAPES, (FLOAT16, FLOAT16), _WMMA),
+    *_family("wmma", _WMMA_SHAPES, (BFLOAT16, FLOAT32), _WMMA),
+    *_family("wmma", _WMMA_SHAPES, (INT8, INT32), _WMMA),
+    *_family("wmma", _WMMA_SHAPES, (UINT8, INT32), _WMMA),
+    *_family("mma", ((16, 8, 16),), (FLOAT16, FLOAT32), _MMA),
+    *_family("mma", ((16, 8, 16),), (FLOAT16, FLOAT16), _MMA),
+    *_family("mma", ((16, 8, 16),), (BFLOAT16, FLOAT32), _MMA),
+    *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
+    *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
+)
+
+_BY_NAME = {i.name: i for i in INSTRUCTIONS}
+assert len(_BY_NAME) == len(INSTRUCTIONS), "instruction names are unique"
+
+
+def find(name: str) -> TensorInstruction | None:
+    """The instruction of that name, or None for any other call."""
+    return _BY_NAME.get(name)
+
+
+def for_target(target: Target) -> tuple[TensorInstruction, ...]:
+    """The instructions that a target has, in the order of the table."""
+    return tuple(i for i in INSTRUCTIONS if target.has(i.needs))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from selector.ir.types import BOOL, INT32, Type
+from selector.ir.types import BOOL, INT32, Type, round_to
 
 
 class BinaryOp(Enum):
@@ -115,11 +115,14 @@ class IntImm:
 
 @dataclass(frozen=True, slots=True)
 class FloatImm:
+    """``value`` is rounded to the type, so that equal literals compare equal (every NaN is ``math.nan``)."""
+
     value: float
     type: Type
 
     def __post_init__(self) -> None:
         assert self.type.is_float and self.type.lanes == 1
+        object.__setattr__(self, "value", round_to(float(self.value), self.type))
 
 
 @dataclass(frozen=True, slots=True)

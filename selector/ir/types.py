@@ -6,7 +6,9 @@ Halide's: ``float32``, ``float16x256``, ``bfloat16``, ``uint8x64``; a boolean is
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from dataclasses import dataclass
 from enum import Enum
 
@@ -99,3 +101,23 @@ FLOAT16 = Type(Kind.FLOAT, 16)
 BFLOAT16 = Type(Kind.BFLOAT, 16)
 FLOAT32 = Type(Kind.FLOAT, 32)
 FLOAT64 = Type(Kind.FLOAT, 64)
+
+_PACK = {(Kind.FLOAT, 16): "<e", (Kind.FLOAT, 32): "<f", (Kind.BFLOAT, 16): "<f"}
+
+
+def round_to(value: float, type: Type) -> float:
+    """The nearest value of a floating-point type, ties to even; too large a value becomes infinite."""
+    if math.isnan(value):
+        return math.nan
+    if math.isinf(value) or type.bits == 64:
+        return value
+    try:
+        pattern = struct.pack(_PACK[type.kind, type.bits], value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    if type.kind is Kind.BFLOAT:
+        word = int.from_bytes(pattern, "little")
+        word = (word + 0x7FFF + (word >> 16 & 1)) & 0xFFFF0000
+        pattern = word.to_bytes(4, "little")
+    (rounded,) = struct.unpack(_PACK[type.kind, type.bits], pattern)
+    return rounded

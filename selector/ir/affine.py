@@ -1,0 +1,249 @@
+"""Index arithmetic as polynomials: comparing, splitting and evaluating flattened indices.
+
+An index such as ``(y + 1)*I.stride.1 + x - 3`` is a sum of integer coefficients times products of atoms:
+
+    {(I.stride.1, y): 1, (I.stride.1,): 1, (x,): 1, (): -3}
+
+An atom is a variable or an expression that is not a polynomial (a division, a minimum, a load). Integers are
+taken not to overflow. Equal polynomials have equal terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Var
+from selector.ir.printer import print_expr
+from selector.ir.simplify import add, div, floor_div, floor_mod, mod, mul, sub
+from selector.ir.traverse import free_vars, map_expr, substitute
+from selector.ir.types import INT32, Type
+
+Monomial = tuple[Expr, ...]
+
+
+@lru_cache(maxsize=65536)
+def _key(atom: Expr) -> tuple[int, str]:
+    return (0, atom.name) if isinstance(atom, Var) else (1, print_expr(atom, {}))
+
+
+def _monomial_key(m: Monomial) -> tuple[int, list[tuple[int, str]]]:
+    return (-len(m), [_key(a) for a in m])
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A polynomial with integer coefficients; ``terms`` are sorted, products before the constant."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+
+    @staticmethod
+    def of(value: Expr | int) -> Affine:
+        """The polynomial of a scalar integer expression (``to_affine``) or of a number."""
+        return _build({(): value}) if isinstance(value, int) else to_affine(value)
+
+    @staticmethod
+    def build(terms: Mapping[Monomial, int]) -> Affine:
+        """From coefficients by product; the atoms of a product in any order."""
+        total: dict[Monomial, int] = {}
+        for atoms, coefficient in terms.items():
+            m = tuple(sorted(atoms, key=_key))
+            total[m] = total.get(m, 0) + coefficient
+        return _build(total)
+
+    def __iter__(self) -> Iterator[tuple[Monomial, int]]:
+        return iter(self.terms)
+
+    def as_dict(self) -> dict[Monomial, int]:
+        return dict(self.terms)
+
+    @property
+    def constant(self) -> int | None:
+        """The number that this is, or None."""
+        match self.terms:
+            case ():
+                return 0
+            case (((), c),):
+                return c
+            case _:
+                return None
+
+    @property
+    def offset(self) -> int:
+        """The constant term."""
+        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
+
+    def coefficient(self, atom: Expr) -> Affine:
+        """What ``atom`` is multiplied by, where it occurs once; the atom may occur in the answer again."""
+        return _build({_without(m, atom): c for m, c in self.terms if atom in m})
+
+    def rest(self, atom: Expr) -> Affine:
+        """The terms without ``atom`` as a factor (it may still be inside an opaque atom)."""
+        return Affine(tuple((m, c) for m, c in self.terms if atom not in m))
+
+    def mentions(self, name: str) -> bool:
+        """Whether the variable occurs, also inside opaque atoms."""
+        return any(name in free_vars(a) for m, _ in self.terms for a in m)
+
+    def __add__(self, other: Affine | Expr | int) -> Affine:
+        total = dict(self.terms)
+        for m, c in _affine(other).terms:
+            total[m] = total.get(m, 0) + c
+        return _build(total)
+
+    def __neg__(self) -> Affine:
+        return Affine(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Affine | Expr | int) -> Affine:
+        return self + -_affine(other)
+
+    def __mul__(self, other: Affine | Expr | int) -> Affine:
+        total: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            for n, d in _affine(other).terms:
+                product = tuple(sorted(m + n, key=_key))
+                total[product] = total.get(product, 0) + c * d
+        return _build(total)
+
+    def divided_by(self, divisor: int) -> Affine | None:
+        """The exact quotient, or None if some coefficient is not a multiple."""
+        if divisor == 0 or any(c % divisor for _, c in self.terms):
+            return None
+        return Affine(tuple((m, c // divisor) for m, c in self.terms))
+
+    def to_expr(self, type: Type = INT32) -> Expr:
+        """A sum of products, positive terms first."""
+        result: Expr = IntImm(0, type)
+        ordered = sorted(self.terms, key=lambda t: (not t[0], t[1] < 0))
+        for i, (m, c) in enumerate(ordered):
+            product: Expr = IntImm(1, type)
+            for atom in m:
+                product = mul(product, atom) if product != IntImm(1, type) else atom
+            negative = c < 0 and bool(m) and i > 0
+            product = mul(product, IntImm(-c if negative else c, type))
+            result = product if i == 0 else (sub if negative else add)(result, product)
+        return result
+
+
+def _build(terms: Mapping[Monomial, int]) -> Affine:
+    kept = [(m, c) for m, c in terms.items() if c]
+    return Affine(tuple(sorted(kept, key=lambda t: _monomial_key(t[0]))))
+
+
+def _without(m: Monomial, atom: Expr) -> Monomial:
+    i = m.index(atom)
+    return m[:i] + m[i + 1 :]
+
+
+def _affine(value: Affine | Expr | int) -> Affine:
+    return value if isinstance(value, Affine) else Affine.of(value)
+
+
+def to_affine(e: Expr) -> Affine:
+    """The polynomial of a scalar integer expression; equal forms for sums and products in any order.
+
+    Divisions by a positive constant give up the multiples: ``(8*a + b)/8`` is ``a + b/8``.
+    """
+    assert e.type.lanes == 1 and e.type.is_integer, f"to_affine wants a scalar integer, not {e.type}"
+    match e:
+        case IntImm(value, _):
+            return _build({(): value})
+        case Var():
+            return Affine((((e,), 1),))
+        case Binary(BinaryOp.ADD, a, b):
+            return to_affine(a) + to_affine(b)
+        case Binary(BinaryOp.SUB, a, b):
+            return to_affine(a) - to_affine(b)
+        case Binary(BinaryOp.MUL, a, b):
+            return to_affine(a) * to_affine(b)
+        case Binary(BinaryOp.DIV | BinaryOp.MOD as op, a, b):
+            return _divide(op, to_affine(a), to_affine(b), e.type)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b):
+            return _extremum(op, to_affine(a), to_affine(b), e.type)
+        case Cast(t, value) if t == value.type:
+            return to_affine(value)
+        case Let(name, value, body):
+            return to_affine(substitute(body, {name: value}))
+        case _:
+            return Affine((((map_expr(e, normalize),), 1),))
+
+
+def normalize(e: Expr) -> Expr:
+    """An expression with every scalar integer part written as its polynomial."""
+    if e.type.lanes == 1 and e.type.is_integer and not e.type.is_bool:
+        return to_affine(e).to_expr(e.type)
+    return map_expr(e, normalize)
+
+
+def _divide(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
+    x, y = a.constant, b.constant
+    quotient = op is BinaryOp.DIV
+    if x is not None and y is not None:
+        return Affine.of(floor_div(x, y) if quotient else floor_mod(x, y))
+    if y is None or y <= 0:
+        return _opaque(op, a, b, type)
+    whole = _build({m: c // y for m, c in a.terms if c % y == 0 or not m})
+    left = a - whole * y
+    if not left.terms or left.constant is not None:
+        return whole if quotient else left
+    inner = _opaque(op, left, b, type)
+    return whole + inner if quotient else inner
+
+
+def _extremum(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
+    difference = (a - b).constant
+    if difference is not None:
+        return a if (difference < 0) == (op is BinaryOp.MIN) else b
+    return _opaque(op, a, b, type)
+
+
+def _opaque(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
+    x, y = a.to_expr(type), b.to_expr(type)
+    match op:
+        case BinaryOp.DIV:
+            return Affine((((div(x, y),), 1),))
+        case BinaryOp.MOD:
+            return Affine((((mod(x, y),), 1),))
+        case _:
+            return Affine((((Binary(op, x, y),), 1),))
+
+
+def split_by_strides(index: Expr, dims: tuple[Dim, ...]) -> tuple[Expr, ...] | None:
+    """The coordinate along each dimension of a flattened scalar index, innermost first.
+
+    ``index == sum(coordinate[d] * dims[d].stride)``. A term goes to the dimension whose symbolic stride it is a
+    multiple of; constant strides take the coefficients that they divide, the largest first; what is left goes
+    to the dimension of stride 1. None if a term belongs to several strides, to none, or hides one in a
+    division, minimum or load. The coordinates count from the buffer's first element, not from ``Dim.min``.
+    """
+    symbols = {d.stride: k for k, d in enumerate(dims) if isinstance(d.stride, Var)}
+    numbers = sorted(
+        ((d.stride.value, k) for k, d in enumerate(dims) if isinstance(d.stride, IntImm)), reverse=True
+    )
+    hidden = {s.name for s in symbols if isinstance(s, Var)}
+    parts: list[dict[Monomial, int]] = [{} for _ in dims]
+    for m, c in to_affine(index):
+        if any(not isinstance(a, Var) and hidden & free_vars(a) for a in m):
+            return None
+        owners = [a for a in m if a in symbols]
+        if len(owners) > 1:
+            return None
+        if owners:
+            parts[symbols[owners[0]]][_without(m, owners[0])] = c
+        elif not _share_out(m, c, numbers, parts):
+            return None
+    return tuple(_build(p).to_expr() for p in parts)
+
+
+def _share_out(
+    m: Monomial, c: int, strides: list[tuple[int, int]], parts: list[dict[Monomial, int]]
+) -> bool:
+    for stride, k in strides:
+        if stride != 0 and c % stride == 0:
+            parts[k][m] = c // stride
+            return True
+        if stride != 0 and not m and abs(c) >= abs(stride):
+            whole = int(c / stride)
+            parts[k][m], c = whole, c - whole * stride
+    return c == 0

@@ -1,0 +1,131 @@
+"""One lane of a vector expression as a scalar expression, the lane being given by mixed-radix digits.
+
+``digits`` lists pairs of a scalar expression and its extent, innermost first: lane number
+``d0 + e0*(d1 + e1*(d2 + ...))`` with ``0 <= d_i < e_i``. Where the extents agree with the nesting of ramps and
+broadcasts, the answer holds neither division nor modulo:
+
+    lane(ramp(ramp(b, 1, 64), x64(s), 256), ((k, 64), (m, 256))) == b + k + m*s
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import assert_never
+
+from selector.diagnostics import InternalError
+from selector.ir.nodes import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    ExprVar,
+    FloatImm,
+    IntImm,
+    Let,
+    Load,
+    LocToLoc,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+    VectorReduce,
+)
+from selector.ir.printer import print_expr
+from selector.ir.simplify import add, binary, div, mod, mul
+from selector.ir.traverse import substitute
+
+Digits = tuple[tuple[Expr, int], ...]
+
+
+def lane(e: Expr, digits: Digits) -> Expr:
+    """The scalar expression of one lane of ``e``; the extents multiply to the lanes of ``e``.
+
+    InternalError for a node without such a form: a reduction, a vector variable, a call whose arguments have
+    other lanes than its result.
+    """
+    digits = tuple((d, n) for d, n in digits if n != 1)
+    if prod(n for _, n in digits) != e.type.lanes:
+        raise InternalError(f"{[n for _, n in digits]} lanes asked of {print_expr(e)} of type {e.type}")
+    return _lane(e, digits)
+
+
+def number(digits: Digits) -> Expr:
+    """The lane number of digits, as an expression."""
+    result: Expr = IntImm(0)
+    for digit, extent in reversed(digits):
+        result = add(mul(result, IntImm(extent)), digit)
+    return result
+
+
+def split(digits: Digits, lanes: int) -> tuple[Digits, Digits]:
+    """Inner digits that count ``lanes`` lanes, and the rest; divides a digit only if it must."""
+    done = 1
+    for i, (digit, extent) in enumerate(digits):
+        if done == lanes:
+            return digits[:i], digits[i:]
+        if done * extent > lanes:
+            part = lanes // done
+            if lanes % done or extent % part:
+                break
+            low, high = (mod(digit, IntImm(part)), part), (div(digit, IntImm(part)), extent // part)
+            return (*digits[:i], low), (high, *digits[i + 1 :])
+        done *= extent
+    if done == lanes:
+        return digits, ()
+    total, at = prod(n for _, n in digits), number(digits)
+    return ((mod(at, IntImm(lanes)), lanes),), ((div(at, IntImm(lanes)), total // lanes),)
+
+
+def _lane(e: Expr, digits: Digits) -> Expr:
+    if e.type.lanes == 1 and not isinstance(e, Ramp | Broadcast | VectorReduce | Shuffle):
+        return e
+    match e:
+        case Ramp(base, stride, _):
+            inner, outer = split(digits, base.type.lanes)
+            return add(_lane(base, inner), mul(number(outer), _lane(stride, inner)))
+        case Broadcast(value, _):
+            return _lane(value, split(digits, value.type.lanes)[0])
+        case Cast(t, value):
+            return Cast(t.element, _lane(value, digits))
+        case Binary(op, a, b):
+            return binary(op, _lane(a, digits), _lane(b, digits))
+        case Compare(op, a, b):
+            return Compare(op, _lane(a, digits), _lane(b, digits))
+        case Not(value):
+            return Not(_lane(value, digits))
+        case Select(c, t, f):
+            condition = c if c.type.lanes == 1 else _lane(c, digits)
+            return Select(condition, _lane(t, digits), _lane(f, digits))
+        case Load(t, buffer, index, p):
+            predicate = None if p is None else _lane(p, digits)
+            return Load(t.element, buffer, _lane(index, digits), predicate)
+        case Let(name, value, body):
+            return _lane(substitute(body, {name: value}), digits)
+        case LocToLoc(_, _, value) | ExprVar(value):
+            return _lane(value, digits)
+        case Call() | Shuffle() | VectorReduce():
+            return _gathered(e, digits)
+        case IntImm() | FloatImm() | Var():
+            raise InternalError(f"a lane of {print_expr(e)} has no scalar form")
+        case _:
+            assert_never(e)
+
+
+def _gathered(e: Call | Shuffle | VectorReduce, digits: Digits) -> Expr:
+    match e:
+        case Call(t, name, args) if all(a.type.lanes in (1, t.lanes) for a in args):
+            scalars = (a if a.type.lanes == 1 else _lane(a, digits) for a in args)
+            return Call(t.element, name, tuple(scalars))
+        case VectorReduce(_, value, lanes) if value.type.lanes == lanes:
+            return _lane(value, digits)
+        case Shuffle((value,), (first, *others)):
+            step = others[0] - first if others else 0
+            if all(x == first + step * (i + 1) for i, x in enumerate(others)):
+                at = add(mul(number(digits), IntImm(step)), IntImm(first))
+                return _lane(value, ((at, value.type.lanes),) if value.type.lanes > 1 else ())
+        case _:
+            pass
+    raise InternalError(f"a lane of {print_expr(e)} has no scalar form")

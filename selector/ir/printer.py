@@ -1,0 +1,302 @@
+"""The text form: Halide's own spelling of expressions and statements, and a header for modules.
+
+``selector.ir.parser`` reads it back. The type of a literal, a call or a reduction that is not ``int32`` stands
+before it in parentheses; so does the type of a load or a variable whose name is not known from a header, an
+allocation or a ``let``. Blocks are flattened: a block inside a block has no form of its own.
+
+    module conv
+    input I: float16 [(0, I.extent.0, 1)]
+    output out: float32 [(0, out.extent.0, 1)]
+    scalar gain: float32
+    require I dim 0 from 0 to out.extent.0 + 62
+    origin acc: func "conv" at "conv.py:12"
+    body {
+     gpu_block<CUDA> (out.x, 0, (out.extent.0 + 255)/256) {
+      ...
+     }
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from selector.ir.lexicon import float_text, quote, quote_call, quote_string
+from selector.ir.nodes import (
+    Allocate,
+    Atomic,
+    Binary,
+    BinaryOp,
+    Block,
+    Broadcast,
+    BufferParam,
+    Call,
+    Cast,
+    Compare,
+    Evaluate,
+    Expr,
+    ExprVar,
+    FloatImm,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    LocToLoc,
+    Memory,
+    Module,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    Stmt,
+    Store,
+    Var,
+    VectorReduce,
+)
+from selector.ir.types import INT32, Type
+
+_SPACED = frozenset((BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MOD, BinaryOp.AND, BinaryOp.OR))
+_GPU = frozenset((ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE))
+
+
+def print_expr(e: Expr, types: Mapping[str, Type] | None = None) -> str:
+    """One line of text.
+
+    ``types`` holds the types of names that the reader knows (elements of buffers, types of variables); with
+    ``{}`` the text reads back on its own, with None it is the short form, which needs ``types_of`` to be read.
+    """
+    return _Printer(types, types).expr(e)
+
+
+def print_stmt(s: Stmt, types: Mapping[str, Type] | None = None) -> str:
+    """Lines of text without a final newline; ``types`` as for ``print_expr``."""
+    return "\n".join(_Printer(types, types).stmt(s, ""))
+
+
+def print_module(module: Module) -> str:
+    """Header and body, with a final newline; reads back without help."""
+    printer = _Printer(
+        {b.name: b.type.element for b in module.buffers}, {s.name: s.type for s in module.scalars}
+    )
+    lines = [*_header(module, printer), "body {", *printer.stmt(module.body, " "), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _header(module: Module, printer: _Printer) -> Iterator[str]:
+    yield f"module {quote(module.name)}"
+    for b in module.buffers:
+        yield _buffer_line(b, printer)
+    for s in module.scalars:
+        yield f"scalar {quote(s.name)}: {s.type}"
+    for r in module.requirements:
+        low, high = printer.expr(r.minimum), printer.expr(r.maximum)
+        yield f"require {quote(r.buffer)} dim {r.dim} from {low} to {high}"
+    for o in module.origins:
+        func, location = quote_string(o.func), quote_string(o.location)
+        yield f"origin {quote(o.name)}: func {func} at {location}"
+
+
+def _buffer_line(b: BufferParam, printer: _Printer) -> str:
+    dims = ", ".join(f"({', '.join(printer.expr(x) for x in (d.min, d.extent, d.stride))})" for d in b.dims)
+    return f"{b.role.value} {quote(b.name)}: {b.type} [{dims}]"
+
+
+class _Printer:
+    """Prints under known names; None knows every name."""
+
+    def __init__(
+        self, buffers: Mapping[str, Type] | None, variables: Mapping[str, Type] | None
+    ) -> None:
+        self.buffers, self.variables = buffers, variables
+
+    def with_variable(self, name: str, type: Type) -> _Printer:
+        known = self.variables
+        return self if known is None else _Printer(self.buffers, {**known, name: type})
+
+    def with_buffer(self, name: str, type: Type) -> _Printer:
+        known = self.buffers
+        return self if known is None else _Printer({**known, name: type}, self.variables)
+
+    def operand(self, e: Expr) -> str:
+        """An expression beside an operator: infix operators get parentheses."""
+        match e:
+            case Binary(BinaryOp.MIN | BinaryOp.MAX, _, _):
+                return self.expr(e)
+            case Binary() | Compare():
+                return f"({self.expr(e)})"
+            case _:
+                return self.expr(e)
+
+    def args(self, *parts: Expr | int) -> str:
+        return ", ".join(str(p) if isinstance(p, int) else self.expr(p) for p in parts)
+
+    def expr(self, e: Expr) -> str:
+        match e:
+            case IntImm(v, t):
+                return str(v) if t == INT32 else f"({t}){v}"
+            case FloatImm(v, t):
+                return float_text(v, t)
+            case Var(name, t):
+                return self._variable(name, t)
+            case Cast(t, v):
+                return f"{t}({self.expr(v)})"
+            case Binary():
+                return self._binary(e)
+            case Compare(op, a, b):
+                return f"{self.operand(a)} {op.value} {self.operand(b)}"
+            case Not(v):
+                return f"!{self.operand(v)}"
+            case Load():
+                return self._load(e)
+            case Ramp(base, stride, n):
+                return f"ramp({self.args(base, stride, n)})"
+            case Broadcast(v, n):
+                return f"x{n}({self.expr(v)})"
+            case _:
+                return self._function(e)
+
+    def _function(
+        self, e: Select | VectorReduce | Call | Shuffle | Let | LocToLoc | ExprVar
+    ) -> str:
+        match e:
+            case Select(c, t, f):
+                return f"select({self.args(c, t, f)})"
+            case VectorReduce(op, v, _):
+                return f"({e.type})vector_reduce_{op.value}({self.expr(v)})"
+            case Call(t, name, args):
+                prefix = "" if t == INT32 else f"({t})"
+                return f"{prefix}{quote_call(name)}({self.args(*args)})"
+            case Shuffle(vectors, indices):
+                parts = [f"(int32){v.value}" if _is_int32(v) else self.expr(v) for v in vectors]
+                return f"shuffle({', '.join((*parts, *map(str, indices)))})"
+            case Let(name, v, body):
+                inner = self.with_variable(name, v.type).expr(body)
+                return f"(let {quote(name)} = {self.expr(v)} in {inner})"
+            case LocToLoc(source, destination, v):
+                return f"{source.value}_to_{destination.value}({self.expr(v)})"
+            case ExprVar(v):
+                return f"ExprVar({self.expr(v)})"
+            case _:
+                assert_never(e)
+
+    def _variable(self, name: str, t: Type) -> str:
+        known = self.variables
+        expected = t if known is None else known.get(name, INT32)
+        return quote(name) if expected == t else f"({t}){quote(name)}"
+
+    def _load(self, e: Load) -> str:
+        known = self.buffers
+        expected = e.type.element if known is None else known.get(e.buffer)
+        prefix = "" if expected == e.type.element else f"({e.type})"
+        predicate = "" if e.predicate is None else f" if {self.expr(e.predicate)}"
+        return f"{prefix}{quote(e.buffer)}[{self.expr(e.index)}{predicate}]"
+
+    def _binary(self, e: Binary) -> str:
+        match e.op:
+            case BinaryOp.MIN | BinaryOp.MAX:
+                return f"{e.op.value}({self.args(e.a, e.b)})"
+            case _:
+                space = " " if e.op in _SPACED else ""
+                return f"{self.operand(e.a)}{space}{e.op.value}{space}{self.operand(e.b)}"
+
+    def stmt(self, s: Stmt, indent: str, open: frozenset[str] = frozenset()) -> Iterator[str]:
+        """The lines of a statement; ``open`` holds the allocations made since the last brace."""
+        match s:
+            case Block(stmts):
+                yield from self._block(stmts, indent, open)
+            case Store(b, index, value, p):
+                predicate = "" if p is None else f" if {self.expr(p)}"
+                yield f"{indent}{quote(b)}[{self.expr(index)}] = {self.expr(value)}{predicate}"
+            case Evaluate(Call() as call):
+                yield indent + self.expr(call)
+            case Evaluate(value):
+                yield f"{indent}({self.expr(value)})"
+            case For():
+                yield from self._loop(s, indent)
+            case Allocate():
+                yield from self._allocate(s, indent, open)
+            case IfThenElse():
+                yield from self._condition(s, indent)
+            case LetStmt(name, value, body):
+                yield f"{indent}let {quote(name)} = {self.expr(value)}"
+                yield from self.with_variable(name, value.type).stmt(body, indent, open)
+            case Atomic(producer, body):
+                yield f"{indent}atomic ({quote(producer)}) {{"
+                yield from self.stmt(body, indent + " ")
+                yield indent + "}"
+            case _:
+                assert_never(s)
+
+    def _block(self, stmts: tuple[Stmt, ...], indent: str, open: frozenset[str]) -> Iterator[str]:
+        for i, s in enumerate(flat := tuple(_flatten(stmts))):
+            if isinstance(s, LetStmt | Allocate) and i + 1 < len(flat):
+                yield indent + "{"
+                yield from self.stmt(s, indent + " ")
+                yield indent + "}"
+            else:
+                yield from self.stmt(s, indent, open)
+
+    def _loop(self, s: For, indent: str) -> Iterator[str]:
+        api = "<CUDA> " if s.kind in _GPU else " "
+        yield f"{indent}{s.kind.value}{api}({quote(s.name)}, {self.args(s.min, s.extent)}) {{"
+        yield from self.with_variable(s.name, INT32).stmt(s.body, indent + " ")
+        yield indent + "}"
+
+    def _condition(self, s: IfThenElse, indent: str) -> Iterator[str]:
+        head = indent
+        while True:
+            yield f"{head}if ({self.expr(s.condition)}) {{"
+            yield from self.stmt(s.then, indent + " ")
+            if not isinstance(s.otherwise, IfThenElse):
+                break
+            head, s = indent + "} else ", s.otherwise
+        if s.otherwise is not None:
+            yield indent + "} else {"
+            yield from self.stmt(s.otherwise, indent + " ")
+        yield indent + "}"
+
+    def _allocate(self, s: Allocate, indent: str, open: frozenset[str]) -> Iterator[str]:
+        if s.name in open:  # a second one of that name would read as the end of the first
+            yield indent + "{"
+            yield from self._allocate(s, indent + " ", frozenset())
+            yield indent + "}"
+            return
+        extents = "".join(f" * {self.operand(x)}" for x in s.extents)
+        memory = "" if s.memory is Memory.AUTO else f" in {s.memory.value}"
+        stages = "" if s.stages == 1 else f" stages({s.stages})"
+        yield f"{indent}allocate {quote(s.name)}[{s.type}{extents}]{memory}{stages}"
+        inner = self.with_buffer(s.name, s.type.element)
+        yield from inner.stmt(s.body, indent, open | {s.name})
+
+
+def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for s in stmts:
+        if isinstance(s, Block):
+            yield from _flatten(s.stmts)
+        else:
+            yield s
+
+
+def _is_int32(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.type == INT32
+
+
+def types_of(node: Expr | Stmt) -> dict[str, Type]:
+    """The types of the names that a reader of the short form must be told."""
+    from selector.ir.traverse import walk_all_exprs, walk_expr
+
+    found: dict[str, Type] = {}
+    exprs = walk_expr(node) if isinstance(node, Expr) else walk_all_exprs(node)
+    for e in exprs:
+        match e:
+            case Load(t, name, _, _):
+                found.setdefault(name, t.element)
+            case Var(name, t) if t != INT32:
+                found.setdefault(name, t)
+            case _:
+                pass
+    return found

@@ -1,0 +1,259 @@
+"""A small simplifier for readable index arithmetic: constants, neutral elements, trivial lets.
+
+The constructors (``add``, ``mul``, ...) build a node from parts that are already simple; ``simplify`` and
+``simplify_stmt`` apply them from the leaves up. Integers are assumed not to overflow where Halide assumes it too
+(signed, 32 bits and more); everything else is exact. Floating-point arithmetic is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Block,
+    Broadcast,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    For,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Not,
+    Ramp,
+    Select,
+    Stmt,
+    Var,
+)
+from selector.ir.traverse import (
+    map_expr,
+    map_stmt,
+    substitute,
+    substitute_stmt,
+    walk_all_exprs,
+    walk_expr,
+    walk_stmt,
+)
+from selector.ir.types import BOOL, Kind, Type
+
+COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {
+    CompareOp.EQ: lambda a, b: a == b,
+    CompareOp.NE: lambda a, b: a != b,
+    CompareOp.LT: lambda a, b: a < b,
+    CompareOp.LE: lambda a, b: a <= b,
+    CompareOp.GT: lambda a, b: a > b,
+    CompareOp.GE: lambda a, b: a >= b,
+}
+
+
+def wrap(value: int, type: Type) -> int:
+    """The integer of ``type`` with the same low bits."""
+    if type.is_bool:
+        return int(value != 0)
+    value &= (1 << type.bits) - 1
+    return value - (1 << type.bits) if type.kind is Kind.INT and value >> (type.bits - 1) else value
+
+
+def floor_div(a: int, b: int) -> int:
+    """Halide's division: the remainder is never negative; a division by zero gives zero."""
+    return 0 if b == 0 else a // b if b > 0 else -(a // -b)
+
+
+def floor_mod(a: int, b: int) -> int:
+    """Halide's remainder: in ``[0, |b|)``; a division by zero gives zero."""
+    return 0 if b == 0 else a % abs(b)
+
+
+FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.DIV: floor_div,
+    BinaryOp.MOD: floor_mod,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+    BinaryOp.AND: lambda a, b: int(a != 0 and b != 0),
+    BinaryOp.OR: lambda a, b: int(a != 0 or b != 0),
+}
+
+
+def constant(e: Expr) -> int | None:
+    """The integer that every lane of ``e`` holds, if it is a literal or a broadcast of one."""
+    while isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, IntImm) else None
+
+
+def literal(value: int, type: Type) -> Expr:
+    """``value`` in every lane of an integer type."""
+    scalar = IntImm(wrap(value, type.element), type.element)
+    return scalar if type.lanes == 1 else Broadcast(scalar, type.lanes)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return binary(BinaryOp.ADD, a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return binary(BinaryOp.SUB, a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return binary(BinaryOp.MUL, a, b)
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    return binary(BinaryOp.DIV, a, b)
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    return binary(BinaryOp.MOD, a, b)
+
+
+def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
+    """``a op b`` with constants folded and neutral elements dropped."""
+    if not a.type.is_integer:
+        return Binary(op, a, b)
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return literal(FOLD[op](x, y), a.type)
+    match op:
+        case BinaryOp.ADD:
+            return _add(a, b, x, y)
+        case BinaryOp.SUB:
+            if y is not None:
+                return a if y == 0 else _add(a, literal(-y, a.type), None, wrap(-y, a.type.element))
+            return literal(0, a.type) if a == b else Binary(op, a, b)
+        case BinaryOp.MUL:
+            return _mul(a, b, x, y)
+        case BinaryOp.DIV | BinaryOp.MOD:
+            return _divide(op, a, b, x, y)
+        case BinaryOp.MIN | BinaryOp.MAX:
+            return a if a == b else Binary(op, a, b)
+        case BinaryOp.AND | BinaryOp.OR:
+            return _logic(op, a, b, x, y)
+
+
+def _add(a: Expr, b: Expr, x: int | None, y: int | None) -> Expr:
+    if x is not None:
+        a, b, x, y = b, a, y, x
+    if y is None:
+        return Binary(BinaryOp.ADD, a, b)
+    if y == 0:
+        return a
+    match a:
+        case Binary(BinaryOp.ADD, inner, c) if (z := constant(c)) is not None:
+            return _add(inner, literal(z + y, a.type), None, wrap(z + y, a.type.element))
+        case _:
+            return Binary(BinaryOp.ADD, a, b)
+
+
+def _mul(a: Expr, b: Expr, x: int | None, y: int | None) -> Expr:
+    if x is not None:
+        a, b, y = b, a, x
+    if y == 0:
+        return literal(0, a.type)
+    if y == 1:
+        return a
+    match a:
+        case Binary(BinaryOp.MUL, inner, c) if y is not None and (z := constant(c)) is not None:
+            return mul(inner, literal(z * y, a.type))
+        case _:
+            return Binary(BinaryOp.MUL, a, b)
+
+
+def _divide(op: BinaryOp, a: Expr, b: Expr, x: int | None, y: int | None) -> Expr:
+    quotient = op is BinaryOp.DIV
+    if x == 0 or y == 0:
+        return literal(0, a.type)
+    if y == 1:
+        return a if quotient else literal(0, a.type)
+    match a:
+        case Binary(BinaryOp.MUL, inner, c) if y and (z := constant(c)) and no_overflow(a.type):
+            if z % y == 0:
+                return mul(inner, literal(z // y, a.type)) if quotient else literal(0, a.type)
+        case _:
+            pass
+    return Binary(op, a, b)
+
+
+def _logic(op: BinaryOp, a: Expr, b: Expr, x: int | None, y: int | None) -> Expr:
+    for value, other in ((x, b), (y, a)):
+        if value is not None:
+            absorbs = (value != 0) == (op is BinaryOp.OR)
+            return literal(value, a.type) if absorbs else other
+    return a if a == b else Binary(op, a, b)
+
+
+def no_overflow(type: Type) -> bool:
+    """Whether Halide takes arithmetic of this type never to overflow."""
+    return type.kind is Kind.INT and type.bits >= 32
+
+
+def simplify(e: Expr) -> Expr:
+    """The same value, written shorter."""
+    e = map_expr(e, simplify)
+    match e:
+        case Binary(op, a, b):
+            return binary(op, a, b)
+        case Compare(op, a, b):
+            x, y = constant(a), constant(b)
+            folds = x is not None and y is not None
+            return literal(int(COMPARE[op](x, y)), e.type) if folds else e
+        case Not(value):
+            x = constant(value)
+            return e if x is None else literal(int(not x), e.type)
+        case Select(condition, then, otherwise):
+            x = constant(condition)
+            return e if x is None else then if x else otherwise
+        case Ramp(value, _, 1) | Broadcast(value, 1):
+            return value
+        case Cast(t, value):
+            return value if t == value.type else e
+        case Let(name, value, body):
+            return simplify(substitute(body, {name: value})) if _trivial(value, body) else e
+        case _:
+            return e
+
+
+def simplify_stmt(s: Stmt) -> Stmt:
+    """The same effect, written shorter: simple expressions, trivial lets and dead branches gone."""
+    s = map_stmt(s, simplify_stmt, simplify)
+    match s:
+        case LetStmt(name, value, body) if _trivial(value, body):
+            return map_stmt(substitute_stmt(body, {name: value}), simplify_stmt, simplify)
+        case IfThenElse(condition, then, otherwise) if (x := constant(condition)) is not None:
+            return then if x else Block(()) if otherwise is None else otherwise
+        case Block(stmts):
+            flat = tuple(x for s in stmts for x in (s.stmts if isinstance(s, Block) else (s,)))
+            return flat[0] if len(flat) == 1 else Block(flat)
+        case _:
+            return s
+
+
+def _trivial(value: Expr, body: Expr | Stmt) -> bool:
+    """Whether a let is worth undoing: a literal, or a variable that nothing in the body hides."""
+    match value:
+        case IntImm() | FloatImm():
+            return True
+        case Var(name, _):
+            return name not in _bound(body)
+        case _:
+            return False
+
+
+def _bound(body: Expr | Stmt) -> set[str]:
+    if isinstance(body, Expr):
+        return {e.name for e in walk_expr(body) if isinstance(e, Let)}
+    names = {s.name for s in walk_stmt(body) if isinstance(s, For | LetStmt)}
+    return names | {e.name for e in walk_all_exprs(body) if isinstance(e, Let)}
+
+
+def boolean(value: bool) -> IntImm:
+    """A literal of type ``uint1``."""
+    return IntImm(int(value), BOOL)

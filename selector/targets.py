@@ -1,7 +1,7 @@
 """The targets and their limits, as data.
 
-Shared memory and registers: CUDA C++ Programming Guide, table of compute capabilities. A kernel for ``cuda``
-is compiled for the GPU at hand.
+Shared memory and registers: CUDA C++ Programming Guide, table of compute capabilities. A kernel
+for ``cuda`` is compiled for the GPU at hand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from selector.diagnostics import TargetError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a kernel is compiled for. Bytes of shared memory are per block; registers are per thread."""
+    """What a kernel is compiled for. Bytes of shared memory are per block; registers are per
+    thread.
+    """
 
     name: str
     family: str  # "cuda" or "amx"
@@ -51,3 +53,29 @@ def find_target(name: str) -> Target:
             f"unknown target {name!r}", hint=f"known targets: cuda, {', '.join(TARGETS)}"
         )
     return TARGETS[name]
+
+
+def runs_on(target: Target, capability: int) -> bool:
+    """Whether machine code for ``target`` runs on a device of that compute capability (90 for 9.0).
+
+    Code runs on its own major version from its own minor version on; that of an ``a`` target on its
+    own capability alone (CUDA C++ Programming Guide, binary compatibility).
+    """
+    if target.family != "cuda":
+        return False
+    if target.name.endswith("a"):
+        return capability == target.capability
+    same_major = capability // 10 == target.capability // 10
+    return same_major and capability >= target.capability
+
+
+def target_for(capability: int) -> Target:
+    """The best target for a device of that compute capability; ``TargetError`` if there is none."""
+    fitting = [t for t in TARGETS.values() if runs_on(t, capability)]
+    if not fitting:
+        raise TargetError(
+            f"this GPU (compute capability {capability // 10}.{capability % 10}) has no target yet",
+            why=f"the targets are {', '.join(t.name for t in TARGETS.values())}",
+            hint="kernel.interpret(...) runs anywhere",
+        )
+    return max(fitting, key=lambda t: (t.capability, len(t.features)))

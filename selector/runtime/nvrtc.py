@@ -1,11 +1,12 @@
 """CUDA source to machine code through NVRTC: needs neither a GPU nor a driver.
 
-``compile_to_cubin`` is the only place that compiles CUDA, for artifacts, for CI and at call time, so a kernel is
-the same bytes wherever it was compiled. The options are ``OPTIONS``: C++17 and NVRTC's defaults, subnormals kept
-(``-ftz=false``; the interpreter keeps them too; an emitter that wants ``.ftz`` writes it into its PTX).
+``compile_to_cubin`` is the only place that compiles CUDA, for artifacts, for CI and at call time,
+so a kernel is the same bytes wherever it was compiled. The options are ``OPTIONS``: C++17 and
+NVRTC's defaults, subnormals kept (``-ftz=false``; the interpreter keeps them too; an emitter that
+wants ``.ftz`` writes it into its PTX).
 
-``resource_usage`` and ``sass`` read a cubin back with the toolkit's ``cuobjdump`` and ``nvdisasm``; tests use them to
-see that tensor instructions are there and spills are not.
+``resource_usage`` and ``sass`` read a cubin back with the toolkit's ``cuobjdump`` and
+``nvdisasm``; tests use them to see that tensor instructions are there and spills are not.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _LOCAL_ACCESS = re.compile(r"\b(LDL|STL)\b")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """What one kernel takes: registers and bytes of stack a thread, bytes of static shared memory a block.
+    """What one kernel takes: registers and bytes of stack a thread, bytes of static shared memory
+    a block.
 
     ``shared_bytes`` holds the 1024 bytes that the system keeps for itself on sm_90.
 
-    ``local_accesses`` counts the instructions that read or write local memory (LDL, STL): 0 means that nothing
-    spilled and that no register array is indexed by a variable.
+    ``local_accesses`` counts the instructions that read or write local memory (LDL, STL): 0 means
+    that nothing spilled and that no register array is indexed by a variable.
     """
 
     registers: int
@@ -48,7 +50,9 @@ class ResourceUsage:
 
 @cache
 def _bindings() -> Any:
-    """The module ``cuda.bindings.nvrtc`` with its library loaded; ``UserError`` if either is missing."""
+    """The module ``cuda.bindings.nvrtc`` with its library loaded; ``UserError`` if either is
+    missing.
+    """
     try:
         from cuda.bindings import nvrtc  # pyright: ignore
 
@@ -79,7 +83,9 @@ def available() -> bool:
 
 @cache
 def include_directories() -> tuple[str, ...]:
-    """Folders with ``cuda_fp16.h`` and what it includes: from the installed wheels, conda or ``CUDA_HOME``."""
+    """Folders with ``cuda_fp16.h`` and what it includes: from the installed wheels, conda or
+    ``CUDA_HOME``.
+    """
     from cuda.pathfinder import find_nvidia_header_directory  # pyright: ignore
 
     folder: str | None = find_nvidia_header_directory("cudart")  # pyright: ignore
@@ -96,8 +102,9 @@ def include_directories() -> tuple[str, ...]:
 def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
-    ``UserError`` if there is no NVRTC or it does not know ``arch``; ``InternalError`` with NVRTC's log and the line
-    of the source if the source does not compile: emitted source always should.
+    ``UserError`` if there is no NVRTC or it does not know ``arch``; ``InternalError`` with
+    NVRTC's log and the line of the source if the source does not compile: emitted source always
+    should.
     """
     nvrtc = _bindings()
     _check_arch(nvrtc, arch)
@@ -137,7 +144,7 @@ def sass(cubin: bytes) -> dict[str, str]:
     """The disassembly of every kernel in a cubin, by entry point: one instruction a line."""
     text = _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
     parts = re.split(r"^\s*\.section\s+\.text\.(\S+?),.*$", text, flags=re.MULTILINE)
-    return {name: body for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def count_instructions(disassembly: str, names: tuple[str, ...]) -> Mapping[str, int]:
@@ -158,7 +165,9 @@ def _check_arch(nvrtc: Any, arch: str) -> None:
 
 
 def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
-    """The value of a call of the bindings, which return ``(status, value)``; ``InternalError`` on failure."""
+    """The value of a call of the bindings, which return ``(status, value)``; ``InternalError`` on
+    failure.
+    """
     status, *values = result
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise InternalError(f"NVRTC failed: {status.name}")
@@ -173,7 +182,9 @@ def _log(nvrtc: Any, program: Any) -> str:
 
 
 def _buffer(size: int) -> bytes:
-    """Room for the bindings to write into, as they want it: bytes, and never one of Python's shared short ones."""
+    """Room for the bindings to write into, as they want it: bytes, and never one of Python's
+    shared short ones.
+    """
     return bytes(size + 16)
 
 
@@ -192,7 +203,9 @@ def _tool(name: str, cubin: bytes, *flags: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run([_find_tool(name), *flags, str(path)], capture_output=True, text=True)
+        done = subprocess.run(
+            [_find_tool(name), *flags, str(path)], check=False, capture_output=True, text=True
+        )
     if done.returncode != 0:
         raise InternalError(f"{name} failed: {done.stderr.strip()}")
     return done.stdout

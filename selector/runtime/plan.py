@@ -1,7 +1,8 @@
 """The plan: everything that running a compiled pipeline needs, as data.
 
-Expressions in a plan are scalar int32 expressions over ``<buffer>.extent.<d>`` and ``<buffer>.stride.<d>`` of the
-parameters and the names of scalar parameters; ``selector.ir.interpreter.evaluate_scalar`` gives their values.
+Expressions in a plan are scalar int32 expressions over ``<buffer>.extent.<d>`` and
+``<buffer>.stride.<d>`` of the parameters and the names of scalar parameters;
+``selector.ir.interpreter.evaluate_scalar`` gives their values.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Argument = BufferArgument | ValueArgument
 
 @dataclass(frozen=True, slots=True)
 class Intermediate:
-    """Device memory between kernels: ``elements`` of ``type``, allocated once per kernel object and size."""
+    """Device memory between kernels: ``elements`` of ``type``, allocated once per kernel object
+    and size.
+    """
 
     name: str
     type: Type
@@ -41,7 +44,8 @@ class Intermediate:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch: entry point, grid in blocks, threads per block, dynamic shared memory in bytes.
+    """One kernel launch: entry point, grid in blocks, threads per block, dynamic shared memory in
+    bytes.
 
     A launch whose grid has an extent of zero is skipped.
     """

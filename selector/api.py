@@ -1,0 +1,221 @@
+"""What users and other rooms call: ``compile_module`` (as ``selector.compile``), ``load``,
+``Kernel``.
+
+A ``Kernel`` is a plan with its source, its report and, once asked for, its machine code. Made by
+``compile_module`` or read back by ``load``; the latter needs NumPy, and CuPy to run on a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from selector import environment, pipeline
+from selector.diagnostics import EmitError, TargetError
+from selector.ir.nodes import Module
+from selector.report import Report
+from selector.runtime import artifact as artifacts
+from selector.runtime.artifact import Artifact
+from selector.runtime.cache import KernelCache, key_of
+from selector.runtime.execute import Executable
+from selector.runtime.interpret import interpret_plan
+from selector.runtime.plan import Plan
+from selector.runtime.versions import versions
+from selector.targets import Target, find_target, target_for
+
+CacheEntry = tuple[KernelCache, str]
+
+
+class Kernel:
+    """A compiled pipeline. Axes follow NumPy: the last axis of an array is dimension 0."""
+
+    def __init__(self, artifact: Artifact, clock: pipeline.Clock, entry: CacheEntry | None) -> None:
+        self._artifact = artifact
+        self._clock = clock
+        self._entry = entry
+
+    def __call__(
+        self, *args: Any, out: Any = None, stream: Any = None, sizes: Any = None, **named: Any
+    ) -> Any:
+        """Run on the GPU. Inputs in calling order or by name, then scalars.
+
+        Inputs are NumPy, CuPy or torch arrays; the result is of the same kind: an array, or a dict
+        by name if there are several outputs. ``out=`` (array or dict) is written instead of new
+        arrays; ``sizes=`` gives the shapes of outputs that neither the plan nor the inputs fix;
+        ``stream=`` is a CuPy or torch stream or a handle. With device arrays and ``out=`` a call
+        only launches, so it can be captured in a CUDA graph after one call on that stream.
+
+        ``ArgumentError`` for arrays that do not fit, ``TargetError`` where the kernel cannot run.
+        """
+        return self._executable(args, named, out, stream, sizes)
+
+    def interpret(self, *args: Any, sizes: Any = None, **named: Any) -> Any:
+        """Run the selected program under the reference semantics, in NumPy, on any machine."""
+        return interpret_plan(self.plan, self.module, args, named, sizes)
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def plan(self) -> Plan:
+        return self._artifact.plan
+
+    @property
+    def target(self) -> Target:
+        return find_target(self.plan.target)
+
+    @property
+    def source(self) -> str:
+        """The emitted source; ``EmitError`` for a target without an emitter."""
+        if not self.plan.source:
+            raise EmitError(
+                f"there is no source for {self.plan.target}",
+                why="nothing emits code for it yet",
+                hint="kernel.interpret(...) runs the selected program",
+            )
+        return self.plan.source
+
+    @cached_property
+    def report(self) -> Report:
+        """What went to which instruction, by which rules; what did not, and why."""
+        return Report.from_dict(self._artifact.report)
+
+    @cached_property
+    def module(self) -> Module:
+        """The selected program."""
+        from selector.ir.parser import parse_module
+
+        return parse_module(self._artifact.module_text, f"{self.name}.vir")
+
+    @property
+    def stages(self) -> Mapping[str, float]:
+        """Seconds that each stage took in this process; ``cached`` alone for a kernel that was
+        found.
+        """
+        return dict(self._clock.seconds)
+
+    def cubin(self) -> bytes:
+        """Machine code for the kernel's target; compiled at the first call, without a GPU."""
+        found = self._artifact.cubins.get(self.plan.target)
+        if found is not None:
+            return found
+        from selector.runtime import nvrtc
+
+        start = time.perf_counter()
+        code = nvrtc.compile_to_cubin(self.source, self.plan.target)
+        self._clock.time("cubin", start)
+        self._artifact = _with_cubin(self._artifact, code)
+        if self._entry is not None:
+            cache, key = self._entry
+            cache.put(key, self._artifact)
+        return code
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write a file that ``selector.load`` reads, with machine code if the target has any.
+
+        ``ArtifactError`` if ``path`` holds something else and ``overwrite`` is not set.
+        """
+        if self.target.family == "cuda":
+            self.cubin()
+        artifacts.save(self._artifact, path, overwrite)
+
+    def __repr__(self) -> str:
+        names = ", ".join(b.name for b in self.plan.buffers)
+        return f"<Kernel {self.name}({names}) for {self.plan.target}>"
+
+    @cached_property
+    def _executable(self) -> Executable:
+        if self.target.family != "cuda":
+            raise TargetError(
+                f"{self.name} is compiled for {self.plan.target}, which cannot be run yet",
+                hint="kernel.interpret(...) runs the selected program on any machine",
+            )
+        from selector.runtime.cuda import driver
+
+        return Executable(self.plan, self.cubin, driver())
+
+
+def compile_module(
+    module: Module, target: str = "cuda", strict: bool = True, cache: bool = True
+) -> Kernel:
+    """Select tensor instructions in a module and emit code for a target.
+
+    ``target``: ``cuda`` (the GPU at hand), or a name of ``selector.targets``. ``strict``: a
+    statement that was asked onto a tensor unit and cannot go there is a ``SelectionError``;
+    otherwise it is compiled as plain code, with a warning. ``cache``: look in the kernel cache
+    first.
+    """
+    chosen = _resolve(target)
+    clock = pipeline.Clock()
+    entry = _cache_entry(module, chosen, strict) if cache else None
+    if entry is not None:
+        start = time.perf_counter()
+        found = entry[0].get(entry[1])
+        if found is not None:
+            clock.time("cached", start)
+            return _warned(Kernel(found, clock, entry))
+    work = pipeline.run(pipeline.Work(module, chosen, strict), clock)
+    assert work.plan is not None, "the last stage leaves a plan"
+    report = Report(module.name, chosen.name, work.statements, dict(clock.seconds))
+    artifact = Artifact(
+        work.plan, str(work.module), str(report), report.as_dict(), {}, dict(versions())
+    )
+    if entry is not None:
+        entry[0].put(entry[1], artifact)
+    return _warned(Kernel(artifact, clock, entry))
+
+
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """Read a kernel that ``Kernel.save`` wrote; ``ArtifactError`` if it cannot be read."""
+    return Kernel(artifacts.load(path), pipeline.Clock(), None)
+
+
+def _resolve(name: str) -> Target:
+    """The target of that name; ``cuda`` is the best one for the current GPU."""
+    if name != "cuda":
+        return find_target(name)
+    from selector.runtime.cuda import driver
+
+    try:
+        gpu = driver()
+    except TargetError as error:
+        raise TargetError(
+            "target 'cuda' means the GPU at hand, and there is none",
+            why=f"{error.what}: {error.why}",
+            hint="name a target to compile without a GPU, such as sm_80 or sm_90a",
+        ) from error
+    return target_for(gpu.capability(gpu.current_device()))
+
+
+def _cache_entry(module: Module, target: Target, strict: bool) -> CacheEntry | None:
+    folder = environment.cache_directory()
+    if folder is None or environment.dump_directory() is not None:  # dumping wants the stages run
+        return None
+    key = key_of(
+        {"module": str(module), "target": target.name, "strict": str(strict), **versions()}
+    )
+    return KernelCache(folder), key
+
+
+def _with_cubin(artifact: Artifact, code: bytes) -> Artifact:
+    cubins = {**artifact.cubins, artifact.plan.target: code}
+    return Artifact(
+        artifact.plan,
+        artifact.module_text,
+        artifact.report_text,
+        artifact.report,
+        cubins,
+        artifact.versions,
+    )
+
+
+def _warned(kernel: Kernel) -> Kernel:
+    """Warn about statements that were asked onto a tensor unit and stayed plain code."""
+    if not kernel.report.complete:
+        warnings.warn(f"not everything was selected:\n{kernel.report}", stacklevel=3)
+    return kernel

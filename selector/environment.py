@@ -1,0 +1,60 @@
+"""The environment variables, all of them. Each is read when it is needed, not at import.
+
+| variable | meaning | default | |---|---|---| | ``SELECTOR_DUMP`` | a folder: every compilation
+writes its stages there, as numbered files | none | | ``SELECTOR_CHECK`` | ``1``: verify the
+program after every stage | ``0`` | | ``SELECTOR_CACHE_DIR`` | folder of the kernel cache; empty:
+no cache | ``~/.cache/tensor-selector`` |
+
+``XDG_CACHE_HOME`` moves the default of the last, as for every program.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from selector.diagnostics import UserError
+
+_SWITCH = {"": False, "0": False, "1": True}
+
+
+def dump_directory() -> Path | None:
+    """Where stages are written; created if needed. ``UserError`` if that cannot be a folder."""
+    value = os.environ.get("SELECTOR_DUMP", "")
+    return _folder("SELECTOR_DUMP", Path(value)) if value else None
+
+
+def checks_enabled() -> bool:
+    """Whether to verify after every stage; ``UserError`` if the value is neither 0 nor 1."""
+    value = os.environ.get("SELECTOR_CHECK", "")
+    if value not in _SWITCH:
+        raise UserError(f"SELECTOR_CHECK is {value!r}", hint="set it to 1 or 0")
+    return _SWITCH[value]
+
+
+def cache_directory() -> Path | None:
+    """The folder of the kernel cache, or None for no cache.
+
+    ``UserError`` if ``SELECTOR_CACHE_DIR`` names something that cannot be a folder to write to; a
+    default that cannot be one means no cache.
+    """
+    value = os.environ.get("SELECTOR_CACHE_DIR")
+    if value is not None:
+        return _folder("SELECTOR_CACHE_DIR", Path(value)) if value else None
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return _folder("XDG_CACHE_HOME", Path(base) / "tensor-selector")
+    except (UserError, RuntimeError):  # RuntimeError: no home
+        return None
+
+
+def _folder(variable: str, path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{variable}: {path} cannot be used as a folder", why=error.strerror or str(error)
+        ) from error
+    if not os.access(path, os.W_OK):
+        raise UserError(f"{variable}: {path} cannot be written to")
+    return path

@@ -1,0 +1,214 @@
+"""Saved kernels: one file that runs on a machine with NumPy and CuPy only.
+
+A zip archive with fixed names, so that any tool can look inside:
+
+* ``manifest.json``: what the file is, its version, and the SHA-256 of every other member
+* ``plan.json``: parameters, launches and sizes (``runtime.plan_json``)
+* ``module.vir``: the selected program in the text form, for ``interpret``
+* ``kernel.cu``: the source; ``<target>.cubin``: machine code, absent until it was asked for
+* ``report.json``, ``report.txt``: what was selected, as data and as text
+
+Nothing is pickled and nothing in it is executed while reading. Whatever is wrong with a file, the
+answer is ``ArtifactError``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from selector.diagnostics import ArtifactError, UserError
+from selector.runtime.plan import Plan
+from selector.runtime.plan_json import plan_from_json, plan_to_json
+
+FORMAT = "tensor-selector kernel"
+VERSION = 1
+_MANIFEST = "manifest.json"
+_LARGEST_MEMBER = 1 << 28
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal kernels are equal files
+_AGAIN = "save it again: kernel.save(path)"
+# What zipfile and json raise on damaged input: bad headers, wrong lengths, unknown compression.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    EOFError,
+    OSError,
+    AssertionError,
+    UserError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What a saved kernel holds. ``cubins`` is by target name; ``report`` is JSON data."""
+
+    plan: Plan
+    module_text: str
+    report_text: str
+    report: dict[str, Any]
+    cubins: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def to_bytes(artifact: Artifact) -> bytes:
+    """The file's bytes; the same for equal artifacts."""
+    members = {
+        "plan.json": _json(plan_to_json(artifact.plan)),
+        "module.vir": artifact.module_text.encode(),
+        "kernel.cu": artifact.plan.source.encode(),
+        "report.json": _json(artifact.report),
+        "report.txt": artifact.report_text.encode(),
+        **{f"{target}.cubin": code for target, code in sorted(artifact.cubins.items())},
+    }
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": artifact.plan.name,
+        "target": artifact.plan.target,
+        "versions": dict(artifact.versions),
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {_MANIFEST: _json(manifest), **members}.items():
+            archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes, name: str = "artifact") -> Artifact:
+    """Read a file's bytes; ``ArtifactError`` on anything but a whole artifact of this version."""
+    try:
+        return _read(data, name)
+    except ArtifactError:
+        raise
+    except _DAMAGE as error:
+        raise ArtifactError(
+            f"{name} is damaged", why=str(error) or type(error).__name__, hint=_AGAIN
+        ) from error
+
+
+def save(artifact: Artifact, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Write ``path`` in one step, so that readers see the old file or the new one.
+
+    ``ArtifactError`` if it exists and is no artifact, unless ``overwrite``; or if it cannot be
+    written.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ArtifactError(f"{path} is a folder", hint="name a file, such as conv.kernel")
+    if path.exists() and not overwrite and not is_artifact(path):
+        raise ArtifactError(
+            f"{path} exists and is no saved kernel",
+            hint="choose another name, or pass overwrite=True",
+        )
+    try:
+        write_atomically(path, to_bytes(artifact))
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written", why=error.strerror or "") from error
+
+
+def load(path: str | os.PathLike[str]) -> Artifact:
+    """Read a saved kernel; ``ArtifactError`` if there is none, or not a whole one."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+    return from_bytes(data, str(path))
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether a file says of itself that it is a saved kernel, of whatever version."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _manifest(archive, str(path)).get("format") == FORMAT
+    except (ArtifactError, *_DAMAGE):
+        return False
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(data: bytes, name: str) -> Artifact:
+    if not data.startswith(b"PK"):
+        raise ArtifactError(f"{name} is not a saved kernel", hint=_AGAIN)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        manifest = _manifest(archive, name)
+        _check_version(manifest, name)
+        members = {n: _member(archive, n) for n in manifest["sha256"]}
+    for member, content in members.items():
+        if hashlib.sha256(content).hexdigest() != manifest["sha256"][member]:
+            raise ArtifactError(f"{name} is damaged", why=f"{member} has changed", hint=_AGAIN)
+    plan = plan_from_json(json.loads(members["plan.json"]), members["kernel.cu"].decode())
+    if (plan.name, plan.target) != (manifest["name"], manifest["target"]):
+        raise ArtifactError(f"{name} is damaged", why="manifest and plan differ", hint=_AGAIN)
+    cubins = {n.removesuffix(".cubin"): c for n, c in members.items() if n.endswith(".cubin")}
+    return Artifact(
+        plan,
+        members["module.vir"].decode(),
+        members["report.txt"].decode(),
+        dict(json.loads(members["report.json"])),
+        cubins,
+        dict(manifest["versions"]),
+    )
+
+
+def _manifest(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
+    if _MANIFEST not in archive.namelist():
+        raise ArtifactError(f"{name} is not a saved kernel", why="it has no manifest")
+    manifest = json.loads(_member(archive, _MANIFEST))
+    if not isinstance(manifest, dict):
+        raise ArtifactError(f"{name} is not a saved kernel", why="its manifest is none")
+    return dict(manifest)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _check_version(manifest: Mapping[str, Any], name: str) -> None:
+    if manifest.get("format") != FORMAT:
+        raise ArtifactError(
+            f"{name} is not a saved kernel", why=f"it calls itself {manifest.get('format')!r}"
+        )
+    version = manifest.get("version")
+    if version != VERSION:
+        raise ArtifactError(
+            f"{name} has format version {version}, this package reads {VERSION}",
+            hint="save it again with this version, or load it with the one that saved it",
+        )
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _LARGEST_MEMBER:
+        raise ValueError(f"{name} is too large")
+    return archive.read(name)
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, indent=1, sort_keys=True).encode()

@@ -1,0 +1,98 @@
+"""The kernel cache: compiled kernels on disk, found by what went into them.
+
+An entry is an artifact (``runtime.artifact``), named by a hash of the program's text, the target
+and the versions of everything that has a say in the result. Entries are written in one step and
+checked when read, so any number of processes may share a folder; a damaged entry counts as a miss
+and is removed. When the folder outgrows ``limit``, the entries that were not used for longest go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from selector.diagnostics import ArtifactError
+from selector.runtime.artifact import Artifact, from_bytes, to_bytes, write_atomically
+
+LIMIT = 512 << 20
+_SUFFIX = ".kernel"
+
+
+def key_of(parts: Mapping[str, str]) -> str:
+    """The name of an entry: a hash of everything that decides what the kernel is."""
+    text = json.dumps(dict(parts), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class KernelCache:
+    """A folder of artifacts; ``limit`` in bytes. Failing to write is not an error: it is a cache."""
+
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}{_SUFFIX}"
+
+    def get(self, key: str) -> Artifact | None:
+        """The entry of that key, or None."""
+        path = self.path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        try:
+            found = from_bytes(data)
+        except ArtifactError:
+            _remove(path)
+            return None
+        _touch(path)
+        return found
+
+    def put(self, key: str, artifact: Artifact) -> None:
+        """Store an entry, and make room if there is too much."""
+        path = self.path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, to_bytes(artifact))
+        except OSError:
+            return
+        self._evict(path)
+
+    def _evict(self, newest: Path) -> None:
+        entries = self._entries()
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self.limit:
+                return
+            if path != newest:
+                _remove(path)
+                total -= size
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        """Time of last use, bytes and path of every entry."""
+        entries: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*/*{_SUFFIX}"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # another process removed it
+            entries.append((status.st_mtime, status.st_size, path))
+        return entries
+
+
+def _touch(path: Path) -> None:
+    try:
+        os.utime(path)
+    except OSError:
+        return
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -1,0 +1,80 @@
+"""What the executor needs of a device: implemented by ``runtime.cuda``, and by a recorder in
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from selector.runtime.arrays import Library
+
+Grid = tuple[int, int, int]
+
+
+class Function(Protocol):
+    """A kernel's entry point on a device; ``shared_bytes`` is dynamic shared memory."""
+
+    def __call__(
+        self, grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
+    ) -> None: ...
+
+
+class Driver(Protocol):
+    """A kind of device. Arrays are opaque here but for ``runtime.arrays.view``.
+
+    ``stream`` arguments are what ``Driver.stream`` returned.
+    """
+
+    def capability(self, device: int) -> int:
+        """Compute capability, such as 90."""
+        ...
+
+    def current_device(self) -> int: ...
+
+    def is_device_array(self, value: Any) -> bool:
+        """Whether kernels can work on ``value`` where it lies."""
+        ...
+
+    def signature(self, value: Any) -> Hashable:
+        """What a prepared launch depends on: library, shape, strides, dtype, device; not the
+        address.
+        """
+        ...
+
+    def pointer(self, value: Any) -> int: ...
+
+    def device_of(self, value: Any) -> int: ...
+
+    def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
+        """The stream to launch on: the one given, else the current one of the arrays' library."""
+        ...
+
+    def stream_key(self, stream: Any) -> Hashable: ...
+
+    def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
+        """Makes ``device`` current, and allocations belong to ``stream``."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
+        """A contiguous array, torch's or CuPy's, on the current device. Inside ``active``."""
+        ...
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """A device array with the values of a host array. Inside ``active``."""
+        ...
+
+    def download(self, value: Any) -> np.ndarray[Any, Any]:
+        """A host array with the values of a device array, which are complete. Inside ``active``."""
+        ...
+
+    def load(self, cubin: bytes) -> Any:
+        """A cubin as a module on the current device. Inside ``active``."""
+        ...
+
+    def function(self, module: Any, entry: str, shared_bytes: int) -> Function:
+        """An entry point of a loaded module, allowed that much dynamic shared memory."""
+        ...

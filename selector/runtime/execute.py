@@ -1,0 +1,242 @@
+"""Running a plan: checks once per combination of shapes, then launches with little Python in
+between.
+
+The first call with some shapes, strides and dtypes is prepared (``runtime.prepare``) and kept by
+its signature. A repeated call looks it up, fills in the addresses and launches. With ``out=`` on
+the device it neither allocates nor waits, so it can be captured in a CUDA graph after one
+ordinary call on the same stream.
+
+A plan with intermediate buffers keeps one set per stream and size: calls on one stream follow
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from selector.diagnostics import ArgumentError, TargetError
+from selector.ir.types import UINT8
+from selector.runtime import arguments, host
+from selector.runtime.arrays import HOST, ArrayView, Library
+from selector.runtime.driver import Driver, Function
+from selector.runtime.plan import Launch, Plan
+from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
+from selector.targets import find_target, runs_on
+
+_PREPARED_AT_MOST = 128
+_SCRATCH_SETS_AT_MOST = 16
+V = TypeVar("V")
+
+
+class Executable:
+    """A plan with its machine code on one kind of device. ``cubin`` is asked once per device."""
+
+    def __init__(self, plan: Plan, cubin: Callable[[], bytes], driver: Driver) -> None:
+        self.plan = plan
+        self._cubin = cubin
+        self._driver = driver
+        self._names = arguments.parameter_names(plan)
+        self._inputs = arguments.inputs_of(plan)
+        self._outputs = arguments.outputs_of(plan)
+        self._functions: dict[tuple[int, str, int], Function] = {}
+        self._modules: dict[int, Any] = {}
+        self._prepared: dict[Hashable, Prepared] = {}
+        self._sizes_use_scalars = sizes_use_scalars(plan)
+
+    def __call__(
+        self,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        out: Any = None,
+        stream: Any = None,
+        sizes: Any = None,
+    ) -> Any:
+        """Run; the output, or a dict of outputs by name if there are several."""
+        values = self._in_order(args, named)
+        arrays = values[: len(self._inputs)]
+        given = zip(self.plan.scalars, values[len(arrays) :], strict=True)
+        numbers = [arguments.check_scalar(s, v) for s, v in given]
+        outs = self._outs(out)
+        on_device = self._driver.is_device_array
+        if all(map(on_device, arrays)) and (outs is None or all(map(on_device, outs))):
+            results = self._run(arrays, numbers, outs, stream, sizes)
+        else:
+            results = self._run_from_host(arrays, numbers, outs, stream, sizes)
+        if len(results) == 1:
+            return results[0]
+        return dict(zip((b.name for b in self._outputs), results, strict=True))
+
+    def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        rest = self._names[len(args) :]
+        if len(named) == len(rest) and all(n in named for n in rest):
+            return [*args, *(named[n] for n in rest)]
+        matched = arguments.match_names(self.plan, args, named)
+        return [matched[n] for n in self._names]
+
+    def _outs(self, out: Any) -> list[Any] | None:
+        if out is None:
+            return None
+        matched = arguments.match_outputs(self.plan, out)
+        return [matched[b.name] for b in self._outputs]
+
+    def _run(
+        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
+    ) -> list[Any]:
+        """Run on device arrays."""
+        driver = self._driver
+        on = driver.stream(stream, arrays)
+        device, prepared = self._find(arrays, numbers, outs, sizes)
+        with driver.active(device, on):
+            results = self._allocate(prepared, device) if outs is None else outs
+            addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
+            if outs is not None:
+                self._check_overlap(prepared, addresses)
+            if prepared.scratch_bytes:
+                addresses += self._scratch(prepared, device, driver.stream_key(on))
+            for launch in prepared.launches:
+                values = list(launch.template)
+                for position, index in launch.addresses:
+                    values[position] = addresses[index]
+                for position, index in launch.scalars:
+                    values[position] = numbers[index]
+                launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
+        return results
+
+    def _find(
+        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
+    ) -> tuple[int, Prepared]:
+        """The device and the prepared call for these arguments, prepared now if they are new."""
+        driver = self._driver
+        given = arrays if outs is None else arrays + outs
+        device = driver.device_of(given[0]) if given else driver.current_device()
+        key = (
+            device,
+            tuple(map(driver.signature, given)),
+            outs is None,
+            None if sizes is None else repr(sizes),
+            tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
+        )
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            buffers = self._inputs if outs is None else self._inputs + self._outputs
+            views = host.views_of(buffers, given)
+            arguments.check_devices(views)
+            scalars = {s.name: n for s, n in zip(self.plan.scalars, numbers, strict=True)}
+            prepared = prepare(
+                self.plan, views, scalars, sizes, lambda launch: self._function(launch, device)
+            )
+            _remember(self._prepared, key, prepared, _PREPARED_AT_MOST)
+        return device, prepared
+
+    def _run_from_host(
+        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
+    ) -> list[Any]:
+        """Copy host arrays to the device, run there, and bring the outputs back as the same kind."""
+        driver = self._driver
+        views = host.views_of(self._inputs, arrays)
+        for buffer in self._inputs:
+            arguments.check_array(buffer, views[buffer.name])
+        if outs is not None:
+            if sizes is not None:
+                raise ArgumentError("out= and sizes= exclude each other", why="out= has a size")
+            sizes = self._checked_outs(outs, views)
+        device = arguments.check_devices(views)
+        device = driver.current_device() if device == HOST else device
+        on = driver.stream(stream, [a for a in arrays if driver.is_device_array(a)])
+        with driver.active(device, on):
+            there = [
+                a if driver.is_device_array(a) else driver.upload(host.to_upload(a)) for a in arrays
+            ]
+            results = self._run(there, numbers, None, on, sizes)
+            if outs is None and not host.all_on_host(views.values()):
+                return results
+            values = [driver.download(r) for r in results]
+        if outs is None:
+            pairs = zip(self._outputs, values, strict=True)
+            return [host.to_result(buffer, value, arrays) for buffer, value in pairs]
+        for buffer, array, value in zip(self._outputs, outs, values, strict=True):
+            host.assign(buffer, array, value)
+        return outs
+
+    def _checked_outs(
+        self, outs: list[Any], inputs: Mapping[str, ArrayView]
+    ) -> dict[str, tuple[int, ...]]:
+        """The shapes of host outputs, which are checked here and written after the run."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for buffer, array in zip(self._outputs, outs, strict=True):
+            if self._driver.is_device_array(array):
+                raise ArgumentError(
+                    f"{buffer.name}: the out= array is on a GPU, and some inputs are not",
+                    hint="keep all arrays on one side",
+                )
+            seen = host.views_of((buffer,), (array,))[buffer.name]
+            arguments.check_array(buffer, seen)
+            arguments.check_output(buffer, seen)
+            own = seen.byte_range(buffer.type.bytes)
+            for other in self._inputs:
+                view = inputs[other.name]
+                if view.device == HOST:
+                    theirs = view.byte_range(other.type.bytes)
+                    arguments.check_overlap(buffer.name, own, other.name, theirs)
+            shapes[buffer.name] = seen.shape
+        return shapes
+
+    def _function(self, launch: Launch, device: int) -> Function:
+        """The entry point of a launch, loaded once per device."""
+        key = (device, launch.entry, launch.shared_bytes)
+        if key not in self._functions:
+            driver = self._driver
+            with driver.active(device, driver.stream(None, ())):
+                if device not in self._modules:
+                    self._check_runs_on(device)
+                    self._modules[device] = driver.load(self._cubin())
+                module = self._modules[device]
+                self._functions[key] = driver.function(module, launch.entry, launch.shared_bytes)
+        return self._functions[key]
+
+    def _check_runs_on(self, device: int) -> None:
+        """``TargetError`` unless the plan's target is one for this device."""
+        capability = self._driver.capability(device)
+        target = find_target(self.plan.target)
+        if not runs_on(target, capability):
+            raise TargetError(
+                f"{self.plan.name} is compiled for {target.name}; GPU {device} has compute "
+                f"capability {capability // 10}.{capability % 10}",
+                hint="compile it for target 'cuda'; kernel.interpret(...) runs on any machine",
+            )
+
+    def _allocate(self, prepared: Prepared, device: int) -> list[Any]:
+        empty = self._driver.empty
+        return [empty(o.shape, o.dtype, prepared.library, device) for o in prepared.outputs]
+
+    def _scratch(self, prepared: Prepared, device: int, stream: Hashable) -> list[int]:
+        """Addresses of the intermediate buffers for one stream; allocated at the first call on
+        it.
+        """
+        found = prepared.scratch.get(stream)
+        if found is None:
+            owners = [
+                self._driver.empty((size,), str(UINT8), Library.CUPY, device)
+                for size in prepared.scratch_bytes
+            ]
+            found = (owners, [self._driver.pointer(o) for o in owners])
+            _remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
+        return found[1]
+
+    def _check_overlap(self, prepared: Prepared, addresses: list[int]) -> None:
+        """No output may share memory with an input or with another output."""
+        ranges = [(a, a + n) for a, n in zip(addresses, prepared.spans, strict=True)]
+        for i in range(len(self._inputs), len(ranges)):
+            low, high = ranges[i]
+            for j in range(i):
+                if low < ranges[j][1] and ranges[j][0] < high:
+                    buffers = self._inputs + self._outputs
+                    arguments.check_overlap(buffers[i].name, ranges[i], buffers[j].name, ranges[j])
+
+
+def _remember(cache: dict[Hashable, V], key: Hashable, value: V, at_most: int) -> None:
+    """Keep ``value``; the oldest entry goes when there are too many."""
+    while len(cache) >= at_most:
+        cache.pop(next(iter(cache)))
+    cache[key] = value

@@ -1,0 +1,43 @@
+"""Running the selected program in the interpreter, called like a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from selector.ir.nodes import Module
+from selector.runtime import arguments, host
+from selector.runtime.arrays import view
+from selector.runtime.plan import Plan
+from selector.runtime.prepare import output_sizes
+from selector.runtime.sizes import check_requirements, environment
+
+
+def interpret_plan(
+    plan: Plan, module: Module, args: Sequence[Any], named: Mapping[str, Any], sizes: Any
+) -> Any:
+    """Run ``module`` on arrays of any kind; the output, or a dict of outputs by name.
+
+    The same checks and the same sizes as for a call on a device. Inputs of torch give torch tensors
+    on the CPU, all others NumPy arrays.
+    """
+    import selector.intrinsics  # noqa: F401  (gives the interpreter the meaning of instructions)
+    from selector.ir.interpreter import interpret
+
+    values = arguments.match_names(plan, args, named)
+    inputs = arguments.inputs_of(plan)
+    arrays = {b.name: host.to_host(b.name, values[b.name]) for b in inputs}
+    known = {}
+    for buffer in inputs:
+        seen = view(buffer.name, arrays[buffer.name])
+        arguments.check_array(buffer, seen)
+        known[buffer.name] = arguments.size_of(buffer, seen)
+    scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
+    numbers = arguments.integers(scalars)
+    known |= output_sizes(plan, known, numbers, sizes)
+    check_requirements(plan, environment(plan, known, numbers))
+    shapes = {b.name: known[b.name].extents[::-1] for b in arguments.outputs_of(plan)}
+    results = interpret(module, arrays, scalars, shapes)
+    given = [values[b.name] for b in inputs]
+    made = {b.name: host.to_result(b, results[b.name], given) for b in arguments.outputs_of(plan)}
+    return next(iter(made.values())) if len(made) == 1 else made

@@ -1,0 +1,138 @@
+"""Plans as JSON, for artifacts. Types and expressions are in the text form; nothing is pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from selector.ir.nodes import BufferParam, Dim, Expr, Requirement, Role, ScalarParam
+from selector.ir.parser import parse_expr
+from selector.ir.printer import print_expr
+from selector.ir.types import Type
+from selector.runtime.plan import (
+    Argument,
+    BufferArgument,
+    Intermediate,
+    Launch,
+    Plan,
+    ValueArgument,
+)
+
+Json = dict[str, Any]
+
+
+def plan_to_json(plan: Plan) -> Json:
+    """Everything of a plan but its source."""
+    return {
+        "name": plan.name,
+        "target": plan.target,
+        "buffers": [_buffer_to_json(b) for b in plan.buffers],
+        "scalars": [{"name": s.name, "type": str(s.type)} for s in plan.scalars],
+        "requirements": [
+            {
+                "buffer": r.buffer,
+                "dim": r.dim,
+                "minimum": print_expr(r.minimum),
+                "maximum": print_expr(r.maximum),
+            }
+            for r in plan.requirements
+        ],
+        "intermediates": [
+            {"name": i.name, "type": str(i.type), "elements": print_expr(i.elements)}
+            for i in plan.intermediates
+        ],
+        "launches": [_launch_to_json(launch) for launch in plan.launches],
+    }
+
+
+def plan_from_json(data: Json, source: str) -> Plan:
+    """The plan again. KeyError, TypeError, ValueError or ``ParseError`` if ``data`` is none."""
+    scalars = tuple(ScalarParam(s["name"], Type.parse(s["type"])) for s in data["scalars"])
+    read = _Reader({s.name: s.type for s in scalars})
+    return Plan(
+        name=_text(data["name"]),
+        target=_text(data["target"]),
+        source=source,
+        buffers=tuple(read.buffer(b) for b in data["buffers"]),
+        scalars=scalars,
+        requirements=tuple(
+            Requirement(
+                _text(r["buffer"]), int(r["dim"]), read.expr(r["minimum"]), read.expr(r["maximum"])
+            )
+            for r in data["requirements"]
+        ),
+        intermediates=tuple(
+            Intermediate(_text(i["name"]), Type.parse(i["type"]), read.expr(i["elements"]))
+            for i in data["intermediates"]
+        ),
+        launches=tuple(read.launch(entry) for entry in data["launches"]),
+    )
+
+
+class _Reader:
+    """Reads expressions; scalar parameters have the types that the plan gives them."""
+
+    def __init__(self, types: Mapping[str, Type]) -> None:
+        self._types = types
+
+    def expr(self, text: str) -> Expr:
+        return parse_expr(_text(text), types=self._types)
+
+    def buffer(self, data: Json) -> BufferParam:
+        dims = tuple(
+            Dim(self.expr(low), self.expr(extent), self.expr(stride))
+            for low, extent, stride in data["dims"]
+        )
+        return BufferParam(_text(data["name"]), Type.parse(data["type"]), dims, Role(data["role"]))
+
+    def launch(self, data: Json) -> Launch:
+        x, y, z = (self.expr(e) for e in data["grid"])
+        return Launch(
+            _text(data["entry"]),
+            (x, y, z),
+            int(data["threads"]),
+            int(data["shared_bytes"]),
+            tuple(self.argument(a) for a in data["arguments"]),
+        )
+
+    def argument(self, data: Json) -> Argument:
+        if "buffer" in data:
+            return BufferArgument(_text(data["buffer"]))
+        return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r}")
+    return value
+
+
+def _buffer_to_json(buffer: BufferParam) -> Json:
+    return {
+        "name": buffer.name,
+        "type": str(buffer.type),
+        "role": buffer.role.value,
+        "dims": [
+            [print_expr(d.min), print_expr(d.extent), print_expr(d.stride)] for d in buffer.dims
+        ],
+    }
+
+
+def _launch_to_json(launch: Launch) -> Json:
+    return {
+        "entry": launch.entry,
+        "grid": [print_expr(e) for e in launch.grid],
+        "threads": launch.threads,
+        "shared_bytes": launch.shared_bytes,
+        "arguments": [_argument_to_json(a) for a in launch.arguments],
+    }
+
+
+def _argument_to_json(argument: Argument) -> Json:
+    match argument:
+        case BufferArgument(name):
+            return {"buffer": name}
+        case ValueArgument(value, element):
+            return {"value": print_expr(value), "type": str(element)}
+        case _:
+            assert_never(argument)

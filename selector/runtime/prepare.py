@@ -1,0 +1,216 @@
+"""The slow half of a call: checks and evaluations that hold for every call with the same shapes.
+
+``prepare`` takes what the arrays look like (``ArrayView``) and gives a ``Prepared`` call: launch
+geometry, scalar arguments and output shapes, with holes for addresses and scalar parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from selector.diagnostics import ArgumentError, InternalError
+from selector.ir.interpreter import evaluate_scalar
+from selector.ir.nodes import BufferParam, Role, Var
+from selector.ir.traverse import free_vars
+from selector.ir.types import Kind
+from selector.runtime import arguments
+from selector.runtime.arrays import ArrayView, Library, accepted_dtypes, numpy_dtype
+from selector.runtime.driver import Function, Grid
+from selector.runtime.host import result_library
+from selector.runtime.plan import BufferArgument, Launch, Plan, ValueArgument
+from selector.runtime.sizes import (
+    Environment,
+    Size,
+    bind_extent,
+    check_requirements,
+    constant_extents,
+    environment,
+    infer_extents,
+)
+
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
+LoadFunction = Callable[[Launch], Function]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLaunch:
+    """One launch with everything but addresses and scalar parameters filled in.
+
+    ``addresses`` pairs an argument's position with an index among inputs, outputs and
+    intermediates; ``scalars`` with an index among the scalar parameters.
+    """
+
+    function: Function
+    grid: Grid
+    block: Grid
+    shared_bytes: int
+    template: tuple[Any, ...]
+    addresses: tuple[tuple[int, int], ...]
+    scalars: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewArray:
+    """An output to allocate: shape with the last axis innermost, dtype by name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What all calls of one signature share.
+
+    ``spans`` are the bytes from the address that each input, then each output reaches over.
+    ``scratch`` holds, per stream, the intermediate buffers and their addresses.
+    """
+
+    launches: tuple[PreparedLaunch, ...]
+    outputs: tuple[NewArray, ...]
+    library: Library
+    spans: tuple[int, ...]
+    scratch_bytes: tuple[int, ...]
+    scratch: dict[Hashable, tuple[list[Any], list[int]]] = field(
+        default_factory=dict[Hashable, tuple[list[Any], list[int]]]
+    )
+
+
+def prepare(
+    plan: Plan,
+    views: Mapping[str, ArrayView],
+    scalars: Mapping[str, arguments.Scalar],
+    sizes: Any,
+    load: LoadFunction,
+) -> Prepared:
+    """Check a call and work out its launches. ``views`` holds the inputs, and all outputs or
+    none.
+    """
+    known = {b.name: _accept(b, views[b.name]) for b in plan.buffers if b.name in views}
+    values = arguments.integers(scalars)
+    if all(b.name in views for b in arguments.outputs_of(plan)):
+        if sizes is not None:
+            raise ArgumentError("out= and sizes= exclude each other", why="out= has a size")
+    else:
+        known |= output_sizes(plan, known, values, sizes)
+    env = environment(plan, known, values)
+    check_requirements(plan, env)
+    library = result_library(views.values())
+    outputs = arguments.outputs_of(plan)
+    return Prepared(
+        tuple(p for launch in plan.launches if (p := _prepare_launch(plan, launch, env, load))),
+        tuple(NewArray(known[b.name].extents[::-1], _dtype(b, library)) for b in outputs),
+        library,
+        tuple(_span(known[b.name]) * b.type.bytes for b in arguments.inputs_then_outputs(plan)),
+        tuple(max(evaluate_scalar(i.elements, env), 1) * i.type.bytes for i in plan.intermediates),
+    )
+
+
+def output_sizes(
+    plan: Plan, known: Mapping[str, Size], scalars: Mapping[str, int], sizes: Any
+) -> dict[str, Size]:
+    """Sizes of outputs that are not given as arrays: from ``sizes=``, the plan, or the inputs."""
+    given = arguments.match_sizes(plan, sizes)
+    env = environment(plan, known, scalars)
+    unknown: list[tuple[BufferParam, int]] = []
+    outputs = arguments.outputs_of(plan)
+    for buffer in outputs:
+        shape = given.get(buffer.name)
+        extents = constant_extents(buffer) if shape is None else shape[::-1]
+        for d, extent in enumerate(extents):
+            if extent is None:
+                unknown.append((buffer, d))
+            else:
+                bind_extent(env, buffer, d, extent)
+    infer_extents(plan, env, unknown)
+    return {
+        b.name: arguments.dense_size(
+            b, tuple(env[f"{b.name}.extent.{d}"] for d in reversed(range(len(b.dims))))
+        )
+        for b in outputs
+    }
+
+
+def sizes_use_scalars(plan: Plan) -> bool:
+    """Whether anything but a kernel argument depends on the value of a scalar parameter."""
+    names = {s.name for s in plan.scalars}
+    exprs = [e for launch in plan.launches for e in launch.grid]
+    exprs += [i.elements for i in plan.intermediates]
+    exprs += [e for r in plan.requirements for e in (r.minimum, r.maximum)]
+    exprs += [
+        a.value
+        for launch in plan.launches
+        for a in launch.arguments
+        if isinstance(a, ValueArgument) and not isinstance(a.value, Var)
+    ]
+    return any(free_vars(e) & names for e in exprs)
+
+
+def _accept(buffer: BufferParam, array: ArrayView) -> Size:
+    """The size of an array that passed every check that looks at it alone."""
+    arguments.check_array(buffer, array)
+    arguments.check_in_place(buffer, array)
+    if buffer.role is Role.OUTPUT:
+        arguments.check_output(buffer, array)
+    return arguments.size_of(buffer, array)
+
+
+def _dtype(buffer: BufferParam, library: Library) -> str:
+    """The dtype of a new output: bfloat16 where torch knows it, its bits elsewhere."""
+    if buffer.type.kind is Kind.BFLOAT and library is Library.TORCH:
+        return "bfloat16"
+    return accepted_dtypes(buffer.type)[-1]
+
+
+def _span(size: Size) -> int:
+    if 0 in size.extents:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(size.extents, size.strides, strict=True))
+
+
+def _prepare_launch(
+    plan: Plan, launch: Launch, env: Environment, load: LoadFunction
+) -> PreparedLaunch | None:
+    """One launch for sizes in ``env``; None if there is nothing to do."""
+    x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
+    if min(x, y, z) <= 0:
+        return None
+    if any(extent > limit for extent, limit in zip((x, y, z), _GRID_LIMITS, strict=True)):
+        raise ArgumentError(
+            f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
+            why=f"the limits are {' x '.join(map(str, _GRID_LIMITS))}",
+            hint="split the call along an outer axis, or make the tiles larger",
+        )
+    names = [b.name for b in arguments.inputs_then_outputs(plan)]
+    names += [i.name for i in plan.intermediates]
+    parameters = [s.name for s in plan.scalars]
+    template: list[Any] = []
+    addresses: list[tuple[int, int]] = []
+    scalars: list[tuple[int, int]] = []
+    for position, argument in enumerate(launch.arguments):
+        value: Any = 0
+        match argument:
+            case BufferArgument(name):
+                addresses.append((position, names.index(name)))
+            case ValueArgument(Var(name, _), _) if name in parameters:
+                scalars.append((position, parameters.index(name)))
+            case ValueArgument():
+                value = _value(argument, env)
+        template.append(value)
+    return PreparedLaunch(
+        load(launch),
+        (x, y, z),
+        (launch.threads, 1, 1),
+        launch.shared_bytes,
+        tuple(template),
+        tuple(addresses),
+        tuple(scalars),
+    )
+
+
+def _value(argument: ValueArgument, env: Environment) -> Any:
+    """A kernel argument worked out from the sizes, as a NumPy scalar."""
+    if not argument.type.is_integer:
+        raise InternalError(f"a computed kernel argument must be an integer: {argument}")
+    return numpy_dtype(argument.type).type(evaluate_scalar(argument.value, env))

@@ -1,0 +1,46 @@
+"""The versions of everything that decides what a kernel is, for the cache and for saved kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_COMPILER = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions by name; an empty one where something is not installed.
+
+    ``sources`` is a fingerprint (names, sizes, times) of our own Python and rule files, so that a
+    kernel made before a change of the compiler is never found after it.
+    """
+    return {
+        "selector": _version("tensor-selector"),
+        "sources": _fingerprint(),
+        "egglog": _version("egglog"),
+        "nvrtc": next((v for name in _COMPILER if (v := _version(name))), ""),
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _fingerprint() -> str:
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for folder in (package, package.parent / "rules"):
+        for root, directories, files in os.walk(folder):
+            directories.sort()
+            for name in sorted(files):
+                if name.endswith((".py", ".egg")):
+                    status = os.stat(os.path.join(root, name))
+                    digest.update(f"{root}/{name} {status.st_size} {status.st_mtime_ns};".encode())
+    return digest.hexdigest()[:16]

@@ -60,8 +60,8 @@ def _toeplitz(call: Call, values: Sequence[Array]) -> Array:
 
 
 def _toeplitz_transposed(call: Call, values: Sequence[Array]) -> Array:
-    """Arguments (M, K, stride, dilation, taps): lanes (m, k) of the transposed band over m outputs."""
-    m, k, stride, dilation = constants(call, 4)
+    """Arguments (K, M, stride, dilation, taps): lanes (m, k) of the transposed band over m outputs."""
+    k, m, stride, dilation = constants(call, 4)
     return lanes(np.swapaxes(functions.toeplitz(values[4], k, m, stride, dilation), -1, -2))
 
 

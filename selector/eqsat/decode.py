@@ -1,0 +1,167 @@
+"""Terms to IR: the inverse of ``encode``, plus the operands and instructions that the rules introduce.
+
+A ``Decoder`` puts back what the symbols of a skeleton stand for. Scalar sums that the rules built are written as
+polynomials; a symbol that was left alone comes back as the user's own expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from selector.diagnostics import InternalError
+from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, find
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    ExprVar,
+    FloatImm,
+    IntImm,
+    Load,
+    Location,
+    LocToLoc,
+    Not,
+    Ramp,
+    ReduceOp,
+    Select,
+    Store,
+    Var,
+    VectorReduce,
+)
+from selector.ir.types import INT32, Type
+
+Term = tuple[object, ...]
+"""A constructor's name, then its arguments: terms, tuples of terms (Args), or plain values."""
+
+_ARITHMETIC = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
+
+
+@dataclass
+class Decoder:
+    """Decodes terms over the symbols of one skeleton; without any it is the exact inverse of ``encode``."""
+
+    symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+    buffers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def store(self, term: Term) -> Store:
+        """The statement of a Store term."""
+        match term:
+            case ("Store", str(buffer), tuple(index), tuple(value), tuple(mask)):
+                return Store(
+                    self.buffer(buffer), self.expr(index), self.expr(value), self.mask(mask)
+                )
+            case _:
+                raise InternalError(f"not a statement: {term[0]}")
+
+    def buffer(self, name: str) -> str:
+        return self.buffers.get(name, name)
+
+    def mask(self, term: Term) -> Expr | None:
+        return None if term[0] == "Always" else self.expr(term)
+
+    def expr(self, term: Term) -> Expr:
+        """The expression of a term; InternalError names an unknown constructor."""
+        match term:
+            case ("Int", int(value)):
+                return IntImm(value)
+            case ("Sym", str(name)):
+                return self.symbols.get(name, Var(name))
+            case ("Lit", str(t), int(value)):
+                return IntImm(value, Type.parse(t))
+            case ("FLit", str(t), float(value)):
+                return FloatImm(value, Type.parse(t))
+            case ("Atom", str(t), int(lanes), str(name)):
+                return self.symbols.get(name, Var(name, Type.parse(t).with_lanes(lanes)))
+            case ("Cast", str(t), tuple(inner)):
+                value = self.expr(inner)
+                return Cast(Type.parse(t).with_lanes(value.type.lanes), value)
+            case ("Bop", str(op), tuple(a), tuple(b)):
+                return self.binary(BinaryOp(op), self.expr(a), self.expr(b))
+            case ("Cmp", str(op), tuple(a), tuple(b)):
+                return Compare(CompareOp(op), self.expr(a), self.expr(b))
+            case ("Not", tuple(a)):
+                return Not(self.expr(a))
+            case ("Select", tuple(c), tuple(a), tuple(b)):
+                return Select(self.expr(c), self.expr(a), self.expr(b))
+            case ("Load", str(t), str(buffer), tuple(inner), tuple(mask)):
+                index = self.expr(inner)
+                kind = Type.parse(t).with_lanes(index.type.lanes)
+                return Load(kind, self.buffer(buffer), index, self.mask(mask))
+            case _:
+                return self.vector(term)
+
+    def vector(self, term: Term) -> Expr:
+        match term:
+            case ("Ramp", tuple(b), tuple(s), int(count)):
+                base = self.expr(b)
+                return ramp(base, self.expr(s), count)
+            case ("RampV", tuple(b), tuple(s), int(count)):
+                return Ramp(self.expr(b), self.expr(s), count)
+            case ("Broadcast", tuple(inner), int(count)):
+                return Broadcast(self.expr(inner), count)
+            case ("Reduce", str(op), tuple(inner), int(lanes)):
+                return VectorReduce(ReduceOp(op), self.expr(inner), lanes)
+            case ("Apply", str(t), int(lanes), str(name), tuple(args)):
+                kind = Type.parse(t).with_lanes(lanes)
+                return Call(kind, name, tuple(self.expr(a) for a in args))  # type: ignore[arg-type]
+            case ("Move", str(source), str(destination), tuple(inner)):
+                return LocToLoc(Location(source), Location(destination), self.expr(inner))
+            case ("Materialize", tuple(inner)):
+                return ExprVar(self.expr(inner))
+            case ("TileFill", tuple(inner)):
+                value = self.expr(inner)
+                return Call(value.type, TILE_FILL, (value,))
+            case ("TileRead", tuple(inner)):
+                value = self.expr(inner)
+                return Call(value.type, TILE_READ, (value,))
+            case _:
+                return self.tensor(term)
+
+    def tensor(self, term: Term) -> Expr:
+        match term:
+            case ("Matrix", str(t), str(buffer), tuple(b), tuple(so), int(no), tuple(si), int(ni),
+                  tuple(mask)):  # fmt: skip
+                row = level(self.expr(b), self.expr(si), ni)
+                index = level(row, self.expr(so), no)
+                kind = Type.parse(t).with_lanes(no * ni)
+                return Load(kind, self.buffer(buffer), index, self.mask(mask))
+            case ("Toeplitz" | "ToeplitzT" as name, str(t), int(k), int(n), int(stride),
+                  int(dilation), tuple(inner)):  # fmt: skip
+                numbers = tuple(IntImm(v) for v in (k, n, stride, dilation))
+                call = TOEPLITZ if name == "Toeplitz" else TOEPLITZ_TRANSPOSED
+                kind = Type.parse(t).with_lanes(k * n)
+                return Call(kind, call, (*numbers, self.expr(inner)))
+            case ("MultiplyAdd", str(name), int(m), int(n), int(k), tuple(c), tuple(a), tuple(b)):
+                record = find(name)
+                assert record is not None, name
+                operands = (self.expr(c), self.expr(a), self.expr(b))
+                sizes = (IntImm(m), IntImm(n), IntImm(k))
+                return Call(record.c_type.with_lanes(m * n), name, (*sizes, *operands))
+            case _:
+                raise InternalError(f"no expression for the term {term[0]}")
+
+    def binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
+        """A binary operator; sums of bases that the rules formed are simplified."""
+        if self.symbols and op in _ARITHMETIC and a.type == INT32:
+            return Affine.of(Binary(op, a, b)).to_expr()
+        return Binary(op, a, b)
+
+
+def ramp(base: Expr, stride: Expr, count: int) -> Expr:
+    """A ramp with one scalar stride for every lane of the base."""
+    lanes = base.type.lanes
+    return Ramp(base, stride if lanes == 1 else Broadcast(stride, lanes), count)
+
+
+def level(base: Expr, stride: Expr, count: int) -> Expr:
+    """One level of a tile's index: nothing for one part, a broadcast for stride 0."""
+    if count == 1:
+        return base
+    return Broadcast(base, count) if stride == IntImm(0) else ramp(base, stride, count)

@@ -1,0 +1,40 @@
+"""What the rules know of the target: instruction shapes and types, written as facts from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from selector.eqsat.encode import text
+from selector.intrinsics import TensorInstruction, for_target
+from selector.ir.nodes import Location
+from selector.targets import Target
+
+EXECUTES: dict[Location, tuple[str, ...]] = {
+    Location.WMMA: ("wmma", "mma"),
+    Location.WGMMA: ("wgmma",),
+    Location.AMX: ("amx",),
+}
+"""Families of instructions whose accumulators live in each location."""
+
+
+def legal_instructions(
+    target: Target, only: Iterable[str] | None = None
+) -> tuple[TensorInstruction, ...]:
+    """The target's instructions; ``only`` restricts families (``wmma``) or names."""
+    allowed = None if only is None else frozenset(only)
+    return tuple(
+        i
+        for i in for_target(target)
+        if allowed is None or i.family in allowed or i.name in allowed
+    )
+
+
+def instruction_facts(instructions: Iterable[TensorInstruction]) -> str:
+    """``(instruction location name m n a b c)`` for each record and each location it serves."""
+    return "\n".join(
+        f"(instruction {text(location.value)} {text(i.name)} {i.m} {i.n} "
+        f"{text(str(i.a_type))} {text(str(i.b_type))} {text(str(i.c_type))})"
+        for location, families in EXECUTES.items()
+        for i in instructions
+        if i.family in families
+    )

@@ -1,0 +1,122 @@
+"""The driver of egglog: rules loaded once, one pushed graph per scope, phases with caps.
+
+egglog has no limits of its own, so every round is one call from here; a phase that reaches its cap stops and is
+reported. An ``EGraph`` belongs to its thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import egglog.bindings as egglog
+
+from rules import rule_files
+
+MAX_TUPLES = 200_000
+"""Rows of all tables after which a phase stops."""
+
+PHASES: tuple[tuple[str, str, int], ...] = (
+    ("axioms", "(run-schedule (repeat 3 (seq (saturate (run supporting)) (run axioms))))", 12),
+    (
+        "application",
+        "(run-schedule (repeat 3 (seq (saturate (run supporting)) (run axioms) (run application))))",
+        16,
+    ),
+    ("lowering", "(run-schedule (saturate (run lowering)))", 4),
+)
+"""Name, schedule of one round, most rounds."""
+
+
+@dataclass
+class Saturation:
+    """What a run did: matches by rule, rounds by phase, and the phases that hit a cap."""
+
+    matches: Counter[str] = field(default_factory=Counter[str])
+    rounds: dict[str, int] = field(default_factory=dict[str, int])
+    capped: tuple[str, ...] = ()
+
+
+@dataclass
+class Engine:
+    """An e-graph with rules and facts in it; ``scope`` gives a clean copy and takes it back."""
+
+    facts: str
+    without: frozenset[str] = frozenset()
+    graph: egglog.EGraph = field(default_factory=egglog.EGraph)
+
+    def __post_init__(self) -> None:
+        for name, source in rule_files():
+            commands = self.graph.parse_program(source, name)
+            kept = [c for c in commands if rule_name(c) not in self.without]
+            self.graph.run_program(*kept)
+        self.run(self.facts)
+
+    def run(self, program: str) -> list[egglog._CommandOutput]:
+        """Run commands; each call is parsed on its own, because spans carry their whole source."""
+        return self.graph.run_program(*self.graph.parse_program(program, "<scope>"))
+
+    @contextmanager
+    def scope(self, statements: Sequence[str]) -> Iterator[Saturation]:
+        """Saturate a graph of these Store terms, numbered from 0; the graph is readable inside."""
+        self.run("(push)")
+        try:
+            for i, term in enumerate(statements):
+                self.run(f"(set (statement {i}) {term})")
+            yield self.saturate()
+        finally:
+            self.run("(pop)")
+
+    def saturate(self) -> Saturation:
+        result = Saturation()
+        for phase, schedule, most in PHASES:
+            result.rounds[phase] = 0
+            while True:
+                updated = self.round(schedule, result)
+                result.rounds[phase] += 1
+                if not updated:
+                    break
+                if result.rounds[phase] >= most or self.size() > MAX_TUPLES:
+                    result.capped = (*result.capped, phase)
+                    break
+        return result
+
+    def round(self, schedule: str, result: Saturation) -> bool:
+        updated = False
+        for output in self.run(schedule):
+            assert isinstance(output, egglog.RunScheduleOutput)
+            report = output.report
+            result.matches.update(report.num_matches_per_rule)
+            updated = updated or report.updated
+        return updated
+
+    def size(self) -> int:
+        """Rows of all tables."""
+        (output,) = self.run("(print-size)")
+        assert isinstance(output, egglog.PrintAllFunctionsSize)
+        return sum(n for _, n in output.sizes)
+
+
+def rule_name(command: object) -> str:
+    """The ``:name`` of a rule or rewrite; empty for any other command."""
+    match command:
+        case egglog.RuleCommand():
+            return command.rule.name
+        case egglog.RewriteCommand():
+            return command.rewrite.name
+        case _:
+            return ""
+
+
+_engines = threading.local()
+
+
+def engine_for(facts: str) -> Engine:
+    """This thread's engine with these facts; rules are parsed once per thread and set of facts."""
+    table: dict[str, Engine] = _engines.__dict__.setdefault("table", {})
+    if facts not in table:
+        table[facts] = Engine(facts)
+    return table[facts]

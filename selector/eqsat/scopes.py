@@ -1,0 +1,59 @@
+"""Accumulator scopes: which statements must be selected together.
+
+The outermost allocation in a tensor unit's memory opens a scope; every statement inside that stores to or loads
+from a tensor allocation belongs to it. A scope is encoded into one graph, each distinct skeleton once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from selector.eqsat.abstract import Skeleton, abstract
+from selector.ir.nodes import Allocate, Expr, Location, LocToLoc, Stmt, Store
+from selector.ir.traverse import stmt_exprs, walk_expr, walk_stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One outermost tensor allocation: its statements, and their skeletons in the same order."""
+
+    allocation: Allocate
+    accumulators: dict[str, Location]
+    stores: tuple[Store, ...]
+    skeletons: tuple[Skeleton, ...]
+
+    @property
+    def distinct(self) -> tuple[Store, ...]:
+        """Each skeleton once, in order of first appearance: the key of the memo table."""
+        return tuple(dict.fromkeys(s.store for s in self.skeletons))
+
+
+def is_tensor(s: Stmt) -> bool:
+    """Whether a statement allocates in a tensor unit's memory."""
+    return isinstance(s, Allocate) and s.memory.location is not Location.MEM
+
+
+def open_scope(allocation: Allocate) -> Scope:
+    """The scope of an annotated tensor allocation."""
+    placed: dict[str, Location] = {}
+    for s in walk_stmt(allocation):
+        if isinstance(s, Allocate) and is_tensor(s):
+            placed.setdefault(s.name, s.memory.location)
+    symbols = {name: f"t{i}" for i, name in enumerate(placed)}
+    stores = tuple(
+        s for s in walk_stmt(allocation.body) if isinstance(s, Store) and touches_tensor(s)
+    )
+    skeletons = tuple(abstract(s, symbols) for s in stores)
+    return Scope(allocation, placed, stores, skeletons)
+
+
+def touches_tensor(s: Stmt) -> bool:
+    """Whether a statement holds a movement to or from a tensor unit directly."""
+    return any(isinstance(e, LocToLoc) for e in direct_exprs(s))
+
+
+def direct_exprs(s: Stmt) -> Iterator[Expr]:
+    """Every expression that a statement holds itself, nested ones included."""
+    for e in stmt_exprs(s):
+        yield from walk_expr(e)

@@ -1,0 +1,58 @@
+"""Data-movement annotation: the first stage of selection.
+
+Values that enter an allocation in a tensor unit are marked memory -> unit, values that leave it unit -> memory
+(``hardboiled`` section III-B), so that equality saturation never equates a register tile with memory. A
+``LocToLoc`` changes no value. What is left of them after selection could not be mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from selector.ir.nodes import (
+    Allocate,
+    Expr,
+    Load,
+    Location,
+    LocToLoc,
+    Module,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import map_expr, map_stmt
+
+Placement = Mapping[str, Location]
+
+
+def annotate_movement(module: Module) -> Module:
+    """The module with a ``LocToLoc`` around every value that enters or leaves a tensor unit's memory."""
+    return replace(module, body=_annotate_stmt(module.body, {}))
+
+
+def _annotate_stmt(s: Stmt, placed: Placement) -> Stmt:
+    match s:
+        case Allocate(name, _, _, memory, _):
+            inner = {k: v for k, v in placed.items() if k != name}
+            if memory.location is not Location.MEM:
+                inner[name] = memory.location
+            return map_stmt(s, lambda b: _annotate_stmt(b, inner), lambda e: _annotate(e, placed))
+        case Store(buffer, index, value, predicate):
+            value = _annotate(value, placed)
+            if buffer in placed:
+                value = LocToLoc(Location.MEM, placed[buffer], value)
+            predicate = None if predicate is None else _annotate(predicate, placed)
+            return Store(buffer, _annotate(index, placed), value, predicate)
+        case _:
+            return map_stmt(s, lambda b: _annotate_stmt(b, placed), lambda e: _annotate(e, placed))
+
+
+def _annotate(e: Expr, placed: Placement) -> Expr:
+    match e:
+        case LocToLoc():
+            return e
+        case Load(_, buffer, _, _) if buffer in placed:
+            load = map_expr(e, lambda c: _annotate(c, placed))
+            return LocToLoc(placed[buffer], Location.MEM, load)
+        case _:
+            return map_expr(e, lambda c: _annotate(c, placed))

@@ -1,0 +1,126 @@
+"""What went to which instruction, by which rules, and what did not: as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from selector.diagnostics import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The instruction of an update: its name and shape, the block's extents, how often it is issued."""
+
+    instruction: str
+    shape: tuple[int, int, int]
+    m: int
+    n: int
+    k: int
+    count: int
+    useful_macs: int
+    issued_macs: int
+
+    @property
+    def useful_share(self) -> float:
+        """Multiply-adds that the algorithm asks for, per multiply-add that the instructions perform."""
+        return self.useful_macs / self.issued_macs
+
+
+@dataclass(frozen=True, slots=True)
+class StatementReport:
+    """One statement on a tensor unit, or a miss.
+
+    ``stage`` is "init", "update", "read" or "plain"; ``block`` is None for fills, reads and misses; ``rules`` are
+    the named rules that matched; ``copies`` is how many equal statements (up to bases) share this entry.
+    """
+
+    where: Where
+    stage: str
+    block: Block | None
+    rules: tuple[str, ...] = ()
+    temporaries: tuple[str, ...] = ()
+    miss: str = ""
+    hint: str = ""
+    capped: tuple[str, ...] = ()
+    copies: int = 1
+    explain: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def func(self) -> str:
+        return self.where.func
+
+    def minimal_rules(self) -> tuple[str, ...]:
+        """A minimal set of rules that still selects this statement; takes a second or so."""
+        return self.rules if self.explain is None else self.explain()
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry as data, for JSON."""
+        block = self.block
+        return {
+            "func": self.where.func,
+            "stage": self.stage,
+            "location": self.where.location,
+            "statement": self.where.statement,
+            "instruction": None if block is None else block.instruction,
+            "shape": None if block is None else list(block.shape),
+            "block": None if block is None else [block.m, block.n, block.k],
+            "count": 0 if block is None else block.count,
+            "useful_share": None if block is None else block.useful_share,
+            "rules": list(self.rules),
+            "temporaries": list(self.temporaries),
+            "miss": self.miss,
+            "hint": self.hint,
+            "capped": list(self.capped),
+            "copies": self.copies,
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(s: StatementReport) -> list[str]:
+    copies = f" x{s.copies}" if s.copies > 1 else ""
+    place = f"  {s.where.location}" if s.where.location else ""
+    head = f"{s.where.func} ({s.stage}){copies}{place}"
+    if s.miss:
+        return [head, f"  not selected: {s.miss}", *([f"  hint: {s.hint}"] if s.hint else [])]
+    lines = [head]
+    if s.block is not None:
+        b = s.block
+        lines.append(
+            f"  {b.count} x {b.instruction}  block {b.m} x {b.n} x {b.k}"
+            f"  useful {100 * b.useful_share:.1f}%"
+        )
+    elif s.stage != "plain":
+        lines.append("  fill of the tile" if s.stage == "init" else "  read of the tile")
+    lines += [f"  temporary {t}" for t in s.temporaries]
+    if s.rules:
+        lines.append(f"  rules {' '.join(s.rules)}")
+    lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All statements of a module that touch tensor memory, in program order."""
+
+    statements: tuple[StatementReport, ...] = ()
+
+    @property
+    def misses(self) -> tuple[StatementReport, ...]:
+        return tuple(s for s in self.statements if s.miss)
+
+    @property
+    def updates(self) -> tuple[StatementReport, ...]:
+        """The statements that became multiply-adds."""
+        return tuple(s for s in self.statements if s.block is not None)
+
+    def as_dict(self) -> dict[str, object]:
+        """The report as data, for JSON."""
+        return {"statements": [s.as_dict() for s in self.statements]}
+
+    def __str__(self) -> str:
+        if not self.statements:
+            return "no statement is placed on a tensor unit"
+        return "\n".join(str(s) for s in self.statements)

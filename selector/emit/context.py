@@ -1,0 +1,132 @@
+"""What the parts of the CUDA emitter share while one kernel is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.scalar import ScalarEmitter, Space, Storage
+from selector.emit.writer import Names, Writer
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import BufferParam, Expr, IntImm, Var
+from selector.targets import Target
+
+LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
+LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
+SHARED_ALIGNMENT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A block of m x n accumulator elements at ``offset``, cut into 16 x 8 tiles.
+
+    ``swapped``: the tiles hold the transposed block (their rows run along n).
+    """
+
+    offset: int
+    m: int
+    n: int
+    swapped: bool
+
+    @property
+    def first(self) -> int:
+        """Number of its first fragment; a fragment holds 128 elements."""
+        return self.offset // 128
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles along (rows, columns) of the stored, possibly transposed block."""
+        return (self.n // 16, self.m // 8) if self.swapped else (self.m // 16, self.n // 8)
+
+    def fragment(self, i: int, j: int) -> int:
+        return self.first + i * self.tiles[1] + j
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """Registers of one tensor allocation, as one warp holds them."""
+
+    register: str
+    type_name: str
+    fragments: int
+    regions: dict[int, Region]
+    half: bool
+
+
+@dataclass(slots=True)
+class KernelContext:
+    """The state of one kernel being emitted."""
+
+    name: str
+    target: Target
+    names: Names
+    params: dict[str, BufferParam]
+    warps: int = 1
+    threads: int = 32
+    storages: dict[str, Storage] = field(default_factory=dict)
+    accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    loops: dict[str, tuple[Expr, Expr]] = field(default_factory=dict)
+    block_vars: set[str] = field(default_factory=set)
+    thread_vars: dict[str, int] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+    wrappers: dict[str, str] = field(default_factory=dict)
+    shared_bytes: int = 0
+    writer: Writer = field(default_factory=Writer)
+
+    @property
+    def scalar(self) -> ScalarEmitter:
+        return ScalarEmitter(self.names, self.storages)
+
+    def allocate_shared(self, size: int, what: str) -> int:
+        """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used up."""
+        offset = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        self.shared_bytes = offset + size
+        if self.shared_bytes > self.target.shared_memory:
+            raise ScheduleError(
+                f"the kernel of `{self.name}` needs {self.shared_bytes} bytes of shared memory",
+                f"{self.target.name} gives a block {self.target.shared_memory}; `{what}` takes {size}",
+                "use smaller tiles, fewer pipeline stages, or stage less",
+            )
+        return offset
+
+    def aligned_flag(self, buffer: str, elements: int) -> str:
+        """A uniform condition: the buffer's rows all start at multiples of ``elements`` elements."""
+        storage = self.storages[buffer]
+        assert storage.space is Space.GLOBAL
+        tests = [f"((u64){storage.pointer} & {elements * storage.type.bytes - 1}) == 0"]
+        if storage.param is not None:
+            for dim in storage.param.dims[1:]:
+                if isinstance(dim.stride, IntImm):
+                    if dim.stride.value % elements:
+                        return "false"
+                else:
+                    tests.append(f"({self.scalar.index(dim.stride)} & {elements - 1}) == 0")
+        text = " && ".join(tests)
+        for name, known in self.flags.items():
+            if known == text:
+                return name
+        name = self.names.fresh(f"aligned_{storage.pointer}_{elements * storage.type.bytes}")
+        self.flags[name] = text
+        return name
+
+    def is_multiple(self, index: Affine, elements: int, buffer: str | None = None) -> bool:
+        """Whether ``index`` is a multiple of ``elements``, given that the strides of ``buffer`` are."""
+        known: set[Expr] = set()
+        param = self.params.get(buffer) if buffer else None
+        if param is not None:
+            known = {d.stride for d in param.dims[1:]}
+        return all(c % elements == 0 or any(a in known for a in m) for m, c in index)
+
+
+def slice_offset(index: Expr | Affine, context: KernelContext, what: str) -> int:
+    """The constant part of an accumulator index, the part that chooses the warp dropped."""
+    affine = index if isinstance(index, Affine) else to_affine(index)
+    kept = {m: c for m, c in affine if not any(isinstance(a, Var) and a.name in context.thread_vars for a in m)}
+    constant = Affine.build(kept).constant
+    if constant is None:
+        raise EmitError(
+            f"`{what}` is kept in registers, which are only ever indexed by constants",
+            f"its index {context.scalar.index(affine.to_expr())} varies at run time",
+            "unroll the loops over its tiles",
+        )
+    return constant

@@ -1,0 +1,142 @@
+"""CUDA: a selected module becomes one source text and the plan that runs it.
+
+The way through: ``lowering.kernels`` cuts the body into kernels; ``emit.kernel`` writes each body; this file adds
+parameters, flags, helper functions and launch geometry.
+"""
+
+from __future__ import annotations
+
+import re
+
+from selector.emit.context import KernelContext
+from selector.emit.kernel import KernelEmitter
+from selector.emit.preamble import preamble
+from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.writer import Names, Writer
+from selector.ir.nodes import BufferParam, Expr, IntImm, Module, Role, Var
+from selector.ir.types import INT32
+from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
+from selector.runtime.plan import (
+    Argument,
+    BufferArgument,
+    Intermediate,
+    Launch,
+    Plan,
+    ValueArgument,
+)
+from selector.targets import Target
+
+
+def emit(module: Module, target: Target) -> Plan:
+    """Source and plan of a selected module for a CUDA target."""
+    program = split_kernels(module)
+    parts: list[str] = []
+    wrappers: dict[str, str] = {}
+    launches: list[Launch] = []
+    for kernel in program.kernels:
+        text, launch, used = _emit_kernel(kernel, module, program, target)
+        parts.append(text)
+        launches.append(launch)
+        wrappers |= used
+    body = "\n".join(parts)
+    head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
+    source = head + preamble(body, wrappers) + "\n" + body
+    intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
+    return Plan(
+        module.name, target.name, source, module.buffers, module.scalars, module.requirements,
+        intermediates, tuple(launches),
+    )  # fmt: skip
+
+
+def _entry(kernel: Kernel) -> str:
+    return "kernel_" + (re.sub(r"\W+", "_", kernel.name).strip("_") or "k")
+
+
+def _emit_kernel(
+    kernel: Kernel, module: Module, program: Program, target: Target
+) -> tuple[str, Launch, dict[str, str]]:
+    names = Names()
+    context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
+    names.bind("$g", "g")
+    names.bind("$q", "q")
+    for taken in ("g", "q"):
+        names.fresh(taken)
+    arguments, parameters = _parameters(module, program, context)
+    _bind_grid(kernel.grid, context)
+    emitter = KernelEmitter(kernel, context)
+    emitter.emit()
+    body = context.writer.text()
+    used = set(re.findall(r"[A-Za-z_]\w*", body + " ".join(context.flags.values()) + _grid_text(kernel, context)))
+    kept = [(a, p) for (a, p) in zip(arguments, parameters, strict=True) if p.split()[-1].lstrip("*") in used]
+    w = Writer()
+    list_text = ", ".join(p for _, p in kept)
+    bounds = f"__launch_bounds__({context.threads})"
+    entry = _entry(kernel)
+    with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
+        if context.shared_bytes:
+            w.line("extern __shared__ __align__(128) unsigned char smem[];")
+        if emitter.tensor:
+            w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
+        if emitter.tensor and (context.warps > 1 or "warp" in used):
+            w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
+        for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
+            low = context.scalar.index(loop.min)
+            w.line(f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{'' if low == '0' else f' + {low}'};")
+        for name, condition in context.flags.items():
+            w.line(f"const bool {name} = {condition};")
+        w.lines(body)
+    shared = -(-context.shared_bytes // 128) * 128 + (128 if context.shared_bytes else 0)
+    grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
+    launch = Launch(entry, (grid[0], grid[1], grid[2]), context.threads, shared, tuple(a for a, _ in kept))
+    return w.text(), launch, context.wrappers
+
+
+def _grid_text(kernel: Kernel, context: KernelContext) -> str:
+    return " ".join(context.scalar.index(loop.min) for loop in kernel.grid)
+
+
+def _bind_grid(grid: tuple[GridLoop, ...], context: KernelContext) -> None:
+    for loop in grid:
+        context.block_vars.add(loop.name)
+        context.names.get(loop.name)
+
+
+def _parameters(
+    module: Module, program: Program, context: KernelContext
+) -> tuple[list[Argument], list[str]]:
+    """Every argument that a kernel might take, with its declaration; unused ones are dropped later."""
+    arguments: list[Argument] = []
+    declarations: list[str] = []
+    for b in module.buffers:
+        pointer = context.names.get(b.name)
+        constant = "const " if b.role is Role.INPUT else ""
+        arguments.append(BufferArgument(b.name))
+        declarations.append(f"{constant}{c_type(b.type.element)}* __restrict__ {pointer}")
+        context.storages[b.name] = Storage(pointer, b.type.element, Space.GLOBAL, b)
+    for buffer in program.buffers:
+        pointer = context.names.get(buffer.name)
+        arguments.append(BufferArgument(buffer.name))
+        declarations.append(f"{c_type(buffer.type.element)}* {pointer}")
+        context.storages[buffer.name] = Storage(
+            pointer, buffer.type.element, Space.GLOBAL, None, buffer.elements
+        )
+    for name, t, value in _values(module):
+        arguments.append(ValueArgument(value, t))
+        declarations.append(f"const {c_type(t)} {context.names.get(name)}")
+    return arguments, declarations
+
+
+def _values(module: Module):  # noqa: ANN202
+    for b in module.buffers:
+        for part in _symbols(b):
+            yield part.name, INT32, part
+    for s in module.scalars:
+        yield s.name, s.type, Var(s.name, s.type)
+
+
+def _symbols(b: BufferParam) -> list[Var]:
+    found: list[Var] = []
+    for d in b.dims:
+        candidates: tuple[Expr, ...] = (d.extent, d.stride, d.min)
+        found += [e for e in candidates if isinstance(e, Var)]
+    return found

@@ -1,0 +1,64 @@
+"""CUDA wrappers of the m16n8 tensor instructions, made from the types of an instruction record.
+
+Every warp-level record (wmma and mma alike) is issued as ``mma.sync`` m16n8 pieces: their register layout is part
+of the PTX ISA (section "Matrix Fragments for mma.m16n8k16"), so that operands come by ``ldmatrix`` from raw memory
+and results are finished in registers, where the layout of ``wmma`` fragments is unspecified. The hardware executes
+the same HMMA or IMMA either way. A block of depth is 16 bytes; the full form takes two, the short form one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.intrinsics.records import TensorInstruction
+from selector.ir.types import Kind, Type
+
+
+def _ptx_type(t: Type) -> str:
+    prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
+    return f"{prefix}{t.bits}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixForm:
+    """One m16n8 form: name of the wrapper, its source, and registers of the accumulator per lane."""
+
+    name: str
+    source: str
+
+
+def accumulator_declaration(t: Type, name: str, fragments: int) -> str:
+    """Registers of ``fragments`` 16 x 8 accumulators; two halves share one register."""
+    match t.kind, t.bits:
+        case Kind.FLOAT, 16:
+            return f"u32 {name}[{fragments}][2];"
+        case Kind.FLOAT, 32:
+            return f"float {name}[{fragments}][4];"
+        case _:
+            return f"int {name}[{fragments}][4];"
+
+
+def matrix_form(instruction: TensorInstruction, depth_blocks: int) -> MatrixForm:
+    """The m16n8 form over one or two 16-byte blocks of depth."""
+    a, b, c = (_ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    k = depth_blocks * 16 // instruction.a_type.bytes
+    name = f"mma_m16n8k{k}_{a}_{b}_{c}" if a != b else f"mma_m16n8k{k}_{a}_{c}"
+    return MatrixForm(name, _wrapper(name, f"m16n8k{k}.row.col.{c}.{a}.{b}.{c}", c, depth_blocks))
+
+
+def _wrapper(name: str, form: str, c: str, depth_blocks: int) -> str:
+    count = 2 if c == "f16" else 4
+    ctype, constraint = {"f16": ("u32", "r"), "f32": ("float", "f"), "s32": ("int", "r")}[c]
+    a = [f"a{i}" for i in range(2 * depth_blocks)]
+    b = [f"b{i}" for i in range(depth_blocks)]
+    d = ", ".join(f"%{i}" for i in range(count))
+    left = ", ".join(f"%{count + i}" for i in range(len(a)))
+    right = ", ".join(f"%{count + len(a) + i}" for i in range(len(b)))
+    outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
+    inputs = ", ".join(f'"r"({v})' for v in (*a, *b))
+    arguments = ", ".join(f"u32 {v}" for v in (*a, *b))
+    return (
+        f"__device__ __forceinline__ void {name}({ctype} (&d)[{count}], {arguments}) {{\n"
+        f'  asm volatile("mma.sync.aligned.{form} {{{d}}}, {{{left}}}, {{{right}}}, {{{d}}};"\n'
+        f"    : {outputs} : {inputs}); }}\n"
+    )

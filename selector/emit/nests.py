@@ -1,0 +1,177 @@
+"""Plain loop nests inside a kernel: taken apart into an iteration space and spread over the threads of a unit.
+
+A nest is loops around one store. Its iterations may run in any order if different iterations store different
+elements and read no element that another one stores; loops for which that cannot be shown stay serial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.lanes import lane
+from selector.ir.nodes import (
+    BufferParam,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Load,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import substitute, walk_expr
+
+PLAIN_LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.GPU_THREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One dimension of an iteration space: a variable that counts from 0 to ``extent`` - 1."""
+
+    var: Var
+    extent: Expr
+
+    @property
+    def count(self) -> int | None:
+        return self.extent.value if isinstance(self.extent, IntImm) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One scalar store over an iteration space (digits innermost first), under a scalar condition."""
+
+    digits: tuple[Digit, ...]
+    store: Store
+    condition: Expr | None
+
+
+def vector_digits(e: Expr) -> tuple[int, ...]:
+    """Extents of the loops behind a vector index, innermost first."""
+    extents: list[int] = []
+    inner = e
+    while isinstance(inner, Ramp):
+        extents.insert(0, inner.count)
+        inner = inner.base
+    if inner.type.lanes != 1:
+        return (e.type.lanes,)
+    return tuple(extents)
+
+
+def as_nest(s: Stmt) -> Nest | None:
+    """The nest that a statement is, or None if it is none (several statements, allocations, barriers inside)."""
+    loops: list[For] = []
+    condition: Expr | None = None
+    while True:
+        match s:
+            case For(kind=kind) if kind in PLAIN_LOOPS:
+                loops.append(s)
+                s = s.body
+            case IfThenElse(c, t, None) if condition is None:
+                condition, s = c, t
+            case Store():
+                break
+            case _:
+                return None
+    return _scalarize(loops, s, condition)
+
+
+def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | None:
+    digits: list[Digit] = []
+    lanes = s.value.type.lanes
+    index, value, predicate = s.index, s.value, s.predicate
+    if lanes > 1:
+        extents = vector_digits(index)
+        marks = tuple((Var(f"$v{i}"), n) for i, n in enumerate(extents))
+        digits = [Digit(v, IntImm(n)) for v, n in marks]
+        index, value = lane(index, marks), lane(value, marks)
+        if predicate is not None:
+            predicate = predicate if predicate.type.lanes == 1 else lane(predicate, marks)
+    values: dict[str, Expr] = {}
+    for number, loop in enumerate(reversed(loops)):
+        var = Var(f"$i{number}")
+        digits.append(Digit(var, loop.extent))
+        values[loop.name] = (Affine.of(loop.min) + var).to_expr()
+    if any(v.name in _mentioned(d.extent) for d in digits for v in (Var(n) for n in values)):
+        return None
+    scalar = Store(
+        s.buffer,
+        substitute(index, values),
+        substitute(value, values),
+        None if predicate is None else substitute(predicate, values),
+    )
+    test = None if condition is None else substitute(condition, values)
+    return Nest(tuple(digits), scalar, test)
+
+
+def _mentioned(e: Expr) -> set[str]:
+    return {x.name for x in walk_expr(e) if isinstance(x, Var)}
+
+
+def independent(nest: Nest, param: BufferParam | None) -> bool:
+    """Whether the iterations may run in any order."""
+    digits = [d for d in nest.digits if d.count != 1]
+    for e in walk_expr(nest.store.value):
+        if isinstance(e, Load) and e.buffer == nest.store.buffer:
+            if (to_affine(e.index) - to_affine(nest.store.index)).constant != 0:
+                return False
+    coordinates = split_by_strides(nest.store.index, param.dims) if param else None
+    parts = coordinates if coordinates is not None else (nest.store.index,)
+    return _injective([to_affine(p) for p in parts], digits)
+
+
+def _injective(parts: list[Affine], digits: list[Digit]) -> bool:
+    """Each digit moves one coordinate, and the digits of a coordinate count in a mixed radix."""
+    owned: set[str] = set()
+    for part in parts:
+        steps: list[tuple[int, Digit]] = []
+        for digit in digits:
+            factor = part.coefficient(digit.var)
+            if not factor.terms:
+                if part.mentions(digit.var.name):
+                    return False
+                continue
+            if factor.constant is None or digit.var.name in owned:
+                return False
+            owned.add(digit.var.name)
+            steps.append((abs(factor.constant), digit))
+        reach = 0
+        for step, digit in sorted(steps, key=lambda x: x[0]):
+            if step <= reach:
+                return False
+            if digit.count is None:
+                reach = 1 << 62  # nothing may lie beyond a dimension of unknown extent
+                continue
+            reach += step * (digit.count - 1)
+    return all(d.var.name in owned for d in digits)
+
+
+def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
+    """Join digits that count on from each other in every one of ``factors`` (store and load indices)."""
+    digits = list(nest.digits)
+    for low in digits:
+        for high in digits:
+            if low is high or low.count is None or high.count is None:
+                continue
+            fits = all(
+                f.coefficient(high.var) == f.coefficient(low.var) * low.count
+                and not f.rest(high.var).rest(low.var).mentions(high.var.name)
+                for f in factors
+            )
+            if fits:
+                joined = Digit(low.var, IntImm(low.count * high.count))
+                rest = [joined if d is low else d for d in digits if d is not high]
+                store = Store(
+                    nest.store.buffer,
+                    substitute(nest.store.index, {high.var.name: IntImm(0)}),
+                    substitute(nest.store.value, {high.var.name: IntImm(0)}),
+                    nest.store.predicate,
+                )
+                rest_factors = [f.rest(high.var) for f in factors]
+                return merge_digits(Nest(tuple(rest), store, nest.condition), rest_factors)
+    return nest
+
+

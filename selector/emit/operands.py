@@ -1,0 +1,155 @@
+"""Blocks of operands into registers: ldmatrix from shared memory where its rules allow, else element by element.
+
+``ldmatrix`` wants every row of 16 bytes to start at a multiple of 16 bytes (PTX ISA, "ldmatrix"): proved from the
+index, not assumed. Rows may lie anywhere otherwise, so the overlapping windows of a convolution need no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from selector.emit.banded import BandTables
+from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
+from selector.emit.scalar import Space
+from selector.ir.affine import Affine
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
+from selector.ir.traverse import substitute
+from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
+from selector.lowering.predicates import conjunction
+from selector.lowering.tiles import DEPTH, ROW, Access, Banded
+
+
+def matrix_load(block: Block, context: KernelContext) -> str | None:
+    """"" or "_trans" for the form of ldmatrix that can fetch the block; None if none can."""
+    o = block.operand
+    assert isinstance(o, Access)
+    storage = context.storages[o.buffer]
+    per = BLOCK_BYTES // o.type.bytes
+    if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
+        return None
+    if o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per):
+        # Past the operand's depth it reads what follows in the row: harmless only if that is known to be finite.
+        return "" if not block.ragged or (storage.rounded_rows and o.meets_band) else None
+    transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
+    return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
+
+
+class BlockFetcher:
+    """Registers of one run of instructions, by the key of the block that they hold."""
+
+    def __init__(self, context: KernelContext, tables: BandTables) -> None:
+        self.context = context
+        self.tables = tables
+        self._held: dict[Hashable, str] = {}
+        self._bases: dict[Hashable, str] = {}
+        self._count = 0
+
+    def register(self, block: Block) -> str:
+        return self._held[block.key]
+
+    def fetch(self, blocks: tuple[Block, ...]) -> None:
+        """Bring blocks into fresh registers."""
+        first = blocks[0]
+        if isinstance(first.operand, Banded):
+            self.tables.fetch(blocks, [self._fresh(b) for b in blocks])
+            return
+        form = matrix_load(first, self.context)
+        if form is None:
+            for block in blocks:
+                self._gather(block)
+        else:
+            self._load_matrices(blocks, form)
+
+    def _fresh(self, block: Block) -> str:
+        name = f"r{self._count}"
+        self._count += 1
+        self._held[block.key] = name
+        return name
+
+    # ------------------------------------------------------------------ ldmatrix
+
+    def _load_matrices(self, blocks: tuple[Block, ...], form: str) -> None:
+        if len(blocks) == 3:
+            self._load_matrices(blocks[:2], form)
+            self._load_matrices(blocks[2:], form)
+            return
+        base = self._lane_address(blocks, form)
+        offset = blocks[0].origin.offset * blocks[0].operand.type.bytes
+        names = [self._fresh(b) for b in blocks]
+        w = self.context.writer
+        w.line(f"u32 {', '.join(names)};")
+        address = f"{base} + {offset}" if offset else base
+        w.line(f"ldmatrix{len(blocks)}{form}({address}, {', '.join(names)});")
+        for block, name in zip(blocks, names, strict=True):
+            self._mask(block, name)
+
+    def _lane_address(self, blocks: tuple[Block, ...], form: str) -> str:
+        """Shared address of the row that this lane names, without the constant offset of the first block."""
+        first = blocks[0]
+        o = first.operand
+        assert isinstance(o, Access)
+        offsets = [b.origin.offset - first.origin.offset for b in blocks]
+        step = o.depth_stride if form else o.row_stride
+        symbolic = first.origin - first.origin.offset
+        key = (o.buffer, symbolic, step, tuple(offsets))
+        if key not in self._bases:
+            index = self.context.scalar.index(symbolic.to_expr())
+            terms = [index, f"(lane & 7) * ({self.context.scalar.index(step.to_expr())})"]
+            if len(offsets) > 1:
+                terms.append(f"((lane >> 3) & 1) * {offsets[1]}")
+            if len(offsets) > 2:
+                terms.append(f"(lane >> 4) * {offsets[2]}")
+            name = f"a{len(self._bases)}"
+            pointer = self.context.storages[o.buffer].pointer
+            self.context.writer.line(
+                f"const u32 {name} = shared_address({pointer} + ({' + '.join(terms)}));"
+            )
+            self._bases[key] = name
+        return self._bases[key]
+
+    # ------------------------------------------------------------------ masks and single elements
+
+    def _element_condition(self, block: Block, number: int) -> Expr | None:
+        """The condition on element ``number`` of this lane's register; None if it is always there."""
+        o = block.operand
+        row, depth = self._place(block, number)
+        condition = None
+        if o.predicate is not None:
+            condition = substitute(o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+        if block.ragged:
+            inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
+            condition = inside if condition is None else conjunction(condition, inside)
+        return condition
+
+    def _place(self, block: Block, number: int) -> tuple[Affine, Affine]:
+        """(row, depth) in the operand of element ``number`` of this lane's register."""
+        count = 4 // block.operand.type.bytes
+        row = Affine.of(LANE_ROW) + BLOCK_ROWS * block.row
+        depth = Affine.of(LANE_PAIR) * count + (block.per * block.depth + number)
+        return row, depth
+
+    def _mask(self, block: Block, name: str) -> None:
+        o = block.operand
+        assert isinstance(o, Access)
+        if o.predicate is None:
+            return
+        bits = 8 * o.type.bytes
+        for number in range(32 // bits):
+            condition = self._element_condition(block, number)
+            assert condition is not None
+            keep = 0xFFFFFFFF ^ (((1 << bits) - 1) << (bits * number))
+            text = self.context.scalar.expr(condition)
+            self.context.writer.line(f"if (!({text})) {name} &= {keep:#x}u;")
+
+    def _gather(self, block: Block) -> None:
+        o = block.operand
+        assert isinstance(o, Access)
+        elements: list[str] = []
+        for number in range(4 // o.type.bytes):
+            row, depth = self._place(block, number)
+            index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
+            condition = self._element_condition(block, number)
+            elements.append(self.context.scalar.load(Load(o.type, o.buffer, index, condition)))
+        pack = "pack16" if o.type.bytes == 2 else "pack8"
+        self.context.writer.line(f"u32 {self._fresh(block)} = {pack}({', '.join(elements)});")
+

@@ -1,0 +1,105 @@
+"""Device functions that emitted CUDA may use, as named snippets; a source holds only those it calls.
+
+No header is included, so that NVRTC needs none and compiles in milliseconds. f16 and bf16 are their bits; every
+arithmetic step goes through f32, which rounds once to the same value as a native operation would (f32 has more
+than twice the significand). Sources of the instruction forms: PTX ISA, sections on ``mma``, ``ldmatrix``,
+``cp.async``, ``cvt``.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALWAYS = """\
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef signed char s8; typedef short s16; typedef long long s64;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+"""
+
+_SNIPPETS: dict[str, str] = {
+    "to_f32": """\
+__device__ __forceinline__ float to_f32(f16 v) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.bits)); return r; }
+__device__ __forceinline__ float to_f32(bf16 v) { return __uint_as_float((u32)v.bits << 16); }
+""",
+    "to_f16": """\
+__device__ __forceinline__ f16 to_f16(float v) { f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v)); return r; }
+""",
+    "to_bf16": """\
+__device__ __forceinline__ bf16 to_bf16(float v) { bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v)); return r; }
+""",
+    "floor_div": """\
+__device__ __forceinline__ int floor_div(int a, int b) { if (b == 0) return 0; int q = a / b; return q - ((a - q * b) < 0 ? (b > 0 ? 1 : -1) : 0); }
+""",
+    "floor_mod": """\
+__device__ __forceinline__ int floor_mod(int a, int b) { if (b == 0) return 0; int r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
+""",
+    "shared_address": """\
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+""",
+    "copy16": """\
+// 16 bytes from global to shared memory, asynchronously and past L1 (PTX ISA: cp.async).
+__device__ __forceinline__ void copy16(u32 to, const void* from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory"); }
+""",
+    "copy_commit": """\
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+""",
+    "copy_wait": """\
+template <int pending> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory"); }
+""",
+    "ldmatrix4": """\
+// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8 (PTX ISA: ldmatrix).
+__device__ __forceinline__ void ldmatrix4(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a)); }
+""",
+    "ldmatrix2": """\
+__device__ __forceinline__ void ldmatrix2(u32 a, u32& r0, u32& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(a)); }
+""",
+    "ldmatrix1": """\
+__device__ __forceinline__ void ldmatrix1(u32 a, u32& r0) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
+""",
+    "ldmatrix4_trans": """\
+__device__ __forceinline__ void ldmatrix4_trans(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a)); }
+""",
+    "ldmatrix2_trans": """\
+__device__ __forceinline__ void ldmatrix2_trans(u32 a, u32& r0, u32& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(a)); }
+""",
+    "ldmatrix1_trans": """\
+__device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
+""",
+    "pack16": """\
+__device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
+__device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
+""",
+    "half_of": """\
+__device__ __forceinline__ f16 half_of(u32 pair, int i) { f16 r; r.bits = (u16)(pair >> (16 * i)); return r; }
+""",
+    "pack8": """\
+__device__ __forceinline__ u32 pack8(int a, int b, int c, int d) { return ((u32)a & 255) | (((u32)b & 255) << 8) | (((u32)c & 255) << 16) | ((u32)d << 24); }
+""",
+    "store2": """\
+// Two adjacent elements with one store; the address is a multiple of their size.
+__device__ __forceinline__ void store2(float* p, float a, float b) { *(float2*)p = make_float2(a, b); }
+__device__ __forceinline__ void store2(int* p, int a, int b) { *(int2*)p = make_int2(a, b); }
+__device__ __forceinline__ void store2(f16* p, f16 a, f16 b) { *(u32*)p = (u32)a.bits | ((u32)b.bits << 16); }
+__device__ __forceinline__ void store2(bf16* p, bf16 a, bf16 b) { *(u32*)p = (u32)a.bits | ((u32)b.bits << 16); }
+__device__ __forceinline__ void store2(s8* p, s8 a, s8 b) { *(u16*)p = (u16)((u8)a | ((u16)(u8)b << 8)); }
+__device__ __forceinline__ void store2(u8* p, u8 a, u8 b) { *(u16*)p = (u16)(a | ((u16)b << 8)); }
+""",
+}  # fmt: skip
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def preamble(body: str, extra: dict[str, str]) -> str:
+    """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction wrappers."""
+    used = set(_WORD.findall(body))
+    parts = [_ALWAYS]
+    parts += [text for name, text in _SNIPPETS.items() if name in used]
+    parts += [text for name, text in sorted(extra.items()) if name in used]
+    return "".join(parts)

@@ -1,0 +1,243 @@
+"""Scalar expressions as CUDA C++ text.
+
+Vector code never reaches this file: the caller takes a vector expression apart with ``selector.ir.affine.lane``
+and emits one lane at a time. A load of a parameter outside its extents is 0 (tiles are rounded up; the lanes
+concerned are never stored), so every load whose coordinates are not known to be inside carries a guard.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from selector.diagnostics import EmitError
+from selector.emit.writer import Names
+from selector.intrinsics.functions import find_function
+from selector.ir.affine import split_by_strides, to_affine
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    BufferParam,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    ExprVar,
+    FloatImm,
+    IntImm,
+    Let,
+    Load,
+    LocToLoc,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+    VectorReduce,
+)
+from selector.ir.types import Kind, Type
+
+
+class Space(Enum):
+    """The memory that a pointer points into."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a buffer of the IR lives in the kernel: its C pointer, its space, and what bounds it."""
+
+    pointer: str
+    type: Type
+    space: Space
+    param: BufferParam | None = None
+    elements: Expr | None = None
+    rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
+
+
+def c_type(t: Type) -> str:
+    """The C++ name of a scalar type."""
+    match t.kind:
+        case Kind.FLOAT:
+            return {16: "f16", 32: "float", 64: "double"}[t.bits]
+        case Kind.BFLOAT:
+            return "bf16"
+        case Kind.INT:
+            return {8: "s8", 16: "s16", 32: "int", 64: "s64"}[t.bits]
+        case Kind.UINT:
+            return {1: "bool", 8: "u8", 16: "u16", 32: "u32", 64: "u64"}[t.bits]
+        case Kind.HANDLE:
+            raise EmitError(f"a value of type {t} has no form in a kernel")
+        case _:
+            assert_never(t.kind)
+
+
+def _is_half(t: Type) -> bool:
+    return t.is_float and t.bits == 16
+
+
+def convert(text: str, source: Type, target: Type) -> str:
+    """``text`` of type ``source`` converted to ``target`` (one rounding, C's rules for integers)."""
+    if source.element == target.element:
+        return text
+    if _is_half(source):
+        return convert(f"to_f32({text})", Type(Kind.FLOAT, 32), target)
+    if _is_half(target):
+        single = text if source.is_float and source.bits == 32 else f"(float)({text})"
+        return f"to_{'bf16' if target.kind is Kind.BFLOAT else 'f16'}({single})"
+    if target.is_bool:
+        return f"({text} != 0)"
+    return f"({c_type(target)})({text})"
+
+
+def literal(value: float, t: Type) -> str:
+    """A floating-point constant, exact."""
+    if _is_half(t):
+        return convert(literal(value, Type(Kind.FLOAT, 32)), Type(Kind.FLOAT, 32), t)
+    if math.isnan(value):
+        text = "__int_as_float(0x7fffffff)"
+    elif math.isinf(value):
+        text = f"{'-' if value < 0 else ''}__int_as_float(0x7f800000)"
+    else:
+        text = repr(float(value))
+        return f"{text}f" if t.bits == 32 else text
+    return text if t.bits == 32 else f"(double)({text})"
+
+
+class ScalarEmitter:
+    """Turns scalar expressions into text, given where buffers live and how names are spelled."""
+
+    def __init__(self, names: Names, storages: dict[str, Storage]) -> None:
+        self.names = names
+        self.storages = storages
+
+    def index(self, e: Expr) -> str:
+        """An integer expression, put into a readable normal form first."""
+        return self.expr(to_affine(e).to_expr())
+
+    def expr(self, e: Expr) -> str:
+        """The text of a scalar expression; EmitError where it has none."""
+        match e:
+            case IntImm(value, t):
+                return self._integer(value, t)
+            case FloatImm(value, t):
+                return literal(value, t)
+            case Var(name, _):
+                return self.names.get(name)
+            case Cast(t, v):
+                return convert(self.expr(v), v.type, t)
+            case Binary(op, a, b):
+                return self._binary(op, a, b)
+            case Compare(op, a, b):
+                return f"({self._operand(a)} {op.value} {self._operand(b)})"
+            case Not(v):
+                return f"!{self.expr(v)}"
+            case Select(c, t, f):
+                return f"({self.expr(c)} ? {self.expr(t)} : {self.expr(f)})"
+            case Load():
+                return self.load(e)
+            case Call():
+                return self._call(e)
+            case Broadcast(v, 1) | ExprVar(v) | LocToLoc(_, _, v) | Ramp(v, _, 1):
+                return self.expr(v)
+            case Let() | VectorReduce() | Shuffle() | Ramp() | Broadcast():
+                raise EmitError(f"a {type(e).__name__} of {e.type} reached the scalar emitter")
+            case _:
+                assert_never(e)
+
+    def _integer(self, value: int, t: Type) -> str:
+        if t.is_bool:
+            return "true" if value else "false"
+        if t.bits == 64:
+            return f"{value}{'ll' if t.kind is Kind.INT else 'ull'}"
+        return f"{value}u" if t == Type(Kind.UINT, 32) else str(value)
+
+    def _operand(self, e: Expr) -> str:
+        """Operands of comparisons and arithmetic: halves as float."""
+        text = self.expr(e)
+        return f"to_f32({text})" if _is_half(e.type) else text
+
+    def _binary(self, op: BinaryOp, a: Expr, b: Expr) -> str:
+        t = a.type
+        x, y = self._operand(a), self._operand(b)
+        match op:
+            case BinaryOp.MIN | BinaryOp.MAX:
+                name = {32: "fminf", 64: "fmin", 16: "fminf"}[t.bits] if t.is_float else "min"
+                text = f"{name.replace('min', op.value)}({x}, {y})"
+            case BinaryOp.DIV | BinaryOp.MOD if t.is_integer:
+                text = self._divide(op, x, y, b, t)
+            case BinaryOp.MOD:
+                text = f"({x} - {y} * floor{'f' if t.bits <= 32 else ''}({x} / {y}))"
+            case _:
+                text = f"({x} {op.value} {y})"
+        if _is_half(t):
+            return convert(text, Type(Kind.FLOAT, 32), t)
+        narrow = t.is_integer and t.bits in (8, 16)
+        return f"({c_type(t)})({text})" if narrow else text
+
+    def _divide(self, op: BinaryOp, x: str, y: str, b: Expr, t: Type) -> str:
+        divide = op is BinaryOp.DIV
+        if t.kind is Kind.UINT:
+            return f"({y} == 0 ? 0 : {x} {'/' if divide else '%'} {y})"
+        if isinstance(b, IntImm) and b.value > 0 and b.value & (b.value - 1) == 0:
+            return f"({x} >> {b.value.bit_length() - 1})" if divide else f"({x} & {b.value - 1})"
+        return f"floor_{'div' if divide else 'mod'}({x}, {y})"
+
+    def _call(self, e: Call) -> str:
+        if e.name in ("tile.fill", "tile.read"):
+            return self.expr(e.args[0])
+        function = find_function(e.name)
+        if function is None or function.cuda is None:
+            raise EmitError(
+                f"the function {e.name!r} has no form in CUDA",
+                hint="compute it in a Func of its own that runs outside the kernel",
+            )
+        half = _is_half(e.type)
+        text = f"{function.cuda}({', '.join(self._operand(a) for a in e.args)})"
+        return convert(text, Type(Kind.FLOAT, 32), e.type) if half else text
+
+    # ------------------------------------------------------------------ memory
+
+    def address(self, storage: Storage, index: Expr) -> str:
+        """``pointer[index]``."""
+        return f"{storage.pointer}[{self.index(index)}]"
+
+    def guard(self, storage: Storage, index: Expr) -> str | None:
+        """The condition under which ``index`` is inside a buffer in global memory; None if always."""
+        if storage.space is not Space.GLOBAL:
+            return None
+        coordinates = split_by_strides(index, storage.param.dims) if storage.param else None
+        if coordinates is None or storage.param is None:
+            if storage.elements is None:
+                return None
+            return f"(u32)({self.index(index)}) < (u32)({self.index(storage.elements)})"
+        tests = [
+            self.inside(c, d.extent)
+            for c, d in zip(coordinates, storage.param.dims, strict=True)
+        ]
+        needed = [t for t in tests if t is not None]
+        return " && ".join(needed) or None
+
+    def inside(self, coordinate: Expr, extent: Expr) -> str | None:
+        """0 <= coordinate < extent as one unsigned comparison; None where both are constants and it holds."""
+        c = to_affine(coordinate)
+        if c.constant is not None and isinstance(extent, IntImm) and 0 <= c.constant < extent.value:
+            return None
+        return f"(u32)({self.index(coordinate)}) < (u32)({self.index(extent)})"
+
+    def load(self, e: Load) -> str:
+        """A load of one element: 0 outside the buffer and where the predicate is false."""
+        storage = self.storages[e.buffer]
+        text = self.address(storage, e.index)
+        tests = [self.guard(storage, e.index), self.expr(e.predicate) if e.predicate else None]
+        condition = " && ".join(t for t in tests if t)
+        if not condition:
+            return text
+        zero = f"{c_type(e.type)}{{}}" if _is_half(e.type) else f"({c_type(e.type)})0"
+        return f"({condition} ? {text} : {zero})"

@@ -1,0 +1,221 @@
+"""Plain code: nests spread over threads, and whole statements executed by one thread."""
+
+from __future__ import annotations
+
+from selector.diagnostics import EmitError
+from selector.emit.context import KernelContext
+from selector.emit.nests import Nest, vector_digits
+from selector.emit.scalar import Space, Storage, c_type
+from selector.ir.affine import to_affine
+from selector.ir.lanes import Digits, lane
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Evaluate,
+    Expr,
+    For,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Load,
+    ReduceOp,
+    Store,
+    Stmt,
+    Var,
+    VectorReduce,
+)
+from selector.ir.traverse import map_expr, walk_expr
+
+_COMBINE = {
+    ReduceOp.ADD: "{0} + {1}",
+    ReduceOp.MUL: "{0} * {1}",
+    ReduceOp.MIN: "min({0}, {1})",
+    ReduceOp.MAX: "max({0}, {1})",
+    ReduceOp.AND: "{0} && {1}",
+    ReduceOp.OR: "{0} || {1}",
+}
+
+
+
+class ThreadCode:
+    """Writes statements for single threads."""
+
+    def __init__(self, context: KernelContext) -> None:
+        self.context = context
+
+    # ------------------------------------------------------------------ spread over a unit
+
+    def spread(self, nest: Nest, rank: str, size: int) -> None:
+        """A nest whose iterations are independent, over ``size`` threads numbered ``rank``."""
+        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        total = " * ".join(scalar.index(d.extent) for d in nest.digits) or "1"
+        counts = [d.count for d in nest.digits]
+        if all(c is not None for c in counts):
+            product = 1
+            for c in counts:
+                product *= c or 1
+            total = str(product)
+        with w.block(f"for (int i = {rank}; i < {total}; i += {size})"):
+            rest = "i"
+            for position, digit in enumerate(nest.digits):
+                extent = scalar.index(digit.extent)
+                last = position == len(nest.digits) - 1
+                name = names.get(digit.var.name)
+                w.line(f"const int {name} = {rest}{'' if last else f' % ({extent})'};")
+                rest += f" / ({extent})"
+            self._guarded(nest.store, nest.condition)
+
+    def _guarded(self, s: Store, condition: Expr | None) -> None:
+        scalar, w = self.context.scalar, self.context.writer
+        tests = [scalar.expr(t) for t in (condition, s.predicate) if t is not None]
+        if tests:
+            with w.block(f"if ({' && '.join(tests)})"):
+                self._store_scalar(s)
+        else:
+            self._store_scalar(s)
+
+    def _store_scalar(self, s: Store) -> None:
+        storage = self.context.storages[s.buffer]
+        target = self.context.scalar.address(storage, s.index)
+        self.context.writer.line(f"{target} = {self.context.scalar.expr(s.value)};")
+
+    # ------------------------------------------------------------------ one thread
+
+    def statement(self, s: Stmt) -> None:
+        """A statement as one thread executes it."""
+        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        match s:
+            case Block(stmts):
+                for x in stmts:
+                    self.statement(x)
+            case Store():
+                self._store(s)
+            case For(name, low, extent, _, body):
+                c_name = names.get(name)
+                start, count = scalar.index(low), scalar.index(extent)
+                stop = count if start == "0" else f"{start} + {count}"
+                with w.block(f"for (int {c_name} = {start}; {c_name} < {stop}; ++{c_name})"):
+                    self.statement(body)
+            case IfThenElse(c, t, f):
+                with w.block(f"if ({scalar.expr(c)})"):
+                    self.statement(t)
+                if f is not None:
+                    with w.block("else"):
+                        self.statement(f)
+            case LetStmt(name, value, body):
+                w.line(f"const {c_type(value.type)} {names.get(name)} = {scalar.expr(value)};")
+                self.statement(body)
+            case Allocate():
+                self._local(s)
+            case Evaluate():
+                pass
+            case _:
+                raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
+
+    def _local(self, s: Allocate) -> None:
+        total = 1
+        for extent in s.extents:
+            if not isinstance(extent, IntImm):
+                raise EmitError(f"`{s.name}` is local to a thread and has no constant size")
+            total *= extent.value
+        name = self.context.names.get(s.name)
+        self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
+        self.context.writer.line(f"{c_type(s.type.element)} {name}[{total}];")
+        self.statement(s.body)
+
+    def _store(self, s: Store) -> None:
+        lanes = s.value.type.lanes
+        if lanes == 1:
+            self._guarded(_expanded(s, self), None)
+            return
+        extents = vector_digits(s.index)
+        w = self.context.writer
+        own = any(
+            isinstance(e, Load) and e.buffer == s.buffer and not _same_index(e.index, s.index)
+            for e in walk_expr(s.value)
+        )
+        if own:
+            raise EmitError(f"a vector of `{s.buffer}` is made from other elements of itself")
+        with w.block(""):
+            digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
+            self._lanes(s, digits, len(digits) - 1)
+
+    def _lanes(self, s: Store, digits: tuple[tuple[Var, int], ...], level: int) -> None:
+        if level < 0:
+            p = s.predicate
+            scalar = Store(
+                s.buffer,
+                lane(s.index, digits),
+                self._lane(s.value, digits),
+                None if p is None else p if p.type.lanes == 1 else lane(p, digits),
+            )
+            self._guarded(scalar, None)
+            return
+        var, extent = digits[level]
+        name = self.context.names.get(var.name)
+        self.context.writer.line("#pragma unroll")
+        with self.context.writer.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
+            self._lanes(s, digits, level - 1)
+
+    def _lane(self, e: Expr, digits: Digits) -> Expr:
+        """One lane of a value; reductions become loops written ahead of the statement."""
+        match e:
+            case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
+                return self._reduce(op, value, value.type.lanes // lanes, digits)
+            case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
+                return _map_lanes(e, digits, self)
+            case _:
+                return lane(e, digits) if e.type.lanes > 1 else e
+
+    def _reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
+        w, names = self.context.writer, self.context.names
+        step, total = Var(f"$r{names.fresh('r')}"), names.fresh("total")
+        counter = names.get(step.name)
+        t = value.type.element
+        inner = ((step, factor), *digits)
+        first = self.context.scalar.expr(self._lane(value, ((IntImm(0), factor), *digits)))
+        w.line(f"{c_type(t)} {total} = {first};")
+        with w.block(f"for (int {counter} = 1; {counter} < {factor}; ++{counter})"):
+            text = self.context.scalar.expr(self._lane(value, inner))
+            w.line(f"{total} = {_COMBINE[op].format(total, text)};")
+        return Var(names.verbatim(total), t)
+
+
+def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
+    """``lane`` for element-wise nodes above a reduction."""
+    from selector.ir.nodes import Binary, Cast, Select
+
+    match e:
+        case Binary(op, a, b):
+            return Binary(op, code._lane(a, digits), code._lane(b, digits))
+        case Cast(t, v):
+            return Cast(t.element, code._lane(v, digits))
+        case Select(c, a, b):
+            test = c if c.type.lanes == 1 else lane(c, digits)
+            return Select(test, code._lane(a, digits), code._lane(b, digits))
+        case _:
+            raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
+
+
+def _expanded(s: Store, code: ThreadCode) -> Store:
+    """A scalar store whose value may hold a reduction to one lane."""
+    if not any(isinstance(x, VectorReduce) for x in walk_expr(s.value)):
+        return s
+
+    def expand(e: Expr) -> Expr:
+        match e:
+            case VectorReduce(op, value, 1):
+                return code._reduce(op, value, value.type.lanes, ())
+            case _:
+                return map_expr(e, expand)
+
+    return Store(s.buffer, s.index, expand(s.value), s.predicate)
+
+
+def _same_index(a: Expr, b: Expr) -> bool:
+    if a == b:
+        return True
+    if a.type.lanes != b.type.lanes or a.type.lanes == 1:
+        return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
+    digits = ((Var("$lane"), a.type.lanes),)
+    return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0

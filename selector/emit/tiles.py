@@ -1,0 +1,293 @@
+"""Tensor statements of one warp: fill, runs of accumulates, and read-out with its epilogue.
+
+The register layout of an m16n8 accumulator (PTX ISA, "Matrix Fragments for mma.m16n8k16"): lane = 4*g + q holds
+elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1). An element-wise expression around an accumulator is evaluated
+per element at the lane number that the element has in the program, so any epilogue runs in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from selector.diagnostics import EmitError
+from selector.emit.banded import BandTables
+from selector.emit.context import (
+    LANE_PAIR,
+    LANE_ROW,
+    KernelContext,
+    Region,
+    slice_offset,
+)
+from selector.emit.instructions import matrix_form
+from selector.emit.operands import BlockFetcher
+from selector.emit.scalar import Space, c_type
+from selector.ir.affine import Affine, to_affine
+from selector.ir.lanes import Digits, lane
+from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
+from selector.ir.traverse import expr_children, map_expr
+from selector.ir.types import Type
+from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
+from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
+from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, first_lane
+
+FETCH_TOGETHER = 4
+
+
+class TileEmitter:
+    """Writes the tensor statements of a warp into the kernel's source."""
+
+    def __init__(self, context: KernelContext, tables: BandTables) -> None:
+        self.context = context
+        self.tables = tables
+
+    # ------------------------------------------------------------------ accumulate
+
+    def accumulate(self, statements: list[Accumulate]) -> None:
+        """A run of accumulate statements: one scope of fetches and instructions."""
+        everywhere = self._unmasked(statements)
+        w = self.context.writer
+        if everywhere is None or everywhere != TRUE:
+            plain = [_without_predicates(s) for s in statements]
+            if everywhere is None:
+                self._run(statements)
+                return
+            with w.block(f"if ({self.context.scalar.expr(everywhere)})"):
+                self._run(plain)
+            with w.block("else"):
+                self._run(statements)
+            return
+        self._run(statements)
+
+    def _unmasked(self, statements: list[Accumulate]) -> Expr | None:
+        result: Expr | None = TRUE
+        for s in statements:
+            for operand, rows, depth in ((s.a, s.m, s.k), (s.b, s.n, s.k)):
+                if isinstance(operand, Banded) or operand.predicate is None or result is None:
+                    continue
+                one = holds_everywhere(operand.predicate, {ROW: rows, DEPTH: depth})
+                result = None if one is None else conjunction(result, one)
+        return result
+
+    def _run(self, statements: list[Accumulate]) -> None:
+        ops = expand(statements)
+        w = self.context.writer
+        names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
+        with w.block(""):
+            w.line(f"// {names}: {len(ops)} instructions")
+            fetcher = BlockFetcher(self.context, self.tables)
+            for event in schedule(ops, FETCH_TOGETHER, self._register_budget(statements)):
+                match event:
+                    case Fetch(blocks):
+                        fetcher.fetch(blocks)
+                    case MatrixOp():
+                        self._issue(statements[event.statement], event, fetcher)
+
+    def _register_budget(self, statements: list[Accumulate]) -> int:
+        held = sum(self.context.accumulators[n].fragments * 4 for n in {s.accumulator for s in statements})
+        return max(24, 176 - held)
+
+    def _issue(self, s: Accumulate, op: MatrixOp, fetcher: BlockFetcher) -> None:
+        form = matrix_form(s.instruction, len(op.b))
+        self.context.wrappers[form.name] = form.source
+        accumulator = self.context.accumulators[s.accumulator]
+        region = accumulator.regions[slice_offset(s.offset, self.context, s.accumulator)]
+        registers = [fetcher.register(b) for b in (*op.a, *op.b)]
+        target = f"{accumulator.register}[{region.fragment(*op.tile)}]"
+        self.context.writer.line(f"{form.name}({', '.join([target, *registers])});")
+
+    # ------------------------------------------------------------------ fill and read out
+
+    def fill(self, s: Store) -> None:
+        """``accumulator[...] = tile.fill(e)``."""
+        assert isinstance(s.value, Call)
+        accumulator = self.context.accumulators[s.buffer]
+        element = s.value.type.element
+        for region, outer in self._regions(s.buffer, first_lane(s.index), s.value.type.lanes):
+            for i, j in _tiles(region):
+                values = [
+                    self.context.scalar.expr(lane(s.value.args[0], _digits(region, i, j, e, outer)))
+                    for e in range(4)
+                ]
+                name = f"{accumulator.register}[{region.fragment(i, j)}]"
+                if element.bits == 16:
+                    values = [f"pack16({values[0]}, {values[1]})", f"pack16({values[2]}, {values[3]})"]
+                text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
+                self.context.writer.line(text)
+
+    def read_out(self, s: Store) -> None:
+        """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile is ragged."""
+        source = _first_read(s.value)
+        offset, lanes = first_lane(source.index), source.type.lanes
+        regions = self._regions(source.buffer, offset, lanes)
+        whole = self._everywhere(s, regions)
+        w = self.context.writer
+        paired = self._pair_flag(s, regions)
+        fast = [self.context.scalar.expr(whole)] if whole is not None and whole != TRUE else []
+        if paired not in (None, "true"):
+            fast.append(paired)
+        wide = paired is not None
+        if not fast and (s.predicate is None or whole == TRUE):
+            self._write_tiles(replace(s, predicate=None), regions, source, wide=wide)
+        elif fast and (whole is not None):
+            with w.block(f"if ({' && '.join(fast)})"):
+                self._write_tiles(replace(s, predicate=None), regions, source, wide=wide)
+            with w.block("else"):
+                self._write_tiles(s, regions, source, wide=False)
+        else:
+            self._write_tiles(s, regions, source, wide=False)
+
+    def _everywhere(self, s: Store, regions: list[tuple[Region, Digits]]) -> Expr | None:
+        """A uniform condition under which every lane is stored; None if none is known."""
+        if s.predicate is None:
+            return TRUE
+        if s.predicate.type.lanes == 1:
+            return s.predicate
+        region, _ = regions[0]
+        digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(regions)))
+        return holds_everywhere(lane(s.predicate, digits), dict(digits))
+
+    def _pair_flag(self, s: Store, regions: list[tuple[Region, Digits]]) -> str | None:
+        """The uniform condition for storing two neighbours at once; "true" if always, None if never."""
+        storage = self.context.storages[s.buffer]
+        steps: set[bool] = set()
+        for region, outer in regions:
+            for i, j in _tiles(region):
+                for h in (0, 2):
+                    a = to_affine(lane(s.index, _digits(region, i, j, h, outer)))
+                    b = to_affine(lane(s.index, _digits(region, i, j, h + 1, outer)))
+                    even = self.context.is_multiple(a, 2, s.buffer)
+                    steps.add((b - a).constant == 1 and even)
+        if steps != {True}:
+            return None
+        return self.context.aligned_flag(s.buffer, 2) if storage.space is Space.GLOBAL else "true"
+
+    def _write_tiles(
+        self, s: Store, regions: list[tuple[Region, Digits]], source: Load, *, wide: bool
+    ) -> None:
+        with self.context.writer.block(""):
+            pointers: dict[Affine, str] = {}
+            for region, outer in regions:
+                for i, j in _tiles(region):
+                    for half in (0, 2):
+                        where = (region, i, j, half, outer)
+                        self._write_pair(s, source, where, pointers, wide=wide)
+
+    def _write_pair(
+        self,
+        s: Store,
+        source: Load,
+        where: tuple[Region, int, int, int, Digits],
+        pointers: dict[Affine, str],
+        *,
+        wide: bool,
+    ) -> None:
+        region, i, j, half, outer = where
+        values: list[tuple[str, str, str]] = []
+        for e in (half, half + 1):
+            digits = _digits(region, i, j, e, outer)
+            value = self._element(s.value, digits, region, i, j, e, source)
+            target = self._pointer(s, to_affine(lane(s.index, digits)), pointers, wide=wide)
+            test = ""
+            if s.predicate is not None:
+                p = s.predicate if s.predicate.type.lanes == 1 else lane(s.predicate, digits)
+                test = self.context.scalar.expr(p)
+            values.append((target, value, test))
+        w = self.context.writer
+        if wide:
+            w.line(f"store2({values[0][0]}, {values[0][1]}, {values[1][1]});")
+            return
+        for target, value, test in values:
+            w.line(f"{f'if ({test}) ' if test else ''}*({target}) = {value};")
+
+    def _pointer(self, s: Store, index: Affine, pointers: dict[Affine, str], *, wide: bool) -> str:
+        """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
+        storage = self.context.storages[s.buffer]
+        symbolic = index - index.offset
+        if symbolic not in pointers:
+            name = f"p{len(pointers)}"
+            text = self.context.scalar.index(symbolic.to_expr())
+            kind = _pointer_type(storage.type)
+            self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + ({text});")
+            pointers[symbolic] = name
+        return f"{pointers[symbolic]} + {index.offset}" if index.offset else pointers[symbolic]
+
+    def _element(
+        self, value: Expr, digits: Digits, region: Region, i: int, j: int, e: int, source: Load
+    ) -> str:
+        expected = lane(source.index, digits)
+
+        def replace_reads(x: Expr) -> Expr:
+            match x:
+                case Call(t, "tile.read", (Load(_, buffer, index, _),)):
+                    if (to_affine(index) - to_affine(expected)).constant != 0:
+                        raise EmitError(
+                            f"`{buffer}` is read in an order other than the one it is kept in",
+                            hint="read all accumulators of a statement with the same index",
+                        )
+                    return Var(self._register(buffer, region, i, j, e), t)
+                case _:
+                    return map_expr(x, replace_reads)
+
+        scalar = replace_reads(lane(value, digits))
+        return self.context.scalar.expr(scalar)
+
+    def _register(self, buffer: str, region: Region, i: int, j: int, e: int) -> str:
+        accumulator = self.context.accumulators[buffer]
+        name = f"{accumulator.register}[{region.fragment(i, j)}]"
+        text = f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
+        return self.context.names.verbatim(text)
+
+    # ------------------------------------------------------------------ regions
+
+    def _regions(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
+        """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer digit."""
+        accumulator = self.context.accumulators[buffer]
+        start = slice_offset(index, self.context, buffer)
+        inside = [r for r in accumulator.regions.values() if start <= r.offset < start + lanes]
+        inside.sort(key=lambda r: r.offset)
+        size = inside[0].m * inside[0].n if inside else 0
+        same = all(r.m == inside[0].m and r.n == inside[0].n for r in inside)
+        if not inside or not same or size * len(inside) != lanes or inside[0].offset != start:
+            raise EmitError(
+                f"`{buffer}` is used in pieces that are not whole tensor tiles",
+                f"{lanes} elements from element {start}; its tiles start at "
+                f"{', '.join(str(r) for r in sorted(accumulator.regions))}",
+                "vectorize its initialisation and its use by the same factors as its update",
+            )
+        return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
+
+
+def _without_predicates(s: Accumulate) -> Accumulate:
+    a = s.a if isinstance(s.a, Banded) else replace(s.a, predicate=None)
+    b = s.b if isinstance(s.b, Banded) else replace(s.b, predicate=None)
+    return replace(s, a=a, b=b)
+
+
+def _tiles(region: Region) -> list[tuple[int, int]]:
+    rows, columns = region.tiles
+    return [(i, j) for i in range(rows) for j in range(columns)]
+
+
+def _digits(region: Region, i: int, j: int, e: int, outer: Digits) -> Digits:
+    """The lane number of element e of tile (i, j), as digits (n, m, region)."""
+    row = (Affine.of(LANE_ROW) + 16 * i + 8 * (e // 2)).to_expr()
+    column = (Affine.of(LANE_PAIR) * 2 + 8 * j + e % 2).to_expr()
+    m, n = (column, row) if region.swapped else (row, column)
+    return ((n, region.n), (m, region.m), *outer)
+
+
+def _first_read(value: Expr) -> Load:
+    stack = [value]
+    while stack:
+        top = stack.pop()
+        match top:
+            case Call(_, "tile.read", (Load() as load,)):
+                return load
+            case _:
+                stack.extend(expr_children(top))
+    raise EmitError("a statement reads no accumulator")
+
+
+def _pointer_type(t: Type) -> str:
+    return c_type(t.element)
+

@@ -1,0 +1,127 @@
+"""A module's body cut into kernels: every outermost nest of gpu_block loops is one launch.
+
+What lies outside may only allocate intermediates and bind names: work scheduled for the host has no place in a
+pipeline that runs on a GPU, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.diagnostics import ScheduleError, Where
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Evaluate,
+    Expr,
+    For,
+    ForKind,
+    Module,
+    Stmt,
+    Store,
+)
+from selector.ir.simplify import mul
+from selector.ir.traverse import walk_stmt
+from selector.ir.types import Type
+from selector.lowering.normalize import normalize
+
+
+@dataclass(frozen=True, slots=True)
+class GridLoop:
+    """One gpu_block loop, outermost first in ``Kernel.grid``."""
+
+    name: str
+    min: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch: its grid and what a block does."""
+
+    name: str
+    grid: tuple[GridLoop, ...]
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An allocation that lives across kernels."""
+
+    name: str
+    type: Type
+    elements: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The kernels in order and the buffers between them."""
+
+    kernels: tuple[Kernel, ...]
+    buffers: tuple[Buffer, ...]
+
+
+def split_kernels(module: Module) -> Program:
+    """The launches of a selected module. ScheduleError for work outside GPU loops."""
+    kernels: list[Kernel] = []
+    buffers: list[Buffer] = []
+    _walk(normalize(module.body), module, kernels, buffers)
+    if not kernels:
+        raise ScheduleError(
+            f"`{module.name}` has no GPU loops",
+            "nothing in its schedule asks for blocks",
+            "tile the output and mark the outer loops with gpu_blocks(...)",
+        )
+    return Program(tuple(kernels), tuple(buffers))
+
+
+def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer]) -> None:
+    match s:
+        case Block(stmts):
+            for x in stmts:
+                _walk(x, module, kernels, buffers)
+        case Allocate(name, t, extents, _, body, _):
+            elements = extents[0]
+            for extent in extents[1:]:
+                elements = mul(elements, extent)
+            buffers.append(Buffer(name, t, elements))
+            _walk(body, module, kernels, buffers)
+        case For(kind=ForKind.GPU_BLOCK):
+            kernels.append(_kernel(s, module, len(kernels)))
+        case Evaluate():
+            pass
+        case _:
+            raise ScheduleError(
+                f"`{_stored(s, module)}` is computed on the host",
+                f"its {type(s).__name__} statement lies outside every gpu_block loop",
+                "give it gpu_blocks(...), or compute_at a Func that has them",
+                Where(func=_stored(s, module)),
+            )
+
+
+def _stored(s: Stmt, module: Module) -> str:
+    names = [x.buffer for x in walk_stmt(s) if isinstance(x, Store)]
+    return names[0] if names else module.name
+
+
+def _kernel(s: For, module: Module, number: int) -> Kernel:
+    grid: list[GridLoop] = []
+    body: Stmt = s
+    while isinstance(body, For) and body.kind is ForKind.GPU_BLOCK:
+        grid.append(GridLoop(body.name, body.min, body.extent))
+        body = body.body
+    stored = _stored(body, module)
+    if len(grid) > 3:
+        raise ScheduleError(
+            f"`{stored}` has {len(grid)} block loops; a grid has three dimensions",
+            hint="fuse some of them",
+        )
+    for x in walk_stmt(body):
+        if isinstance(x, For) and x.kind is ForKind.GPU_BLOCK:
+            raise ScheduleError(
+                f"the block loops of `{stored}` are not nested directly",
+                f"`{x.name}` lies inside other statements",
+                "reorder the block loops outermost",
+            )
+    name = s.name.split(".")[0]
+    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body)

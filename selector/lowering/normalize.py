@@ -1,0 +1,128 @@
+"""Simplifications that make a selected body easy to emit: lets inlined, atomics dropped, register loops unrolled."""
+
+from __future__ import annotations
+
+from selector.ir.nodes import (
+    Atomic,
+    Block,
+    Call,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    Memory,
+    Stmt,
+    Store,
+)
+from selector.ir.nodes import Allocate
+from selector.ir.simplify import add, simplify
+from selector.ir.traverse import (
+    free_vars,
+    map_expr,
+    map_stmt,
+    stmt_exprs,
+    substitute,
+    substitute_stmt,
+    walk_expr,
+    walk_stmt,
+)
+
+LARGEST_UNROLL = 64
+TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR)
+
+
+def is_tensor_store(s: Stmt) -> bool:
+    """Whether a statement writes or reads a tensor accumulator (in a selected program)."""
+    return isinstance(s, Store) and any(
+        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma.")) for e in walk_expr(s.value)
+    )
+
+
+def holds_tensor(s: Stmt) -> bool:
+    """Whether a statement tree holds a tensor statement."""
+    return any(is_tensor_store(x) for x in walk_stmt(s))
+
+
+def normalize(s: Stmt) -> Stmt:
+    """The body ready for emission; its meaning is unchanged."""
+    s = inline_lets(s)
+    s = _unroll_register_loops(s, frozenset(_accumulators(s)))
+    return flatten(s)
+
+
+def _accumulators(s: Stmt) -> list[str]:
+    return [x.name for x in walk_stmt(s) if isinstance(x, Allocate) and x.memory in TENSOR_MEMORY]
+
+
+def _is_pure(e: Expr) -> bool:
+    return not any(isinstance(x, Load) for x in walk_expr(e))
+
+
+def inline_lets(s: Stmt) -> Stmt:
+    """Substitute lets that load nothing, and every let inside an expression; drop atomics and unit loops."""
+    match s:
+        case LetStmt(name, value, body) if _is_pure(value):
+            return inline_lets(substitute_stmt(body, {name: value}))
+        case Atomic(_, body):
+            return inline_lets(body)
+        case For(name, low, IntImm(1), ForKind.SERIAL | ForKind.UNROLLED, body):
+            return inline_lets(substitute_stmt(body, {name: low}))
+        case _:
+            return map_stmt(s, inline_lets, _inline_let)
+
+
+def _inline_let(e: Expr) -> Expr:
+    match e:
+        case Let(name, value, body):
+            return _inline_let(substitute(body, {name: value}))
+        case _:
+            return map_expr(e, _inline_let)
+
+
+def _unroll_register_loops(s: Stmt, accumulators: frozenset[str]) -> Stmt:
+    """Unroll constant loops whose variable indexes an accumulator: registers have constant numbers."""
+    s = map_stmt(s, lambda x: _unroll_register_loops(x, accumulators), lambda e: e)
+    match s:
+        case For(name, low, IntImm(extent), ForKind.SERIAL | ForKind.UNROLLED, body) if (
+            extent <= LARGEST_UNROLL and _indexes(body, name, accumulators)
+        ):
+            steps = (add(low, IntImm(i)) for i in range(extent))
+            copies = (substitute_stmt(body, {name: step}) for step in steps)
+            return Block(tuple(map_stmt(c, lambda x: x, simplify) for c in copies))
+        case _:
+            return s
+
+
+def _indexes(body: Stmt, name: str, accumulators: frozenset[str]) -> bool:
+    for s in walk_stmt(body):
+        if isinstance(s, Store) and s.buffer in accumulators and name in free_vars(s.index):
+            return True
+        for e in stmt_exprs(s):
+            for x in walk_expr(e):
+                if isinstance(x, Load) and x.buffer in accumulators and name in free_vars(x.index):
+                    return True
+    return False
+
+
+def flatten(s: Stmt) -> Stmt:
+    """Blocks inside blocks become one; empty branches go."""
+    s = map_stmt(s, flatten, lambda e: e)
+    match s:
+        case Block(stmts):
+            flat: list[Stmt] = []
+            for x in stmts:
+                flat.extend(x.stmts if isinstance(x, Block) else (x,))
+            return flat[0] if len(flat) == 1 else Block(tuple(flat))
+        case IfThenElse(c, t, Block(())):
+            return IfThenElse(c, t, None)
+        case _:
+            return s
+
+
+def sequence(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a block, or the one statement."""
+    return s.stmts if isinstance(s, Block) else (s,)

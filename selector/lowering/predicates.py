@@ -1,0 +1,62 @@
+"""When does a lane-wise condition hold for every lane?
+
+A tile whose condition holds throughout takes the unguarded path: the answer is a uniform scalar condition, tested
+once per tile instead of once per lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm
+from selector.ir.traverse import free_vars
+from selector.ir.types import BOOL
+
+TRUE = IntImm(1, BOOL)
+
+
+def holds_everywhere(condition: Expr, digits: Mapping[Expr, int]) -> Expr | None:
+    """A condition without the digits that implies ``condition`` for all their values; None if none is known.
+
+    ``digits`` maps variables to their extents (values 0 ... extent - 1). Affine comparisons whose digits have
+    constant factors, and conjunctions of them, have an exact answer.
+    """
+    names = {d.name for d in digits if hasattr(d, "name")}
+    if not names & free_vars(condition):
+        return condition
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            x, y = holds_everywhere(a, digits), holds_everywhere(b, digits)
+            return None if x is None or y is None else conjunction(x, y)
+        case Compare(CompareOp.LT, a, b):
+            return _least(to_affine(b) - to_affine(a) - 1, digits)
+        case Compare(CompareOp.LE, a, b):
+            return _least(to_affine(b) - to_affine(a), digits)
+        case Compare(CompareOp.GT, a, b):
+            return _least(to_affine(a) - to_affine(b) - 1, digits)
+        case Compare(CompareOp.GE, a, b):
+            return _least(to_affine(a) - to_affine(b), digits)
+        case _:
+            return None
+
+
+def conjunction(a: Expr, b: Expr) -> Expr:
+    """``a && b`` with the trivial cases folded."""
+    if a == TRUE:
+        return b
+    return a if b in (TRUE, a) else Binary(BinaryOp.AND, a, b)
+
+
+def _least(difference: Affine, digits: Mapping[Expr, int]) -> Expr | None:
+    """``difference >= 0`` at the values of the digits that make it smallest."""
+    for digit, extent in digits.items():
+        factor = difference.coefficient(digit)
+        if factor.constant is None:
+            return None
+        difference = difference.rest(digit) + min(0, factor.constant * (extent - 1))
+    if any(difference.mentions(d.name) for d in digits if hasattr(d, "name")):
+        return None
+    if difference.constant is not None:
+        return IntImm(int(difference.constant >= 0), BOOL)
+    return Compare(CompareOp.LE, IntImm(0), difference.to_expr())

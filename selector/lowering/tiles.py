@@ -1,0 +1,145 @@
+"""Tensor statements of a selected program, taken apart for the emitter.
+
+A selected program holds three kinds of statements on accumulators (see ``selector.intrinsics``): fill, accumulate
+and read-out. This module turns the operands of an accumulate statement into affine accesses: element (row, depth)
+of operand A is ``A[m, k]``, of operand B it is ``B[k, n]`` seen as row n, depth k, so both sides look alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from selector.diagnostics import InternalError
+from selector.intrinsics import records
+from selector.ir.affine import Affine, to_affine
+from selector.ir.lanes import lane
+from selector.ir.nodes import (
+    Call,
+    Expr,
+    ExprVar,
+    IntImm,
+    Load,
+    Store,
+    Var,
+)
+from selector.ir.printer import print_expr
+from selector.ir.types import Type
+
+ROW, DEPTH = Var("$row"), Var("$depth")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An operand in memory: element (row, depth) is ``buffer[base + row * row_stride + depth * depth_stride]``.
+
+    ``predicate`` is a scalar condition over ``ROW`` and ``DEPTH``; elements where it is false are 0, and so are
+    elements with depth >= ``depth``. ``meets_band``: the other operand is banded, so what lies past the depth meets
+    zeros only.
+    """
+
+    buffer: str
+    type: Type
+    rows: int
+    depth: int
+    base: Affine
+    row_stride: Affine
+    depth_stride: Affine
+    predicate: Expr | None
+    meets_band: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Banded:
+    """A Toeplitz operand: element (row j, depth t) is ``taps[(t - stride * j) / dilation]`` where that is a tap."""
+
+    buffer: str
+    type: Type
+    rows: int
+    depth: int
+    stride: int
+    dilation: int
+    taps: int
+    base: Affine
+    tap_stride: Affine
+    predicate: Expr | None  # over DEPTH as the number of the tap
+
+
+Operand = Access | Banded
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """``accumulator[offset ...] += A x B`` on a block of m x n, reduction extent k."""
+
+    accumulator: str
+    offset: Affine
+    m: int
+    n: int
+    k: int
+    instruction: records.TensorInstruction
+    a: Operand
+    b: Operand
+
+
+def _split_affine(index: Affine) -> tuple[Affine, Affine, Affine]:
+    row, depth = index.coefficient(ROW), index.coefficient(DEPTH)
+    base = index.rest(ROW).rest(DEPTH)
+    if any(part.mentions(v.name) for part in (row, depth, base) for v in (ROW, DEPTH)):
+        text = print_expr(index.to_expr())
+        raise InternalError(f"an operand of a tensor instruction is not affine: {text}")
+    return base, row, depth
+
+
+def _operand(e: Expr, rows: int, depth: int, *, depth_fastest: bool) -> Operand:
+    row_digit, depth_digit = (ROW, rows), (DEPTH, depth)
+    digits = (depth_digit, row_digit) if depth_fastest else (row_digit, depth_digit)
+    inner = e.value if isinstance(e, ExprVar) else e
+    match inner:
+        case Load(t, buffer, index, predicate):
+            base, row, deep = _split_affine(to_affine(lane(index, digits)))
+            condition = None if predicate is None else lane(predicate, digits)
+            return Access(buffer, t.element, rows, depth, base, row, deep, condition)
+        case Call(_, "toeplitz" | "toeplitz.t", args):
+            return _banded(args, rows, depth)
+        case _:
+            raise InternalError(f"no operand of a tensor instruction: {print_expr(e)}")
+
+
+def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
+    sizes = [a.value for a in args[:4] if isinstance(a, IntImm)]
+    taps = args[4].value if isinstance(args[4], ExprVar) else args[4]
+    if len(sizes) != 4 or not isinstance(taps, Load):
+        raise InternalError("a Toeplitz operand is made of a load")
+    count = taps.type.lanes
+    index = to_affine(lane(taps.index, ((DEPTH, count),)))
+    stride, base = index.coefficient(DEPTH), index.rest(DEPTH)
+    if stride.mentions(DEPTH.name) or base.mentions(DEPTH.name):
+        raise InternalError("the taps of a Toeplitz operand are not affine")
+    condition = None if taps.predicate is None else lane(taps.predicate, ((DEPTH, count),))
+    return Banded(
+        taps.buffer, taps.type.element, rows, depth, sizes[2], sizes[3], count, base, stride, condition
+    )  # fmt: skip
+
+
+def as_accumulate(s: Store) -> Accumulate | None:
+    """The parts of an accumulate statement; None for any other store."""
+    match s.value:
+        case Call(_, name, (IntImm(m), IntImm(n), IntImm(k), _, a, b)):
+            instruction = records.find(name)
+            if instruction is None:
+                return None
+            left = _operand(a, m, k, depth_fastest=True)
+            right = _operand(b, n, k, depth_fastest=False)
+            if isinstance(left, Access) and isinstance(right, Banded):
+                left = replace(left, meets_band=True)
+            if isinstance(right, Access) and isinstance(left, Banded):
+                right = replace(right, meets_band=True)
+            return Accumulate(s.buffer, first_lane(s.index), m, n, k, instruction, left, right)
+        case _:
+            return None
+
+
+def first_lane(index: Expr) -> Affine:
+    """Lane 0 of a vector index."""
+    lanes = index.type.lanes
+    return to_affine(lane(index, ((IntImm(0), lanes),)) if lanes > 1 else index)

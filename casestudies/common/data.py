@@ -1,0 +1,63 @@
+"""Random inputs, poisoned outputs, and the error of a result. Works on NumPy and CuPy arrays alike (``xp``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.common.case import Arrays, ArraySpec, Problem
+
+
+def encode(values: Any, element: str, xp: Any) -> Any:
+    """Float values as an array of ``element``; bf16 rounds to nearest, ties to even."""
+    match element:
+        case "bf16":
+            bits = xp.ascontiguousarray(values, dtype=xp.float32).view(xp.uint32)
+            rounded = bits + (0x7FFF + ((bits >> 16) & 1)).astype(xp.uint32)
+            return (rounded >> 16).astype(xp.uint16)
+        case "s8":
+            return xp.clip(xp.rint(values * 48), -128, 127).astype(xp.int8)
+        case "u8":
+            return xp.clip(xp.rint(values * 48 + 128), 0, 255).astype(xp.uint8)
+        case "f16":
+            return values.astype(xp.float16)
+        case "f32":
+            return values.astype(xp.float32)
+        case _:
+            raise AssertionError(f"no inputs of {element}")
+
+
+def decode(array: Any, element: str, xp: Any) -> Any:
+    """An array of ``element`` as float64."""
+    if element == "bf16":
+        array = (array.astype(xp.uint32) << 16).view(xp.float32)
+    return array.astype(xp.float64)
+
+
+def random_inputs(problem: Problem, seed: int, xp: Any) -> Arrays:
+    """Normally distributed inputs (integers: standard deviation 48), the same for the same seed and ``xp``."""
+    if xp.__name__ == "numpy":
+        generator = xp.random.default_rng(seed)
+    else:
+        generator = xp.random.Generator(xp.random.XORWOW(seed))
+    return {
+        spec.name: encode(generator.standard_normal(spec.shape, dtype=xp.float32), spec.element, xp)
+        for spec in problem.inputs
+    }
+
+
+def decoded(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Arrays:
+    return {spec.name: decode(inputs[spec.name], spec.element, xp) for spec in problem.inputs}
+
+
+def poisoned(spec: ArraySpec, xp: Any) -> Any:
+    """An output array in which every element that stays unwritten shows: NaN, or an odd integer."""
+    dtype = xp.dtype(spec.dtype)
+    return xp.full(spec.shape, xp.nan if dtype.kind == "f" else -(2**30) + 7, dtype=dtype)
+
+
+def relative_error(result: Any, reference: Any, xp: Any) -> float:
+    """Relative Frobenius error; infinite if anything is NaN or infinite, so that it never passes."""
+    difference = xp.linalg.norm((result.astype(xp.float64) - reference).ravel())
+    error = float(difference) / max(float(xp.linalg.norm(reference.ravel())), 1e-300)
+    return error if error == error else float("inf")

@@ -1,0 +1,53 @@
+"""Pictures for the case studies: a photograph that ships with them, files of the user, results as PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from selector.diagnostics import UserError
+
+PHOTOGRAPH = Path(__file__).resolve().parent.parent / "data" / "photographer.png"
+
+
+def load_gray(path: Path = PHOTOGRAPH) -> np.ndarray:
+    """A picture as float32 gray levels in [0, 1], shape (height, width). ``UserError`` if it cannot be read."""
+    try:
+        with Image.open(path) as picture:
+            return np.asarray(picture.convert("L"), dtype=np.float32) / 255
+    except FileNotFoundError:
+        raise UserError(f"no such picture: {path}") from None
+    except (UnidentifiedImageError, OSError) as error:
+        raise UserError(f"cannot read {path} as a picture", why=str(error)) from None
+
+
+def fit(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A picture of exactly that shape: the top left corner of mirrored copies side by side."""
+    rows = _mirrored(picture.shape[0], height)
+    columns = _mirrored(picture.shape[1], width)
+    return picture[np.ix_(rows, columns)]
+
+
+def _mirrored(extent: int, wanted: int) -> np.ndarray[Any, Any]:
+    index = np.arange(wanted) % (2 * extent)
+    return np.where(index < extent, index, 2 * extent - 1 - index)
+
+
+def save_gray(path: Path, values: np.ndarray) -> None:
+    """Write gray levels in [0, 1] as a PNG; values outside are clipped."""
+    levels = np.clip(np.rint(values.astype(np.float32) * 255), 0, 255).astype(np.uint8)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(levels).save(path, format="PNG")
+    except OSError as error:
+        raise UserError(f"cannot write {path}", why=str(error)) from None
+
+
+def gaussian(taps: int) -> np.ndarray:
+    """Weights of a blur over ``taps`` pixels that sum to one; four standard deviations wide."""
+    at = np.arange(taps) - (taps - 1) / 2
+    weights = np.exp(-0.5 * (at / max(taps / 4, 0.5)) ** 2)
+    return (weights / weights.sum()).astype(np.float32)

@@ -1,0 +1,22 @@
+"""The case studies by name."""
+
+from __future__ import annotations
+
+import importlib
+
+from casestudies.common.case import Case
+from selector.diagnostics import UserError
+
+NAMES = ("conv1d", "conv2d", "gemm")
+
+
+def find_case(name: str) -> Case:
+    """The case of that name; ``UserError`` lists the names there are."""
+    if name not in NAMES:
+        raise UserError(f"no case study {name!r}", hint=f"case studies: {', '.join(NAMES)}")
+    case: Case = importlib.import_module(f"casestudies.{name}").CASE
+    return case
+
+
+def all_cases() -> tuple[Case, ...]:
+    return tuple(find_case(name) for name in NAMES)

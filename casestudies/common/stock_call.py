@@ -1,0 +1,123 @@
+"""Calling a stock Halide library (``casestudies.common.stock``) on GPU arrays, with ctypes alone.
+
+Device pointers are wrapped in ``halide_buffer_t`` (HalideRuntime.h of Halide 21), and Halide's runtime is given CuPy's
+context and current stream, so that its launches can be timed by events and captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+_DEVICE_DIRTY = 1 << 1
+_TYPE_CODES = {"i": 0, "u": 1, "f": 2}
+
+
+class _Dimension(ctypes.Structure):
+    _fields_ = (
+        ("min", ctypes.c_int32),
+        ("extent", ctypes.c_int32),
+        ("stride", ctypes.c_int32),
+        ("flags", ctypes.c_uint32),
+    )
+
+
+class _Type(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = (
+        ("device", ctypes.c_uint64),
+        ("device_interface", ctypes.c_void_p),
+        ("host", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("type", _Type),
+        ("dimensions", ctypes.c_int32),
+        ("dim", ctypes.POINTER(_Dimension)),
+        ("padding", ctypes.c_void_p),
+    )
+
+
+_ACQUIRE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_bool
+)
+_RELEASE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_STREAM = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+)
+_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+
+
+def _describe(array: Any) -> _Buffer:
+    """A buffer with the type, extents and strides of an array, without its address."""
+    size = array.dtype.itemsize
+    dims = (_Dimension * array.ndim)(
+        *(
+            _Dimension(0, extent, stride // size, 0)
+            for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True)
+        )
+    )
+    kind = _Type(_TYPE_CODES[array.dtype.kind], 8 * size, 1)
+    return _Buffer(type=kind, dimensions=array.ndim, dim=dims)
+
+
+class StockLibrary:
+    """A loaded baseline. ``RuntimeError`` with Halide's message if a call fails."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self._errors: list[str] = []
+        self._callbacks: list[Any] = [_ERROR(self._record)]
+        self._library.halide_set_error_handler(self._callbacks[0])
+
+    def _record(self, _: int | None, message: bytes) -> None:
+        self._errors.append(message.decode(errors="replace"))
+
+    def use_cupy(self) -> None:
+        """Make Halide's runtime launch in CuPy's context, on CuPy's current stream."""
+        import cupy
+
+        cupy.zeros(1)
+        context = cupy.cuda.driver.ctxGetCurrent()
+
+        def acquire(_: int | None, out: Any, create: bool) -> int:
+            out[0] = context
+            return 0
+
+        def stream(_: int | None, ctx: int | None, out: Any) -> int:
+            out[0] = cupy.cuda.get_current_stream().ptr
+            return 0
+
+        self._callbacks += [_ACQUIRE(acquire), _RELEASE(lambda _: 0), _STREAM(stream)]
+        _, acquire_c, release_c, stream_c = self._callbacks
+        self._library.halide_set_cuda_acquire_context(acquire_c)
+        self._library.halide_set_cuda_release_context(release_c)
+        self._library.halide_set_cuda_get_stream(stream_c)
+
+    def bind(self, arrays: Sequence[Any]) -> Callable[[], None]:
+        """A call without arguments over CuPy or NumPy arrays in calling order, the output last."""
+        buffers = [_describe(array) for array in arrays]
+        for array, buffer in zip(arrays, buffers, strict=True):
+            if hasattr(array, "ctypes"):
+                buffer.host = array.ctypes.data
+            else:
+                wrap = self._library.halide_cuda_wrap_device_ptr
+                self._check(wrap(None, ctypes.byref(buffer), ctypes.c_uint64(array.data.ptr)))
+                buffer.flags = _DEVICE_DIRTY
+        references = [ctypes.byref(buffer) for buffer in buffers]
+        entry = self._library.stock_pipeline
+
+        def call() -> None:
+            self._check(entry(*references))
+
+        call.keep = (arrays, buffers)  # type: ignore[attr-defined]
+        return call
+
+    def _check(self, code: int) -> None:
+        if code:
+            message = "; ".join(self._errors) or f"error {code}"
+            self._errors.clear()
+            raise RuntimeError(f"stock Halide: {message}")

@@ -1,0 +1,110 @@
+"""Timing on the GPU: CUDA graphs of calls over rotating buffers, timed by device events; medians in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[], object]
+WARM_UP_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Median and spread of one call in microseconds; ``method`` is ``graph`` or ``events``."""
+
+    median: float
+    low: float
+    high: float
+    calls: int
+    repeats: int
+    method: str
+
+
+def rotation(bytes_per_call: int, l2_bytes: int) -> int:
+    """How many buffer sets exceed the L2 cache twice over, so that no call finds its inputs there; 1 to 8."""
+    return int(min(8, max(1, -(-2 * l2_bytes // max(bytes_per_call, 1)))))
+
+
+def time_calls(
+    calls: Sequence[Call], capturable: bool = True, budget: float = 0.15, repeats: int = 15
+) -> Timing:
+    """Time calls that do the same job on different buffers, in turn.
+
+    Enough calls go between two events to last ``budget / repeats`` seconds. Calls that refuse to be captured in a graph
+    are launched one after the other, which for short kernels includes the launch gaps: ``method`` says so.
+    """
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        estimate = _estimate(calls, stream)
+        rounds = max(1, min(400, int(budget / repeats / max(estimate * len(calls), 1e-7))))
+        graph = _capture(calls, rounds, stream) if capturable else None
+        launch = (lambda: graph.launch(stream)) if graph else (lambda: _run(calls, rounds))
+        launch()
+        stream.synchronize()
+        seconds = [_between_events(launch, stream) for _ in range(repeats)]
+    per_call = [s * 1e6 / (rounds * len(calls)) for s in seconds]
+    return Timing(
+        float(np.median(per_call)),
+        min(per_call),
+        max(per_call),
+        rounds * len(calls),
+        repeats,
+        "graph" if graph else "events",
+    )
+
+
+def _run(calls: Sequence[Call], rounds: int) -> None:
+    for _ in range(rounds):
+        for call in calls:
+            call()
+
+
+def _estimate(calls: Sequence[Call], stream: Any) -> float:
+    """Seconds of one call, after a warm-up."""
+    for call in calls:
+        call()
+    stream.synchronize()
+    rounds = 1
+    while (seconds := _between_events(lambda: _run(calls, rounds), stream)) < WARM_UP_SECONDS:
+        rounds *= 2
+        if rounds > 4096:
+            break
+    return seconds / (rounds * len(calls))
+
+
+def _between_events(launch: Callable[[], object], stream: Any) -> float:
+    """Seconds that the device spends between two events around ``launch``."""
+    import cupy
+
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin.record(stream)
+    launch()
+    end.record(stream)
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+def _capture(calls: Sequence[Call], rounds: int, stream: Any) -> Any | None:
+    """The calls as a CUDA graph; None if one of them does what a capture forbids."""
+    try:
+        stream.begin_capture()
+        _run(calls, rounds)
+        return stream.end_capture()
+    except Exception:  # whatever a library raises when it may not synchronize or allocate
+        _abandon(stream)
+        return None
+
+
+def _abandon(stream: Any) -> None:
+    """Leave a broken capture."""
+    try:
+        if stream.is_capturing():
+            stream.end_capture()
+    except Exception:
+        pass

@@ -1,0 +1,48 @@
+"""Matrix product, f16, bf16 and s8 (paper section IV)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.common.case import Case
+from casestudies.gemm.bench import PEERS
+from casestudies.gemm.problem import BENCHMARK, SMALL, Problem
+from casestudies.gemm.reference import reference
+from selector.diagnostics import UserError
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for the CPU)."""
+    from casestudies.gemm import schedule as schedules
+    from casestudies.gemm.algorithm import multiply
+
+    if schedule == "cuda" and problem.operand == "bf16":
+        raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
+    product = multiply(problem.types)
+    if schedule == "cuda":
+        return schedules.cuda(product, problem)
+    if schedule == "plain":
+        product.mm.compute_root()
+        return product.output
+    return schedules.tensor(product)
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32)."""
+    size = options.get("size") or (1024,)
+    m, n, k = (size * 3)[:3] if len(size) == 1 else size
+    return Problem(m, n, k, options.get("types") or "f16-f32")
+
+
+CASE = Case(
+    name="gemm",
+    summary="matrix product, f16 -> f32 and f16, bf16 -> f32, s8 -> s32",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    output_name="C",
+)

@@ -161,13 +161,13 @@ def compile_module(
             return _warned(Kernel(found, clock, entry))
     work = pipeline.run(pipeline.Work(module, chosen, strict), clock)
     assert work.plan is not None, "the last stage leaves a plan"
-    report = Report(module.name, chosen.name, work.statements, dict(clock.seconds))
-    artifact = Artifact(
-        work.plan, str(work.module), str(report), report.as_dict(), {}, dict(versions())
-    )
+    report = Report(work.statements, dict(clock.seconds))
+    artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)
-    return _warned(Kernel(artifact, clock, entry))
+    kernel = Kernel(artifact, clock, entry)
+    kernel.report = report
+    return _warned(kernel)
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
@@ -216,6 +216,6 @@ def _with_cubin(artifact: Artifact, code: bytes) -> Artifact:
 
 def _warned(kernel: Kernel) -> Kernel:
     """Warn about statements that were asked onto a tensor unit and stayed plain code."""
-    if not kernel.report.complete:
+    if kernel.report.misses:
         warnings.warn(f"not everything was selected:\n{kernel.report}", stacklevel=3)
     return kernel

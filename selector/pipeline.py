@@ -13,16 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from selector import environment
 from selector.diagnostics import InternalError
 from selector.ir.nodes import Module
+from selector.report import Report, StatementReport
 from selector.runtime.plan import Plan
 from selector.targets import Target
-
-if TYPE_CHECKING:
-    from selector.report import StatementReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +77,11 @@ def _verify(work: Work) -> Work:
     return work
 
 
-def _movement(work: Work) -> Work:
-    from selector.lowering.movement import annotate_movement
-
-    return replace(work, module=annotate_movement(work.module))
-
-
 def _select(work: Work) -> Work:
-    from selector.eqsat import select
+    from selector.eqsat.select import select
 
     selection = select(work.module, work.target, work.strict)
-    return replace(work, module=selection.module, statements=tuple(selection.report))
+    return replace(work, module=selection.module, statements=tuple(selection.reports))
 
 
 def _emit(work: Work) -> Work:
@@ -126,7 +117,6 @@ def _source(work: Work) -> tuple[str, str]:
 
 STAGES = (
     Stage("verify", _verify, _program),
-    Stage("movement", _movement, _program),
     Stage("select", _select, _program),
     Stage("emit", _emit, _source),
 )
@@ -160,5 +150,5 @@ def _dump(base: Path, number: int, stage: Stage, work: Work) -> None:
     suffix, text = stage.dump(work)
     (base / f"{number:02d}-{stage.name}{suffix}").write_text(text, encoding="utf-8")
     if stage.name == "select":
-        report = "\n".join(str(s) for s in work.statements)
+        report = str(Report(work.statements))
         (base / f"{number:02d}-{stage.name}.report.txt").write_text(report, encoding="utf-8")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from selector.diagnostics import Where
 
@@ -66,6 +67,8 @@ class StatementReport:
             "shape": None if block is None else list(block.shape),
             "block": None if block is None else [block.m, block.n, block.k],
             "count": 0 if block is None else block.count,
+            "useful_macs": 0 if block is None else block.useful_macs,
+            "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
             "rules": list(self.rules),
             "temporaries": list(self.temporaries),
@@ -75,8 +78,31 @@ class StatementReport:
             "copies": self.copies,
         }
 
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> StatementReport:
+        """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
+        return StatementReport(
+            Where(data["func"], "", data["location"], data["statement"]),
+            data["stage"],
+            _block(data),
+            tuple(data["rules"]),
+            tuple(data["temporaries"]),
+            data["miss"],
+            data["hint"],
+            tuple(data["capped"]),
+            data["copies"],
+        )
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+
+def _block(data: Mapping[str, Any]) -> Block | None:
+    if data["instruction"] is None:
+        return None
+    (m, n, k), (block_m, block_n, block_k) = data["shape"], data["block"]
+    macs = data["useful_macs"], data["issued_macs"]
+    return Block(data["instruction"], (m, n, k), block_m, block_n, block_k, data["count"], *macs)
 
 
 def _lines(s: StatementReport) -> list[str]:
@@ -103,9 +129,13 @@ def _lines(s: StatementReport) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All statements of a module that touch tensor memory, in program order."""
+    """All statements of a module that touch tensor memory, in program order.
+
+    ``seconds`` is the time that each stage of the compilation took, where that is known.
+    """
 
     statements: tuple[StatementReport, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def misses(self) -> tuple[StatementReport, ...]:
@@ -118,9 +148,20 @@ class Report:
 
     def as_dict(self) -> dict[str, object]:
         """The report as data, for JSON."""
-        return {"statements": [s.as_dict() for s in self.statements]}
+        return {
+            "statements": [s.as_dict() for s in self.statements],
+            "seconds": dict(self.seconds),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Report:
+        """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
+        statements = tuple(StatementReport.from_dict(s) for s in data["statements"])
+        return Report(statements, {str(k): float(v) for k, v in data["seconds"].items()})
 
     def __str__(self) -> str:
-        if not self.statements:
-            return "no statement is placed on a tensor unit"
-        return "\n".join(str(s) for s in self.statements)
+        lines = [str(s) for s in self.statements] or ["no statement is placed on a tensor unit"]
+        if self.seconds:
+            times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
+            lines.append(f"compiled in: {', '.join(times)}")
+        return "\n".join(lines)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from selector.ir.interpreter import interpret
 from selector.ir.nodes import Module
+from selector.ir.types import Kind
 from selector.runtime import arguments, host
 from selector.runtime.arrays import view
 from selector.runtime.plan import Plan
 from selector.runtime.prepare import output_sizes
-from selector.runtime.sizes import check_requirements, environment
+from selector.runtime.sizes import Size, check_requirements, environment
 
 
 def interpret_plan(
@@ -21,13 +26,12 @@ def interpret_plan(
     The same checks and the same sizes as for a call on a device. Inputs of torch give torch tensors
     on the CPU, all others NumPy arrays.
     """
-    import selector.intrinsics  # noqa: F401  (gives the interpreter the meaning of instructions)
-    from selector.ir.interpreter import interpret
+    importlib.import_module("selector.intrinsics")  # gives the interpreter their meaning
 
     values = arguments.match_names(plan, args, named)
     inputs = arguments.inputs_of(plan)
     arrays = {b.name: host.to_host(b.name, values[b.name]) for b in inputs}
-    known = {}
+    known: dict[str, Size] = {}
     for buffer in inputs:
         seen = view(buffer.name, arrays[buffer.name])
         arguments.check_array(buffer, seen)
@@ -37,7 +41,17 @@ def interpret_plan(
     known |= output_sizes(plan, known, numbers, sizes)
     check_requirements(plan, environment(plan, known, numbers))
     shapes = {b.name: known[b.name].extents[::-1] for b in arguments.outputs_of(plan)}
-    results = interpret(module, arrays, scalars, shapes)
+    results = interpret(
+        module, arrays, {n: _number(plan, n, v) for n, v in scalars.items()}, shapes
+    )
     given = [values[b.name] for b in inputs]
     made = {b.name: host.to_result(b, results[b.name], given) for b in arguments.outputs_of(plan)}
     return next(iter(made.values())) if len(made) == 1 else made
+
+
+def _number(plan: Plan, name: str, value: np.generic) -> object:
+    """A scalar as the interpreter takes it: a number, also where a device takes bfloat16 bits."""
+    scalar = next(s for s in plan.scalars if s.name == name)
+    if scalar.type.kind is not Kind.BFLOAT:
+        return value
+    return np.uint32(int(value) << 16).view(np.float32)

@@ -70,13 +70,13 @@ def infer_extents(plan: Plan, env: Environment, unknown: Sequence[tuple[BufferPa
     ``ArgumentError`` if no requirement bounds an extent by itself: then there is more than one
     answer.
     """
-    names = {f"{b.name}.extent.{d}" for b, d in unknown}
+    names = frozenset(f"{b.name}.extent.{d}" for b, d in unknown)
     for buffer, d in unknown:
         own = f"{buffer.name}.extent.{d}"
         bounding = [
             r
             for r in plan.requirements
-            if _is_input(plan, r.buffer) and _unknowns(r, names) == {own}
+            if _is_input(plan, r.buffer) and _unknowns(r, names) == frozenset((own,))
         ]
         value = _largest(_fits(plan, bounding, env, own), _reach(bounding, env, own))
         if value is None:
@@ -135,7 +135,7 @@ def _is_input(plan: Plan, name: str) -> bool:
     return _buffer(plan, name).role is Role.INPUT
 
 
-def _unknowns(r: Requirement, names: set[str]) -> set[str]:
+def _unknowns(r: Requirement, names: frozenset[str]) -> frozenset[str]:
     return (free_vars(r.minimum) | free_vars(r.maximum)) & names
 
 

@@ -1,0 +1,161 @@
+"""Calls of a plan on a device that records: what is launched with which arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from runtime_plans import DeviceArray, Recorder, conv, conv_plan, scale_plan
+
+from selector.diagnostics import ArgumentError, TargetError
+from selector.ir.types import BFLOAT16, FLOAT16, INT8
+from selector.runtime.execute import Executable
+from selector.runtime.plan import Plan
+
+
+def executable(plan: Plan, recorder: Recorder) -> Executable:
+    return Executable(plan, lambda: b"cubin", recorder)
+
+
+def conv_effect(memory: dict[int, Any], image: int, taps: int, out: int, *rest: Any) -> None:
+    memory[out][...] = conv(memory[image], memory[taps])
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    recorder = Recorder()
+    recorder.effects["conv_kernel"] = conv_effect
+    return recorder
+
+
+def image(height: int, width: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal((height, width)).astype(np.float16)
+
+
+def test_the_launch_holds_addresses_and_sizes_in_the_order_of_the_plan(recorder: Recorder) -> None:
+    inputs = DeviceArray(image(5, 200)), DeviceArray(image(1, 9)[0])
+    result = executable(conv_plan(), recorder)(inputs, {})
+    entry, grid, block, args, shared, stream = recorder.launches[0]
+    assert (entry, grid, block, shared, stream) == ("conv_kernel", (3, 5, 1), (64, 1, 1), 0, 0)
+    assert args[:3] == tuple(map(recorder.pointer, (*inputs, result)))
+    assert args[3:] == (192, 5, 9, 200, 192)
+    assert all(type(a) is np.int32 for a in args[3:])
+
+
+def test_numpy_in_numpy_out(recorder: Recorder) -> None:
+    pixels, taps = image(7, 90), image(1, 16)[0]
+    result = executable(conv_plan(), recorder)((pixels,), {"K": taps})
+    assert type(result) is np.ndarray
+    np.testing.assert_allclose(result, conv(pixels, taps), rtol=1e-6)
+
+
+@pytest.mark.parametrize("step", [2, -1])
+def test_numpy_inputs_of_any_strides_are_copied(recorder: Recorder, step: int) -> None:
+    pixels, taps = image(7, 90)[:, ::step], image(1, 16)[0, ::step]
+    np.testing.assert_allclose(
+        executable(conv_plan(), recorder)((pixels, taps), {}), conv(pixels, taps), rtol=1e-6
+    )
+
+
+def test_numpy_out_is_filled_and_returned(recorder: Recorder) -> None:
+    pixels, taps = image(7, 90), image(1, 16)[0]
+    room = np.full((7, 150), np.nan, np.float32)
+    out = room[:, ::2]
+    assert executable(conv_plan(), recorder)((pixels, taps), {}, out=out) is out
+    np.testing.assert_allclose(out, conv(pixels, taps), rtol=1e-6)
+    assert np.isnan(room[:, 1::2]).all()
+
+
+def test_a_repeated_call_neither_loads_nor_allocates(recorder: Recorder) -> None:
+    run = executable(conv_plan(), recorder)
+    arrays = DeviceArray(image(5, 200)), DeviceArray(image(1, 9)[0])
+    out = DeviceArray(np.empty((5, 192), np.float32))
+    for _ in range(3):
+        run(arrays, {}, out=out)
+    assert (recorder.loads, recorder.allocations, len(recorder.launches)) == (1, 0, 3)
+
+
+def test_a_call_with_new_addresses_uses_them(recorder: Recorder) -> None:
+    run = executable(conv_plan(), recorder)
+    for _ in range(2):
+        pixels, taps = image(5, 200), image(1, 9)[0]
+        result = run((DeviceArray(pixels), DeviceArray(taps)), {})
+        np.testing.assert_allclose(result.values, conv(pixels, taps), rtol=1e-6)
+
+
+def test_intermediates_are_kept_per_stream() -> None:
+    recorder = Recorder()
+    run = executable(scale_plan(), recorder)
+    x, out = (DeviceArray(np.zeros(100, np.float32)) for _ in range(2))
+    for stream in (1, 2, 1, 2, 1):
+        run((x, 2.0), {}, out=out, stream=stream)
+    assert recorder.allocations == 2
+    firsts = {(stream, args[1]) for entry, _, _, args, _, stream in recorder.launches[::2]}
+    seconds = {(stream, args[0]) for entry, _, _, args, _, stream in recorder.launches[1::2]}
+    assert firsts == seconds
+    assert len(firsts) == 2
+
+
+def test_scalars_have_the_type_of_the_parameter_and_may_change() -> None:
+    recorder = Recorder()
+    run = executable(scale_plan(), recorder)
+    x = DeviceArray(np.zeros(100, np.float32))
+    for factor in (2, 0.5, np.float64(3), True):
+        run((x,), {"factor": factor})
+    seen = [args[2] for entry, _, _, args, _, _ in recorder.launches if entry == "first"]
+    assert seen == [2, 0.5, 3, 1]
+    assert {type(s) for s in seen} == {np.float32}
+
+
+def test_half_and_bfloat16_scalars_are_passed_in_16_bits() -> None:
+    for type_, expected in ((FLOAT16, np.float16(1.1)), (BFLOAT16, np.uint16(0x3F8D))):
+        recorder = Recorder()
+        executable(scale_plan(scalar=type_), recorder)(
+            (DeviceArray(np.zeros(4, np.float32)), 1.1), {}
+        )
+        assert recorder.launches[0][3][2] == expected
+        assert recorder.launches[0][3][2].dtype == expected.dtype
+
+
+def test_an_empty_output_launches_nothing(recorder: Recorder) -> None:
+    taps = DeviceArray(image(1, 9)[0])
+    out = DeviceArray(np.empty((0, 192), np.float32))
+    executable(conv_plan(), recorder)((DeviceArray(image(0, 200)), taps), {}, out=out)
+    assert recorder.launches == []
+
+
+def test_a_size_may_be_asked_for(recorder: Recorder) -> None:
+    inputs = DeviceArray(image(5, 200)), DeviceArray(image(1, 9)[0])
+    for sizes in ((3, 100), {"output": (3, 100)}):
+        recorder.effects.clear()
+        assert executable(conv_plan(), recorder)(inputs, {}, sizes=sizes).values.shape == (3, 100)
+
+
+def test_bfloat16_comes_as_bits_from_numpy_and_goes_back_as_bits() -> None:
+    recorder = Recorder()
+    x = np.arange(4, dtype=np.uint16)
+    assert executable(scale_plan(BFLOAT16), recorder)((x, 1.0), {}).dtype == np.uint16
+
+
+def test_code_for_another_gpu_is_refused() -> None:
+    run = executable(conv_plan("sm_90a"), Recorder(capability=80))
+    with pytest.raises(
+        TargetError, match=r"compiled for sm_90a; GPU 0 has compute capability 8\.0"
+    ):
+        run((DeviceArray(image(5, 200)), DeviceArray(image(1, 9)[0])), {})
+
+
+def test_int8_arrays_are_told_from_int16() -> None:
+    run = executable(scale_plan(INT8), Recorder())
+    with pytest.raises(ArgumentError, match="input: expected int8, got int16"):
+        run((DeviceArray(np.zeros(4, np.int16)), 1.0), {})
+
+
+def test_many_shapes_do_not_pile_up(recorder: Recorder) -> None:
+    recorder.effects.clear()
+    run = executable(conv_plan(), recorder)
+    taps = DeviceArray(image(1, 9)[0])
+    for width in range(20, 220):
+        run((DeviceArray(image(1, width)), taps), {})
+    assert len(run._prepared) <= 128  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,128 @@
+"""Output sizes that follow from the inputs, and the check that inputs are large enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runtime_plans import add, buffer, ceil_div, conv_plan, zero_to
+
+from selector.diagnostics import ArgumentError
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Requirement, Role, Var
+from selector.ir.types import FLOAT32
+from selector.runtime.arguments import dense_size
+from selector.runtime.plan import Plan
+from selector.runtime.prepare import output_sizes
+from selector.runtime.sizes import Size, check_requirements, environment
+
+W = Var("output.extent.0")
+
+
+def one_dimensional(maximum: Expr, minimum: Expr | None = None, rank: int = 1) -> Plan:
+    """A plan that reads ``[minimum, maximum]`` of I for an output of width W."""
+    low = IntImm(0) if minimum is None else minimum
+    plan = conv_plan()
+    return replace(
+        plan,
+        buffers=(buffer("I", 1), buffer("output", rank, FLOAT32, Role.OUTPUT)),
+        requirements=(Requirement("I", 0, low, maximum),),
+        launches=(),
+    )
+
+
+def inferred(plan: Plan, **extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Output shape, last axis innermost, for inputs of those shapes."""
+    known = {b.name: dense_size(b, extents[b.name]) for b in plan.buffers if b.name in extents}
+    return output_sizes(plan, known, {}, None)["output"].extents[::-1]
+
+
+def times(a: Expr, b: int) -> Expr:
+    return Binary(BinaryOp.MUL, a, IntImm(b))
+
+
+@given(st.integers(1, 5000), st.integers(1, 300), st.integers(1, 300))
+def test_a_convolution_gives_its_valid_region(width: int, height: int, taps: int) -> None:
+    if width >= taps:
+        assert inferred(conv_plan(), I=(height, width), K=(taps,)) == (height, width - taps + 1)
+
+
+@given(st.integers(1, 10000))
+def test_stride_two_halves(width: int) -> None:
+    plan = one_dimensional(add(times(add(W, -1), 2), 3))  # 4 taps at stride 2
+    if width >= 4:
+        assert inferred(plan, I=(width,)) == ((width - 4) // 2 + 1,)
+
+
+@given(st.integers(4, 10000))
+def test_two_phases_double(width: int) -> None:
+    half = Binary(BinaryOp.DIV, add(W, -1), IntImm(2))
+    assert inferred(one_dimensional(add(half, 3)), I=(width,)) == (2 * (width - 3),)
+
+
+@given(st.integers(256, 10000))
+def test_rounded_up_reads_give_whole_tiles(width: int) -> None:
+    plan = one_dimensional(add(times(ceil_div(W, 256), 256), -1))
+    assert inferred(plan, I=(width,)) == (width // 256 * 256,)
+
+
+def test_the_tightest_of_several_inputs_decides() -> None:
+    plan = one_dimensional(add(W, -1))
+    plan = replace(
+        plan,
+        buffers=(buffer("J", 1), *plan.buffers),
+        requirements=(*plan.requirements, zero_to("J", 0, add(W, 9))),
+    )
+    assert inferred(plan, I=(100,), J=(60,)) == (50,)
+
+
+@pytest.mark.parametrize(
+    ("maximum", "rank"),
+    [
+        (IntImm(63), 1),  # not bounded
+        (Binary(BinaryOp.MIN, W, IntImm(63)), 1),  # bounded from some width on
+        (add(add(W, Var("output.extent.1")), -1), 2),  # two unknowns in one bound
+        (Binary(BinaryOp.SUB, IntImm(63), W), 1),  # reads less for more
+    ],
+)
+def test_what_does_not_follow_is_asked_for(maximum: Expr, rank: int) -> None:
+    with pytest.raises(ArgumentError, match=r"output: its axis \d does not follow") as caught:
+        inferred(one_dimensional(maximum, rank=rank), I=(64,))
+    assert "sizes={'output': (...)}" in caught.value.hint
+
+
+def test_constant_extents_need_no_inputs() -> None:
+    plan = one_dimensional(IntImm(7))
+    fixed = buffer("output", 1, FLOAT32, Role.OUTPUT, e0=64)
+    plan = replace(plan, buffers=(plan.buffers[0], fixed))
+    assert inferred(plan, I=(8,)) == (64,)
+
+
+def check(plan: Plan, **extents: tuple[int, ...]) -> None:
+    known = {b.name: dense_size(b, extents[b.name]) for b in plan.buffers}
+    check_requirements(plan, environment(plan, known, {}))
+
+
+def test_too_small_an_input_is_named_with_axis_and_numbers() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        check(conv_plan(), I=(8, 4096), K=(64,), output=(8, 4160))
+    assert caught.value.what == (
+        "I: axis 1 needs 4223 elements, has 4096, for output of shape (8, 4160)"
+    )
+
+
+def test_reads_before_the_first_element_are_refused() -> None:
+    plan = one_dimensional(W, minimum=IntImm(-2))
+    with pytest.raises(ArgumentError, match="I: axis 0 is read from -2 on, and begins at 0"):
+        check(plan, I=(64,), output=(8,))
+
+
+def test_an_empty_output_needs_nothing() -> None:
+    check(conv_plan(), I=(0, 3), K=(64,), output=(0, 4160))
+
+
+def test_strides_and_extents_are_bound_under_both_names() -> None:
+    plan = conv_plan()
+    env = environment(plan, {"I": Size((10, 3), (1, 12))}, {"n": 4})
+    assert (env["I.extent.0"], env["I.extent.1"], env["I.stride.1"], env["n"]) == (10, 3, 12, 4)

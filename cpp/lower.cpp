@@ -1,0 +1,148 @@
+// Halide 21's lowering up to vectorization, pass by pass, with ours in between.
+//
+// The order is that of Halide's own driver; tests/bridge/test_stock_text.py compares the result with what
+// stock Halide prints after vectorizing.
+
+#include "passes.h"
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Func;
+
+namespace {
+
+struct Pipeline {
+    Functions outputs;
+    Environment env;
+    std::vector<std::string> order;
+    std::vector<std::vector<std::string>> groups;
+    Halide::Target target;
+    bool gpu;
+    Parameters parameters;
+    std::map<std::string, Halide::Expr> known;
+};
+
+Stmt create_loops(Pipeline &p, const Options &options) {
+    bool memoized = false;
+    Stmt s = schedule_functions(p.outputs, p.groups, p.env, p.target, memoized);
+    s = inject_tracing(s, options.name, false, p.env, p.outputs, p.target);
+    return add_parameter_checks({}, s, p.target);
+}
+
+Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
+    FuncValueBounds bounds = compute_function_value_bounds(p.order, p.env);
+    Stmt s = clamp_unsafe_accesses(loops, p.env, bounds);
+    s = bounds_inference(s, p.outputs, p.order, p.groups, p.env, bounds, p.target);
+    s = add_split_factor_checks(s, p.env);
+    if (options.strip) {
+        s = substitute(p.known, strip_asserts(s));
+    }
+    s = remove_extern_loops(s);
+    s = sliding_window(s, p.env);
+    s = uniquify_variable_names(s);
+    s = simplify(s, false);
+    if (options.tails) {
+        s = simplify(tighten_bounds(s), false);
+    }
+    s = simplify_correlated_differences(s);
+    s = allocation_bounds_inference(s, p.env, bounds);
+    if (!options.strip) {
+        s = add_image_checks(s, p.outputs, p.target, p.order, p.env, bounds, p.gpu);
+    }
+    return s;
+}
+
+Stmt flatten_storage(const Stmt &bounded, Pipeline &p, const Options &options) {
+    Stmt s = remove_undef(bounded);
+    if (options.tails) {
+        s = predicate_stores(s, p.outputs, p.parameters);
+    }
+    s = storage_folding(s, p.env);
+    s = debug_to_file(s, p.outputs, p.env);
+    s = inject_prefetch(s, p.env);
+    s = lower_safe_promises(s);
+    s = skip_stages(s, p.outputs, p.groups, p.env);
+    s = fork_async_producers(s, p.env);
+    s = split_tuples(s, p.env);
+    if (p.gpu) {
+        s = canonicalize_gpu_vars(s);
+    }
+    s = simplify_correlated_differences(s);
+    s = bound_small_allocations(s);
+    if (options.rows && p.gpu) {
+        s = place_block_allocations(s, p.env);
+    }
+    Environment storage = p.env;
+    if (options.accumulators) {
+        s = split_accumulators(s, storage, options.tensor_funcs);
+    }
+    s = storage_flattening(s, p.outputs, storage, p.target);
+    s = add_atomic_mutex(s, p.outputs);
+    return options.strip ? substitute(p.known, s) : unpack_buffers(s);
+}
+
+Stmt vectorize(const Stmt &flat, const Pipeline &p, const Options &options) {
+    Stmt s = flat;
+    if (p.gpu) {
+        s = select_gpu_api(s, p.target);
+        if (!options.strip) {
+            s = inject_host_dev_buffer_copies(s, p.target);
+        }
+    }
+    s = simplify(s);
+    s = unify_duplicate_lets(s);
+    s = reduce_prefetch_dimension(s, p.target);
+    s = simplify_correlated_differences(s);
+    s = bound_constant_extent_loops(s);
+    s = unroll_loops(s);
+    s = vectorize_loops(s, p.env);
+    return simplify(s);
+}
+
+Pipeline copy_pipeline(const Functions &funcs, const Options &options) {
+    Pipeline p;
+    std::tie(p.outputs, p.env) = deep_copy(funcs, build_environment(funcs));
+    p.target = Halide::Target(options.target);
+    p.gpu = p.target.has_gpu_feature();
+    p.parameters = find_parameters(p.env, p.outputs);
+    if (options.strip) {
+        p.known = known_values(p.parameters);
+    }
+    lower_target_query_ops(p.env, p.target);
+    strictify_float(p.env, p.target);
+    for (const Function &f : p.outputs) {
+        Func(f).compute_root().store_root();
+    }
+    for (auto &[name, function] : p.env) {
+        function.lock_loop_levels();
+    }
+    p.env = wrap_func_calls(p.env);
+    std::tie(p.order, p.groups) = realization_order(p.outputs, p.env);
+    simplify_specializations(p.env);
+    return p;
+}
+
+}  // namespace
+
+Lowered lower(const Functions &funcs, const Options &options) {
+    Pipeline p = copy_pipeline(funcs, options);
+    if (options.accumulators) {
+        for (const std::string &name : options.tensor_funcs) {
+            if (auto found = p.env.find(name); found != p.env.end()) {
+                found->second.schedule().memory_type() = Halide::MemoryType::Register;
+            }
+        }
+    }
+    if (options.tails) {
+        guard_reductions(p.env);
+        round_up_tails(p.env);
+    }
+    Stmt s = create_loops(p, options);
+    s = infer_bounds(s, p, options);
+    s = flatten_storage(s, p, options);
+    s = vectorize(s, p, options);
+    return {s, p.env, p.outputs};
+}
+
+}  // namespace bridge

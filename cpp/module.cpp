@@ -1,0 +1,174 @@
+// The Python module `halide_bridge._native`: lower a pipeline, hand back its tree.
+
+#include "records.h"
+
+#include <pybind11/stl.h>
+
+#include <sstream>
+
+namespace bridge {
+
+namespace {
+
+using Halide::Expr;
+using Halide::Func;
+
+Functions functions(const std::vector<Func> &funcs) {
+    Functions result;
+    for (const Func &f : funcs) {
+        result.push_back(f.function());
+    }
+    return result;
+}
+
+Options read_options(const py::dict &given) {
+    Options o;
+    o.target = given["target"].cast<std::string>();
+    o.name = given["name"].cast<std::string>();
+    o.tensor_funcs = given["tensor_funcs"].cast<std::set<std::string>>();
+    o.accumulators = given["accumulators"].cast<bool>();
+    o.tails = given["tails"].cast<bool>();
+    o.rows = given["rows"].cast<bool>();
+    o.strip = given["strip"].cast<bool>();
+    return o;
+}
+
+py::object constant(const Expr &e) {
+    if (e.defined()) {
+        if (auto value = ir::as_const_int(ir::simplify(e))) {
+            return py::int_(*value);
+        }
+    }
+    return py::none();
+}
+
+// (name, type, output?, ((min, extent, stride), ...)), each a constant or None.
+py::list describe_buffers(const Parameters &parameters) {
+    py::list result;
+    for (const Buffer &b : parameters.buffers) {
+        py::list dims;
+        for (size_t d = 0; d < b.min.size(); d++) {
+            dims.append(py::make_tuple(constant(b.min[d]), constant(b.extent[d]), constant(b.stride[d])));
+        }
+        result.append(py::make_tuple(b.name, type_record(b.type), b.output, py::tuple(dims)));
+    }
+    return result;
+}
+
+// (buffer, dimension, index of the minimum's record, of the maximum's); -1 where there is no bound.
+py::list describe_regions(const std::map<std::string, ir::Box> &regions, const Parameters &parameters,
+                          Records &records) {
+    py::list result;
+    for (const Buffer &b : parameters.buffers) {
+        auto found = regions.find(b.name);
+        for (size_t d = 0; found != regions.end() && d < found->second.size(); d++) {
+            const ir::Interval &i = found->second[d];
+            int low = i.has_lower_bound() ? records.add(i.min) : -1;
+            int high = i.has_upper_bound() ? records.add(i.max) : -1;
+            result.append(py::make_tuple(b.name, d, low, high));
+        }
+    }
+    return result;
+}
+
+py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given) {
+    Options options = read_options(given);
+    Functions funcs = functions(outputs);
+    Lowered lowered;
+    Parameters parameters;
+    std::map<std::string, ir::Box> regions;
+    {
+        py::gil_scoped_release release;
+        lowered = lower(funcs, options);
+        parameters = find_parameters(lowered.environment, lowered.outputs);
+        regions = required_regions(funcs, parameters);
+    }
+    Records records;
+    py::dict result;
+    result["body"] = records.add(lowered.body);
+    result["regions"] = describe_regions(regions, parameters, records);
+    result["records"] = records.take();
+    result["buffers"] = describe_buffers(parameters);
+    py::list scalars;
+    for (const Scalar &s : parameters.scalars) {
+        scalars.append(py::make_tuple(s.name, type_record(s.type)));
+    }
+    result["scalars"] = scalars;
+    result["embedded"] = parameters.embedded;
+    return result;
+}
+
+std::string lower_text(const std::vector<Func> &outputs, const py::dict &given) {
+    std::ostringstream text;
+    text << lower(functions(outputs), read_options(given)).body;
+    return text.str();
+}
+
+int64_t lanes_of(const std::string &var, const ir::StageSchedule &schedule) {
+    for (const ir::Split &split : schedule.splits()) {
+        auto factor = ir::as_const_int(split.factor);
+        if (split.split_type == ir::Split::SplitVar && split.inner == var && factor) {
+            return *factor;
+        }
+    }
+    for (const ir::ReductionVariable &r : schedule.rvars()) {
+        auto extent = ir::as_const_int(ir::simplify(r.extent));
+        if (r.var == var && extent) {
+            return *extent;
+        }
+    }
+    return -1;
+}
+
+// (name, original name, kind, inlined?, (atomic?, ...)) of every Func that the outputs need, kind: "pure", "update" or "extern".
+py::list describe_funcs(const std::vector<Func> &outputs) {
+    py::list result;
+    Functions funcs = functions(outputs);
+    Environment env = ir::deep_copy(funcs, ir::build_environment(funcs)).second;
+    for (auto &[name, f] : env) {
+        f.lock_loop_levels();
+        const char *kind = f.has_extern_definition() ? "extern" : f.has_update_definition() ? "update" : "pure";
+        bool inlined = f.schedule().compute_level().is_inlined();
+        py::list stages;
+        for (const ir::Definition &u : f.updates()) {
+            stages.append(u.schedule().atomic());
+        }
+        result.append(py::make_tuple(name, f.origin_name(), kind, inlined, py::tuple(stages)));
+    }
+    return result;
+}
+
+// (func, stage, ((var, lanes), ...)) of every stage with vectorized loops, innermost first; -1 lanes: the whole extent.
+py::list describe_vectors(const std::vector<Func> &outputs) {
+    py::list result;
+    for (const auto &[name, f] : ir::build_environment(functions(outputs))) {
+        std::vector<ir::Definition> stages = {f.definition()};
+        stages.insert(stages.end(), f.updates().begin(), f.updates().end());
+        for (size_t i = 0; i < stages.size(); i++) {
+            py::list vectors;
+            for (const ir::Dim &dim : stages[i].schedule().dims()) {
+                if (dim.for_type == ir::ForType::Vectorized) {
+                    vectors.append(py::make_tuple(dim.var, lanes_of(dim.var, stages[i].schedule())));
+                }
+            }
+            std::string stage = i == 0 ? "initial value" : "update " + std::to_string(i - 1);
+            result.append(py::make_tuple(name, stage, py::tuple(vectors)));
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+}  // namespace bridge
+
+PYBIND11_MODULE(_native, m) {
+    pybind11::module_::import("halide");
+    m.attr("halide_version") = std::to_string(HALIDE_VERSION_MAJOR) + "." + std::to_string(HALIDE_VERSION_MINOR) +
+                               "." + std::to_string(HALIDE_VERSION_PATCH);
+    pybind11::register_exception<Halide::Error>(m, "HalideError");
+    m.def("lower", &bridge::lower_pipeline);
+    m.def("lower_text", &bridge::lower_text);
+    m.def("describe_funcs", &bridge::describe_funcs);
+    m.def("describe_vectors", &bridge::describe_vectors);
+}

@@ -1,0 +1,81 @@
+// The passes of our own that run between Halide's, and the order in which all of them run.
+//
+// Nothing here decides anything: which Funcs live in a tensor unit and which passes run are options that
+// come from Python (halide_bridge/lowering.py). With every switch off the result is stock Halide's.
+
+#pragma once
+
+#include <Halide.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace bridge {
+
+namespace ir = Halide::Internal;
+using Environment = std::map<std::string, ir::Function>;
+using Functions = std::vector<ir::Function>;
+
+struct Options {
+    std::string target;
+    std::string name;
+    std::set<std::string> tensor_funcs;  // Funcs whose storage is a tensor unit's
+    bool accumulators = true;            // one dense ramp per accumulator tile
+    bool tails = true;                   // predicated stores and loads instead of shifted or scalar tails
+    bool rows = true;                    // rows of shared memory: an odd multiple of 16 bytes
+    bool strip = true;                   // no asserts, no prologue; minima are zero
+};
+
+struct Lowered {
+    ir::Stmt body;
+    Environment environment;    // deep-copied and wrapped, as scheduled
+    Functions outputs;          // of the deep copy
+};
+
+// Halide's own lowering up to and including vectorization. Throws Halide::Error for a user's mistake.
+Lowered lower(const Functions &outputs, const Options &options);
+
+// parameters.cpp: what is known of the parameters at compile time.
+struct Buffer {
+    std::string name;
+    Halide::Type type;
+    std::vector<Halide::Expr> min, extent, stride;  // per dimension; undefined where nothing is known
+    bool output = false;
+};
+
+struct Scalar {
+    std::string name;
+    Halide::Type type;
+};
+
+struct Parameters {
+    std::vector<Buffer> buffers;       // inputs in order of discovery, then outputs in order
+    std::vector<Scalar> scalars;
+    std::vector<std::string> embedded;  // names of constant images inside the pipeline
+};
+
+Parameters find_parameters(const Environment &env, const Functions &outputs);
+std::map<std::string, Halide::Expr> known_values(const Parameters &parameters);
+std::vector<Halide::Expr> ends_of(const Buffer &b);  // per dimension, one past the last index
+
+// tails.cpp: every size works without shifting a tile inwards or a scalar remainder.
+void guard_reductions(Environment &env);
+void round_up_tails(Environment &env);
+ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs, const Parameters &parameters);
+
+// bounds.cpp: what the symbolic loops around a bound say about it.
+ir::Stmt tighten_bounds(const ir::Stmt &s);
+
+// accumulators.cpp: splits the storage of tensor Funcs into inner tile and outer tiles. `env` receives a
+// stand-in for each such Func, with as many dimensions as its new storage; only storage flattening sees it.
+ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env, const std::set<std::string> &funcs);
+
+// memory.cpp: what is allocated per block lives in shared memory, with padded rows.
+ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
+
+// requirements.cpp: the region of every buffer that the algorithm, not the schedule, needs.
+std::map<std::string, ir::Box> required_regions(const Functions &outputs, const Parameters &parameters);
+
+}  // namespace bridge

@@ -1,0 +1,110 @@
+// The region of every buffer that the algorithm needs, whatever the schedule rounds up.
+//
+// Regions flow from the outputs, consumer before producer, through the definitions themselves: an update adds
+// what it reads over its whole reduction domain and what it writes. No schedule is looked at.
+
+#include "passes.h"
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+
+namespace {
+
+using Regions = std::map<std::string, Box>;
+
+void merge(Regions &into, const Regions &from) {
+    for (const auto &[name, box] : from) {
+        auto found = into.find(name);
+        if (found == into.end()) {
+            into[name] = box;
+        } else {
+            merge_boxes(found->second, box);
+        }
+    }
+}
+
+Scope<Interval> variables(const Function &f, const Definition &definition, const Box &region) {
+    Scope<Interval> scope;
+    for (size_t d = 0; d < f.args().size() && d < region.size(); d++) {
+        scope.push(f.args()[d], region[d]);
+    }
+    for (const ReductionVariable &r : definition.schedule().rvars()) {
+        scope.push(r.var, Interval(r.min, simplify(r.min + r.extent - 1)));
+    }
+    return scope;
+}
+
+// What the definition writes, outside the pure region included.
+Box written(const Definition &definition, const Scope<Interval> &scope) {
+    Box box;
+    for (const Expr &arg : definition.args()) {
+        box.push_back(bounds_of_expr_in_scope(arg, scope));
+    }
+    return box;
+}
+
+void propagate(const Function &f, Regions &regions) {
+    if (!regions.count(f.name()) || !f.has_pure_definition()) {
+        return;
+    }
+    std::vector<Definition> definitions = {f.definition()};
+    definitions.insert(definitions.end(), f.updates().begin(), f.updates().end());
+    for (const Definition &definition : definitions) {
+        Box region = regions[f.name()];
+        Scope<Interval> scope = variables(f, definition, region);
+        if (!definition.is_init()) {
+            merge_boxes(regions[f.name()], written(definition, scope));
+        }
+        std::vector<Expr> exprs = definition.values();
+        exprs.insert(exprs.end(), definition.args().begin(), definition.args().end());
+        for (const Expr &e : exprs) {
+            merge(regions, boxes_required(e, scope));
+        }
+    }
+}
+
+Box whole(const Buffer &b) {
+    Box box;
+    std::vector<Expr> ends = ends_of(b);
+    for (size_t d = 0; d < ends.size(); d++) {
+        Expr low = b.min[d].defined() && is_const(b.min[d]) ? b.min[d] : Expr(0);
+        box.push_back(Interval(low, simplify(ends[d] - 1)));
+    }
+    return box;
+}
+
+}  // namespace
+
+std::map<std::string, Box> required_regions(const Functions &outputs, const Parameters &parameters) {
+    auto [copies, env] = deep_copy(outputs, build_environment(outputs));
+    Environment unwrapped = env;
+    auto [order, groups] = realization_order(copies, unwrapped);
+    Regions regions;
+    for (const Buffer &b : parameters.buffers) {
+        if (b.output) {
+            std::string func = b.name;
+            for (const Function &f : copies) {
+                func = f.outputs() > 1 && b.name.rfind(f.name() + ".", 0) == 0 ? f.name() : func;
+            }
+            merge(regions, {{func, whole(b)}});
+        }
+    }
+    for (auto name = order.rbegin(); name != order.rend(); ++name) {
+        propagate(env.at(*name), regions);
+    }
+    std::map<std::string, Expr> known = known_values(parameters);
+    for (auto &[name, box] : regions) {
+        for (size_t d = 0; d < box.size(); d++) {
+            for (Expr *bound : {&box[d].min, &box[d].max}) {
+                if (bound->defined()) {
+                    *bound = simplify(substitute(known, *bound));
+                }
+            }
+        }
+    }
+    return regions;
+}
+
+}  // namespace bridge

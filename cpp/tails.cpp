@@ -1,0 +1,324 @@
+// Tails: sizes that no tile divides.
+//
+// Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline are
+// computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an output. A
+// reduction whose split does not divide runs rounded up as well, and its operands read zero beyond the end, so
+// that the statement stays one vector reduction.
+
+#include "passes.h"
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+using Halide::TailStrategy;
+using Halide::Type;
+
+namespace {
+
+template<typename F>
+void for_each_definition(Definition &definition, const F &f) {
+    f(definition);
+    for (Specialization &s : definition.specializations()) {
+        for_each_definition(s.definition, f);
+    }
+}
+
+template<typename F>
+void for_each_definition(Function &function, const F &f) {
+    if (!function.has_pure_definition() && !function.has_update_definition()) {
+        return;
+    }
+    for_each_definition(function.definition(), f);
+    for (size_t i = 0; i < function.updates().size(); i++) {
+        for_each_definition(function.update((int)i), f);
+    }
+}
+
+bool is_variable(const Expr &e, const std::string &name) {
+    const Variable *v = e.as<Variable>();
+    return v != nullptr && v->name == name;
+}
+
+// Does `call` read a parameter whose dimension, indexed by argument `dim`, ends at `last`? Wrappers are seen through.
+bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const Environment &env) {
+    if (call->call_type == Call::Image && call->param.defined()) {
+        Expr extent = call->param.extent_constraint((int)dim);
+        if (!extent.defined()) {
+            std::string name = call->name + ".extent." + std::to_string(dim);
+            extent = Variable::make(Halide::Int(32), name, call->param);
+        }
+        return can_prove(last + 1 == extent);
+    }
+    auto callee = env.find(call->name);
+    if (callee == env.end() || !callee->second.is_pure()) {
+        return false;
+    }
+    const Function &f = callee->second;
+    const Call *inner = f.values()[0].as<Call>();
+    for (size_t d = 0; inner != nullptr && d < inner->args.size(); d++) {
+        if (is_variable(inner->args[d], f.args()[dim])) {
+            return beyond_end_is_outside(inner, d, last, env);
+        }
+    }
+    return false;
+}
+
+int count_consumers(const std::string &name, const Environment &env) {
+    int consumers = 0;
+    for (const auto &[other, function] : env) {
+        consumers += other != name && find_direct_calls(function).count(name) ? 1 : 0;
+    }
+    return consumers;
+}
+
+// A Func staged for this reduction alone holds the zeros itself, so that the operand stays a plain load.
+bool sink_guard(const Call *call, size_t dim, const Expr &last, Environment &env) {
+    auto callee = env.find(call->name);
+    if (callee == env.end() || !callee->second.is_pure() || count_consumers(call->name, env) != 1) {
+        return false;
+    }
+    Function &f = callee->second;
+    if (f.schedule().compute_level().is_inlined() || f.outputs() != 1) {
+        return false;
+    }
+    Expr &value = f.definition().values()[0];
+    Expr inside = Variable::make(Halide::Int(32), f.args()[dim]) <= last;
+    value = select(inside, value, make_zero(value.type()));
+    return true;
+}
+
+// Loads indexed by the guarded variable alone in some dimension read zero beyond its end.
+class GuardLoads : public IRMutator {
+    const std::string &name;
+    const Expr &var;
+    const Expr &last;
+    Environment &env;
+
+protected:
+    using IRMutator::visit;
+
+    Expr visit(const Call *op) override {
+        bool access = op->call_type == Call::Halide || op->call_type == Call::Image;
+        for (size_t d = 0; access && d < op->args.size(); d++) {
+            if (is_variable(op->args[d], name)) {
+                bool zero = beyond_end_is_outside(op, d, last, env) || sink_guard(op, d, last, env);
+                return zero ? Expr(op) : select(var <= last, Expr(op), make_zero(op->type));
+            }
+        }
+        return IRMutator::visit(op);
+    }
+
+public:
+    GuardLoads(const std::string &name, const Expr &var, const Expr &last, Environment &env)
+        : name(name), var(var), last(last), env(env) {
+    }
+};
+
+class FindVariable : public IRVisitor {
+    const std::string &name;
+
+protected:
+    using IRVisitor::visit;
+    void visit(const Variable *op) override {
+        if (op->name == name) {
+            found = op;
+        }
+    }
+
+public:
+    Expr found;
+    explicit FindVariable(const std::string &name) : name(name) {
+    }
+};
+
+bool vanishes(const Expr &e, const std::string &name) {
+    if (const Select *s = e.as<Select>()) {
+        return is_const_zero(s->false_value);
+    }
+    if (const Call *c = e.as<Call>()) {
+        bool access = c->call_type == Call::Halide || c->call_type == Call::Image;
+        return access && std::any_of(c->args.begin(), c->args.end(),
+                                     [&](const Expr &a) { return is_variable(a, name); });
+    }
+    if (const Cast *c = e.as<Cast>()) {
+        return vanishes(c->value, name);
+    }
+    if (const Mul *m = e.as<Mul>()) {
+        return vanishes(m->a, name) || vanishes(m->b, name);
+    }
+    if (const Add *a = e.as<Add>()) {
+        return vanishes(a->a, name) && vanishes(a->b, name);
+    }
+    return false;
+}
+
+Expr guard_term(const Expr &term, const ReductionVariable &r, Environment &env) {
+    FindVariable find(r.var);
+    term.accept(&find);
+    if (!find.found.defined()) {
+        return select(Variable::make(Halide::Int(32), r.var) <= r.min + r.extent - 1, term,
+                      make_zero(term.type()));
+    }
+    Expr last = simplify(r.min + r.extent - 1);
+    GuardLoads guard(r.var, find.found, last, env);
+    Expr guarded = guard.mutate(term);
+    return vanishes(guarded, r.var) ? guarded :
+                                      select(find.found <= last, term, make_zero(term.type()));
+}
+
+bool is_self_call(const Expr &e, const std::string &func, const std::vector<Expr> &args) {
+    const Call *c = e.as<Call>();
+    if (c == nullptr || c->call_type != Call::Halide || c->name != func) {
+        return false;
+    }
+    for (size_t i = 0; i < args.size(); i++) {
+        if (!equal(c->args[i], args[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The number that the extent of `var` must be a multiple of for its splits to divide; 0 where no extent will do.
+int64_t required_multiple(const std::string &var, const std::vector<Split> &splits, size_t from) {
+    for (size_t i = from; i < splits.size(); i++) {
+        const Split &split = splits[i];
+        if (split.split_type == Split::FuseVars && (split.outer == var || split.inner == var)) {
+            return 0;
+        }
+        if (split.old_var != var) {
+            continue;
+        }
+        if (split.split_type == Split::RenameVar) {
+            return required_multiple(split.outer, splits, i + 1);
+        }
+        auto factor = as_const_int(split.factor);
+        int64_t inner = required_multiple(split.inner, splits, i + 1);
+        if (!factor || inner == 0 || *factor % inner != 0) {
+            return 0;
+        }
+        return *factor * required_multiple(split.outer, splits, i + 1);
+    }
+    return 1;
+}
+
+void guard_update(const Function &function, Definition &definition, Environment &env) {
+    StageSchedule &schedule = definition.schedule();
+    if (!schedule.atomic() || definition.values().size() != 1) {
+        return;
+    }
+    const Add *sum = definition.values()[0].as<Add>();
+    if (sum == nullptr) {
+        return;
+    }
+    bool self_first = is_self_call(sum->a, function.name(), definition.args());
+    if (!self_first && !is_self_call(sum->b, function.name(), definition.args())) {
+        return;
+    }
+    Expr self = self_first ? sum->a : sum->b;
+    Expr term = self_first ? sum->b : sum->a;
+    for (ReductionVariable &r : schedule.rvars()) {
+        int64_t multiple = required_multiple(r.var, schedule.splits(), 0);
+        if (multiple == 0 || can_prove(r.extent % (int32_t)multiple == 0)) {
+            continue;
+        }
+        term = guard_term(term, r, env);
+        int32_t m = (int32_t)multiple;
+        r.extent = simplify((r.extent + (m - 1)) / m * m);
+    }
+    definition.values()[0] = self_first ? self + term : term + self;
+}
+
+// Dimensions of an output whose loops may run beyond the extent.
+std::set<size_t> rounded_dimensions(Function function) {
+    std::set<std::string> rounded;
+    for_each_definition(function, [&](Definition &definition) {
+        const std::vector<Split> &splits = definition.schedule().splits();
+        for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
+            switch (split->split_type) {
+            case Split::SplitVar:
+                rounded.insert(split->old_var);
+                break;
+            case Split::RenameVar:
+                if (rounded.count(split->outer)) {
+                    rounded.insert(split->old_var);
+                }
+                break;
+            case Split::FuseVars:
+                rounded.insert(split->outer);
+                rounded.insert(split->inner);
+                break;
+            }
+        }
+    });
+    std::set<size_t> dimensions;
+    for (size_t d = 0; d < function.args().size(); d++) {
+        if (rounded.count(function.args()[d])) {
+            dimensions.insert(d);
+        }
+    }
+    return dimensions;
+}
+
+class PredicateStores : public IRMutator {
+    std::map<std::string, std::set<size_t>> rounded;
+    std::map<std::string, std::vector<Expr>> ends;
+
+protected:
+    using IRMutator::visit;
+
+    Stmt visit(const Provide *op) override {
+        auto found = rounded.find(op->name);
+        if (found == rounded.end()) {
+            return IRMutator::visit(op);
+        }
+        Expr predicate = op->predicate;
+        for (size_t d : found->second) {
+            predicate = predicate && op->args[d] < ends.at(op->name)[d];
+        }
+        return Provide::make(op->name, op->values, op->args, simplify(predicate));
+    }
+
+public:
+    PredicateStores(const Functions &outputs, const Parameters &parameters) {
+        for (const Function &f : outputs) {
+            rounded[f.name()] = rounded_dimensions(f);
+            std::string buffer = f.outputs() > 1 ? f.name() + ".0" : f.name();
+            for (const Buffer &b : parameters.buffers) {
+                if (b.output && b.name == buffer) {
+                    ends[f.name()] = ends_of(b);
+                }
+            }
+        }
+    }
+};
+
+}  // namespace
+
+void guard_reductions(Environment &env) {
+    for (auto &[name, function] : env) {
+        for (size_t i = 0; i < function.updates().size(); i++) {
+            for_each_definition(function.update((int)i),
+                                [&, &f = function](Definition &d) { guard_update(f, d, env); });
+        }
+    }
+}
+
+void round_up_tails(Environment &env) {
+    for (auto &[name, function] : env) {
+        for_each_definition(function, [](Definition &definition) {
+            for (Split &split : definition.schedule().splits()) {
+                if (split.split_type == Split::SplitVar && !split.exact) {
+                    split.tail = TailStrategy::RoundUp;
+                }
+            }
+        });
+    }
+}
+
+Stmt predicate_stores(const Stmt &s, const Functions &outputs, const Parameters &parameters) {
+    return PredicateStores(outputs, parameters).mutate(s);
+}
+
+}  // namespace bridge

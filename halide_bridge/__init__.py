@@ -1,0 +1,14 @@
+"""Stock Halide pipelines in, ``selector.ir`` modules and kernels out.
+
+    hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
+    module = hb.lower(output, target="sm_90a")
+    kernel = hb.compile(output, target="sm_90a")
+"""
+
+from __future__ import annotations
+
+from halide_bridge.compile import compile  # noqa: A004 - the public name
+from halide_bridge.lowering import Options, lower
+from halide_bridge.memory import MemoryType, pipeline_stages, store_in
+
+__all__ = ["MemoryType", "Options", "compile", "lower", "pipeline_stages", "store_in"]

@@ -1,0 +1,208 @@
+"""Errors of the bridge: arguments, directives that cannot be met, and what Halide itself refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import halide as hl
+
+from halide_bridge.memory import Directives
+from halide_bridge.names import Names
+from halide_bridge.native import native
+from halide_bridge.records import Record
+from selector.diagnostics import ScheduleError, Where
+from selector.ir.nodes import Allocate, Stmt, Store, VectorReduce
+from selector.ir.printer import print_stmt
+from selector.ir.traverse import walk_expr, walk_stmt
+
+LARGEST_VECTOR = 65535
+_LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
+_HEADER = re.compile(r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL)
+
+
+def output_funcs(output: object, location: str) -> list[hl.Func]:
+    """The Funcs of a Func, a Pipeline or a list of Funcs; ScheduleError for anything else."""
+    match output:
+        case hl.ImageParam():
+            raise ScheduleError(
+                f"`{output.name()}` is an ImageParam, an input; nothing computes it", where=location
+            )
+        case hl.Pipeline():
+            funcs = list(output.outputs())
+        case hl.Func():
+            funcs = [output]
+        case list() | tuple() if output and all(_is_func(f) for f in output):  # pyright: ignore[reportUnknownVariableType]
+            funcs: list[hl.Func] = list(output)  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            raise ScheduleError(
+                f"an output is a halide.Func, a halide.Pipeline or a list of Funcs, not {output!r:.80}",
+                where=location,
+            )
+    for func in funcs:
+        if not func.defined():
+            raise ScheduleError(
+                f"the Func `{func.name()}` has no definition",
+                hint=f"define it first: `{func.name()}[x, y] = ...`",
+                where=location,
+            )
+    return funcs
+
+
+def _is_func(value: object) -> bool:
+    return isinstance(value, hl.Func) and not isinstance(value, hl.ImageParam)
+
+
+def input_order(
+    inputs: Sequence[object] | None, location: str
+) -> Callable[[str, bool], tuple[int, str]]:
+    """A sort key for parameters by Halide's name: the order of ``inputs``, then the rest by name."""
+    place: dict[str, int] = {}
+    for i, value in enumerate(inputs or ()):
+        if not isinstance(value, hl.ImageParam | hl.Param):
+            raise ScheduleError(
+                f"inputs are ImageParams and Params, not {type(value).__name__}", where=location
+            )
+        place[value.name()] = i
+
+    def key(name: str, is_output: bool) -> tuple[int, str]:
+        return (0, "") if is_output else (place.get(name, len(place)), name)
+
+    return key
+
+
+def refuse_embedded(names: Sequence[str], location: str) -> None:
+    """Constant images inside a pipeline have no form in a module."""
+    if names:
+        raise ScheduleError(
+            f"the pipeline holds the contents of a Buffer (`{names[0]}`)",
+            why="a module has parameters and no data of its own",
+            hint="read it through an ImageParam and pass the array when the kernel is called",
+            where=location,
+        )
+
+
+def check_unused(
+    unused: Sequence[tuple[hl.Func, Directives]], env: Sequence[str], outputs: Sequence[hl.Func]
+) -> None:
+    """A Func that was marked, shares inputs with this pipeline, and is in no pipeline lowered so far."""
+    for func, directives in unused:
+        if not func.defined():
+            continue
+        others = {f[0] for f in native().describe_funcs([func])} - {directives.func}
+        if others & set(env):
+            names = ", ".join(f"`{f.name()}`" for f in outputs)
+            raise ScheduleError(
+                f"`{directives.func}` was placed in {_kind(directives)} and {names} does not use it",
+                why="it reads the same inputs, and no output depends on it",
+                hint="compute the output from it, or remove the store_in",
+                where=Where(func=directives.func, location=directives.location),
+            )
+
+
+def check_directives(described: Sequence[Record], directives: Mapping[str, Directives]) -> None:
+    """What a tensor unit's Func must have before anything is lowered."""
+    for name, _origin, kind, inlined, _updates in described:
+        if kind == "extern":
+            raise ScheduleError(f"`{name}` is an extern stage, which cannot be compiled for a tensor target")
+        asked = directives.get(name)
+        if asked is None or asked.kind is None:
+            continue
+        where = Where(func=name, location=asked.location)
+        if kind != "update":
+            raise ScheduleError(
+                f"`{name}` is placed in {_kind(asked)} and has no update definition",
+                why="a tensor unit accumulates: it needs `f[...] = 0` and `f[...] += a * b`",
+                hint="mark the Func that holds the sum over the reduction domain",
+                where=where,
+            )
+        if inlined:
+            raise ScheduleError(
+                f"`{name}` is placed in {_kind(asked)} and is not computed anywhere",
+                hint=f"say where its tiles live: `{name}.compute_at(consumer, var)`",
+                where=where,
+            )
+
+
+def check_marked(
+    body: Stmt, outputs: Sequence[hl.Func], directives: Mapping[str, Directives], names: Names
+) -> None:
+    """Every tensor Func must be updated by a vector reduction; a scalar loop means the schedule hid it."""
+    allocated = {s.name for s in walk_stmt(body) if isinstance(s, Allocate)}
+    reduced = {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and _reduces(s)}
+    for name, asked in directives.items():
+        buffer = names(name)
+        if asked.kind is None or buffer in reduced:
+            continue
+        where = Where(func=buffer, stage="update 0", location=asked.location)
+        if buffer not in allocated:
+            raise ScheduleError(
+                f"`{buffer}` is placed in {_kind(asked)} and has no storage of its own",
+                why="an output is stored in its buffer",
+                hint="compute it in a Func of its own and copy it: `out[x, y] = acc[x, y]`",
+                where=where,
+            )
+        raise _scalarized(body, buffer, asked, where)
+
+
+def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> ScheduleError:
+    updates = [s for s in walk_stmt(body) if isinstance(s, Store) and s.buffer == buffer]
+    statement = print_stmt(updates[-1]) if updates else ""
+    return ScheduleError(
+        f"the update of `{buffer}` is not one vector statement, so {_kind(asked)} cannot hold it",
+        why="no reduction over vector lanes is left in its loops (Halide scalarized it, or it was not vectorized)",
+        hint=f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction variable "
+        "innermost and the pure variables of one tile around it, unroll over tiles",
+        where=Where(where.func, where.stage, where.location, statement[:400]),
+    )
+
+
+def _reduces(s: Store) -> bool:
+    return any(isinstance(e, VectorReduce) for e in walk_expr(s.value))
+
+
+def _kind(directives: Directives) -> str:
+    return "no tensor memory" if directives.kind is None else directives.kind.name
+
+
+def run_native(function: Callable[..., Any], outputs: list[hl.Func], request: dict[str, Any]) -> Any:
+    """Call the native module; what Halide refuses becomes a ScheduleError."""
+    try:
+        return function(outputs, request)
+    except (native().HalideError, hl.HalideError) as error:
+        raise _explained(str(error), outputs, request) from error
+
+
+def _explained(text: str, outputs: list[hl.Func], request: dict[str, Any]) -> ScheduleError:
+    lanes = _LANES.search(text)
+    if lanes is not None:
+        return _too_long(int(lanes[1]), outputs)
+    message = _HEADER.sub("", text).strip()
+    return ScheduleError(f"Halide cannot lower `{request['name']}`: {message}")
+
+
+def _too_long(lanes: int, outputs: list[hl.Func]) -> ScheduleError:
+    stages = native().describe_vectors(outputs)
+    suspects = [s for s in stages if _product(s[2]) > LARGEST_VECTOR] or [
+        s for s in stages if s[2] and any(n < 0 for _, n in s[2])
+    ]
+    listed = "; ".join(f"`{func}` {stage}: {_factors(vectors)}" for func, stage, vectors in suspects)
+    return ScheduleError(
+        f"a vector statement of {lanes} lanes is too long: Halide's vectors have at most {LARGEST_VECTOR} lanes",
+        why=listed,
+        hint="vectorize fewer outputs in one statement and unroll over several, or split the reduction "
+        "variable and vectorize its inner part",
+        where=Where(func=suspects[0][0], stage=suspects[0][1]) if suspects else None,
+    )
+
+
+def _product(vectors: Sequence[tuple[str, int]]) -> int:
+    total = 1
+    for _, count in vectors:
+        total *= max(count, 1)
+    return total
+
+
+def _factors(vectors: Sequence[tuple[str, int]]) -> str:
+    return " * ".join(f"{var} ({count if count > 0 else 'whole extent'})" for var, count in vectors)

@@ -1,0 +1,200 @@
+"""From a stock Halide pipeline to a ``selector.ir.Module``.
+
+The native module runs Halide's own passes up to vectorization, with ours in between (``cpp/passes.h``); its flat
+records become nodes (``records``), the loops get their normal form (``normalise``), and every directive that
+cannot be met is an error that says where it was given (``checks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import halide as hl
+
+from halide_bridge import checks
+from halide_bridge.memory import Directives, caller_location, directives_of, unused_marks
+from halide_bridge.names import Names
+from halide_bridge.native import native
+from halide_bridge.normalise import normalise
+from halide_bridge.records import Reader, Record, read_type
+from selector.diagnostics import ScheduleError
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    BufferParam,
+    Dim,
+    Expr,
+    IntImm,
+    Module,
+    Origin,
+    Requirement,
+    Role,
+    ScalarParam,
+    Stmt,
+    Var,
+)
+from selector.ir.traverse import map_stmt
+from selector.targets import Target, find_target
+
+_BARE = "x86-64-linux-no_runtime-no_bounds_query-no_asserts"
+_HALIDE_TARGET = {"cuda": f"{_BARE}-cuda-cuda_capability_80", "amx": _BARE}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which of our passes run between Halide's. All off: the loops that stock Halide prints."""
+
+    accumulators: bool = True  # one dense ramp per accumulator tile
+    tails: bool = True  # predicated stores and loads
+    rows: bool = True  # block allocations in shared memory, with padded rows
+    strip: bool = True  # no asserts and no prologue; buffers start at 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    outputs: list[hl.Func]
+    directives: dict[str, Directives]  # by Halide's name of the Func
+    location: str
+    request: dict[str, Any]
+
+
+def lower(
+    output: hl.Func | hl.Pipeline | Sequence[hl.Func],
+    *,
+    target: str | Target = "sm_90a",
+    name: str | None = None,
+    inputs: Sequence[object] | None = None,
+    options: Options | None = None,
+) -> Module:
+    """The vectorized loops of a pipeline, with its parameters and what the algorithm requires of them.
+
+    ``inputs`` fixes the calling order of ImageParams and Params; by default they are in order of their names.
+    ScheduleError for whatever cannot be lowered, with Halide's own text where Halide refused.
+    """
+    pipeline = _open(output, target, name, options or Options())
+    lowered = checks.run_native(native().lower, pipeline.outputs, pipeline.request)
+    checks.refuse_embedded(lowered["embedded"], pipeline.location)
+    names = Names()
+    buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)
+    marked = frozenset(n for n, d in pipeline.directives.items() if d.kind is not None)
+    reader = Reader(lowered["records"], names, marked)
+    body = _place(normalise(reader.stmt(lowered["body"])), _by_name(pipeline.directives, names))
+    checks.check_marked(body, pipeline.outputs, pipeline.directives, names)
+    return Module(
+        names(pipeline.request["name"]) if name is None else name,
+        buffers,
+        scalars,
+        body,
+        _requirements(lowered["regions"], reader, names, buffers),
+        _origins(pipeline, names),
+    )
+
+
+def lower_text(output: Any, *, target: str | Target = "sm_90a", options: Options | None = None) -> str:
+    """Halide's own print of the loops after the passes, before any conversion; for tests and bug reports."""
+    pipeline = _open(output, target, None, options or Options())
+    return checks.run_native(native().lower_text, pipeline.outputs, pipeline.request)
+
+
+def _open(output: Any, target: str | Target, name: str | None, options: Options) -> _Pipeline:
+    location = caller_location()
+    outputs = checks.output_funcs(output, location)
+    families = find_target("sm_90a" if target == "cuda" else target) if isinstance(target, str) else target
+    described = native().describe_funcs(outputs)
+    env = [f[0] for f in described]
+    directives = directives_of(env)
+    checks.check_unused(unused_marks(), env, outputs)
+    checks.check_directives(described, directives)
+    request: dict[str, Any] = {
+        **asdict(options),
+        "target": _HALIDE_TARGET[families.family],
+        "name": outputs[0].name() if name is None else name,
+        "tensor_funcs": {n for n, d in directives.items() if d.kind is not None},
+    }
+    return _Pipeline(outputs, directives, location, request)
+
+
+def _by_name(directives: Mapping[str, Directives], names: Names) -> dict[str, Directives]:
+    return {names(name): d for name, d in directives.items()}
+
+
+def _place(s: Stmt, directives: Mapping[str, Directives]) -> Stmt:
+    """Every allocation of a Func with directives gets its memory kind and number of copies."""
+    if isinstance(s, Allocate) and s.name in directives:
+        asked = directives[s.name]
+        memory = s.memory if asked.kind is None else asked.kind.memory
+        s = replace(s, memory=memory, stages=asked.stages)
+    return map_stmt(s, lambda b: _place(b, directives), lambda e: e)
+
+
+def _parameters(
+    lowered: Mapping[str, Any], names: Names, inputs: Sequence[object] | None, location: str
+) -> tuple[tuple[BufferParam, ...], tuple[ScalarParam, ...]]:
+    order = checks.input_order(inputs, location)
+    given = sorted(lowered["buffers"], key=lambda b: (b[2], *order(b[0], b[2])))
+    scalars = sorted(lowered["scalars"], key=lambda s: order(s[0], False))
+    return (
+        tuple(_buffer(b, names) for b in given),
+        tuple(ScalarParam(names(s[0]), read_type(s[1])) for s in scalars),
+    )
+
+
+def _buffer(record: Record, names: Names) -> BufferParam:
+    name, type_, is_output, dims = record
+    clean = names(name)
+    return BufferParam(
+        clean,
+        read_type(type_),
+        tuple(_dim(name, d, known, names) for d, known in enumerate(dims)),
+        Role.OUTPUT if is_output else Role.INPUT,
+    )
+
+
+def _dim(name: str, d: int, known: tuple[int | None, ...], names: Names) -> Dim:
+    low, extent, stride = known
+
+    def value(constant: int | None, what: str) -> Expr:
+        return Var(names(f"{name}.{what}.{d}")) if constant is None else IntImm(constant)
+
+    return Dim(IntImm(low or 0), value(extent, "extent"), value(stride, "stride"))
+
+
+def _requirements(
+    regions: Sequence[Record], reader: Reader, names: Names, buffers: tuple[BufferParam, ...]
+) -> tuple[Requirement, ...]:
+    shapes = {b.name: b for b in buffers}
+    found: list[Requirement] = []
+    for name, dim, low, high in regions:
+        if low < 0 or high < 0:
+            raise ScheduleError(
+                f"the pipeline reads an unbounded region of dimension {dim} of `{names(name)}`",
+                why="an index depends on data, so no size of that buffer is large enough",
+                hint="clamp the index to the buffer: `hl.clamp(index, 0, width - 1)`",
+            )
+        buffer = shapes[names(name)]
+        requirement = Requirement(buffer.name, dim, reader.expr(low), reader.expr(high))
+        if not (buffer.role is Role.OUTPUT and _is_whole(requirement, buffer.dims[dim])):
+            found.append(requirement)
+    return tuple(found)
+
+
+def _is_whole(requirement: Requirement, dim: Dim) -> bool:
+    match requirement.maximum, dim.extent, dim.min:
+        case Binary(BinaryOp.ADD, Var(a, _), IntImm(-1, _)), Var(b, _), IntImm(0, _):
+            return a == b and requirement.minimum == dim.min
+        case IntImm(high, _), IntImm(extent, _), IntImm(low, _):
+            return high == low + extent - 1 and requirement.minimum == dim.min
+        case _:
+            return False
+
+
+def _origins(pipeline: _Pipeline, names: Names) -> tuple[Origin, ...]:
+    """User's names and places: marked Funcs where they were marked, outputs where they are lowered."""
+    found = [Origin(names(n), names(n), d.location) for n, d in pipeline.directives.items()]
+    known = {o.name for o in found}
+    outputs = [names(f.name()) for f in pipeline.outputs]
+    found += [Origin(o, o, pipeline.location) for o in outputs if o not in known]
+    return tuple(sorted(found, key=lambda o: o.name))

@@ -1,0 +1,129 @@
+"""What stock Halide's schedules cannot say: tensor units' memory, and copies in flight.
+
+The directives live in a table of our own, keyed by the Func's name (Halide makes it unique in the process), so a
+Func with such a directive still compiles with stock Halide, which never sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
+
+import halide as hl
+
+from selector.diagnostics import ScheduleError, Where
+from selector.ir.nodes import Memory
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_F = TypeVar("_F")
+
+
+class MemoryType(Enum):
+    """A tensor unit's memory, where a Func's accumulator tiles live."""
+
+    WMMAAccumulator = Memory.WMMA_ACCUMULATOR.value
+    WGMMAAccumulator = Memory.WGMMA_ACCUMULATOR.value
+    AMXTile = Memory.AMX_TILE.value
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """What was asked for one Func, and where in the user's program."""
+
+    func: str
+    kind: MemoryType | None = None
+    stages: int = 1
+    location: str = ""
+
+
+_table: dict[str, Directives] = {}
+_unseen: dict[str, weakref.ref[hl.Func]] = {}  # marked, and in no pipeline lowered so far
+
+
+def caller_location() -> str:
+    """``file:line`` of the innermost frame outside this package; relative below the working directory."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and _inside_package(frame.f_code.co_filename):
+        frame = frame.f_back
+    path = os.path.abspath(frame.f_code.co_filename)
+    here = os.getcwd() + os.sep
+    return f"{path.removeprefix(here)}:{frame.f_lineno}"
+
+
+def _inside_package(filename: str) -> bool:
+    return os.path.abspath(filename).startswith(_PACKAGE + os.sep)
+
+
+def _directives(func: object, directive: str, location: str) -> Directives:
+    if isinstance(func, hl.ImageParam):
+        raise ScheduleError(
+            f"{directive} takes a Func, not the ImageParam `{func.name()}`",
+            hint=f"stage it with `{func.name()}.in_(consumer)` and pass that Func",
+            where=location,
+        )
+    if not isinstance(func, hl.Func):
+        raise ScheduleError(
+            f"{directive} takes a halide.Func, not {type(func).__name__}", where=location
+        )
+    name = func.name()
+    return _table.get(name, Directives(name, location=location))
+
+
+def store_in(func: _F, kind: MemoryType) -> _F:
+    """Keep ``func`` in a tensor unit's memory; its update has to become that unit's instructions.
+
+    Returns ``func``. Stock Halide memory (``GPUShared`` and the like) is asked for with ``func.store_in``;
+    ScheduleError otherwise.
+    """
+    location = caller_location()
+    directives = _directives(func, "store_in", location)
+    if not isinstance(kind, MemoryType):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(
+            f"store_in takes a halide_bridge.MemoryType, not {kind!r}",
+            hint="stock memory types are set with Halide's own `func.store_in(...)`",
+            where=Where(func=directives.func, location=location),
+        )
+    assert isinstance(func, hl.Func)
+    _table[directives.func] = replace(directives, kind=kind, location=location)
+    _unseen[directives.func] = weakref.ref(func)
+    return func
+
+
+def pipeline_stages(func: _F, stages: int) -> _F:
+    """Keep ``stages`` copies of the staged ``func`` in flight: the loop around it fills them ahead. Returns ``func``."""
+    location = caller_location()
+    directives = _directives(func, "pipeline_stages", location)
+    if not isinstance(stages, int) or not 1 <= stages <= 16:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(
+            f"pipeline_stages takes a number of copies from 1 to 16, not {stages!r}",
+            where=Where(func=directives.func, location=location),
+        )
+    _table[directives.func] = replace(directives, stages=stages)
+    return func
+
+
+def directives_of(names: list[str]) -> dict[str, Directives]:
+    """The directives of those of the Funcs that have any; they count as used from now on."""
+    for name in names:
+        _unseen.pop(name, None)
+    return {name: _table[name] for name in names if name in _table}
+
+
+def unused_marks() -> list[tuple[hl.Func, Directives]]:
+    """Marked Funcs that are still alive and that no lowered pipeline has contained, oldest first."""
+    alive: list[tuple[hl.Func, Directives]] = []
+    for name, reference in list(_unseen.items()):
+        func = reference()
+        if func is None:
+            del _unseen[name]
+        else:
+            alive.append((func, _table[name]))
+    return alive

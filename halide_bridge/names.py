@@ -1,0 +1,60 @@
+"""Names without Halide's process-wide counters.
+
+Halide makes names unique with suffixes (``conv$3``) and numbers what has no name (``f12``, ``t57``, ``r4$x``). The
+same pipeline built twice in a process must give the same text, so suffixes go and numbers restart at 0, in the
+order in which the names are first asked for; names that would clash get a suffix of our own.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SUFFIX = re.compile(r"\$\d+")
+_COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z])(\d+)(?=$|_im|_in_|_global)")
+_COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
+
+
+class Names:
+    """A renaming from Halide's names to stable ones, one per lowering."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._heads: dict[str, str] = {}
+        self._taken_heads: set[str] = set()
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def __call__(self, name: str) -> str:
+        """The stable name of a Func, parameter, loop or let."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self._unique(self._stable(name), self._taken)
+        return known
+
+    def _stable(self, name: str) -> str:
+        head, *rest = name.split(".")
+        return ".".join((self._head(head), *(self._component(r) for r in rest)))
+
+    def _head(self, head: str) -> str:
+        known = self._heads.get(head)
+        if known is None:
+            plain = _COUNTED.sub(lambda m: self._number(m[1], m[2]), _SUFFIX.sub("", head))
+            known = self._heads[head] = self._unique(plain, self._taken_heads)
+        return known
+
+    def _component(self, component: str) -> str:
+        plain = _SUFFIX.sub("", component)
+        return _COUNTED_VAR.sub(lambda m: self._number(m[1], m[2]), plain)
+
+    def _number(self, letter: str, digits: str) -> str:
+        numbers = self._numbers.setdefault(letter, {})
+        return f"{letter}{numbers.setdefault(digits, len(numbers))}"
+
+    @staticmethod
+    def _unique(name: str, taken: set[str]) -> str:
+        candidate, count = name, 0
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}${count}"
+        taken.add(candidate)
+        return candidate

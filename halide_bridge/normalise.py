@@ -1,0 +1,169 @@
+"""The one normal form in which loops leave the bridge.
+
+* Vector lets are inlined; what they name is index arithmetic and masks.
+* ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``.
+* Indices and the sides of masks are nested ramps (``halide_bridge.ramps``).
+* A broadcast of a load stands outside the load, and outside casts of it.
+"""
+
+from __future__ import annotations
+
+from halide_bridge.ramps import canonical_index
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    Not,
+    Select,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt, walk_expr
+
+_NEGATED = {
+    CompareOp.EQ: CompareOp.NE,
+    CompareOp.NE: CompareOp.EQ,
+    CompareOp.LT: CompareOp.GE,
+    CompareOp.LE: CompareOp.GT,
+    CompareOp.GT: CompareOp.LE,
+    CompareOp.GE: CompareOp.LT,
+}
+_MIRRORED = {CompareOp.GT: CompareOp.LT, CompareOp.GE: CompareOp.LE}
+
+
+def normalise(s: Stmt) -> Stmt:
+    """The statement in normal form; its meaning is unchanged."""
+    return _Normaliser().stmt(s)
+
+
+class _Normaliser:
+    """Rewrites bottom-up, each shared expression once."""
+
+    def __init__(self) -> None:
+        self._done: dict[int, tuple[Expr, Expr]] = {}  # by identity; the key object is kept alive
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case LetStmt(name, value, body) if _can_inline(value):
+                return self.stmt(substitute_stmt(body, {name: value}))
+            case Store(buffer, index, value, predicate):
+                mask = None if predicate is None else self.expr(predicate)
+                return Store(buffer, canonical_index(self.expr(index)), self.expr(value), mask)
+            case _:
+                return map_stmt(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        known = self._done.get(id(e))
+        if known is None:
+            known = self._done[id(e)] = (e, self._rewrite(e))
+        return known[1]
+
+    def _rewrite(self, e: Expr) -> Expr:
+        if isinstance(e, Let) and _can_inline(e.value):
+            return self.expr(substitute(e.body, {e.name: e.value}))
+        new = map_expr(e, self.expr)
+        match new:
+            case Select():
+                return _masked_load(new)
+            case Load():
+                return _outside_broadcast(new)
+            case Compare(op, a, b) if new.type.lanes > 1:
+                return Compare(op, canonical_index(a), canonical_index(b))
+            case Cast(to, Broadcast(value, count)):
+                return Broadcast(Cast(to.with_lanes(value.type.lanes), value), count)
+            case _:
+                return new
+
+
+def _can_inline(value: Expr) -> bool:
+    return value.type.lanes > 1 and not any(isinstance(e, Load) for e in walk_expr(value))
+
+
+def _masked_load(e: Select) -> Expr:
+    match e:
+        case Select(mask, Load(_, _, _, None) as load, zero) if _is_zero(zero):
+            return _with_mask(load, mask)
+        case Select(mask, zero, Load(_, _, _, None) as load) if _is_zero(zero):
+            return _with_mask(load, negate(mask))
+        case Select(mask, Broadcast(Load(_, _, _, None) as load, count), zero) if _is_zero(zero):
+            return _with_mask(_broadcast_load(load, count), mask)
+        case Select(mask, zero, Broadcast(Load(_, _, _, None) as load, count)) if _is_zero(zero):
+            return _with_mask(_broadcast_load(load, count), negate(mask))
+        case _:
+            return e
+
+
+def _broadcast_load(load: Load, count: int) -> Load:
+    index = Broadcast(load.index, count)
+    return Load(load.type.with_lanes(load.type.lanes * count), load.buffer, index)
+
+
+def _with_mask(load: Load, mask: Expr) -> Expr:
+    lanes = load.type.lanes
+    wide = mask if mask.type.lanes == lanes else Broadcast(mask, lanes)
+    return _outside_broadcast(Load(load.type, load.buffer, load.index, wide))
+
+
+def _outside_broadcast(load: Load) -> Expr:
+    index = canonical_index(load.index)
+    if isinstance(index, Broadcast):
+        lanes = load.type.lanes // index.count
+        mask = None if load.predicate is None else _narrowed(load.predicate, lanes)
+        if mask is not None or load.predicate is None:
+            inner = Load(load.type.with_lanes(lanes), load.buffer, index.value, mask)
+            return Broadcast(_outside_broadcast(inner), index.count)
+    return Load(load.type, load.buffer, index, load.predicate)
+
+
+def _narrowed(mask: Expr, lanes: int) -> Expr | None:
+    """The first ``lanes`` lanes of a mask that repeats with that period, else None."""
+    match mask:
+        case _ if mask.type.lanes == lanes:
+            return mask
+        case Broadcast(value, _):
+            if value.type.lanes <= lanes and lanes % value.type.lanes == 0:
+                count = lanes // value.type.lanes
+                return value if count == 1 else Broadcast(value, count)
+            return _narrowed(value, lanes)
+        case Compare(op, a, b):
+            left, right = _narrowed(a, lanes), _narrowed(b, lanes)
+            return None if left is None or right is None else Compare(op, left, right)
+        case Binary(BinaryOp.AND | BinaryOp.OR as op, a, b):
+            left, right = _narrowed(a, lanes), _narrowed(b, lanes)
+            return None if left is None or right is None else Binary(op, left, right)
+        case _:
+            return None
+
+
+def negate(e: Expr) -> Expr:
+    """The complement of a mask, as a comparison where it is one; greater-than reads as less-than."""
+    match e:
+        case Compare(op, a, b):
+            negated = _NEGATED[op]
+            mirrored = _MIRRORED.get(negated)
+            return Compare(negated, a, b) if mirrored is None else Compare(mirrored, b, a)
+        case Not(value):
+            return value
+        case Broadcast(value, count):
+            return Broadcast(negate(value), count)
+        case _:
+            return Not(e)
+
+
+def _is_zero(e: Expr) -> bool:
+    match e:
+        case Broadcast(value, _):
+            return _is_zero(value)
+        case IntImm(0, _) | FloatImm(0.0, _):
+            return True
+        case _:
+            return False

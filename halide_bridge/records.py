@@ -1,0 +1,256 @@
+"""From the native module's flat records to ``selector.ir`` nodes.
+
+A record is a tuple: the name of Halide's node class, then its fields; a field that is a node is the index of an
+earlier record. What only Halide's own printing and analyses need is left out on the way: ``likely`` and
+``promise_clamped`` wrappers, produce and consume marks, asserts, frees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from halide_bridge.names import Names
+from selector.diagnostics import ScheduleError
+from selector.ir import nodes as ir
+from selector.ir.types import Kind, Type
+
+Record = tuple[Any, ...]
+
+_BINARY = {
+    "Add": ir.BinaryOp.ADD,
+    "Sub": ir.BinaryOp.SUB,
+    "Mul": ir.BinaryOp.MUL,
+    "Div": ir.BinaryOp.DIV,
+    "Mod": ir.BinaryOp.MOD,
+    "Min": ir.BinaryOp.MIN,
+    "Max": ir.BinaryOp.MAX,
+    "And": ir.BinaryOp.AND,
+    "Or": ir.BinaryOp.OR,
+}
+_COMPARE = {
+    "EQ": ir.CompareOp.EQ,
+    "NE": ir.CompareOp.NE,
+    "LT": ir.CompareOp.LT,
+    "LE": ir.CompareOp.LE,
+    "GT": ir.CompareOp.GT,
+    "GE": ir.CompareOp.GE,
+}
+_TRANSPARENT = frozenset({"likely", "likely_if_innermost", "promise_clamped", "unsafe_promise_clamped"})
+_MARKERS = frozenset({"add_image_checks_marker", "skip_stages_marker", "sliding_window_marker"})
+_NO_STMT = ir.Block(())
+
+
+def read_type(record: Record) -> Type:
+    """A type from ``(kind, bits, lanes)``; ScheduleError for one that the IR does not have."""
+    kind, bits, lanes = record
+    try:
+        return Type(Kind(kind), bits, lanes)
+    except AssertionError:
+        raise ScheduleError(
+            f"the pipeline uses the type {kind}{bits}, which has no form in the loop IR",
+            hint="supported: bool, int and uint of 8 to 64 bits, float16, bfloat16, float32, float64",
+        ) from None
+
+
+class Reader:
+    """Reads the records of one lowering."""
+
+    def __init__(self, records: Sequence[Record], names: Names, marked: frozenset[str]) -> None:
+        self._nodes: list[Any] = []
+        self._names = names
+        self._marked = marked
+        self._types: dict[Record, Type] = {}
+        for record in records:
+            self._nodes.append(self._read(record))
+
+    def expr(self, index: int) -> ir.Expr:
+        return self._nodes[index]
+
+    def stmt(self, index: int) -> ir.Stmt:
+        return self._nodes[index]
+
+    def _type(self, record: Record) -> Type:
+        known = self._types.get(record)
+        if known is None:
+            known = self._types[record] = read_type(record)
+        return known
+
+    def _optional(self, index: int) -> Any:
+        return None if index < 0 else self._nodes[index]
+
+    def _read(self, record: Record) -> Any:
+        kind = record[0]
+        if kind in _BINARY:
+            return ir.Binary(_BINARY[kind], self._nodes[record[1]], self._nodes[record[2]])
+        if kind in _COMPARE:
+            return ir.Compare(_COMPARE[kind], self._nodes[record[1]], self._nodes[record[2]])
+        reader = _READERS.get(kind)
+        if reader is None:
+            raise ScheduleError(
+                f"the schedule leaves a {kind} node in the loops, which the loop IR does not have",
+                hint="async(), prefetch() and extern stages are not supported",
+            )
+        return reader(self, *record[1:])
+
+    def read_int(self, type_: Record, value: int) -> ir.Expr:
+        return ir.IntImm(value, self._type(type_))
+
+    def read_float(self, type_: Record, value: float) -> ir.Expr:
+        return ir.FloatImm(value, self._type(type_))
+
+    def read_string(self, _value: str) -> ir.Expr:
+        return ir.IntImm(0)
+
+    def read_variable(self, type_: Record, name: str) -> ir.Expr:
+        return ir.Var(self._names(name), self._type(type_))
+
+    def read_cast(self, type_: Record, value: int) -> ir.Expr:
+        return ir.Cast(self._type(type_), self._nodes[value])
+
+    def read_reinterpret(self, type_: Record, value: int) -> ir.Expr:
+        return ir.Call(self._type(type_), "reinterpret", (self._nodes[value],))
+
+    def read_not(self, value: int) -> ir.Expr:
+        return ir.Not(self._nodes[value])
+
+    def read_select(self, condition: int, then: int, otherwise: int) -> ir.Expr:
+        return ir.Select(self._nodes[condition], self._nodes[then], self._nodes[otherwise])
+
+    def read_load(self, type_: Record, name: str, index: int, predicate: int) -> ir.Expr:
+        return ir.Load(
+            self._type(type_), self._names(name), self._nodes[index], self._optional(predicate)
+        )
+
+    def read_ramp(self, base: int, stride: int, lanes: int) -> ir.Expr:
+        return ir.Ramp(self._nodes[base], self._nodes[stride], lanes)
+
+    def read_broadcast(self, value: int, lanes: int) -> ir.Expr:
+        return ir.Broadcast(self._nodes[value], lanes)
+
+    def read_reduce(self, op: str, value: int, lanes: int) -> ir.Expr:
+        if op == "saturating_add":
+            raise ScheduleError("a saturating vector reduction has no form in the loop IR")
+        return ir.VectorReduce(ir.ReduceOp(op), self._nodes[value], lanes)
+
+    def read_call(self, type_: Record, name: str, args: tuple[int, ...]) -> ir.Expr:
+        values = tuple(self._nodes[a] for a in args)
+        if name in _TRANSPARENT:
+            return values[0]
+        result = self._type(type_)
+        if name == "if_then_else" and len(values) == 3:
+            return ir.Select(values[0], values[1], values[2])
+        return ir.Call(result, name, values)
+
+    def read_let(self, name: str, value: int, body: int) -> ir.Expr:
+        return ir.Let(self._names(name), self._nodes[value], self._nodes[body])
+
+    def read_shuffle(self, vectors: tuple[int, ...], indices: tuple[int, ...]) -> ir.Expr:
+        return ir.Shuffle(tuple(self._nodes[v] for v in vectors), indices)
+
+    def read_nothing(self, *_fields: Any) -> ir.Stmt:
+        return _NO_STMT
+
+    def read_let_stmt(self, name: str, value: int, body: int) -> ir.Stmt:
+        return ir.LetStmt(self._names(name), self._nodes[value], self._nodes[body])
+
+    def read_produce(self, _name: str, _is_producer: bool, body: int) -> ir.Stmt:
+        return self._nodes[body]
+
+    def read_for(self, name: str, low: int, extent: int, kind: str, body: int) -> ir.Stmt:
+        return ir.For(
+            self._names(name),
+            self._nodes[low],
+            self._nodes[extent],
+            ir.ForKind(kind),
+            self._nodes[body],
+        )
+
+    def read_store(self, name: str, index: int, value: int, predicate: int) -> ir.Stmt:
+        return ir.Store(
+            self._names(name), self._nodes[index], self._nodes[value], self._optional(predicate)
+        )
+
+    def read_allocate(
+        self, name: str, type_: Record, extents: tuple[int, ...], memory: str, body: int
+    ) -> ir.Stmt:
+        return ir.Allocate(
+            self._names(name),
+            self._type(type_),
+            tuple(self._nodes[x] for x in extents),
+            ir.Memory(memory),
+            self._nodes[body],
+        )
+
+    def read_block(self, first: int, rest: int) -> ir.Stmt:
+        return join(self._nodes[first], self._nodes[rest])
+
+    def read_if(self, condition: int, then: int, otherwise: int) -> ir.Stmt:
+        return ir.IfThenElse(
+            self._nodes[condition], self._nodes[then], self._optional(otherwise)
+        )
+
+    def read_evaluate(self, value: int) -> ir.Stmt:
+        e = self._nodes[value]
+        if isinstance(e, ir.IntImm) or (isinstance(e, ir.Call) and e.name in _MARKERS):
+            return _NO_STMT
+        return ir.Evaluate(e)
+
+    def read_atomic(self, producer: str, body: int) -> ir.Stmt:
+        inner = self._nodes[body]
+        if producer in self._marked or _is_vector_code(inner):
+            return inner
+        return ir.Atomic(self._names(producer), inner)
+
+
+def join(first: ir.Stmt, rest: ir.Stmt) -> ir.Stmt:
+    """Two statements as one flat block; empty blocks vanish."""
+    stmts = (*_parts(first), *_parts(rest))
+    return stmts[0] if len(stmts) == 1 else ir.Block(stmts)
+
+
+def _parts(s: ir.Stmt) -> tuple[ir.Stmt, ...]:
+    return s.stmts if isinstance(s, ir.Block) else (s,)
+
+
+def _is_vector_code(s: ir.Stmt) -> bool:
+    match s:
+        case ir.Store():
+            return s.value.type.lanes > 1
+        case ir.LetStmt():
+            return _is_vector_code(s.body)
+        case ir.Block():
+            return all(_is_vector_code(x) for x in s.stmts)
+        case _:
+            return False
+
+
+# The readers of the nodes that have fields of their own.
+_READERS: dict[str, Callable[..., Any]] = {
+    "IntImm": Reader.read_int,
+    "FloatImm": Reader.read_float,
+    "StringImm": Reader.read_string,
+    "Variable": Reader.read_variable,
+    "Cast": Reader.read_cast,
+    "Reinterpret": Reader.read_reinterpret,
+    "Not": Reader.read_not,
+    "Select": Reader.read_select,
+    "Load": Reader.read_load,
+    "Ramp": Reader.read_ramp,
+    "Broadcast": Reader.read_broadcast,
+    "VectorReduce": Reader.read_reduce,
+    "Call": Reader.read_call,
+    "Let": Reader.read_let,
+    "Shuffle": Reader.read_shuffle,
+    "AssertStmt": Reader.read_nothing,
+    "Free": Reader.read_nothing,
+    "LetStmt": Reader.read_let_stmt,
+    "ProducerConsumer": Reader.read_produce,
+    "For": Reader.read_for,
+    "Store": Reader.read_store,
+    "Allocate": Reader.read_allocate,
+    "Block": Reader.read_block,
+    "IfThenElse": Reader.read_if,
+    "Evaluate": Reader.read_evaluate,
+    "Atomic": Reader.read_atomic,
+}

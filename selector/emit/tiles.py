@@ -7,7 +7,7 @@ per element at the lane number that the element has in the program, so any epilo
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import EmitError
 from selector.emit.banded import BandTables
@@ -25,7 +25,6 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import expr_children, map_expr
-from selector.ir.types import Type
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, first_lane
@@ -105,7 +104,7 @@ class TileEmitter:
         for region, outer in self._regions(s.buffer, first_lane(s.index), s.value.type.lanes):
             for i, j in _tiles(region):
                 values = [
-                    self.context.scalar.expr(lane(s.value.args[0], _digits(region, i, j, e, outer)))
+                    self.context.scalar.expr(lane(s.value.args[0], _digits(region, (i, j, e), outer)))
                     for e in range(4)
                 ]
                 name = f"{accumulator.register}[{region.fragment(i, j)}]"
@@ -117,125 +116,135 @@ class TileEmitter:
     def read_out(self, s: Store) -> None:
         """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile is ragged."""
         source = _first_read(s.value)
-        offset, lanes = first_lane(source.index), source.type.lanes
-        regions = self._regions(source.buffer, offset, lanes)
-        whole = self._everywhere(s, regions)
+        regions = self._regions(source.buffer, first_lane(source.index), source.type.lanes)
+        plan = _ReadOut(s, source, regions, [_index_form(s.index, r, o) for r, o in regions])
+        whole = self._everywhere(plan)
+        paired = self._pair_flag(plan)
+        tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
+        tests += [] if paired in (None, "true") else [paired]
         w = self.context.writer
-        paired = self._pair_flag(s, regions)
-        fast = [self.context.scalar.expr(whole)] if whole is not None and whole != TRUE else []
-        if paired not in (None, "true"):
-            fast.append(paired)
-        wide = paired is not None
-        if not fast and (s.predicate is None or whole == TRUE):
-            self._write_tiles(replace(s, predicate=None), regions, source, wide=wide)
-        elif fast and (whole is not None):
-            with w.block(f"if ({' && '.join(fast)})"):
-                self._write_tiles(replace(s, predicate=None), regions, source, wide=wide)
-            with w.block("else"):
-                self._write_tiles(s, regions, source, wide=False)
+        if whole is None:
+            self._write_tiles(plan, guarded=True, wide=False)
+        elif not tests:
+            self._write_tiles(plan, guarded=False, wide=paired is not None)
         else:
-            self._write_tiles(s, regions, source, wide=False)
+            with w.block(f"if ({' && '.join(tests)})"):
+                self._write_tiles(plan, guarded=False, wide=paired is not None)
+            with w.block("else"):
+                self._write_tiles(plan, guarded=s.predicate is not None, wide=False)
 
-    def _everywhere(self, s: Store, regions: list[tuple[Region, Digits]]) -> Expr | None:
+    def _everywhere(self, plan: _ReadOut) -> Expr | None:
         """A uniform condition under which every lane is stored; None if none is known."""
-        if s.predicate is None:
+        p = plan.store.predicate
+        if p is None:
             return TRUE
-        if s.predicate.type.lanes == 1:
-            return s.predicate
-        region, _ = regions[0]
-        digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(regions)))
-        return holds_everywhere(lane(s.predicate, digits), dict(digits))
+        if p.type.lanes == 1:
+            return p
+        region, _ = plan.regions[0]
+        digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
+        return holds_everywhere(lane(p, digits), dict(digits))
 
-    def _pair_flag(self, s: Store, regions: list[tuple[Region, Digits]]) -> str | None:
+    def _pair_flag(self, plan: _ReadOut) -> str | None:
         """The uniform condition for storing two neighbours at once; "true" if always, None if never."""
-        storage = self.context.storages[s.buffer]
-        steps: set[bool] = set()
-        for region, outer in regions:
-            for i, j in _tiles(region):
-                for h in (0, 2):
-                    a = to_affine(lane(s.index, _digits(region, i, j, h, outer)))
-                    b = to_affine(lane(s.index, _digits(region, i, j, h + 1, outer)))
-                    even = self.context.is_multiple(a, 2, s.buffer)
-                    steps.add((b - a).constant == 1 and even)
-        if steps != {True}:
-            return None
-        return self.context.aligned_flag(s.buffer, 2) if storage.space is Space.GLOBAL else "true"
+        buffer = plan.store.buffer
+        storage = self.context.storages[buffer]
+        for (region, _), form in zip(plan.regions, plan.forms, strict=True):
+            if form is None or region.swapped or form.n.constant != 1:
+                return None
+            if not self.context.is_multiple(form.base + form.m * LANE_ROW, 2, buffer):
+                return None
+        return self.context.aligned_flag(buffer, 2) if storage.space is Space.GLOBAL else "true"
 
-    def _write_tiles(
-        self, s: Store, regions: list[tuple[Region, Digits]], source: Load, *, wide: bool
-    ) -> None:
-        with self.context.writer.block(""):
+    def _write_tiles(self, plan: _ReadOut, *, guarded: bool, wide: bool) -> None:
+        w = self.context.writer
+        with w.block(""):
             pointers: dict[Affine, str] = {}
-            for region, outer in regions:
+            for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 for i, j in _tiles(region):
                     for half in (0, 2):
-                        where = (region, i, j, half, outer)
-                        self._write_pair(s, source, where, pointers, wide=wide)
+                        pair = [
+                            self._write_one(plan, region, (i, j, e), outer, form, pointers)
+                            for e in (half, half + 1)
+                        ]
+                        if wide:
+                            w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
+                            continue
+                        for e, (target, value) in zip((half, half + 1), pair, strict=True):
+                            test = self._guard(plan, region, (i, j, e), outer) if guarded else ""
+                            w.line(f"{test}*({target}) = {value};")
 
-    def _write_pair(
+    def _guard(
+        self, plan: _ReadOut, region: Region, element: tuple[int, int, int], outer: Digits
+    ) -> str:
+        p = plan.store.predicate
+        assert p is not None
+        scalar = p if p.type.lanes == 1 else lane(p, _digits(region, element, outer))
+        return f"if ({self.context.scalar.expr(scalar)}) "
+
+    def _write_one(
         self,
-        s: Store,
-        source: Load,
-        where: tuple[Region, int, int, int, Digits],
+        plan: _ReadOut,
+        region: Region,
+        element: tuple[int, int, int],
+        outer: Digits,
+        form: _IndexForm | None,
         pointers: dict[Affine, str],
-        *,
-        wide: bool,
-    ) -> None:
-        region, i, j, half, outer = where
-        values: list[tuple[str, str, str]] = []
-        for e in (half, half + 1):
-            digits = _digits(region, i, j, e, outer)
-            value = self._element(s.value, digits, region, i, j, e, source)
-            target = self._pointer(s, to_affine(lane(s.index, digits)), pointers, wide=wide)
-            test = ""
-            if s.predicate is not None:
-                p = s.predicate if s.predicate.type.lanes == 1 else lane(s.predicate, digits)
-                test = self.context.scalar.expr(p)
-            values.append((target, value, test))
-        w = self.context.writer
-        if wide:
-            w.line(f"store2({values[0][0]}, {values[0][1]}, {values[1][1]});")
-            return
-        for target, value, test in values:
-            w.line(f"{f'if ({test}) ' if test else ''}*({target}) = {value};")
+    ) -> tuple[str, str]:
+        """(address, value) of one element."""
+        digits = _digits(region, element, outer)
+        value = self._element(plan.store.value, digits, region, element, plan.source)
+        if form is None:
+            index = to_affine(lane(plan.store.index, digits))
+        else:
+            row, column = _place(region, element)
+            m, n = (column, row) if region.swapped else (row, column)
+            index = form.base + form.m * m + form.n * n
+        return self._pointer(plan.store, index, pointers), value
 
-    def _pointer(self, s: Store, index: Affine, pointers: dict[Affine, str], *, wide: bool) -> str:
+    def _pointer(self, s: Store, index: Affine, pointers: dict[Affine, str]) -> str:
         """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
         storage = self.context.storages[s.buffer]
         symbolic = index - index.offset
         if symbolic not in pointers:
             name = f"p{len(pointers)}"
-            text = self.context.scalar.index(symbolic.to_expr())
-            kind = _pointer_type(storage.type)
-            self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + ({text});")
+            text = self.context.scalar.expr(symbolic.to_expr())
+            kind = c_type(storage.type)
+            self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + {text};")
             pointers[symbolic] = name
         return f"{pointers[symbolic]} + {index.offset}" if index.offset else pointers[symbolic]
 
     def _element(
-        self, value: Expr, digits: Digits, region: Region, i: int, j: int, e: int, source: Load
+        self,
+        value: Expr,
+        digits: Digits,
+        region: Region,
+        element: tuple[int, int, int],
+        source: Load,
     ) -> str:
-        expected = lane(source.index, digits)
+        if isinstance(value, Call) and value.name == "tile.read":
+            return self._register(source.buffer, region, element)
+        expected = to_affine(lane(source.index, digits))
 
         def replace_reads(x: Expr) -> Expr:
             match x:
                 case Call(t, "tile.read", (Load(_, buffer, index, _),)):
-                    if (to_affine(index) - to_affine(expected)).constant != 0:
+                    if to_affine(index) != expected:
                         raise EmitError(
                             f"`{buffer}` is read in an order other than the one it is kept in",
                             hint="read all accumulators of a statement with the same index",
                         )
-                    return Var(self._register(buffer, region, i, j, e), t)
+                    text = self._register(buffer, region, element)
+                    return Var(self.context.names.verbatim(text), t)
                 case _:
                     return map_expr(x, replace_reads)
 
-        scalar = replace_reads(lane(value, digits))
-        return self.context.scalar.expr(scalar)
+        return self.context.scalar.expr(replace_reads(lane(value, digits)))
 
-    def _register(self, buffer: str, region: Region, i: int, j: int, e: int) -> str:
+    def _register(self, buffer: str, region: Region, element: tuple[int, int, int]) -> str:
+        i, j, e = element
         accumulator = self.context.accumulators[buffer]
         name = f"{accumulator.register}[{region.fragment(i, j)}]"
-        text = f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
-        return self.context.names.verbatim(text)
+        return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
 
     # ------------------------------------------------------------------ regions
 
@@ -268,12 +277,48 @@ def _tiles(region: Region) -> list[tuple[int, int]]:
     return [(i, j) for i in range(rows) for j in range(columns)]
 
 
-def _digits(region: Region, i: int, j: int, e: int, outer: Digits) -> Digits:
+def _place(region: Region, element: tuple[int, int, int]) -> tuple[Affine, Affine]:
+    """(row, column) of element e of tile (i, j) in the stored block, for this lane."""
+    i, j, e = element
+    return _ROW + (16 * i + 8 * (e // 2)), _COLUMN + (8 * j + e % 2)
+
+
+_ROW = Affine.of(LANE_ROW)
+_COLUMN = Affine.of(LANE_PAIR) * 2
+
+
+def _digits(region: Region, element: tuple[int, int, int], outer: Digits) -> Digits:
     """The lane number of element e of tile (i, j), as digits (n, m, region)."""
-    row = (Affine.of(LANE_ROW) + 16 * i + 8 * (e // 2)).to_expr()
-    column = (Affine.of(LANE_PAIR) * 2 + 8 * j + e % 2).to_expr()
+    row, column = (part.to_expr() for part in _place(region, element))
     m, n = (column, row) if region.swapped else (row, column)
     return ((n, region.n), (m, region.m), *outer)
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexForm:
+    """A store index that is affine in the block's coordinates: ``base + m * row + n * column``."""
+
+    base: Affine
+    m: Affine
+    n: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadOut:
+    """A read-out statement: the accumulator load that gives its order, its blocks, their index forms."""
+
+    store: Store
+    source: Load
+    regions: list[tuple[Region, Digits]]
+    forms: list[_IndexForm | None]
+
+
+def _index_form(index: Expr, region: Region, outer: Digits) -> _IndexForm | None:
+    n, m = Var("$n"), Var("$m")
+    affine = to_affine(lane(index, ((n, region.n), (m, region.m), *outer)))
+    form = _IndexForm(affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n))
+    parts = (form.base, form.m, form.n)
+    return None if any(p.mentions(v.name) for p in parts for v in (n, m)) else form
 
 
 def _first_read(value: Expr) -> Load:
@@ -286,8 +331,3 @@ def _first_read(value: Expr) -> Load:
             case _:
                 stack.extend(expr_children(top))
     raise EmitError("a statement reads no accumulator")
-
-
-def _pointer_type(t: Type) -> str:
-    return c_type(t.element)
-

@@ -38,7 +38,7 @@ def block_cost(name: str, m: int, n: int, k: int) -> BlockCost:
     instruction = find(name)
     assert instruction is not None, name
     count = instruction.count(m, n, k)
-    return (count * instruction.macs, count, _RANK[name], m)
+    return (instruction.issued_macs(m, n, k), count, _RANK[name], m)
 
 
 def total_cost(costs: Iterable[BlockCost]) -> tuple[int, ...]:

@@ -59,6 +59,15 @@ class TensorInstruction:
         """Multiply-adds that one instruction performs."""
         return self.m * self.n * self.k
 
+    @property
+    def granule(self) -> int:
+        """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half its depth."""
+        return min(self.k, 16 // self.a_type.bytes)
+
+    def issued_macs(self, block_m: int, block_n: int, block_k: int) -> int:
+        """Multiply-adds performed for a block, its K padded to the granule."""
+        return block_m * block_n * -(-block_k // self.granule) * self.granule
+
     def fits(self, block_m: int, block_n: int) -> bool:
         """Whether a block of these extents is a whole number of tiles."""
         return block_m % self.m == 0 and block_n % self.n == 0

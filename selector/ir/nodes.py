@@ -24,6 +24,8 @@ from selector.ir.types import BOOL, INT32, Type, round_to
 class BinaryOp(Enum):
     """Lane-wise operators with one result type; ``AND`` and ``OR`` are for booleans."""
 
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
+
     ADD = "+"
     SUB = "-"
     MUL = "*"
@@ -38,6 +40,8 @@ class BinaryOp(Enum):
 class CompareOp(Enum):
     """Lane-wise comparisons; the result is boolean."""
 
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
+
     EQ = "=="
     NE = "!="
     LT = "<"
@@ -48,6 +52,8 @@ class CompareOp(Enum):
 
 class ReduceOp(Enum):
     """Operators of ``VectorReduce``; the rules know ``ADD``."""
+
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     ADD = "add"
     MUL = "mul"
@@ -60,6 +66,8 @@ class ReduceOp(Enum):
 class Location(Enum):
     """Where a value lives, for ``LocToLoc``."""
 
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
+
     MEM = "mem"
     WMMA = "wmma"
     WGMMA = "wgmma"
@@ -68,6 +76,8 @@ class Location(Enum):
 
 class Memory(Enum):
     """Where an allocation lives."""
+
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     AUTO = "Auto"
     HEAP = "Heap"
@@ -94,6 +104,8 @@ class Memory(Enum):
 
 class ForKind(Enum):
     """How the iterations of a loop are executed."""
+
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     SERIAL = "for"
     PARALLEL = "parallel"
@@ -389,6 +401,8 @@ Stmt = Store | Evaluate | For | Allocate | IfThenElse | LetStmt | Block | Atomic
 
 
 class Role(Enum):
+    __hash__ = object.__hash__
+
     INPUT = "input"
     OUTPUT = "output"
 

@@ -16,6 +16,8 @@ from enum import Enum
 class Kind(Enum):
     """What the bits of a scalar mean."""
 
+    __hash__ = object.__hash__  # members are unique: identity, at C speed
+
     INT = "int"
     UINT = "uint"
     FLOAT = "float"

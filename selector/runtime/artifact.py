@@ -211,4 +211,4 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _json(data: object) -> bytes:
-    return json.dumps(data, indent=1, sort_keys=True).encode()
+    return json.dumps(data, indent=1).encode()

@@ -31,6 +31,7 @@ from selector.runtime.plan import (
     ValueArgument,
 )
 
+Array = np.ndarray[Any, Any]
 CONV_SOURCE = r"""
 #include <cuda_fp16.h>
 extern "C" __global__ void conv_kernel(const __half *I, const __half *K, float *output, int width,
@@ -104,10 +105,10 @@ def conv_plan(target: str = "sm_90a") -> Plan:
     )
 
 
-def conv(I: np.ndarray[Any, Any], K: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:  # noqa: N803
+def conv(image: Array, taps: Array) -> Array:
     """What ``conv_plan`` computes, over the valid region."""
-    windows = np.lib.stride_tricks.sliding_window_view(I.astype(np.float32), len(K), axis=1)
-    return windows @ K.astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float32), len(taps), axis=1)
+    return windows @ taps.astype(np.float32)
 
 
 def scale_plan(element: Type = FLOAT32, scalar: Type = FLOAT32, target: str = "sm_90a") -> Plan:

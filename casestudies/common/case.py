@@ -89,7 +89,7 @@ class Case:
 
     ``build(problem, schedule)`` returns the scheduled output Func (imports Halide); ``reference(problem, inputs, xp)``
     the float64 result from decoded inputs, ``xp`` being NumPy or CuPy. ``tolerance`` bounds the relative Frobenius
-    error for each output element type.
+    error for each output element type. ``compared`` are the benchmark problems that the peers are measured on, too.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Case:
     small: tuple[Any, ...]
     options: Callable[[Mapping[str, Any]], Any]
     peers: tuple[Peer, ...] = ()
+    compared: tuple[Any, ...] = ()
     schedules: tuple[str, ...] = ("tensor", "cuda")
     takes_image: bool = False
     output_name: str = "output"

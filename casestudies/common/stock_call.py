@@ -11,8 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from casestudies.common.case import Arrays, Problem
+
+Call = Callable[[], None]
 _DEVICE_DIRTY = 1 << 1
-_TYPE_CODES = {"i": 0, "u": 1, "f": 2}
+# halide_type_code_t and bits of an element.
+_TYPES = {
+    "f16": (2, 16), "bf16": (4, 16), "f32": (2, 32), "s8": (0, 8), "u8": (1, 8), "s32": (0, 32),
+}  # fmt: skip
 
 
 class _Dimension(ctypes.Structure):
@@ -51,8 +57,8 @@ _STREAM = ctypes.CFUNCTYPE(
 _ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 
 
-def _describe(array: Any) -> _Buffer:
-    """A buffer with the type, extents and strides of an array, without its address."""
+def _describe(array: Any, element: str) -> _Buffer:
+    """A buffer with the extents and strides of an array, without its address."""
     size = array.dtype.itemsize
     dims = (_Dimension * array.ndim)(
         *(
@@ -60,8 +66,8 @@ def _describe(array: Any) -> _Buffer:
             for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True)
         )
     )
-    kind = _Type(_TYPE_CODES[array.dtype.kind], 8 * size, 1)
-    return _Buffer(type=kind, dimensions=array.ndim, dim=dims)
+    code, bits = _TYPES[element]
+    return _Buffer(type=_Type(code, bits, 1), dimensions=array.ndim, dim=dims)
 
 
 class StockLibrary:
@@ -97,9 +103,12 @@ class StockLibrary:
         self._library.halide_set_cuda_release_context(release_c)
         self._library.halide_set_cuda_get_stream(stream_c)
 
-    def bind(self, arrays: Sequence[Any]) -> Callable[[], None]:
-        """A call without arguments over CuPy or NumPy arrays in calling order, the output last."""
-        buffers = [_describe(array) for array in arrays]
+    def bind(self, order: Sequence[str], problem: Problem, inputs: Arrays, output: Any) -> Call:
+        """A call without arguments over CuPy or NumPy arrays; ``order`` names the inputs as they are passed."""
+        arrays = [*(inputs[name] for name in order), output]
+        elements = {spec.name: spec.element for spec in problem.inputs}
+        kinds = [*(elements[name] for name in order), problem.output.element]
+        buffers = [_describe(a, kind) for a, kind in zip(arrays, kinds, strict=True)]
         for array, buffer in zip(arrays, buffers, strict=True):
             if hasattr(array, "ctypes"):
                 buffer.host = array.ctypes.data

@@ -40,5 +40,6 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    compared=tuple(p for p in BENCHMARK if p.taps in (8, 32, 64, 128, 256)),
     takes_image=True,
 )

@@ -40,5 +40,6 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    compared=BENCHMARK,
     takes_image=True,
 )

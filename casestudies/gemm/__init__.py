@@ -44,5 +44,6 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    compared=BENCHMARK,
     output_name="C",
 )

@@ -1,0 +1,232 @@
+"""The command line of the case studies: ``list``, ``run``, ``bench`` and ``demo``.
+
+Results go to standard output (``--json``: as data), progress to standard error. A mistake of the user ends in one
+message and exit code 2, a wrong result in exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from casestudies.common.case import Arrays, Case, Problem
+from casestudies.common.data import random_inputs
+from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load_gray, save_gray
+from casestudies.common.registry import NAMES, all_cases, find_case
+from casestudies.common.runner import DEVICES, SCHEDULES, Outcome, choose_device, run
+from selector.diagnostics import UserError
+
+INTERPRETED_SIZE = 512  # default extent where the interpreter does the work
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe left
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="list | run | bench | demo")
+    listing = commands.add_parser("list", help="the case studies and their schedules")
+    listing.add_argument("--json", action="store_true", help="as data")
+    listing.set_defaults(command=list_cases)
+    running = commands.add_parser("run", help="compile, run and check one problem")
+    running.add_argument("name", metavar="NAME", help=", ".join(NAMES))
+    _add_problem(running)
+    running.add_argument("--schedule", choices=SCHEDULES, default="tensor")
+    running.add_argument("--device", choices=DEVICES, default="auto")
+    running.add_argument("--image", type=Path, help="picture to convolve (default: a photograph)")
+    running.add_argument("--out", type=Path, help="where the result goes (.png or .npy)")
+    running.set_defaults(command=run_case)
+    measuring = commands.add_parser("bench", help="time against stock Halide and libraries (GPU)")
+    measuring.add_argument("names", metavar="NAME", nargs="+", help=f"{', '.join(NAMES)} or all")
+    _add_problem(measuring)
+    measuring.add_argument("--schedule", choices=("tensor", "cuda"), help="only this one")
+    measuring.add_argument("--device", choices=("auto", "gpu"), default="auto")
+    measuring.set_defaults(command=bench_cases)
+    showing = commands.add_parser("demo", help="blur a photograph through the whole way")
+    showing.add_argument("--device", choices=DEVICES, default="auto")
+    showing.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures")
+    showing.set_defaults(command=demo)
+    return parser
+
+
+def _add_problem(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=_size, help="WxH of the image; gemm: N or MxNxK")
+    parser.add_argument("--taps", type=_positive, help="taps of a convolution")
+    parser.add_argument("--types", help="gemm: f16-f32, f16-f16, bf16-f32, s8-s32")
+    parser.add_argument("--target", help="cuda (the GPU at hand), sm_80, ... sm_90a")
+    parser.add_argument("--seed", type=int, default=1, help="of the random inputs")
+    parser.add_argument("--json", action="store_true", help="results as data")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def _size(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.lower().split("x"))
+
+
+def problem_of(case: Case, options: argparse.Namespace, default: int | None = None) -> Problem:
+    """The problem that the options describe; ``default`` is the extent where no size is given."""
+    size = options.size
+    if case.takes_image and size is not None:
+        if len(size) > 2:
+            raise UserError(f"{case.name}: --size is WIDTHxHEIGHT of the image")
+        size = (size[0], size[-1])
+    elif not case.takes_image and size is not None and len(size) not in (1, 3):
+        raise UserError(f"{case.name}: --size is N or MxNxK")
+    if size is None and default is not None:
+        size = (default, default) if case.takes_image else (default,)
+    for option in ("taps", "types"):
+        used = option == ("taps" if case.takes_image else "types")
+        if getattr(options, option) is not None and not used:
+            raise UserError(f"{case.name} has no --{option}")
+    return case.options({"size": size, "taps": options.taps, "types": options.types})
+
+
+def list_cases(options: argparse.Namespace) -> int:
+    if options.json:
+        data = [
+            {
+                "name": c.name,
+                "summary": c.summary,
+                "schedules": list(c.schedules),
+                "benchmark": [p.name for p in c.benchmark],
+            }
+            for c in all_cases()
+        ]
+        print(json.dumps(data, indent=2))
+        return 0
+    for case in all_cases():
+        print(f"{case.name:10} {case.summary}")
+        print(f"{'':10} schedules {', '.join(case.schedules)}; {len(case.benchmark)} benchmark sizes")
+    return 0
+
+
+def run_case(options: argparse.Namespace) -> int:
+    case = find_case(options.name)
+    device = choose_device(options.device)
+    picture = _picture(case, options)
+    default = INTERPRETED_SIZE if device == "cpu" else None
+    if picture is not None and options.size is None:
+        options.size = (picture.shape[1], picture.shape[0])
+    problem = problem_of(case, options, default)
+    inputs = random_inputs(problem, options.seed, np)
+    if picture is not None:
+        inputs = image_inputs(problem, picture)
+    outcome = run(case, problem, inputs, options.schedule, device, options.target)
+    path = options.out or (Path("out", f"{problem.name}.png") if picture is not None else None)
+    if path is not None:
+        save(path, outcome.output)
+    _print_outcome(outcome, path, options.json)
+    return 0 if outcome.passed else 1
+
+
+def _picture(case: Case, options: argparse.Namespace) -> np.ndarray | None:
+    if case.takes_image:
+        return load_gray(options.image or PHOTOGRAPH)
+    if options.image is not None:
+        raise UserError(f"{case.name} takes no image", hint="conv1d and conv2d do")
+    return None
+
+
+def image_inputs(problem: Problem, picture: np.ndarray) -> Arrays:
+    """A picture and a blur as the inputs of a convolution."""
+    image, taps = problem.inputs
+    blur = gaussian(taps.shape[-1])
+    weights = np.outer(blur, blur) if len(taps.shape) == 2 else blur
+    return {
+        image.name: fit(picture, *image.shape).astype(np.float16),
+        taps.name: weights.astype(np.float16),
+    }
+
+
+def save(path: Path, values: np.ndarray) -> None:
+    """Write a result as the suffix says: ``.png`` gray levels, ``.npy`` the array."""
+    match path.suffix.lower():
+        case ".png":
+            save_gray(path, values)
+        case ".npy":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, values)
+        case suffix:
+            raise UserError(f"cannot write a result as {suffix or 'a file without suffix'!r}",
+                            hint="--out takes .png or .npy")  # fmt: skip
+
+
+def _print_outcome(outcome: Outcome, path: Path | None, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**outcome.as_dict(), "output": str(path) if path else None}, indent=2))
+        return
+    print(outcome.report)
+    print(describe(outcome))
+    if path is not None:
+        print(f"output: {path}")
+
+
+def describe(outcome: Outcome) -> str:
+    """One line: error against float64, time, and what it ran on."""
+    verdict = "ok" if outcome.passed else "WRONG"
+    time = f"{outcome.seconds * 1e6:.1f} us" if outcome.seconds < 0.1 else f"{outcome.seconds:.2f} s"
+    return (
+        f"{outcome.problem}: relative error {outcome.error:.1e} (at most {outcome.tolerance:.0e}: "
+        f"{verdict}), {time} on {outcome.where}, compiled for {outcome.target} "
+        f"in {outcome.compile_seconds:.2f} s"
+    )
+
+
+def bench_cases(options: argparse.Namespace) -> int:
+    from casestudies.common.live import bench
+    from casestudies.common.measure import table
+
+    names = NAMES if options.names == ["all"] else options.names
+    cases = [find_case(name) for name in names]
+    choose_device("gpu")
+    chosen = any(getattr(options, o) is not None for o in ("size", "taps", "types"))
+    rows = [
+        row
+        for case in cases
+        for problem in ((problem_of(case, options),) if chosen else case.benchmark)
+        for row in bench(case, problem, options)
+    ]
+    print(json.dumps([r.as_dict() for r in rows], indent=2) if options.json else table(rows))
+    return 0 if all(row.passed for row in rows) else 1
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Blur the photograph with both convolutions."""
+    device = choose_device(options.device)
+    picture = load_gray()
+    if device == "gpu":
+        picture = fit(picture, 4096, 4096)
+    outcomes: list[Any] = []
+    for name, taps in (("conv1d", 32), ("conv2d", 16)):
+        case = find_case(name)
+        size = (picture.shape[1], picture.shape[0])
+        problem = case.options({"size": size, "taps": taps})
+        outcome = run(case, problem, image_inputs(problem, picture), "tensor", device, None)
+        path = options.out / f"demo-{name}.png"
+        save_gray(path, outcome.output)
+        _print_outcome(outcome, path, as_json=False)
+        print()
+        outcomes.append(outcome)
+    return 0 if all(o.passed for o in outcomes) else 1

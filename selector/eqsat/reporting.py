@@ -1,4 +1,138 @@
+"""Report entries and refusals in the user's own names."""
+
 from __future__ import annotations
-from selector.diagnostics import SelectionError
-def describe(module, scope, solution, misses): return []
-def raise_miss(module, scope, misses): raise SelectionError(str(misses), where=str(scope.stores[misses[0].index]))
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from selector.diagnostics import SelectionError, Where
+from selector.eqsat.diagnose import Miss, stage_of
+from selector.eqsat.operands import Update
+from selector.eqsat.scopes import Scope
+from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, find
+from selector.ir.nodes import Call, ExprVar, IntImm, LocToLoc, Module, Stmt, Store
+from selector.ir.printer import print_expr, print_stmt
+from selector.ir.traverse import map_expr, map_stmt, walk_expr
+from selector.report import Block, StatementReport
+
+if TYPE_CHECKING:
+    from selector.eqsat.select import Solution
+
+
+def where(module: Module, scope: Scope, s: Stmt) -> Where:
+    """The user's Func, stage and line of a statement, with its text as it was before annotation."""
+    buffer = scope.allocation.name
+    stage = ""
+    if isinstance(s, Store):
+        stage = stage_of(s, scope)
+        buffer = s.buffer
+    origin = next((o for o in module.origins if o.name == buffer), None)
+    func = origin.func if origin is not None else buffer
+    location = origin.location if origin is not None else ""
+    return Where(func, stage, location, print_stmt(without_movement(s)).strip())
+
+
+def without_movement(s: Stmt) -> Stmt:
+    """A statement as the user's schedule produced it."""
+
+    def expr(e):  # type: ignore[no-untyped-def]
+        return expr(e.value) if isinstance(e, LocToLoc) else map_expr(e, expr)
+
+    return map_stmt(s, without_movement, expr)
+
+
+def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss]) -> None:
+    """SelectionError for the first miss of a scope, the others counted."""
+    first = misses[0]
+    place = where(module, scope, first.statement)
+    near = f"; nearest instruction: {first.nearest}" if first.nearest else ""
+    more = f" ({len(misses) - 1} more statements of this scope miss too)" if len(misses) > 1 else ""
+    raise SelectionError(
+        f"`{place.func}` ({place.stage or 'condition'}) cannot go to the tensor unit{more}",
+        first.why + near,
+        first.hint,
+        place,
+    )
+
+
+def describe(
+    module: Module, scope: Scope, solution: Solution, misses: Sequence[Miss]
+) -> list[StatementReport]:
+    """An entry for each distinct statement of a scope; equal ones are counted."""
+    copies = Counter(k.store for k in scope.skeletons)
+    reasons = {id(m.statement): m for m in misses}
+    entries: list[StatementReport] = []
+    for i, skeleton in enumerate(dict.fromkeys(k.store for k in scope.skeletons)):
+        store = next(
+            s for s, k in zip(scope.stores, scope.skeletons, strict=True) if k.store == skeleton
+        )
+        place = where(module, scope, store)
+        count = copies[skeleton]
+        if misses:
+            miss = reasons.get(id(store))
+            why = miss.why if miss is not None else "another statement of its accumulator was refused"
+            hint = miss.hint if miss is not None else ""
+            entries.append(StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count))
+            continue
+        entries.append(_selected(place, store, solution, i, count))
+    return entries
+
+
+def _selected(
+    place: Where, store: Store, solution: Solution, index: int, copies: int
+) -> StatementReport:
+    decoded = solution.decoded(index)
+    call = next((e for e in walk_expr(decoded.value) if isinstance(e, Call) and find(e.name)), None)
+    temporaries = tuple(
+        _temporary(e.value) for e in walk_expr(decoded.value) if isinstance(e, ExprVar)
+    )
+    return StatementReport(
+        place,
+        place.stage,
+        None if call is None else _block(call, store),
+        _rules_of(place.stage, solution),
+        temporaries,
+        capped=solution.saturation.capped,
+        copies=copies,
+        explain=lambda: solution.minimal,
+    )
+
+
+def _rules_of(stage: str, solution: Solution) -> tuple[str, ...]:
+    """The rules of an entry: fills and reads need one each, updates what matched in their scope."""
+    match stage:
+        case "init":
+            return ("tile-fill",)
+        case "read":
+            return ("tile-read",)
+        case _:
+            return tuple(r for r in solution.rules if r not in ("tile-fill", "tile-read"))
+
+
+def _temporary(e: object) -> str:
+    match e:
+        case Call(_, name, (IntImm(k), IntImm(n), IntImm(stride), IntImm(dilation), _)) if name in (
+            TOEPLITZ,
+            TOEPLITZ_TRANSPOSED,
+        ):
+            return f"{name} {k} x {n} (stride {stride}, dilation {dilation})"
+        case Call(t, name, _):
+            return f"{name} ({t})"
+        case _:
+            return print_expr(e)  # type: ignore[arg-type]
+
+
+def _block(call: Call, store: Store) -> Block:
+    instruction = find(call.name)
+    assert instruction is not None
+    m, n, k = (a.value for a in call.args[:3] if isinstance(a, IntImm))
+    reduce = Update.of(store).reductions[0]
+    return Block(
+        instruction.name,
+        (instruction.m, instruction.n, instruction.k),
+        m, n, k,
+        instruction.count(m, n, k),
+        reduce.value.type.lanes,
+        instruction.issued_macs(m, n, k),
+    )  # fmt: skip

@@ -52,8 +52,14 @@ class Solution:
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
-        """The rules that matched, without the supporting ones about lanes."""
+        """The rules that matched, without those that only ask questions or know facts."""
         return tuple(sorted(r for r, n in self.saturation.matches.items() if n and _telling(r)))
+
+    def decoded(self, index: int) -> Store:
+        """A selected statement over the symbols of its skeleton."""
+        term = self.terms[index]
+        assert term is not None
+        return Decoder().store(term)
 
     @cached_property
     def minimal(self) -> tuple[str, ...]:
@@ -61,8 +67,14 @@ class Solution:
         return minimal_rules(self.statements, self.terms, self.facts, self.saturation)
 
 
+_PLUMBING = (
+    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "fold-", "gcd-",
+    "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
+)  # fmt: skip
+
+
 def _telling(rule: str) -> bool:
-    return not rule.startswith(("lanes-", "gcd-"))
+    return not rule.startswith(_PLUMBING)
 
 
 _solutions: dict[tuple[tuple[Store, ...], str], Solution] = {}

@@ -4,7 +4,14 @@ Files in reading order: ``records`` (tensor instructions), ``functions`` (Toepli
 ``calls`` (name of a ``Call`` -> meaning).
 """
 
-from selector.intrinsics.calls import CALLS, TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED
+from selector.intrinsics.calls import (
+    CALLS,
+    TILE_FILL,
+    TILE_READ,
+    TOEPLITZ,
+    TOEPLITZ_TRANSPOSED,
+    register_all,
+)
 from selector.intrinsics.functions import PureFunction, find_function, toeplitz, toeplitz_rows
 from selector.intrinsics.records import INSTRUCTIONS, TensorInstruction, find, for_target
 
@@ -23,3 +30,5 @@ __all__ = [
     "toeplitz",
     "toeplitz_rows",
 ]
+
+register_all()

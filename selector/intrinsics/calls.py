@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from selector.diagnostics import InternalError
 from selector.intrinsics import functions, records
+from selector.ir.evaluator import register
 from selector.ir.nodes import Call, IntImm
 
 Array = NDArray[np.generic]
@@ -90,3 +91,9 @@ CALLS: dict[str, Meaning] = _meanings()
 def find_call(name: str) -> Meaning | None:
     """The meaning of a call by name, or None for an unknown one."""
     return CALLS.get(name)
+
+
+def register_all() -> None:
+    """Make every call of the table known to the interpreter."""
+    for name, meaning in CALLS.items():
+        register(name, meaning)

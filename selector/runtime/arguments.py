@@ -114,7 +114,7 @@ def match_sizes(plan: Plan, sizes: Any) -> dict[str, tuple[int, ...]]:
 
 
 def check_array(buffer: BufferParam, array: ArrayView) -> None:
-    """``ArgumentError`` unless an array has the buffer's element type, rank and constant extents."""
+    """``ArgumentError`` unless an array has the buffer's element type, rank and fixed extents."""
     accepted = accepted_dtypes(buffer.type)
     if array.dtype not in accepted:
         raise ArgumentError(
@@ -255,7 +255,7 @@ def integers(scalars: Mapping[str, Scalar]) -> Environment:
 
 
 def _integer(scalar: ScalarParam, value: Any) -> Scalar:
-    if int(value) != value:
+    if not math.isfinite(value) or int(value) != value:
         raise ArgumentError(f"{scalar.name}: expected an integer ({scalar.type}), got {value}")
     dtype = numpy_dtype(scalar.type)
     low, high = (0, 1) if scalar.type.is_bool else (np.iinfo(dtype).min, np.iinfo(dtype).max)

@@ -28,7 +28,7 @@ def key_of(parts: Mapping[str, str]) -> str:
 
 
 class KernelCache:
-    """A folder of artifacts; ``limit`` in bytes. Failing to write is not an error: it is a cache."""
+    """A folder of artifacts, up to ``limit`` bytes. Failing to write is no error: it is a cache."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = folder

@@ -69,7 +69,8 @@ class Executable:
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         rest = self._names[len(args) :]
-        if len(named) == len(rest) and all(n in named for n in rest):
+        complete = len(args) + len(named) == len(self._names)
+        if complete and all(n in named for n in rest):
             return [*args, *(named[n] for n in rest)]
         matched = arguments.match_names(self.plan, args, named)
         return [matched[n] for n in self._names]
@@ -132,7 +133,7 @@ class Executable:
     def _run_from_host(
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
     ) -> list[Any]:
-        """Copy host arrays to the device, run there, and bring the outputs back as the same kind."""
+        """Copy host arrays to the device, run there, and bring outputs back as the same kind."""
         driver = self._driver
         views = host.views_of(self._inputs, arrays)
         for buffer in self._inputs:

@@ -49,7 +49,7 @@ class ResourceUsage:
 
 
 @cache
-def _bindings() -> Any:
+def bindings() -> Any:
     """The module ``cuda.bindings.nvrtc`` with its library loaded; ``UserError`` if either is
     missing.
     """
@@ -68,14 +68,14 @@ def _bindings() -> Any:
 
 def version() -> str:
     """NVRTC's version, such as ``13.0``; part of the key of the kernel cache."""
-    _, major, minor = _bindings().nvrtcVersion()
+    _, major, minor = bindings().nvrtcVersion()
     return f"{major}.{minor}"
 
 
 def available() -> bool:
     """Whether this machine can compile CUDA source."""
     try:
-        _bindings()
+        bindings()
     except UserError:
         return False
     return True
@@ -106,7 +106,7 @@ def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> b
     NVRTC's log and the line of the source if the source does not compile: emitted source always
     should.
     """
-    nvrtc = _bindings()
+    nvrtc = bindings()
     _check_arch(nvrtc, arch)
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
     includes = (f"-I{folder}" for folder in include_directories())

@@ -1,0 +1,6 @@
+"""The hand-written plans and the recording device of ``tests/runtime`` serve here too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))

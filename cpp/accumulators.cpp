@@ -49,7 +49,7 @@ int dense_extent(const Expr &arg, const std::vector<Loop> &loops, int *innermost
         }
         Expr var = Variable::make(Halide::Int(32), loop.name);
         auto step = as_const_int(simplify(substitute(loop.name, var + 1, arg) - arg));
-        auto lanes = as_const_int(loop.extent);
+        auto lanes = as_const_int(simplify(loop.extent));
         if (!step || !lanes || *step != extent) {
             return 1;
         }

@@ -17,9 +17,9 @@ protected:
     Expr count_backwards(const Expr &e, Scope<Interval> &distances) const {
         std::map<std::string, Expr> values;
         for (const Loop &loop : loops) {
-            if (!is_const(loop.extent) && expr_uses_var(e, loop.name)) {
+            if (expr_uses_var(e, loop.name) && !is_const(expand(loop.extent))) {
                 Expr distance = Variable::make(Halide::Int(32), loop.name + ".distance");
-                values[loop.name] = loop.min + loop.extent - 1 - distance;
+                values[loop.name] = expand(loop.min + loop.extent - 1) - distance;
                 distances.push(loop.name + ".distance", Interval(0, Interval::pos_inf()));
             }
         }
@@ -29,7 +29,7 @@ protected:
     // The sign of a - b, if it is known: -1 for a <= b, 1 for a >= b, else 0.
     int compare(const Expr &a, const Expr &b) const {
         Scope<Interval> distances;
-        Expr difference = a.type() == Halide::Int(32) ? count_backwards(a - b, distances) : Expr();
+        Expr difference = a.type() == Halide::Int(32) ? count_backwards(expand(a - b), distances) : Expr();
         if (!difference.defined()) {
             return 0;
         }

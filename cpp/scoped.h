@@ -20,52 +20,50 @@ class ScopedMutator : public IRMutator {
 protected:
     using IRMutator::visit;
     std::vector<Loop> loops;  // outermost first
-    std::map<std::string, Expr> lets;
+    std::map<std::string, std::vector<Expr>> lets;
 
     Stmt visit(const For *op) override {
-        loops.push_back({op->name, expand(op->min), expand(op->extent), op->for_type == ForType::Vectorized});
+        loops.push_back({op->name, op->min, op->extent, op->for_type == ForType::Vectorized});
         Stmt s = IRMutator::visit(op);
         loops.pop_back();
         return s;
     }
 
     Stmt visit(const LetStmt *op) override {
-        Expr hidden = lets[op->name];
-        lets[op->name] = expand(op->value);
+        lets[op->name].push_back(op->value);
         Stmt s = IRMutator::visit(op);
-        lets[op->name] = hidden;
+        lets[op->name].pop_back();
         return s;
     }
 
+    // `e` with every let in scope replaced by its value. Names are unique at this stage of lowering.
     Expr expand(const Expr &e) const {
-        std::map<std::string, Expr> defined;
-        for (const auto &[name, value] : lets) {
-            if (value.defined()) {
-                defined[name] = value;
+        class Expand : public IRGraphMutator {
+            using IRGraphMutator::visit;
+            Expr visit(const Variable *op) override {
+                auto found = lets.find(op->name);
+                return found == lets.end() || found->second.empty() ? op : mutate(found->second.back());
             }
-        }
-        return substitute(defined, e);
+
+        public:
+            const std::map<std::string, std::vector<Expr>> &lets;
+            explicit Expand(const std::map<std::string, std::vector<Expr>> &lets) : lets(lets) {
+            }
+        };
+        return is_const(e) ? e : Expand(lets).mutate(e);
     }
 
     // Ranges of the loop variables whose bounds are constant.
     Scope<Interval> ranges() const {
         Scope<Interval> scope;
         for (const Loop &loop : loops) {
-            auto extent = as_const_int(loop.extent);
-            if (extent && is_const(loop.min)) {
-                scope.push(loop.name, Interval(loop.min, simplify(loop.min + (int32_t)(*extent - 1))));
+            auto extent = as_const_int(expand(loop.extent));
+            auto low = as_const_int(expand(loop.min));
+            if (extent && low) {
+                scope.push(loop.name, Interval((int32_t)*low, (int32_t)(*low + *extent - 1)));
             }
         }
         return scope;
-    }
-
-    const Loop *find_loop(const std::string &name) const {
-        for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
-            if (loop->name == name) {
-                return &*loop;
-            }
-        }
-        return nullptr;
     }
 };
 

@@ -76,6 +76,7 @@ class KernelEmitter:
         self.threads = ThreadCode(context)
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
+        self._offsets: dict[str, tuple[int, int]] = {}
         self._exchanged = _stored_names(kernel.body) & _loaded_names(kernel.body)
 
     def emit(self) -> None:
@@ -292,7 +293,8 @@ class KernelEmitter:
         if staged:
             self._pipelined_loop(s, body, staged, unit, in_warp=in_warp)
             return
-        unit.touch(*self._touched(s.body))
+        for x in body:
+            unit.touch(*self._touched(x))
         with self._loop_head(s):
             self._statements(body, unit, in_warp=in_warp)
 
@@ -418,6 +420,12 @@ class KernelEmitter:
     # ------------------------------------------------------------------ memory and barriers
 
     def _allocate(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
+        """Accumulators get a scope of their own: the same name may come again after it."""
+        if s.memory in TENSOR_MEMORY:
+            with self.context.writer.block(""):
+                self._place(s, unit, in_warp=in_warp)
+                self._statements(sequence(s.body), unit, in_warp=in_warp)
+            return
         self._place(s, unit, in_warp=in_warp)
         self._statements(sequence(s.body), unit, in_warp=in_warp)
 
@@ -432,8 +440,11 @@ class KernelEmitter:
         elements = _elements(s)
         copies = c.warps if in_warp and unit.rank == "lane" else 1
         size = -(-elements * s.type.bytes // 16) * 16
-        offset = c.allocate_shared(size * copies * s.stages, s.name)
-        pointer = c.names.get(s.name)
+        total = size * copies * s.stages
+        known = self._offsets.get(s.name)  # an earlier allocation of that name is over by now
+        offset = known[0] if known and known[1] >= total else c.allocate_shared(total, s.name)
+        self._offsets[s.name] = (offset, max(total, known[1] if known else 0))
+        pointer = c.names.fresh(s.name)
         move = f" + warp * {size}" if copies > 1 else ""
         kind = c_type(s.type.element)
         c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")

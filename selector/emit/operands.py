@@ -28,8 +28,8 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
         return None
     if o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per):
-        # Past the operand's depth it reads what follows in the row: harmless only if that is known to be finite.
-        return "" if not block.ragged or (storage.rounded_rows and o.meets_band) else None
+        # Past the operand's depth it reads what follows in the row: harmless only where that meets a band's zeros.
+        return "" if not block.ragged or o.meets_band else None
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
 
@@ -116,7 +116,7 @@ class BlockFetcher:
         condition = None
         if o.predicate is not None:
             condition = substitute(o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
-        if block.ragged:
+        if block.ragged and not o.meets_band:
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = inside if condition is None else conjunction(condition, inside)
         return condition

@@ -27,7 +27,7 @@ from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import expr_children, map_expr
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
-from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, first_lane
+from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
 
 FETCH_TOGETHER = 4
 
@@ -43,6 +43,7 @@ class TileEmitter:
 
     def accumulate(self, statements: list[Accumulate]) -> None:
         """A run of accumulate statements: one scope of fetches and instructions."""
+        statements = [replace(s, a=self._settle(s.a), b=self._settle(s.b)) for s in statements]
         everywhere = self._unmasked(statements)
         w = self.context.writer
         if everywhere is None or everywhere != TRUE:
@@ -56,6 +57,14 @@ class TileEmitter:
                 self._run(statements)
             return
         self._run(statements)
+
+    def _settle(self, operand: Operand) -> Operand:
+        """Reading past the depth into a band's zeros is allowed where numbers are known to lie there."""
+        if isinstance(operand, Banded) or not operand.meets_band:
+            return operand
+        storage = self.context.storages[operand.buffer]
+        known = storage.space is Space.GLOBAL or storage.rounded_rows
+        return replace(operand, meets_band=known)
 
     def _unmasked(self, statements: list[Accumulate]) -> Expr | None:
         result: Expr | None = TRUE

@@ -61,6 +61,7 @@ class StatementReport:
         return {
             "func": self.where.func,
             "stage": self.stage,
+            "where_stage": self.where.stage,
             "location": self.where.location,
             "statement": self.where.statement,
             "instruction": None if block is None else block.instruction,
@@ -82,7 +83,7 @@ class StatementReport:
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
         return StatementReport(
-            Where(data["func"], "", data["location"], data["statement"]),
+            Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
             _block(data),
             tuple(data["rules"]),

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd, isfinite
 
+from selector.eqsat.encode import encode_store
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -39,9 +40,10 @@ from selector.ir.types import INT32
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A statement over symbols, with what the symbols stand for."""
+    """A statement over symbols, its term (equal terms are equal skeletons), and what the symbols stand for."""
 
     store: Store
+    term: str
     symbols: Mapping[str, Expr]
     buffers: Mapping[str, str]
 
@@ -53,7 +55,7 @@ def abstract(store: Store, accumulators: Mapping[str, str]) -> Skeleton:
     value = names.value(store.value)
     predicate = None if store.predicate is None else names.value(store.predicate)
     skeleton = Store(names.buffer(store.buffer), index, value, predicate)
-    return Skeleton(skeleton, names.symbols, {v: k for k, v in names.buffers.items()})
+    return Skeleton(skeleton, encode_store(skeleton), names.symbols, {v: k for k, v in names.buffers.items()})
 
 
 @dataclass

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from selector.eqsat import operands
 from selector.eqsat.access import access
 from selector.eqsat.extract import Shape
+from selector.eqsat.facts import EXECUTES
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction
 from selector.ir.nodes import (
@@ -98,6 +99,7 @@ def diagnose(
 
 
 def _checks(c: Context, shapes: frozenset[Shape]) -> Iterator[Miss | None]:
+    yield _no_unit(c)
     yield _other_shape(c, shapes)
     yield _reads(c)
     if c.store.buffer not in c.scope.accumulators:
@@ -120,6 +122,17 @@ def operands_checks(c: Context, update: operands.Update) -> Iterator[Miss | None
     yield _types(c, update)
     yield _affine(c, update)
     yield _block(c, update)
+
+
+def _no_unit(c: Context) -> Miss | None:
+    if c.location is Location.MEM or any(i.family in EXECUTES[c.location] for i in c.legal):
+        return None
+    families = " or ".join(EXECUTES[c.location])
+    return c.miss(
+        f"`{c.store.buffer}` is placed in {c.location.value} memory, and target {c.target.name} "
+        f"(as restricted) has no {families} instructions",
+        "compile for a target that has them, or place the Func in another memory",
+    )
 
 
 def _other_shape(c: Context, shapes: frozenset[Shape]) -> Miss | None:
@@ -296,7 +309,12 @@ def _affine(c: Context, update: operands.Update) -> Miss | None:
 
 def _block(c: Context, update: operands.Update) -> Miss | None:
     assert update.factors is not None
-    candidates = [i for i in c.legal if i.c_type == c.store.value.type.element]
+    elements = {f.element for f in update.factors}
+    candidates = [
+        i
+        for i in c.legal
+        if i.c_type == c.store.value.type.element and {i.a_type, i.b_type} == elements
+    ]
     return operands.block_miss(c.miss, update, candidates)
 
 

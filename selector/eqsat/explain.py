@@ -1,39 +1,21 @@
 """Which rules a result needs: greedy removal, on request only.
 
 One rule after the other is taken away; if the same programs still come out, it stays away. What remains is a
-minimal (not smallest) set. Only rules that matched are tried, which keeps it near a second.
+minimal (not smallest) set. Only rules that matched are tried, which keeps it to a few seconds.
 """
 
 from __future__ import annotations
 
-from selector.eqsat.decode import Term
-from selector.eqsat.encode import encode_store
-from selector.eqsat.extract import Graph, read_graph
-from selector.eqsat.saturate import Engine, Saturation
-from selector.ir.nodes import Store
+from collections.abc import Callable, Iterable
 
 
 def minimal_rules(
-    statements: tuple[Store, ...],
-    terms: tuple[Term | None, ...],
-    facts: str,
-    saturation: Saturation,
+    fired: Iterable[str], still_selects: Callable[[frozenset[str]], bool]
 ) -> tuple[str, ...]:
-    """A minimal set of named rules with which saturation still gives ``terms``."""
-    from selector.eqsat.select import choose
-
-    encoded = [encode_store(s) for s in statements]
-
-    def result(without: frozenset[str]) -> tuple[Term | None, ...]:
-        engine = Engine(facts, without)
-        with engine.scope(encoded):
-            graph: Graph = read_graph(engine.graph, len(statements))
-        return choose(statements, graph)[0]
-
-    fired = sorted(r for r, n in saturation.matches.items() if n)
-    silent = frozenset(r for r, n in saturation.matches.items() if not n)
-    removed = silent
-    for rule in fired:
-        if result(removed | {rule}) == terms:
+    """The rules of ``fired`` without any one of which ``still_selects`` (given the rules left out) fails."""
+    removed: frozenset[str] = frozenset()
+    candidates = sorted(fired)
+    for rule in candidates:
+        if still_selects(removed | {rule}):
             removed |= {rule}
-    return tuple(r for r in fired if r not in removed)
+    return tuple(r for r in candidates if r not in removed)

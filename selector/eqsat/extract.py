@@ -112,6 +112,10 @@ class Graph:
                     found[key] = entry
         return found
 
+    def buffer(self, statement: int) -> str:
+        """The buffer that a statement stores to."""
+        return str(self.classes[self.statements[statement]][0].args[0])
+
     def plain(self, statement: int) -> tuple[int, str, Term] | None:
         """The cheapest form of a statement without a multiply-add."""
         forms = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from selector.eqsat.encode import text
 from selector.intrinsics import TensorInstruction, for_target
@@ -29,7 +30,8 @@ def legal_instructions(
     )
 
 
-def instruction_facts(instructions: Iterable[TensorInstruction]) -> str:
+@cache
+def instruction_facts(instructions: tuple[TensorInstruction, ...]) -> str:
     """``(instruction location name m n a b c)`` for each record and each location it serves."""
     return "\n".join(
         f"(instruction {text(location.value)} {text(i.name)} {i.m} {i.n} "

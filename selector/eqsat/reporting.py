@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import SelectionError, Where
@@ -17,7 +18,7 @@ from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.report import Block, StatementReport
 
 if TYPE_CHECKING:
-    from selector.eqsat.select import Solution
+    from selector.eqsat.solve import Solution
 
 
 def where(module: Module, scope: Scope, s: Stmt) -> Where:
@@ -60,23 +61,33 @@ def describe(
     module: Module, scope: Scope, solution: Solution, misses: Sequence[Miss]
 ) -> list[StatementReport]:
     """An entry for each distinct statement of a scope; equal ones are counted."""
-    copies = Counter(k.store for k in scope.skeletons)
+    copies = Counter(k.term for k in scope.skeletons)
     reasons = {id(m.statement): m for m in misses}
     entries: list[StatementReport] = []
-    for i, skeleton in enumerate(dict.fromkeys(k.store for k in scope.skeletons)):
+    for term in copies:
         store = next(
-            s for s, k in zip(scope.stores, scope.skeletons, strict=True) if k.store == skeleton
+            s for s, k in zip(scope.stores, scope.skeletons, strict=True) if k.term == term
         )
         place = where(module, scope, store)
-        count = copies[skeleton]
+        count = copies[term]
         if misses:
             miss = reasons.get(id(store))
             why = miss.why if miss is not None else "another statement of its accumulator was refused"
             hint = miss.hint if miss is not None else ""
             entries.append(StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count))
             continue
-        entries.append(_selected(place, store, solution, i, count))
+        entries.append(_selected(place, store, solution, solution.index[term], count))
     return entries
+
+
+def merge_reports(entries: Sequence[StatementReport]) -> tuple[StatementReport, ...]:
+    """Entries that differ in nothing but their text as one, in order of first appearance."""
+    groups: dict[object, StatementReport] = {}
+    for e in entries:
+        key = (e.where.func, e.stage, e.where.location, e.block, e.rules, e.temporaries, e.miss)
+        known = groups.get(key)
+        groups[key] = e if known is None else replace(known, copies=known.copies + e.copies)
+    return tuple(groups.values())
 
 
 def _selected(

@@ -24,9 +24,9 @@ class Scope:
     skeletons: tuple[Skeleton, ...]
 
     @property
-    def distinct(self) -> tuple[Store, ...]:
-        """Each skeleton once, in order of first appearance: the key of the memo table."""
-        return tuple(dict.fromkeys(s.store for s in self.skeletons))
+    def distinct(self) -> tuple[str, ...]:
+        """The term of each skeleton once, in order of first appearance: the key of the memo table."""
+        return tuple(dict.fromkeys(s.term for s in self.skeletons))
 
 
 def is_tensor(s: Stmt) -> bool:

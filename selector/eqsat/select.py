@@ -1,27 +1,21 @@
 """Instruction selection for a module: scopes -> e-graphs -> instructions, with a report.
 
-``select`` is a pure function of module, target and options. What was selected once in a process is remembered by
-skeleton, so unrolled programs and repeated compilations stay cheap.
+``select`` is a pure function of module, target and options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from selector.eqsat.decode import Decoder, Term
+from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
-from selector.eqsat.explain import minimal_rules
-from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
 from selector.eqsat.facts import instruction_facts, legal_instructions
-from selector.eqsat.reporting import describe, raise_miss
-from selector.eqsat.cost import IMPOSSIBLE
-from selector.eqsat.saturate import Saturation, engine_for
-from selector.eqsat.encode import encode_store
+from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
 from selector.eqsat.scopes import Scope, direct_exprs, is_tensor, open_scope, touches_tensor
+from selector.eqsat.solve import Solution, solve
 from selector.intrinsics import TensorInstruction
-from selector.ir.nodes import Allocate, Evaluate, LocToLoc, Memory, Module, Stmt, Store
+from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.lowering.movement import annotate_movement
 from selector.report import Report, StatementReport
@@ -40,47 +34,6 @@ class Selection:
         return Report(self.reports)
 
 
-@dataclass(frozen=True)
-class Solution:
-    """What saturation found for the distinct statements of a scope: a Store term each, None for a miss."""
-
-    statements: tuple[Store, ...]
-    terms: tuple[Term | None, ...]
-    shapes: tuple[frozenset[Shape], ...]
-    saturation: Saturation
-    facts: str
-
-    @cached_property
-    def rules(self) -> tuple[str, ...]:
-        """The rules that matched, without those that only ask questions or know facts."""
-        return tuple(sorted(r for r, n in self.saturation.matches.items() if n and _telling(r)))
-
-    def decoded(self, index: int) -> Store:
-        """A selected statement over the symbols of its skeleton."""
-        term = self.terms[index]
-        assert term is not None
-        return Decoder().store(term)
-
-    @cached_property
-    def minimal(self) -> tuple[str, ...]:
-        """A minimal set of rules with the same result."""
-        return minimal_rules(self.statements, self.terms, self.facts, self.saturation)
-
-
-_PLUMBING = (
-    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "fold-", "gcd-",
-    "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
-)  # fmt: skip
-
-
-def _telling(rule: str) -> bool:
-    return not rule.startswith(_PLUMBING)
-
-
-_solutions: dict[tuple[tuple[Store, ...], str], Solution] = {}
-_MOST_SOLUTIONS = 4096
-
-
 def select(
     module: Module,
     target: Target,
@@ -94,10 +47,9 @@ def select(
     memory, and is reported.
     """
     only = None if instructions is None else tuple(instructions)
-    legal = legal_instructions(target, only)
-    selector = _Selector(module, target, legal, strict)
+    selector = _Selector(module, target, legal_instructions(target, only), strict)
     body = selector.stmt(annotate_movement(module).body)
-    return Selection(replace(module, body=body), tuple(selector.reports))
+    return Selection(replace(module, body=body), merge_reports(selector.reports))
 
 
 class _Selector:
@@ -116,39 +68,40 @@ class _Selector:
         return map_stmt(s, self.stmt, lambda e: e)
 
     def scope(self, allocation: Allocate) -> Stmt:
+        """A tensor allocation and everything in it."""
         scope = open_scope(allocation)
         solution = solve(scope.distinct, self.facts)
         misses = self.misses(scope, solution)
         if misses and self.strict:
             raise_miss(self.module, scope, misses)
         self.reports += describe(self.module, scope, solution, misses)
-        if misses:
-            return _plain(allocation)
-        found = dict(zip(solution.statements, solution.terms, strict=True))
-        queue = iter(zip(scope.stores, scope.skeletons, strict=True))
-
-        def rewrite(s: Stmt) -> Stmt:
-            if isinstance(s, Store) and touches_tensor(s):
-                store, skeleton = next(queue)
-                assert store is s
-                term = found[skeleton.store]
-                assert term is not None
-                return Decoder(skeleton.symbols, skeleton.buffers).store(term)
-            return map_stmt(s, rewrite, lambda e: e)
-
-        return replace(allocation, body=rewrite(allocation.body))
+        return _plain(allocation) if misses else _rewritten(scope, solution)
 
     def misses(self, scope: Scope, solution: Solution) -> tuple[Miss, ...]:
         """Why statements of the scope are not mapped, in program order; empty if all are."""
-        found = dict(zip(solution.statements, solution.terms, strict=True))
-        shapes = dict(zip(solution.statements, solution.shapes, strict=True))
+        numbers = [solution.index[k.term] for k in scope.skeletons]
         missing = [
-            diagnose(scope, i, shapes[k.store], self.legal, self.target)
-            for i, k in enumerate(scope.skeletons)
-            if found[k.store] is None
+            diagnose(scope, i, solution.shapes[n], self.legal, self.target)
+            for i, n in enumerate(numbers)
+            if solution.terms[n] is None
         ]
         strays = [s for s in walk_stmt(scope.allocation.body) if _stray(s)]
         return (*missing, *(Miss.stray(s) for s in strays))
+
+
+def _rewritten(scope: Scope, solution: Solution) -> Stmt:
+    """The scope's allocation with the selected statements."""
+    skeletons = iter(scope.skeletons)
+
+    def rewrite(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and touches_tensor(s):
+            skeleton = next(skeletons)
+            term = solution.terms[solution.index[skeleton.term]]
+            assert term is not None
+            return Decoder(skeleton.symbols, skeleton.buffers).store(term)
+        return map_stmt(s, rewrite, lambda e: e)
+
+    return replace(scope.allocation, body=rewrite(scope.allocation.body))
 
 
 def _stray(s: Stmt) -> bool:
@@ -156,50 +109,12 @@ def _stray(s: Stmt) -> bool:
     return not isinstance(s, Store) and any(isinstance(e, LocToLoc) for e in direct_exprs(s))
 
 
-def _plain(s: Stmt) -> Stmt:
+def _plain(allocation: Allocate) -> Stmt:
     """A scope left as it was, its accumulators in ordinary memory."""
 
-    def expr(e):  # type: ignore[no-untyped-def]
-        return e
+    def demote(s: Stmt) -> Stmt:
+        if isinstance(s, Allocate) and is_tensor(s):
+            s = replace(s, memory=Memory.AUTO)
+        return map_stmt(s, demote, lambda e: e)
 
-    if isinstance(s, Allocate) and is_tensor(s):
-        s = replace(s, memory=Memory.AUTO)
-    return map_stmt(s, _plain, expr)
-
-
-def solve(statements: tuple[Store, ...], facts: str) -> Solution:
-    """Saturate and extract the distinct statements of a scope; remembered."""
-    key = (statements, facts)
-    if key not in _solutions:
-        if len(_solutions) >= _MOST_SOLUTIONS:
-            _solutions.clear()
-        _solutions[key] = _solve(statements, facts)
-    return _solutions[key]
-
-
-def _solve(statements: tuple[Store, ...], facts: str) -> Solution:
-    engine = engine_for(facts)
-    with engine.scope([encode_store(s) for s in statements]) as saturation:
-        graph = read_graph(engine.graph, len(statements))
-    terms, shapes = choose(statements, graph)
-    return Solution(statements, terms, shapes, saturation, facts)
-
-
-def choose(
-    statements: tuple[Store, ...], graph: Graph
-) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape], ...]]:
-    """The best Store term of each statement; updates of one accumulator share a shape."""
-    options = [graph.blocks(i) for i in range(len(statements))]
-    shapes: dict[str, Shape | None] = {}
-    for buffer in dict.fromkeys(s.buffer for s in statements):
-        mine = [o for o, s in zip(options, statements, strict=True) if s.buffer == buffer and o]
-        shapes[buffer] = common_shape(mine)
-    terms: list[Term | None] = []
-    for i, s in enumerate(statements):
-        shape = shapes[s.buffer]
-        if options[i]:
-            terms.append(options[i][shape][3] if shape is not None else None)
-        else:
-            plain = graph.plain(i)
-            terms.append(plain[2] if plain is not None and plain[0] < IMPOSSIBLE else None)
-    return tuple(terms), tuple(frozenset(o) for o in options)
+    return demote(without_movement(allocation))

@@ -1,0 +1,113 @@
+"""One scope: encode, saturate, extract, choose; remembered by skeleton.
+
+What was solved once in a process is not solved again, so unrolled programs and repeated compilations stay cheap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from selector.eqsat.cost import IMPOSSIBLE
+from selector.eqsat.decode import Decoder, Term
+from selector.eqsat.explain import minimal_rules
+from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
+from selector.eqsat.saturate import Engine, Saturation, engine_for
+from selector.ir.nodes import Store
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What saturation found for the distinct statements of a scope: a Store term each, None for a miss.
+
+    ``statements`` are the encoded skeletons; ``shapes`` what each update could use.
+    """
+
+    statements: tuple[str, ...]
+    terms: tuple[Term | None, ...]
+    shapes: tuple[frozenset[Shape], ...]
+    saturation: Saturation
+    facts: str
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that matched, without those that only ask questions or know facts."""
+        return tuple(sorted(r for r, n in self.saturation.matches.items() if n and _telling(r)))
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of an encoded skeleton."""
+        return {s: i for i, s in enumerate(self.statements)}
+
+    def decoded(self, index: int) -> Store:
+        """A selected statement over the symbols of its skeleton."""
+        term = self.terms[index]
+        assert term is not None
+        return Decoder().store(term)
+
+    @cached_property
+    def minimal(self) -> tuple[str, ...]:
+        """A minimal set of rules with the same result."""
+
+        def result(without: frozenset[str]) -> object:
+            engine = engine_for(self.facts, without)
+            return choose(saturated(self.statements, engine)[0])[0]
+
+        fired = [r for r, n in self.saturation.matches.items() if n]
+        return minimal_rules(fired, lambda without: result(without) == self.terms)
+
+
+_PLUMBING = (
+    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "fold-", "gcd-",
+    "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
+)  # fmt: skip
+
+
+def _telling(rule: str) -> bool:
+    return not rule.startswith(_PLUMBING)
+
+
+_solutions: dict[tuple[tuple[str, ...], str], Solution] = {}
+_MOST_SOLUTIONS = 4096
+
+
+def forget() -> None:
+    """Empty the memo table."""
+    _solutions.clear()
+
+
+def solve(statements: tuple[str, ...], facts: str) -> Solution:
+    """Saturate and extract the distinct statements of a scope."""
+    key = (statements, facts)
+    if key not in _solutions:
+        if len(_solutions) >= _MOST_SOLUTIONS:
+            forget()
+        graph, saturation = saturated(statements, engine_for(facts))
+        _solutions[key] = Solution(statements, *choose(graph), saturation, facts)
+    return _solutions[key]
+
+
+def saturated(statements: tuple[str, ...], engine: Engine) -> tuple[Graph, Saturation]:
+    """The graph of encoded statements after all phases, read out."""
+    with engine.scope(statements) as saturation:
+        return read_graph(engine.graph, len(statements)), saturation
+
+
+def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape], ...]]:
+    """The best Store term of each statement; updates of one accumulator share a shape."""
+    count = range(len(graph.statements))
+    options = [graph.blocks(i) for i in count]
+    buffers = [graph.buffer(i) for i in count]
+    shapes = {
+        buffer: common_shape(o for o, b in zip(options, buffers, strict=True) if b == buffer and o)
+        for buffer in dict.fromkeys(buffers)
+    }
+    terms: list[Term | None] = []
+    for i in count:
+        shape = shapes[buffers[i]]
+        if options[i]:
+            terms.append(options[i][shape][3] if shape is not None else None)
+        else:
+            plain = graph.plain(i)
+            terms.append(plain[2] if plain is not None and plain[0] < IMPOSSIBLE else None)
+    return tuple(terms), tuple(frozenset(o) for o in options)

@@ -69,27 +69,19 @@ class CupyDriver:
     def current_device(self) -> int:
         return self._cupy.cuda.runtime.getDevice()
 
-    def is_device_array(self, value: Any) -> bool:
-        if type(value) is self._ndarray:
-            return True
-        if is_torch(value):
-            return bool(value.is_cuda)
-        return hasattr(value, "__cuda_array_interface__")
-
     def signature(self, value: Any) -> Hashable:
         if type(value) is self._ndarray:
             return (value.shape, value.strides, value.dtype, value.data.device_id)
         if is_torch(value):
-            return (value.shape, value.stride(), value.dtype, value.device.index)
-        interface = value.__cuda_array_interface__
-        strides = interface.get("strides")
-        return (
-            type(value),
-            interface["shape"],
-            strides,
-            interface["typestr"],
-            interface["data"][1],
-        )
+            if not value.is_cuda:
+                return None
+            return (value.shape, value.stride(), value.dtype, value.device.index, "torch")
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is None:
+            return None
+        pointer, read_only = interface["data"]
+        layout = (interface["shape"], interface.get("strides"), interface["typestr"])
+        return (type(value), layout, read_only, self._device_at(pointer))
 
     def pointer(self, value: Any) -> int:
         if type(value) is self._ndarray:
@@ -97,14 +89,6 @@ class CupyDriver:
         if is_torch(value):
             return value.data_ptr()
         return value.__cuda_array_interface__["data"][0]
-
-    def device_of(self, value: Any) -> int:
-        if type(value) is self._ndarray:
-            return value.data.device_id
-        if is_torch(value):
-            return value.device.index
-        pointer = value.__cuda_array_interface__["data"][0]
-        return self._cupy.cuda.runtime.pointerGetAttributes(pointer).device if pointer else 0
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
         if given is None:
@@ -163,3 +147,7 @@ class CupyDriver:
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.funcSetAttribute(function.ptr, attribute, shared_bytes)
         return function
+
+    def _device_at(self, pointer: int) -> int:
+        """The device that an address lies on; 0 for none."""
+        return self._cupy.cuda.runtime.pointerGetAttributes(pointer).device if pointer else 0

@@ -35,19 +35,13 @@ class Driver(Protocol):
 
     def current_device(self) -> int: ...
 
-    def is_device_array(self, value: Any) -> bool:
-        """Whether kernels can work on ``value`` where it lies."""
-        ...
-
     def signature(self, value: Any) -> Hashable:
-        """What a prepared launch depends on: library, shape, strides, dtype, device; not the
-        address.
+        """What a prepared launch depends on: library, shape, strides, dtype and device, but not the
+        address. None for what does not lie on a device.
         """
         ...
 
     def pointer(self, value: Any) -> int: ...
-
-    def device_of(self, value: Any) -> int: ...
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
         """The stream to launch on: the one given, else the current one of the arrays' library."""

@@ -54,47 +54,67 @@ class Executable:
     ) -> Any:
         """Run; the output, or a dict of outputs by name if there are several."""
         values = self._in_order(args, named)
-        arrays = values[: len(self._inputs)]
-        given = zip(self.plan.scalars, values[len(arrays) :], strict=True)
-        numbers = [arguments.check_scalar(s, v) for s, v in given]
-        outs = self._outs(out)
-        on_device = self._driver.is_device_array
-        if all(map(on_device, arrays)) and (outs is None or all(map(on_device, outs))):
-            results = self._run(arrays, numbers, outs, stream, sizes)
+        numbers: list[Any] = []
+        if self.plan.scalars:
+            arrays = values[: len(self._inputs)]
+            given = zip(self.plan.scalars, values[len(arrays) :], strict=True)
+            numbers = [arguments.check_scalar(s, v) for s, v in given]
         else:
+            arrays = values
+        outs = None if out is None else self._outs(out)
+        signatures = tuple(map(self._driver.signature, arrays if outs is None else arrays + outs))
+        if None in signatures:
             results = self._run_from_host(arrays, numbers, outs, stream, sizes)
+        else:
+            results = self._run(arrays, numbers, outs, stream, sizes, signatures)
         if len(results) == 1:
             return results[0]
         return dict(zip((b.name for b in self._outputs), results, strict=True))
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        rest = self._names[len(args) :]
-        complete = len(args) + len(named) == len(self._names)
-        if complete and all(n in named for n in rest):
-            return [*args, *(named[n] for n in rest)]
+        names = self._names
+        if not named and len(args) == len(names):
+            return list(args)
+        if not args and len(named) == len(names) and all(map(named.__contains__, names)):
+            return [named[n] for n in names]
         matched = arguments.match_names(self.plan, args, named)
-        return [matched[n] for n in self._names]
+        return [matched[n] for n in names]
 
-    def _outs(self, out: Any) -> list[Any] | None:
-        if out is None:
-            return None
+    def _outs(self, out: Any) -> list[Any]:
+        if len(self._outputs) == 1 and not isinstance(out, dict):
+            return [out]
         matched = arguments.match_outputs(self.plan, out)
         return [matched[b.name] for b in self._outputs]
 
     def _run(
-        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
+        self,
+        arrays: list[Any],
+        numbers: list[Any],
+        outs: list[Any] | None,
+        stream: Any,
+        sizes: Any,
+        signatures: Hashable,
     ) -> list[Any]:
         """Run on device arrays."""
         driver = self._driver
+        key = (
+            signatures,
+            outs is None,
+            None if sizes is None else repr(sizes),
+            tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
+        )
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepare(arrays, numbers, outs, sizes)
+            _remember(self._prepared, key, prepared, _PREPARED_AT_MOST)
         on = driver.stream(stream, arrays)
-        device, prepared = self._find(arrays, numbers, outs, sizes)
-        with driver.active(device, on):
-            results = self._allocate(prepared, device) if outs is None else outs
+        with driver.active(prepared.device, on):
+            results = self._allocate(prepared) if outs is None else outs
             addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
             if outs is not None:
-                self._check_overlap(prepared, addresses)
+                self._check_overlap(prepared.spans, addresses)
             if prepared.scratch_bytes:
-                addresses += self._scratch(prepared, device, driver.stream_key(on))
+                addresses += self._scratch(prepared, driver.stream_key(on))
             for launch in prepared.launches:
                 values = list(launch.template)
                 for position, index in launch.addresses:
@@ -104,31 +124,19 @@ class Executable:
                 launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
         return results
 
-    def _find(
+    def _prepare(
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
-    ) -> tuple[int, Prepared]:
-        """The device and the prepared call for these arguments, prepared now if they are new."""
-        driver = self._driver
-        given = arrays if outs is None else arrays + outs
-        device = driver.device_of(given[0]) if given else driver.current_device()
-        key = (
-            device,
-            tuple(map(driver.signature, given)),
-            outs is None,
-            None if sizes is None else repr(sizes),
-            tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
+    ) -> Prepared:
+        """Check a call of a new signature, and load what it launches."""
+        buffers = self._inputs if outs is None else self._inputs + self._outputs
+        views = host.views_of(buffers, arrays if outs is None else arrays + outs)
+        device = arguments.check_devices(views)
+        if device == HOST:  # nothing given
+            device = self._driver.current_device()
+        scalars = {s.name: n for s, n in zip(self.plan.scalars, numbers, strict=True)}
+        return prepare(
+            self.plan, views, scalars, sizes, device, lambda launch: self._function(launch, device)
         )
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            buffers = self._inputs if outs is None else self._inputs + self._outputs
-            views = host.views_of(buffers, given)
-            arguments.check_devices(views)
-            scalars = {s.name: n for s, n in zip(self.plan.scalars, numbers, strict=True)}
-            prepared = prepare(
-                self.plan, views, scalars, sizes, lambda launch: self._function(launch, device)
-            )
-            _remember(self._prepared, key, prepared, _PREPARED_AT_MOST)
-        return device, prepared
 
     def _run_from_host(
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
@@ -144,12 +152,14 @@ class Executable:
             sizes = self._checked_outs(outs, views)
         device = arguments.check_devices(views)
         device = driver.current_device() if device == HOST else device
-        on = driver.stream(stream, [a for a in arrays if driver.is_device_array(a)])
+        on = driver.stream(stream, [a for a in arrays if driver.signature(a) is not None])
         with driver.active(device, on):
             there = [
-                a if driver.is_device_array(a) else driver.upload(host.to_upload(a)) for a in arrays
+                driver.upload(host.to_upload(a)) if driver.signature(a) is None else a
+                for a in arrays
             ]
-            results = self._run(there, numbers, None, on, sizes)
+            signatures = tuple(map(driver.signature, there))
+            results = self._run(there, numbers, None, on, sizes, signatures)
             if outs is None and not host.all_on_host(views.values()):
                 return results
             values = [driver.download(r) for r in results]
@@ -166,7 +176,7 @@ class Executable:
         """The shapes of host outputs, which are checked here and written after the run."""
         shapes: dict[str, tuple[int, ...]] = {}
         for buffer, array in zip(self._outputs, outs, strict=True):
-            if self._driver.is_device_array(array):
+            if self._driver.signature(array) is not None:
                 raise ArgumentError(
                     f"{buffer.name}: the out= array is on a GPU, and some inputs are not",
                     hint="keep all arrays on one side",
@@ -207,33 +217,35 @@ class Executable:
                 hint="compile it for target 'cuda'; kernel.interpret(...) runs on any machine",
             )
 
-    def _allocate(self, prepared: Prepared, device: int) -> list[Any]:
-        empty = self._driver.empty
-        return [empty(o.shape, o.dtype, prepared.library, device) for o in prepared.outputs]
+    def _allocate(self, prepared: Prepared) -> list[Any]:
+        empty, library = self._driver.empty, prepared.library
+        return [empty(o.shape, o.dtype, library, prepared.device) for o in prepared.outputs]
 
-    def _scratch(self, prepared: Prepared, device: int, stream: Hashable) -> list[int]:
+    def _scratch(self, prepared: Prepared, stream: Hashable) -> list[int]:
         """Addresses of the intermediate buffers for one stream; allocated at the first call on
         it.
         """
         found = prepared.scratch.get(stream)
         if found is None:
             owners = [
-                self._driver.empty((size,), str(UINT8), Library.CUPY, device)
+                self._driver.empty((size,), str(UINT8), Library.CUPY, prepared.device)
                 for size in prepared.scratch_bytes
             ]
             found = (owners, [self._driver.pointer(o) for o in owners])
             _remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
         return found[1]
 
-    def _check_overlap(self, prepared: Prepared, addresses: list[int]) -> None:
+    def _check_overlap(self, spans: tuple[int, ...], addresses: list[int]) -> None:
         """No output may share memory with an input or with another output."""
-        ranges = [(a, a + n) for a, n in zip(addresses, prepared.spans, strict=True)]
-        for i in range(len(self._inputs), len(ranges)):
-            low, high = ranges[i]
+        for i in range(len(self._inputs), len(addresses)):
+            low = addresses[i]
+            high = low + spans[i]
             for j in range(i):
-                if low < ranges[j][1] and ranges[j][0] < high:
-                    buffers = self._inputs + self._outputs
-                    arguments.check_overlap(buffers[i].name, ranges[i], buffers[j].name, ranges[j])
+                other = addresses[j]
+                if low < other + spans[j] and other < high:
+                    names = [b.name for b in self._inputs + self._outputs]
+                    theirs = (other, other + spans[j])
+                    arguments.check_overlap(names[i], (low, high), names[j], theirs)
 
 
 def _remember(cache: dict[Hashable, V], key: Hashable, value: V, at_most: int) -> None:

@@ -67,6 +67,7 @@ class Prepared:
     ``scratch`` holds, per stream, the intermediate buffers and their addresses.
     """
 
+    device: int
     launches: tuple[PreparedLaunch, ...]
     outputs: tuple[NewArray, ...]
     library: Library
@@ -82,6 +83,7 @@ def prepare(
     views: Mapping[str, ArrayView],
     scalars: Mapping[str, arguments.Scalar],
     sizes: Any,
+    device: int,
     load: LoadFunction,
 ) -> Prepared:
     """Check a call and work out its launches. ``views`` holds the inputs, and all outputs or
@@ -99,6 +101,7 @@ def prepare(
     library = result_library(views.values())
     outputs = arguments.outputs_of(plan)
     return Prepared(
+        device,
         tuple(p for launch in plan.launches if (p := _prepare_launch(plan, launch, env, load))),
         tuple(NewArray(known[b.name].extents[::-1], _dtype(b, library)) for b in outputs),
         library,

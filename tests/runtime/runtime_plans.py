@@ -194,20 +194,16 @@ class Recorder:
     def current_device(self) -> int:
         return 0
 
-    def is_device_array(self, value: Any) -> bool:
-        return isinstance(value, DeviceArray)
-
     def signature(self, value: Any) -> Hashable:
+        if not isinstance(value, DeviceArray):
+            return None
         v = value.values
-        return (v.shape, v.strides, v.dtype, v.flags.writeable)
+        return (v.shape, v.strides, v.dtype, v.flags.writeable, value.index)
 
     def pointer(self, value: Any) -> int:
         address = value.values.__array_interface__["data"][0]
         self.memory[address] = value.values
         return address
-
-    def device_of(self, value: Any) -> int:
-        return value.index
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
         return 0 if given is None else given

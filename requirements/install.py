@@ -17,7 +17,7 @@ import sysconfig
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 OLDEST, NEWEST = (3, 11), (3, 13)
-BUILD_TOOLS = ["scikit-build-core", "pybind11", "cmake", "ninja"]
+BUILD_TOOLS = ["scikit-build-core", "pybind11", "cmake", "ninja", "halide"]
 
 
 def stop(message):
@@ -82,8 +82,8 @@ def main():
     if not os.path.exists(python):
         run("create the environment", [sys.executable, "-m", "venv", VENV])
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    install += ["-c", os.path.join("requirements", lock + ".lock")]
-    run("install the build tools", install + BUILD_TOOLS)
+    install += ["--no-compile", "-c", os.path.join("requirements", lock + ".lock")]
+    run("install Halide and the build tools", install + BUILD_TOOLS)
     os.environ["PATH"] = os.path.join(VENV, "bin") + os.pathsep + os.environ["PATH"]
     project = ".[%s]" % ",".join(extras)
     run(

@@ -1,6 +1,6 @@
 """The runtime on a real GPU, with hand-written plain CUDA: arrays of every kind, streams, graphs.
 
-Everything that the recording device of ``tests/runtime`` cannot show: that CuPy takes the arguments,
+What the recording device of ``tests/runtime`` cannot show: that CuPy takes the arguments,
 that memory belongs to the right stream, that a call can be captured, and what a call costs.
 """
 
@@ -25,6 +25,7 @@ from selector.runtime.artifact import Artifact
 from selector.runtime.plan import Intermediate, Plan
 from selector.targets import target_for
 
+pytestmark = pytest.mark.gpu
 Array = np.ndarray[Any, Any]
 
 

@@ -1,0 +1,77 @@
+"""What all tests share: hardware markers with a visible reason, golden files, checks on, no kernel cache."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# Stages verify the program, and a kernel of an earlier run never hides a change.
+os.environ.setdefault("SELECTOR_CHECK", "1")
+os.environ.setdefault("SELECTOR_CACHE_DIR", "")
+
+settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("project")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+def why_no_gpu() -> str:
+    """Why tests that need a GPU cannot run here; empty if they can."""
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed (extras cuda12, cuda13)"
+    import cupy
+
+    try:
+        return "" if cupy.cuda.runtime.getDeviceCount() else "CuPy sees no GPU"
+    except Exception as error:  # a missing driver has several faces
+        return f"CuPy cannot reach a GPU: {error}"
+
+
+def why_no_nvrtc() -> str:
+    """Why tests that compile CUDA cannot run here; empty if they can."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # no package, no library, no symbol
+        return f"NVRTC cannot be used (extra `compile`): {error}"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reasons = {"gpu": why_no_gpu, "nvrtc": why_no_nvrtc}
+    for marker, ask in reasons.items():
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        reason = ask() if marked else ""
+        for item in marked if reason else ():
+            item.add_marker(pytest.mark.skip(reason=f"{marker}: {reason}"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)`` compares with ``tests/golden/name``; ``--update-golden`` rewrites it."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no golden file {name}: run pytest --update-golden and read it"
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            lines = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), name, "now", lineterm=""
+            )
+            pytest.fail("\n".join(lines), pytrace=False)
+
+    return check

@@ -1,0 +1,111 @@
+"""Who may import whom: the table of rooms, held by reading every file's import statements.
+
+A room is the longest entry of ``ALLOWED`` that a file's module name begins with. Imports inside functions count.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = ("selector", "rules", "halide_bridge", "casestudies")
+
+# Modules that every room may use: the errors, the targets, the environment variables, what reports are made of.
+COMMON = ("selector.diagnostics", "selector.targets", "selector.environment", "selector.report")
+
+# What each room may import of ours, besides itself and COMMON.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "selector.ir": (),
+    "selector.intrinsics": ("selector.ir",),
+    "selector.eqsat": ("selector.ir", "selector.intrinsics", "rules"),
+    "selector.lowering": ("selector.ir", "selector.intrinsics"),
+    "selector.emit": (
+        "selector.ir",
+        "selector.intrinsics",
+        "selector.lowering",
+        "selector.runtime.plan",
+    ),
+    "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
+    "rules": (),
+    "halide_bridge": ("selector",),
+    "casestudies": ("selector.api", "selector.diagnostics", "halide_bridge"),
+    # The root of the package sees every room.
+    "selector": OURS[:2],
+}
+
+# Only these may import these libraries.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "cupy": ("selector.runtime.cuda", "casestudies", "tests"),
+    "halide": ("halide_bridge", "casestudies"),
+    "egglog": ("selector.eqsat", "rules"),
+    "torch": ("selector.runtime", "casestudies"),
+}
+
+# On a machine with NumPy and CuPy only, saved kernels are loaded, checked and timed: what that imports may import
+# neither Halide nor the rule engine, not even inside functions that it calls.
+WITHOUT_HALIDE = ("algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py")
+
+
+def files() -> list[Path]:
+    return sorted(p for room in OURS for p in (ROOT / room).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute names of the modules that a file imports, with lines; ``from a import b`` gives ``a.b``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                yield from ((alias.name, node.lineno) for alias in node.names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+            case ast.ImportFrom():
+                yield (f"relative:{module_name(path)}", node.lineno)
+            case _:
+                pass
+
+
+def inside(name: str, rooms: tuple[str, ...]) -> bool:
+    return any(name == room or name.startswith(room + ".") for room in rooms)
+
+
+def room_of(name: str) -> str:
+    return max((room for room in ALLOWED if inside(name, (room,))), key=len)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_imports_only_what_its_room_may(path: Path) -> None:
+    name = module_name(path)
+    room = room_of(name)
+    wrong = []
+    for target, line in imported(path):
+        where = f"{path.relative_to(ROOT)}:{line}: {room} imports {target}"
+        if target.startswith("relative:"):
+            wrong.append(f"{where}: imports are absolute here")
+        elif inside(target, OURS) and target != "selector" and not target.startswith("selector.load"):
+            if not inside(target, (room, *COMMON, *ALLOWED[room])):
+                wrong.append(where)
+        library = target.split(".")[0]
+        if library in LIBRARIES and not inside(name, LIBRARIES[library]):
+            wrong.append(where)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_saved_kernels_are_measured_without_halide() -> None:
+    for path in (ROOT / "casestudies").rglob("*.py"):
+        if path.name in WITHOUT_HALIDE:
+            continue
+        names = {
+            target.split(".")[0]
+            for target, line in imported(path)
+            if target.split(".")[0] in ("halide", "halide_bridge", "egglog")
+        }
+        assert not names, f"{path.relative_to(ROOT)} imports {names}"

@@ -35,7 +35,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.types import INT32, Type
+from selector.ir.types import BOOL, INT32, Type
 
 Term = tuple[object, ...]
 """A constructor's name, then its arguments: terms, tuples of terms (Args), or plain values."""
@@ -104,6 +104,8 @@ class Decoder:
                 return ramp(base, self.expr(s), count)
             case ("RampV", tuple(b), tuple(s), int(count)):
                 return Ramp(self.expr(b), self.expr(s), count)
+            case ("Always", int(lanes)):
+                return Broadcast(IntImm(1, BOOL), lanes)
             case ("Broadcast", tuple(inner), int(count)):
                 return Broadcast(self.expr(inner), count)
             case ("Reduce", str(op), tuple(inner), int(lanes)):

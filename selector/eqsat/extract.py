@@ -126,10 +126,8 @@ class Graph:
         return min((f for f in forms if f is not None), key=lambda f: f[:2], default=None)
 
 
-def read_graph(graph: egglog.EGraph, count: int) -> Graph:
-    """Read the constructors' rows of a saturated graph with ``count`` statements."""
-    functions = graph.freeze().functions
-    convert: dict[str, Callable[[egglog.Value], object]] = {
+def _converters(graph: egglog.EGraph) -> dict[str, Callable[[egglog.Value], object]]:
+    return {
         "i64": graph.value_to_i64,
         "f64": graph.value_to_f64,
         "String": graph.value_to_string,
@@ -137,16 +135,32 @@ def read_graph(graph: egglog.EGraph, count: int) -> Graph:
         "Expr": lambda v: v,
         "Stmt": lambda v: v,
     }
+
+
+def read_graph(graph: egglog.EGraph, count: int) -> Graph:
+    """Read the constructors' rows of a saturated graph with ``count`` statements."""
+    functions = graph.freeze().functions
+    convert = _converters(graph)
     nodes: list[Node] = []
     for name, f in functions.items():
         if f.output_sort not in _TERMS or name == "statement":
             continue
         sorts = tuple(f.input_sorts)
+        readers = [convert[s] for s in sorts]
         for row in f.rows:
-            args = tuple(convert[s](v) for s, v in zip(sorts, row.inputs, strict=True))
+            args = tuple(read(v) for read, v in zip(readers, row.inputs, strict=True))
             nodes.append(Node(name, args, sorts, row.output))
     roots = {graph.value_to_i64(r.inputs[0]): r.output for r in functions["statement"].rows}
     return Graph(tuple(nodes), tuple(roots[i] for i in range(count)))
+
+
+def read_rows(graph: egglog.EGraph, relation: str) -> list[tuple[object, ...]]:
+    """The rows of a relation: plain values, and classes where the sort is a term."""
+    table = graph.freeze().functions[relation]
+    readers = [_converters(graph)[s] for s in table.input_sorts]
+    return [
+        tuple(read(v) for read, v in zip(readers, row.inputs, strict=True)) for row in table.rows
+    ]
 
 
 def common_shape(

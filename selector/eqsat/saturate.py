@@ -59,6 +59,15 @@ class Engine:
         """Run commands; each call is parsed on its own, because spans carry their whole source."""
         return self.graph.run_program(*self.graph.parse_program(program, "<scope>"))
 
+    def probe(self, program: str) -> Saturation:
+        """Saturate a graph made by these commands and forget it: for tests of single rules."""
+        self.run("(push)")
+        try:
+            self.run(program)
+            return self.saturate()
+        finally:
+            self.run("(pop)")
+
     @contextmanager
     def scope(self, statements: Sequence[str]) -> Iterator[Saturation]:
         """Saturate a graph of these Store terms, numbered from 0; the graph is readable inside."""

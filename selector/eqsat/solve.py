@@ -58,7 +58,7 @@ class Solution:
 
 
 _PLUMBING = (
-    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "fold-", "gcd-",
+    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "factor-", "fold-", "gcd-",
     "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
 )  # fmt: skip
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -141,25 +142,30 @@ class Kernel:
 
 
 def compile_module(
-    module: Module, target: str = "cuda", strict: bool = True, cache: bool = True
+    module: Module,
+    target: str = "cuda",
+    strict: bool = True,
+    cache: bool = True,
+    instructions: Iterable[str] | None = None,
 ) -> Kernel:
     """Select tensor instructions in a module and emit code for a target.
 
     ``target``: ``cuda`` (the GPU at hand), or a name of ``selector.targets``. ``strict``: a
     statement that was asked onto a tensor unit and cannot go there is a ``SelectionError``;
     otherwise it is compiled as plain code, with a warning. ``cache``: look in the kernel cache
-    first.
+    first. ``instructions``: only these families (``wmma``, ``mma``) or names.
     """
-    chosen = _resolve(target)
+    only = None if instructions is None else tuple(instructions)
+    work = pipeline.Work(module, _resolve(target), strict, only)
     clock = pipeline.Clock()
-    entry = _cache_entry(module, chosen, strict) if cache else None
+    entry = _cache_entry(work) if cache else None
     if entry is not None:
         start = time.perf_counter()
         found = entry[0].get(entry[1])
         if found is not None:
             clock.time("cached", start)
             return _warned(Kernel(found, clock, entry))
-    work = pipeline.run(pipeline.Work(module, chosen, strict), clock)
+    work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements, dict(clock.seconds))
     artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
@@ -192,26 +198,24 @@ def _resolve(name: str) -> Target:
     return target_for(gpu.capability(gpu.current_device()))
 
 
-def _cache_entry(module: Module, target: Target, strict: bool) -> CacheEntry | None:
+def _cache_entry(work: pipeline.Work) -> CacheEntry | None:
     folder = environment.cache_directory()
     if folder is None or environment.dump_directory() is not None:  # dumping wants the stages run
         return None
     key = key_of(
-        {"module": str(module), "target": target.name, "strict": str(strict), **versions()}
+        {
+            "module": str(work.module),
+            "target": work.target.name,
+            "strict": str(work.strict),
+            "instructions": repr(work.instructions),
+            **versions(),
+        }
     )
     return KernelCache(folder), key
 
 
 def _with_cubin(artifact: Artifact, code: bytes) -> Artifact:
-    cubins = {**artifact.cubins, artifact.plan.target: code}
-    return Artifact(
-        artifact.plan,
-        artifact.module_text,
-        artifact.report_text,
-        artifact.report,
-        cubins,
-        artifact.versions,
-    )
+    return replace(artifact, cubins={**artifact.cubins, artifact.plan.target: code})
 
 
 def _warned(kernel: Kernel) -> Kernel:

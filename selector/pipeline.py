@@ -8,13 +8,11 @@ engine or the emitters.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from selector import environment
+from selector import dump, environment
 from selector.diagnostics import InternalError
 from selector.ir.nodes import Module
 from selector.report import Report, StatementReport
@@ -31,17 +29,18 @@ class Work:
     module: Module
     target: Target
     strict: bool
+    instructions: tuple[str, ...] | None = None
     statements: tuple[StatementReport, ...] = ()
     plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step with its name; ``dump`` is what it leaves behind, as (file suffix, text)."""
+    """A step with its name; ``dump`` gives what to write, from the work before it and after it."""
 
     name: str
     run: Callable[[Work], Work]
-    dump: Callable[[Work], tuple[str, str]]
+    dump: Callable[[Work, Work], dict[str, str]]
 
 
 @dataclass(slots=True)
@@ -56,15 +55,15 @@ class Clock:
 
 def run(work: Work, clock: Clock) -> Work:
     """Run every stage; the last one leaves a plan."""
-    folder = environment.dump_directory()
+    root = environment.dump_directory()
     check = environment.checks_enabled()
-    base = None if folder is None else _dump_folder(folder, work)
+    folder = None if root is None else dump.new_folder(root, work.module, work.target)
     for number, stage in enumerate(STAGES):
         start = time.perf_counter()
-        work = stage.run(work)
+        before, work = work, stage.run(work)
         clock.time(stage.name, start)
-        if base is not None:
-            _dump(base, number, stage, work)
+        if folder is not None:
+            dump.write(folder, number, stage.name, stage.dump(before, work))
         if check:
             _check(stage.name, work)
     return work
@@ -80,7 +79,7 @@ def _verify(work: Work) -> Work:
 def _select(work: Work) -> Work:
     from selector.eqsat.select import select
 
-    selection = select(work.module, work.target, work.strict)
+    selection = select(work.module, work.target, work.strict, work.instructions)
     return replace(work, module=selection.module, statements=tuple(selection.reports))
 
 
@@ -107,17 +106,25 @@ def _emit(work: Work) -> Work:
             raise InternalError(f"no emitter for the family {family!r}")
 
 
-def _program(work: Work) -> tuple[str, str]:
-    return (".vir", str(work.module))
+def _program(_: Work, after: Work) -> dict[str, str]:
+    return {".vir": str(after.module)}
 
 
-def _source(work: Work) -> tuple[str, str]:
-    return (".cu", "" if work.plan is None else work.plan.source)
+def _selection(before: Work, after: Work) -> dict[str, str]:
+    return {
+        ".vir": str(after.module),
+        ".egg": dump.egg_program(before.module, before.target, before.instructions),
+        ".report.txt": f"{Report(after.statements)}\n",
+    }
+
+
+def _source(_: Work, after: Work) -> dict[str, str]:
+    return {".cu": "" if after.plan is None else after.plan.source}
 
 
 STAGES = (
     Stage("verify", _verify, _program),
-    Stage("select", _select, _program),
+    Stage("select", _select, _selection),
     Stage("emit", _emit, _source),
 )
 
@@ -130,25 +137,3 @@ def _check(stage: str, work: Work) -> None:
         verify(work.module)
     except Exception as error:
         raise InternalError(f"the program is not valid after stage {stage!r}: {error}") from error
-
-
-def _dump_folder(folder: Path, work: Work) -> Path:
-    """A folder of its own for each compilation, numbered from 0: ``000-conv1d-sm_90a``."""
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", work.module.name)
-    number = sum(1 for _ in folder.iterdir())
-    while True:
-        base = folder / f"{number:03d}-{name}-{work.target.name}"
-        try:
-            base.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return base
-
-
-def _dump(base: Path, number: int, stage: Stage, work: Work) -> None:
-    suffix, text = stage.dump(work)
-    (base / f"{number:02d}-{stage.name}{suffix}").write_text(text, encoding="utf-8")
-    if stage.name == "select":
-        report = str(Report(work.statements))
-        (base / f"{number:02d}-{stage.name}.report.txt").write_text(report, encoding="utf-8")

@@ -132,9 +132,27 @@ def test_stages_are_dumped_as_numbered_files(
     folders = sorted(p.name for p in (tmp_path / "dump").iterdir())
     assert folders == ["000-mm-sm_90a", "001-mm-sm_90a"]
     files = {p.name: p.read_text() for p in (tmp_path / "dump" / folders[0]).iterdir()}
-    assert {"00-verify.vir", "01-select.vir", "01-select.report.txt", "02-emit.cu"} <= set(files)
+    assert sorted(files) == [
+        "00-verify.vir",
+        "01-select.egg",
+        "01-select.report.txt",
+        "01-select.vir",
+        "02-emit.cu",
+    ]
     assert files["02-emit.cu"] == kernel.source
     assert files["01-select.vir"] == str(kernel.module)
+
+
+def test_the_dumped_egg_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from egglog import bindings
+
+    monkeypatch.setenv("SELECTOR_DUMP", str(tmp_path / "dump"))
+    matmul()
+    program = (tmp_path / "dump" / "000-mm-sm_90a" / "01-select.egg").read_text()
+    graph = bindings.EGraph()
+    outputs = graph.run_program(*graph.parse_program(program))
+    extracted = [o for o in outputs if isinstance(o, bindings.ExtractBest)]
+    assert len(extracted) == 3
 
 
 def test_checking_names_the_stage_that_broke_the_program(monkeypatch: pytest.MonkeyPatch) -> None:

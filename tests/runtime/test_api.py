@@ -11,7 +11,7 @@ import pytest
 
 import selector
 from selector import pipeline
-from selector.diagnostics import ArgumentError, InternalError
+from selector.diagnostics import ArgumentError, InternalError, SelectionError
 from selector.ir.nodes import Module, Store
 from selector.ir.parser import parse_module
 
@@ -206,3 +206,23 @@ loaded = [m for m in sys.modules if m.startswith(rooms)]
 assert not loaded, loaded
 """
     subprocess.run([sys.executable, "-c", program, tmp_path / "mm.kernel"], check=True)
+
+
+def test_what_cannot_be_selected_is_refused_or_reported() -> None:
+    text = MATMUL.replace(" + acc[ramp(0, 1, 256)]", "*acc[ramp(0, 1, 256)]")
+    with pytest.raises(SelectionError, match="acc"):
+        selector.compile(parse_module(text), target="sm_90a")
+    for _ in range(2):  # the second one is found in the cache
+        with pytest.warns(UserWarning, match="not everything was selected:\n"):
+            kernel = selector.compile(parse_module(text), target="sm_90a", strict=False)
+        assert kernel.report.misses
+    a, b = operands()
+    assert (kernel.interpret(a, b) == 0).all()
+
+
+def test_only_the_instructions_asked_for_are_used() -> None:
+    for family in ("wmma", "mma"):
+        kernel = matmul(instructions=(family,))
+        (update,) = kernel.report.updates
+        assert update.block is not None
+        assert update.block.instruction.startswith(f"{family}.")

@@ -143,7 +143,7 @@ def read_graph(graph: egglog.EGraph, count: int) -> Graph:
     convert = _converters(graph)
     nodes: list[Node] = []
     for name, f in functions.items():
-        if f.output_sort not in _TERMS or name == "statement":
+        if f.output_sort not in _TERMS or name == "statement" or f.is_let_binding:
             continue
         sorts = tuple(f.input_sorts)
         readers = [convert[s] for s in sorts]

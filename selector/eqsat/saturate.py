@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import egglog.bindings as egglog
@@ -61,23 +61,23 @@ class Engine:
 
     def probe(self, program: str) -> Saturation:
         """Saturate a graph made by these commands and forget it: for tests of single rules."""
-        self.run("(push)")
-        try:
-            self.run(program)
-            return self.saturate()
-        finally:
-            self.run("(pop)")
+        with self.saturated([program]) as saturation:
+            return saturation
 
     @contextmanager
-    def scope(self, statements: Sequence[str]) -> Iterator[Saturation]:
-        """Saturate a graph of these Store terms, numbered from 0; the graph is readable inside."""
+    def saturated(self, commands: Sequence[str]) -> Iterator[Saturation]:
+        """Saturate a graph made by these commands; it is readable inside."""
         self.run("(push)")
         try:
-            for i, term in enumerate(statements):
-                self.run(f"(set (statement {i}) {term})")
+            for command in commands:
+                self.run(command)
             yield self.saturate()
         finally:
             self.run("(pop)")
+
+    def scope(self, statements: Sequence[str]) -> AbstractContextManager[Saturation]:
+        """Saturate a graph of these Store terms, numbered from 0."""
+        return self.saturated([f"(set (statement {i}) {s})" for i, s in enumerate(statements)])
 
     def saturate(self) -> Saturation:
         result = Saturation()

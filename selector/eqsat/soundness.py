@@ -21,9 +21,9 @@ from selector.eqsat.extract import Graph, Node, read_graph, read_rows
 from selector.eqsat.saturate import Engine
 from selector.intrinsics.calls import lanes, matrix
 from selector.ir.evaluator import evaluate_expr
-from selector.ir.nodes import Load, Store, Var
-from selector.ir.traverse import stmt_exprs, walk_expr
-from selector.ir.types import BOOL, Kind, Type
+from selector.ir.nodes import Store
+from selector.ir.traverse import stmt_exprs
+from selector.ir.types import BOOL, INT32, Kind, Type
 
 Array = NDArray[np.generic]
 MEMORY = 512
@@ -43,12 +43,24 @@ class Soundness:
 
 def check_program(statements: Sequence[Store], engine: Engine, seed: int = 0) -> Soundness:
     """Saturate annotated statements and compare all nodes and claims."""
+    commands = [
+        f"(set (statement {i}) {encode_store(s)})" for i, s in enumerate(statements)
+    ]
+    return _check(commands, engine, seed)
+
+
+def check_term(term: str, engine: Engine, seed: int = 0) -> Soundness:
+    """The same for one encoded term."""
+    return _check([f"(let $subject {term})"], engine, seed)
+
+
+def _check(commands: Sequence[str], engine: Engine, seed: int) -> Soundness:
     result = Soundness()
-    with engine.scope([encode_store(s) for s in statements]) as saturation:
+    with engine.saturated(commands) as saturation:
         result.fired = saturation.matches
-        graph = read_graph(engine.graph, len(statements))
+        graph = read_graph(engine.graph, 0)
         rows = {name: read_rows(engine.graph, name) for name in _CLAIMS}
-    world = _World(statements, graph, np.random.default_rng(seed))
+    world = _World(graph, np.random.default_rng(seed))
     for cls, nodes in graph.classes.items():
         result.classes += 1
         known: tuple[str, Array] | None = None
@@ -76,19 +88,20 @@ def _same(a: Array, b: Array) -> bool:
 class _World:
     """Random memory and symbols, and the value of everything in them."""
 
-    def __init__(self, statements: Sequence[Store], graph: Graph, generator: np.random.Generator):
+    def __init__(self, graph: Graph, generator: np.random.Generator):
         self.graph = graph
         self.memory: dict[str, Array] = {}
         self.symbols: dict[str, object] = {}
-        for s in statements:
-            for e in (x for top in stmt_exprs(s) for x in walk_expr(top)):
-                match e:
-                    case Load(t, buffer, _, _):
-                        self.memory.setdefault(buffer, _random(generator, t.element, MEMORY))
-                    case Var(name, t):
-                        self.symbols.setdefault(name, _random(generator, t.element, t.lanes))
-                    case _:
-                        pass
+        for n in sorted(graph.nodes, key=lambda n: (n.name, str(n.args))):
+            match n.name, n.args:
+                case "Load", (str(t), str(buffer), *_):
+                    self.memory.setdefault(buffer, _random(generator, Type.parse(t), MEMORY))
+                case "Sym", (str(name),):
+                    self.symbols.setdefault(name, _random(generator, INT32, 1))
+                case "Atom", (str(t), int(count), str(name)):
+                    self.symbols.setdefault(name, _random(generator, Type.parse(t), count))
+                case _:
+                    pass
 
     def term(self, term: Term) -> Array:
         return evaluate_expr(Decoder().expr(term), self.symbols, self.memory)

@@ -229,7 +229,7 @@ CASES: dict[str, tuple[str, str]] = {
     "product": (product(), product().replace('"add"', '"max"')),
     "product-uncast": (
         reduce(load(INDEX_A, LANES, buffer="A"), load(INDEX_B, LANES, buffer="B")),
-        reduce(load(INDEX_A, LANES, buffer="A"), load(INDEX_B, LANES, "int8", "B")),
+        reduce(load(INDEX_A, LANES, buffer="A"), load(INDEX_B, LANES, buffer="B"), "max"),
     ),
     "block-of-columns": (product(), product(kinds=("float32", "float32"))),
     "block-of-rows": (product(), product(kinds=("float16", "bfloat16"))),

@@ -1,0 +1,8 @@
+"""Makes the programs of tests/eqsat importable here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent / "eqsat"))

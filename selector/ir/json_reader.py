@@ -57,6 +57,7 @@ from selector.ir.types import BOOL, INT32, Type
 
 FORMAT, VERSION = "selector-ir", 1
 MAX_NESTING = 400
+MAX_NODES = 1 << 21  # of the module as a tree, without sharing
 
 Row = list[Any]
 _E = TypeVar("_E", bound=Enum)
@@ -92,7 +93,7 @@ def _read_module(data: object) -> Module:
         _fail("$.format", f"{fields['format']!r} is not {FORMAT!r}")
     if type(fields["version"]) is not int or fields["version"] != VERSION:
         _fail("$.version", f"version {fields['version']!r}; this reader knows version {VERSION}")
-    r = _Reader(_exprs(fields["exprs"]))
+    r = _Reader(*_exprs(fields["exprs"]))
     return Module(
         _string("$.name", fields["name"]),
         tuple(r.buffer(p, x) for p, x in _items("$.buffers", fields["buffers"])),
@@ -152,16 +153,17 @@ def _type(path: str, value: object) -> Type:
     _fail(path, f"{text!r} is not a type")
 
 
-def _exprs(value: object) -> list[Expr]:
-    """The table of expressions, each checked against the rule of its node and the limit of height."""
+def _exprs(value: object) -> tuple[list[Expr], list[int]]:
+    """The table of expressions and the nodes of each, checked against their rules and the limits."""
     table: list[Expr] = []
     heights: list[int] = []
+    sizes: list[int] = []
     for path, x in _items("$.exprs", value):
         row = _list(path, x)
         build = _BUILD.get(row[0]) if row and isinstance(row[0], str) else None
         if build is None:
             _fail(path, f"{row[:1]} starts no expression")
-        reader = _RowReader(path, row, table, heights)
+        reader = _RowReader(path, row, table, heights, sizes)
         try:
             e = build(reader)
         except AssertionError as error:
@@ -169,20 +171,24 @@ def _exprs(value: object) -> list[Expr]:
         why = type_error(e)
         if why is not None:
             _fail(path, why)
-        if e.type.lanes > MAX_LANES or reader.height >= MAX_HEIGHT:
-            _fail(path, "too many lanes, or nested too deeply")
+        if e.type.lanes > MAX_LANES or reader.height >= MAX_HEIGHT or reader.size > MAX_NODES:
+            _fail(path, "too many lanes, too many nodes, or nested too deeply")
         reader.end()
         table.append(e)
         heights.append(reader.height + 1)
-    return table
+        sizes.append(reader.size)
+    return table, sizes
 
 
 class _RowReader:
     """A cursor over one row of ``exprs``."""
 
-    def __init__(self, path: str, row: Row, table: list[Expr], heights: list[int]) -> None:
-        self.path, self.row, self.table, self.heights = path, row, table, heights
-        self.at, self.height = 1, 0
+    def __init__(
+        self, path: str, row: Row, table: list[Expr], heights: list[int], sizes: list[int]
+    ) -> None:
+        self.path, self.row, self.table = path, row, table
+        self.heights, self.sizes = heights, sizes
+        self.at, self.height, self.size = 1, 0, 1
 
     def next(self) -> Any:
         if self.at >= len(self.row):
@@ -200,6 +206,7 @@ class _RowReader:
     def lookup(self, number: object) -> Expr:
         i = _integer(self.path, number, 0, len(self.table) - 1)
         self.height = max(self.height, self.heights[i])
+        self.size += self.sizes[i]
         return self.table[i]
 
     def optional(self) -> Expr | None:
@@ -260,11 +267,15 @@ _BUILD: dict[str, Callable[[_RowReader], Expr]] = {
 class _Reader:
     """Everything around the expressions."""
 
-    def __init__(self, table: list[Expr]) -> None:
-        self.table = table
+    def __init__(self, table: list[Expr], sizes: list[int]) -> None:
+        self.table, self.sizes, self.budget = table, sizes, MAX_NODES
 
     def expr(self, path: str, number: object, wanted: Type | None = None) -> Expr:
-        e = self.table[_integer(path, number, 0, len(self.table) - 1)]
+        i = _integer(path, number, 0, len(self.table) - 1)
+        e = self.table[i]
+        self.budget -= self.sizes[i]
+        if self.budget < 0:
+            _fail(path, f"the module has more than {MAX_NODES} nodes")
         if wanted is not None and e.type != wanted:
             _fail(path, f"expected {wanted}, found an expression of {e.type}")
         return e

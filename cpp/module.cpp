@@ -60,7 +60,7 @@ py::list describe_regions(const std::map<std::string, ir::Box> &regions, const P
                           Records &records) {
     py::list result;
     for (const Buffer &b : parameters.buffers) {
-        auto found = regions.find(b.name);
+        auto found = regions.find(b.func);
         for (size_t d = 0; found != regions.end() && d < found->second.size(); d++) {
             const ir::Interval &i = found->second[d];
             int low = i.has_lower_bound() ? records.add(i.min) : -1;
@@ -120,7 +120,7 @@ int64_t lanes_of(const std::string &var, const ir::StageSchedule &schedule) {
     return -1;
 }
 
-// (name, original name, kind, inlined?, (atomic?, ...)) of every Func that the outputs need, kind: "pure", "update" or "extern".
+// (name, kind, inlined?) of every Func that the outputs need, kind: "pure", "update" or "extern".
 py::list describe_funcs(const std::vector<Func> &outputs) {
     py::list result;
     Functions funcs = functions(outputs);
@@ -129,11 +129,7 @@ py::list describe_funcs(const std::vector<Func> &outputs) {
         f.lock_loop_levels();
         const char *kind = f.has_extern_definition() ? "extern" : f.has_update_definition() ? "update" : "pure";
         bool inlined = f.schedule().compute_level().is_inlined();
-        py::list stages;
-        for (const ir::Definition &u : f.updates()) {
-            stages.append(u.schedule().atomic());
-        }
-        result.append(py::make_tuple(name, f.origin_name(), kind, inlined, py::tuple(stages)));
+        result.append(py::make_tuple(name, kind, inlined));
     }
     return result;
 }

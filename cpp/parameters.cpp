@@ -11,7 +11,7 @@ using Halide::Parameter;
 namespace {
 
 Buffer describe(const Parameter &p, const std::string &name) {
-    Buffer b{name, p.type(), {}, {}, {}, false};
+    Buffer b{name, p.type(), {}, {}, {}, false, name};
     for (int d = 0; d < p.dimensions(); d++) {
         b.min.push_back(p.min_constraint(d));
         b.extent.push_back(p.extent_constraint(d));
@@ -104,6 +104,7 @@ Parameters find_parameters(const Environment &env, const Functions &outputs) {
             Buffer b = describe(f.output_buffers()[i], f.name() + suffix);
             apply_bounds(f, b);
             b.output = true;
+            b.func = f.name();
             result.buffers.push_back(b);
         }
     }

@@ -43,6 +43,7 @@ struct Buffer {
     Halide::Type type;
     std::vector<Halide::Expr> min, extent, stride;  // per dimension; undefined where nothing is known
     bool output = false;
+    std::string func;  // of an output: the Func that it holds a value of
 };
 
 struct Scalar {

@@ -83,12 +83,8 @@ std::map<std::string, Box> required_regions(const Functions &outputs, const Para
     auto [order, groups] = realization_order(copies, unwrapped);
     Regions regions;
     for (const Buffer &b : parameters.buffers) {
-        if (b.output) {
-            std::string func = b.name;
-            for (const Function &f : copies) {
-                func = f.outputs() > 1 && b.name.rfind(f.name() + ".", 0) == 0 ? f.name() : func;
-            }
-            merge(regions, {{func, whole(b)}});
+        if (b.output && !regions.count(b.func)) {  // buffers of one tuple have one region
+            regions[b.func] = whole(b);
         }
     }
     for (auto name = order.rbegin(); name != order.rend(); ++name) {

@@ -9,16 +9,17 @@ from typing import Any
 import halide as hl
 
 from halide_bridge.memory import Directives
-from halide_bridge.names import Names
+from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.records import Record
 from selector.diagnostics import ScheduleError, Where
-from selector.ir.nodes import Allocate, Stmt, Store, VectorReduce
+from selector.ir.nodes import Stmt, Store, VectorReduce
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_expr, walk_stmt
 
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
+_VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
 _HEADER = re.compile(r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL)
 
 
@@ -27,7 +28,7 @@ def output_funcs(output: object, location: str) -> list[hl.Func]:
     match output:
         case hl.ImageParam():
             raise ScheduleError(
-                f"`{output.name()}` is an ImageParam, an input; nothing computes it", where=location
+                f"`{plain(output.name())}` is an ImageParam, an input; nothing computes it", where=location
             )
         case hl.Pipeline():
             funcs = list(output.outputs())
@@ -43,8 +44,8 @@ def output_funcs(output: object, location: str) -> list[hl.Func]:
     for func in funcs:
         if not func.defined():
             raise ScheduleError(
-                f"the Func `{func.name()}` has no definition",
-                hint=f"define it first: `{func.name()}[x, y] = ...`",
+                f"the Func `{plain(func.name())}` has no definition",
+                hint=f"define it first: `{plain(func.name())}[x, y] = ...`",
                 where=location,
             )
     return funcs
@@ -76,7 +77,7 @@ def refuse_embedded(names: Sequence[str], location: str) -> None:
     """Constant images inside a pipeline have no form in a module."""
     if names:
         raise ScheduleError(
-            f"the pipeline holds the contents of a Buffer (`{names[0]}`)",
+            f"the pipeline holds the contents of a Buffer (`{plain(names[0])}`)",
             why="a module has parameters and no data of its own",
             hint="read it through an ImageParam and pass the array when the kernel is called",
             where=location,
@@ -92,24 +93,35 @@ def check_unused(
             continue
         others = {f[0] for f in native().describe_funcs([func])} - {directives.func}
         if others & set(env):
-            names = ", ".join(f"`{f.name()}`" for f in outputs)
+            names = ", ".join(f"`{plain(f.name())}`" for f in outputs)
             raise ScheduleError(
-                f"`{directives.func}` was placed in {_kind(directives)} and {names} does not use it",
+                f"`{plain(directives.func)}` was placed in {_kind(directives)} and {names} does not use it",
                 why="it reads the same inputs, and no output depends on it",
                 hint="compute the output from it, or remove the store_in",
-                where=Where(func=directives.func, location=directives.location),
+                where=Where(func=plain(directives.func), location=directives.location),
             )
 
 
-def check_directives(described: Sequence[Record], directives: Mapping[str, Directives]) -> None:
+def check_directives(
+    described: Sequence[Record], directives: Mapping[str, Directives], outputs: Sequence[hl.Func]
+) -> None:
     """What a tensor unit's Func must have before anything is lowered."""
-    for name, _origin, kind, inlined, _updates in described:
+    stored = {f.name() for f in outputs}
+    for unique, kind, inlined in described:
+        name = plain(unique)
         if kind == "extern":
             raise ScheduleError(f"`{name}` is an extern stage, which cannot be compiled for a tensor target")
-        asked = directives.get(name)
+        asked = directives.get(unique)
         if asked is None or asked.kind is None:
             continue
         where = Where(func=name, location=asked.location)
+        if unique in stored:
+            raise ScheduleError(
+                f"`{name}` is placed in {_kind(asked)} and has no storage of its own",
+                why="an output is stored in its buffer",
+                hint=f"make another Func the output: `out[x, y] = {name}[x, y]`",
+                where=where,
+            )
         if kind != "update":
             raise ScheduleError(
                 f"`{name}` is placed in {_kind(asked)} and has no update definition",
@@ -126,23 +138,15 @@ def check_directives(described: Sequence[Record], directives: Mapping[str, Direc
 
 
 def check_marked(
-    body: Stmt, outputs: Sequence[hl.Func], directives: Mapping[str, Directives], names: Names
+    body: Stmt, directives: Mapping[str, Directives], names: Names
 ) -> None:
     """Every tensor Func must be updated by a vector reduction; a scalar loop means the schedule hid it."""
-    allocated = {s.name for s in walk_stmt(body) if isinstance(s, Allocate)}
     reduced = {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and _reduces(s)}
     for name, asked in directives.items():
         buffer = names(name)
         if asked.kind is None or buffer in reduced:
             continue
         where = Where(func=buffer, stage="update 0", location=asked.location)
-        if buffer not in allocated:
-            raise ScheduleError(
-                f"`{buffer}` is placed in {_kind(asked)} and has no storage of its own",
-                why="an output is stored in its buffer",
-                hint="compute it in a Func of its own and copy it: `out[x, y] = acc[x, y]`",
-                where=where,
-            )
         raise _scalarized(body, buffer, asked, where)
 
 
@@ -166,34 +170,39 @@ def _kind(directives: Directives) -> str:
     return "no tensor memory" if directives.kind is None else directives.kind.name
 
 
-def run_native(function: Callable[..., Any], outputs: list[hl.Func], request: dict[str, Any]) -> Any:
+def run_native(
+    function: Callable[..., Any], outputs: list[hl.Func], request: dict[str, Any], location: str
+) -> Any:
     """Call the native module; what Halide refuses becomes a ScheduleError."""
     try:
         return function(outputs, request)
     except (native().HalideError, hl.HalideError) as error:
-        raise _explained(str(error), outputs, request) from error
+        raise _explained(str(error), outputs, location) from error
 
 
-def _explained(text: str, outputs: list[hl.Func], request: dict[str, Any]) -> ScheduleError:
+def _explained(text: str, outputs: list[hl.Func], location: str) -> ScheduleError:
     lanes = _LANES.search(text)
     if lanes is not None:
-        return _too_long(int(lanes[1]), outputs)
-    message = _HEADER.sub("", text).strip()
-    return ScheduleError(f"Halide cannot lower `{request['name']}`: {message}")
+        return _too_long(int(lanes[1]), outputs, location)
+    message = plain(_HEADER.sub("", text).strip())
+    name = plain(outputs[0].name())
+    return ScheduleError(
+        f"Halide cannot lower `{name}`: {message}", where=Where(func=name, location=location)
+    )
 
 
-def _too_long(lanes: int, outputs: list[hl.Func]) -> ScheduleError:
+def _too_long(lanes: int, outputs: list[hl.Func], location: str) -> ScheduleError:
     stages = native().describe_vectors(outputs)
     suspects = [s for s in stages if _product(s[2]) > LARGEST_VECTOR] or [
         s for s in stages if s[2] and any(n < 0 for _, n in s[2])
     ]
-    listed = "; ".join(f"`{func}` {stage}: {_factors(vectors)}" for func, stage, vectors in suspects)
+    listed = "; ".join(f"`{plain(func)}` {stage}: {_factors(vectors)}" for func, stage, vectors in suspects)
     return ScheduleError(
         f"a vector statement of {lanes} lanes is too long: Halide's vectors have at most {LARGEST_VECTOR} lanes",
         why=listed,
         hint="vectorize fewer outputs in one statement and unroll over several, or split the reduction "
         "variable and vectorize its inner part",
-        where=Where(func=suspects[0][0], stage=suspects[0][1]) if suspects else None,
+        where=Where(plain(suspects[0][0]), suspects[0][1], location) if suspects else location,
     )
 
 
@@ -205,4 +214,4 @@ def _product(vectors: Sequence[tuple[str, int]]) -> int:
 
 
 def _factors(vectors: Sequence[tuple[str, int]]) -> str:
-    return " * ".join(f"{var} ({count if count > 0 else 'whole extent'})" for var, count in vectors)
+    return " * ".join(f"{_VECTOR_VAR.sub('', plain(var))} ({count if count > 0 else 'whole extent'})" for var, count in vectors)

@@ -15,7 +15,7 @@ import halide as hl
 
 from halide_bridge import checks
 from halide_bridge.memory import Directives, caller_location, directives_of, unused_marks
-from halide_bridge.names import Names
+from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.normalise import normalise
 from halide_bridge.records import Reader, Record, read_type
@@ -75,28 +75,32 @@ def lower(
     ScheduleError for whatever cannot be lowered, with Halide's own text where Halide refused.
     """
     pipeline = _open(output, target, name, options or Options())
-    lowered = checks.run_native(native().lower, pipeline.outputs, pipeline.request)
+    lowered = checks.run_native(
+        native().lower, pipeline.outputs, pipeline.request, pipeline.location
+    )
     checks.refuse_embedded(lowered["embedded"], pipeline.location)
     names = Names()
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)
     marked = frozenset(n for n, d in pipeline.directives.items() if d.kind is not None)
     reader = Reader(lowered["records"], names, marked)
     body = _place(normalise(reader.stmt(lowered["body"])), _by_name(pipeline.directives, names))
-    checks.check_marked(body, pipeline.outputs, pipeline.directives, names)
+    checks.check_marked(body, pipeline.directives, names)
     return Module(
         names(pipeline.request["name"]) if name is None else name,
         buffers,
         scalars,
         body,
         _requirements(lowered["regions"], reader, names, buffers),
-        _origins(pipeline, names),
+        _origins(pipeline.directives, names),
     )
 
 
 def lower_text(output: Any, *, target: str | Target = "sm_90a", options: Options | None = None) -> str:
     """Halide's own print of the loops after the passes, before any conversion; for tests and bug reports."""
     pipeline = _open(output, target, None, options or Options())
-    return checks.run_native(native().lower_text, pipeline.outputs, pipeline.request)
+    return checks.run_native(
+        native().lower_text, pipeline.outputs, pipeline.request, pipeline.location
+    )
 
 
 def _open(output: Any, target: str | Target, name: str | None, options: Options) -> _Pipeline:
@@ -107,7 +111,7 @@ def _open(output: Any, target: str | Target, name: str | None, options: Options)
     env = [f[0] for f in described]
     directives = directives_of(env)
     checks.check_unused(unused_marks(), env, outputs)
-    checks.check_directives(described, directives)
+    checks.check_directives(described, directives, outputs)
     request: dict[str, Any] = {
         **asdict(options),
         "target": _HALIDE_TARGET[families.family],
@@ -191,10 +195,7 @@ def _is_whole(requirement: Requirement, dim: Dim) -> bool:
             return False
 
 
-def _origins(pipeline: _Pipeline, names: Names) -> tuple[Origin, ...]:
-    """User's names and places: marked Funcs where they were marked, outputs where they are lowered."""
-    found = [Origin(names(n), names(n), d.location) for n, d in pipeline.directives.items()]
-    known = {o.name for o in found}
-    outputs = [names(f.name()) for f in pipeline.outputs]
-    found += [Origin(o, o, pipeline.location) for o in outputs if o not in known]
+def _origins(directives: Mapping[str, Directives], names: Names) -> tuple[Origin, ...]:
+    """The Funcs with directives, at the place of the directive: Halide keeps no place of a definition."""
+    found = (Origin(names(n), plain(n), d.location) for n, d in directives.items())
     return tuple(sorted(found, key=lambda o: o.name))

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import halide as hl
 
+from halide_bridge.names import plain
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.nodes import Memory
 
@@ -65,8 +66,8 @@ def _inside_package(filename: str) -> bool:
 def _directives(func: object, directive: str, location: str) -> Directives:
     if isinstance(func, hl.ImageParam):
         raise ScheduleError(
-            f"{directive} takes a Func, not the ImageParam `{func.name()}`",
-            hint=f"stage it with `{func.name()}.in_(consumer)` and pass that Func",
+            f"{directive} takes a Func, not the ImageParam `{plain(func.name())}`",
+            hint=f"stage it with `{plain(func.name())}.in_(consumer)` and pass that Func",
             where=location,
         )
     if not isinstance(func, hl.Func):
@@ -89,7 +90,7 @@ def store_in(func: _F, kind: MemoryType) -> _F:
         raise ScheduleError(
             f"store_in takes a halide_bridge.MemoryType, not {kind!r}",
             hint="stock memory types are set with Halide's own `func.store_in(...)`",
-            where=Where(func=directives.func, location=location),
+            where=Where(func=plain(directives.func), location=location),
         )
     assert isinstance(func, hl.Func)
     _table[directives.func] = replace(directives, kind=kind, location=location)
@@ -104,7 +105,7 @@ def pipeline_stages(func: _F, stages: int) -> _F:
     if not isinstance(stages, int) or not 1 <= stages <= 16:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ScheduleError(
             f"pipeline_stages takes a number of copies from 1 to 16, not {stages!r}",
-            where=Where(func=directives.func, location=location),
+            where=Where(func=plain(directives.func), location=location),
         )
     _table[directives.func] = replace(directives, stages=stages)
     return func

@@ -14,6 +14,11 @@ _COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z])(\d+)(?=$|_im|_in_|_global)")
 _COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
 
 
+def plain(name: str) -> str:
+    """A name as the user wrote it, for messages."""
+    return _SUFFIX.sub("", name)
+
+
 class Names:
     """A renaming from Halide's names to stable ones, one per lowering."""
 

@@ -36,7 +36,7 @@ class Lanes:
 
 def canonical_index(e: Expr) -> Expr:
     """The same vector as nested ramps; ``e`` itself where its lanes are not affine."""
-    if e.type.lanes == 1:
+    if e.type.lanes == 1 or not e.type.is_integer:
         return e
     lanes = analyse(e)
     return e if lanes is None else build(lanes)

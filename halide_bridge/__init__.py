@@ -1,8 +1,8 @@
 """Stock Halide pipelines in, ``selector.ir`` modules and kernels out.
 
-    hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
-    module = hb.lower(output, target="sm_90a")
-    kernel = hb.compile(output, target="sm_90a")
+hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
+module = hb.lower(output, target="sm_90a")
+kernel = hb.compile(output, target="sm_90a")
 """
 
 from __future__ import annotations

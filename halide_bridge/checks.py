@@ -1,4 +1,4 @@
-"""Errors of the bridge: arguments, directives that cannot be met, and what Halide itself refuses."""
+"""Errors of the bridge: arguments, directives that cannot be met, what Halide itself refuses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import halide as hl
-
 from halide_bridge.memory import Directives
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.records import Record
+from halide_bridge.stock import (
+    Func,
+    HalideError,
+    is_func,
+    is_image_param,
+    is_input,
+    is_pipeline,
+)
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.nodes import Stmt, Store, VectorReduce
 from selector.ir.printer import print_stmt
@@ -20,48 +26,51 @@ from selector.ir.traverse import walk_expr, walk_stmt
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
 _VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
-_HEADER = re.compile(r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL)
+_HEADER = re.compile(
+    r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL
+)
 
 
-def output_funcs(output: object, location: str) -> list[hl.Func]:
+def output_funcs(output: object, location: str) -> list[Func]:
     """The Funcs of a Func, a Pipeline or a list of Funcs; ScheduleError for anything else."""
-    match output:
-        case hl.ImageParam():
+    if is_image_param(output):
+        raise ScheduleError(
+            f"`{plain(output.name())}` is an ImageParam, an input; nothing computes it",
+            where=location,
+        )
+    if is_pipeline(output):
+        funcs = list(output.outputs())
+    else:
+        given = list(output) if isinstance(output, list | tuple) else [output]
+        funcs = [f for f in given if is_func(f)]
+        if not given or len(funcs) != len(given):
             raise ScheduleError(
-                f"`{plain(output.name())}` is an ImageParam, an input; nothing computes it", where=location
-            )
-        case hl.Pipeline():
-            funcs = list(output.outputs())
-        case hl.Func():
-            funcs = [output]
-        case list() | tuple() if output and all(_is_func(f) for f in output):  # pyright: ignore[reportUnknownVariableType]
-            funcs: list[hl.Func] = list(output)  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            raise ScheduleError(
-                f"an output is a halide.Func, a halide.Pipeline or a list of Funcs, not {output!r:.80}",
+                f"an output is a halide.Func, a halide.Pipeline or a list of Funcs, "
+                f"not {output!r:.80}",
                 where=location,
             )
     for func in funcs:
-        if not func.defined():
-            raise ScheduleError(
-                f"the Func `{plain(func.name())}` has no definition",
-                hint=f"define it first: `{plain(func.name())}[x, y] = ...`",
-                where=location,
-            )
+        _check_defined(func, location)
     return funcs
 
 
-def _is_func(value: object) -> bool:
-    return isinstance(value, hl.Func) and not isinstance(value, hl.ImageParam)
+def _check_defined(func: Func, location: str) -> None:
+    if not func.defined():
+        name = plain(func.name())
+        raise ScheduleError(
+            f"the Func `{name}` has no definition",
+            hint=f"define it first: `{name}[x, y] = ...`",
+            where=location,
+        )
 
 
 def input_order(
     inputs: Sequence[object] | None, location: str
 ) -> Callable[[str, bool], tuple[int, str]]:
-    """A sort key for parameters by Halide's name: the order of ``inputs``, then the rest by name."""
+    """A sort key for parameters: the order of ``inputs``, then the rest by Halide's name."""
     place: dict[str, int] = {}
     for i, value in enumerate(inputs or ()):
-        if not isinstance(value, hl.ImageParam | hl.Param):
+        if not is_input(value):
             raise ScheduleError(
                 f"inputs are ImageParams and Params, not {type(value).__name__}", where=location
             )
@@ -85,9 +94,9 @@ def refuse_embedded(names: Sequence[str], location: str) -> None:
 
 
 def check_unused(
-    unused: Sequence[tuple[hl.Func, Directives]], env: Sequence[str], outputs: Sequence[hl.Func]
+    unused: Sequence[tuple[Func, Directives]], env: Sequence[str], outputs: Sequence[Func]
 ) -> None:
-    """A Func that was marked, shares inputs with this pipeline, and is in no pipeline lowered so far."""
+    """Refuse if a marked Func shares inputs with this pipeline and is in none lowered so far."""
     for func, directives in unused:
         if not func.defined():
             continue
@@ -95,7 +104,8 @@ def check_unused(
         if others & set(env):
             names = ", ".join(f"`{plain(f.name())}`" for f in outputs)
             raise ScheduleError(
-                f"`{plain(directives.func)}` was placed in {_kind(directives)} and {names} does not use it",
+                f"`{plain(directives.func)}` was placed in {_kind(directives)} "
+                f"and {names} does not use it",
                 why="it reads the same inputs, and no output depends on it",
                 hint="compute the output from it, or remove the store_in",
                 where=Where(func=plain(directives.func), location=directives.location),
@@ -103,14 +113,16 @@ def check_unused(
 
 
 def check_directives(
-    described: Sequence[Record], directives: Mapping[str, Directives], outputs: Sequence[hl.Func]
+    described: Sequence[Record], directives: Mapping[str, Directives], outputs: Sequence[Func]
 ) -> None:
     """What a tensor unit's Func must have before anything is lowered."""
     stored = {f.name() for f in outputs}
     for unique, kind, inlined in described:
         name = plain(unique)
         if kind == "extern":
-            raise ScheduleError(f"`{name}` is an extern stage, which cannot be compiled for a tensor target")
+            raise ScheduleError(
+                f"`{name}` is an extern stage, which cannot be compiled for a tensor target"
+            )
         asked = directives.get(unique)
         if asked is None or asked.kind is None:
             continue
@@ -137,10 +149,8 @@ def check_directives(
             )
 
 
-def check_marked(
-    body: Stmt, directives: Mapping[str, Directives], names: Names
-) -> None:
-    """Every tensor Func must be updated by a vector reduction; a scalar loop means the schedule hid it."""
+def check_marked(body: Stmt, directives: Mapping[str, Directives], names: Names) -> None:
+    """Every tensor Func must be updated by a vector reduction, not by scalar loops."""
     reduced = {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and _reduces(s)}
     for name, asked in directives.items():
         buffer = names(name)
@@ -155,9 +165,10 @@ def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> Sch
     statement = print_stmt(updates[-1]) if updates else ""
     return ScheduleError(
         f"the update of `{buffer}` is not one vector statement, so {_kind(asked)} cannot hold it",
-        why="no reduction over vector lanes is left in its loops (Halide scalarized it, or it was not vectorized)",
-        hint=f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction variable "
-        "innermost and the pure variables of one tile around it, unroll over tiles",
+        why="its loops hold no reduction over vector lanes: it was not vectorized, or Halide "
+        "scalarized it",
+        hint=f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction "
+        "variable innermost and the pure variables of one tile around it, unroll over tiles",
         where=Where(where.func, where.stage, where.location, statement[:400]),
     )
 
@@ -171,16 +182,16 @@ def _kind(directives: Directives) -> str:
 
 
 def run_native(
-    function: Callable[..., Any], outputs: list[hl.Func], request: dict[str, Any], location: str
+    function: Callable[..., Any], outputs: list[Func], request: dict[str, Any], location: str
 ) -> Any:
     """Call the native module; what Halide refuses becomes a ScheduleError."""
     try:
         return function(outputs, request)
-    except (native().HalideError, hl.HalideError) as error:
+    except (native().HalideError, HalideError) as error:
         raise _explained(str(error), outputs, location) from error
 
 
-def _explained(text: str, outputs: list[hl.Func], location: str) -> ScheduleError:
+def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
     lanes = _LANES.search(text)
     if lanes is not None:
         return _too_long(int(lanes[1]), outputs, location)
@@ -191,17 +202,20 @@ def _explained(text: str, outputs: list[hl.Func], location: str) -> ScheduleErro
     )
 
 
-def _too_long(lanes: int, outputs: list[hl.Func], location: str) -> ScheduleError:
+def _too_long(lanes: int, outputs: list[Func], location: str) -> ScheduleError:
     stages = native().describe_vectors(outputs)
     suspects = [s for s in stages if _product(s[2]) > LARGEST_VECTOR] or [
         s for s in stages if s[2] and any(n < 0 for _, n in s[2])
     ]
-    listed = "; ".join(f"`{plain(func)}` {stage}: {_factors(vectors)}" for func, stage, vectors in suspects)
+    listed = "; ".join(
+        f"`{plain(func)}` {stage}: {_factors(vectors)}" for func, stage, vectors in suspects
+    )
     return ScheduleError(
-        f"a vector statement of {lanes} lanes is too long: Halide's vectors have at most {LARGEST_VECTOR} lanes",
+        f"a vector statement of {lanes} lanes is too long: "
+        f"Halide's vectors have at most {LARGEST_VECTOR} lanes",
         why=listed,
-        hint="vectorize fewer outputs in one statement and unroll over several, or split the reduction "
-        "variable and vectorize its inner part",
+        hint="vectorize fewer outputs in one statement and unroll over several, or split the "
+        "reduction variable and vectorize its inner part",
         where=Where(plain(suspects[0][0]), suspects[0][1], location) if suspects else location,
     )
 
@@ -214,4 +228,7 @@ def _product(vectors: Sequence[tuple[str, int]]) -> int:
 
 
 def _factors(vectors: Sequence[tuple[str, int]]) -> str:
-    return " * ".join(f"{_VECTOR_VAR.sub('', plain(var))} ({count if count > 0 else 'whole extent'})" for var, count in vectors)
+    return " * ".join(
+        f"{_VECTOR_VAR.sub('', plain(var))} ({count if count > 0 else 'whole extent'})"
+        for var, count in vectors
+    )

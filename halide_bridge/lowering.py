@@ -1,8 +1,9 @@
 """From a stock Halide pipeline to a ``selector.ir.Module``.
 
-The native module runs Halide's own passes up to vectorization, with ours in between (``cpp/passes.h``); its flat
-records become nodes (``records``), the loops get their normal form (``normalise``), and every directive that
-cannot be met is an error that says where it was given (``checks``).
+The native module runs Halide's own passes up to vectorization, with ours in between
+(``cpp/passes.h``); its flat records become nodes (``records``), the loops get their normal form
+(``normalise``), and every directive that cannot be met is an error that says where it was given
+(``checks``).
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import halide as hl
-
 from halide_bridge import checks
 from halide_bridge.memory import Directives, caller_location, directives_of, unused_marks
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.normalise import normalise
 from halide_bridge.records import Reader, Record, read_type
+from halide_bridge.stock import Func, Pipeline
 from selector.diagnostics import ScheduleError
 from selector.ir.nodes import (
     Allocate,
@@ -55,23 +55,23 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Pipeline:
-    outputs: list[hl.Func]
+    outputs: list[Func]
     directives: dict[str, Directives]  # by Halide's name of the Func
     location: str
     request: dict[str, Any]
 
 
 def lower(
-    output: hl.Func | hl.Pipeline | Sequence[hl.Func],
+    output: Func | Pipeline | Sequence[Func],
     *,
     target: str | Target = "sm_90a",
     name: str | None = None,
     inputs: Sequence[object] | None = None,
     options: Options | None = None,
 ) -> Module:
-    """The vectorized loops of a pipeline, with its parameters and what the algorithm requires of them.
+    """The vectorized loops of a pipeline, its parameters, and what the algorithm needs of them.
 
-    ``inputs`` fixes the calling order of ImageParams and Params; by default they are in order of their names.
+    ``inputs`` fixes the calling order of ImageParams and Params, which else is that of their names.
     ScheduleError for whatever cannot be lowered, with Halide's own text where Halide refused.
     """
     pipeline = _open(output, target, name, options or Options())
@@ -95,8 +95,10 @@ def lower(
     )
 
 
-def lower_text(output: Any, *, target: str | Target = "sm_90a", options: Options | None = None) -> str:
-    """Halide's own print of the loops after the passes, before any conversion; for tests and bug reports."""
+def lower_text(
+    output: Any, *, target: str | Target = "sm_90a", options: Options | None = None
+) -> str:
+    """Halide's own print of the loops, before any conversion; for tests and bug reports."""
     pipeline = _open(output, target, None, options or Options())
     return checks.run_native(
         native().lower_text, pipeline.outputs, pipeline.request, pipeline.location
@@ -106,7 +108,9 @@ def lower_text(output: Any, *, target: str | Target = "sm_90a", options: Options
 def _open(output: Any, target: str | Target, name: str | None, options: Options) -> _Pipeline:
     location = caller_location()
     outputs = checks.output_funcs(output, location)
-    families = find_target("sm_90a" if target == "cuda" else target) if isinstance(target, str) else target
+    families = (
+        find_target("sm_90a" if target == "cuda" else target) if isinstance(target, str) else target
+    )
     described = native().describe_funcs(outputs)
     env = [f[0] for f in described]
     directives = directives_of(env)
@@ -196,6 +200,6 @@ def _is_whole(requirement: Requirement, dim: Dim) -> bool:
 
 
 def _origins(directives: Mapping[str, Directives], names: Names) -> tuple[Origin, ...]:
-    """The Funcs with directives, at the place of the directive: Halide keeps no place of a definition."""
+    """The Funcs with directives, at the place of those: Halide keeps no place of a definition."""
     found = (Origin(names(n), plain(n), d.location) for n, d in directives.items())
     return tuple(sorted(found, key=lambda o: o.name))

@@ -1,7 +1,7 @@
 """What stock Halide's schedules cannot say: tensor units' memory, and copies in flight.
 
-The directives live in a table of our own, keyed by the Func's name (Halide makes it unique in the process), so a
-Func with such a directive still compiles with stock Halide, which never sees it.
+The directives live in a table of our own, keyed by the Func's name (Halide makes it unique in the
+process), so a Func with such a directive still compiles with stock Halide, which never sees it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
-import halide as hl
-
 from halide_bridge.names import plain
+from halide_bridge.stock import Func, is_func, is_image_param
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.nodes import Memory
 
@@ -46,11 +45,14 @@ class Directives:
 
 
 _table: dict[str, Directives] = {}
-_unseen: dict[str, weakref.ref[hl.Func]] = {}  # marked, and in no pipeline lowered so far
+_unseen: dict[str, weakref.ref[Func]] = {}  # marked, and in no pipeline lowered so far
 
 
 def caller_location() -> str:
-    """``file:line`` of the innermost frame outside this package; relative below the working directory."""
+    """``file:line`` of the innermost frame outside this package.
+
+    Relative to the working directory where it lies below that.
+    """
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and _inside_package(frame.f_code.co_filename):
         frame = frame.f_back
@@ -64,13 +66,13 @@ def _inside_package(filename: str) -> bool:
 
 
 def _directives(func: object, directive: str, location: str) -> Directives:
-    if isinstance(func, hl.ImageParam):
+    if is_image_param(func):
         raise ScheduleError(
             f"{directive} takes a Func, not the ImageParam `{plain(func.name())}`",
             hint=f"stage it with `{plain(func.name())}.in_(consumer)` and pass that Func",
             where=location,
         )
-    if not isinstance(func, hl.Func):
+    if not is_func(func):
         raise ScheduleError(
             f"{directive} takes a halide.Func, not {type(func).__name__}", where=location
         )
@@ -81,8 +83,8 @@ def _directives(func: object, directive: str, location: str) -> Directives:
 def store_in(func: _F, kind: MemoryType) -> _F:
     """Keep ``func`` in a tensor unit's memory; its update has to become that unit's instructions.
 
-    Returns ``func``. Stock Halide memory (``GPUShared`` and the like) is asked for with ``func.store_in``;
-    ScheduleError otherwise.
+    Returns ``func``. Stock Halide memory (``GPUShared`` and the like) is asked for with
+    ``func.store_in``; ScheduleError otherwise.
     """
     location = caller_location()
     directives = _directives(func, "store_in", location)
@@ -92,14 +94,17 @@ def store_in(func: _F, kind: MemoryType) -> _F:
             hint="stock memory types are set with Halide's own `func.store_in(...)`",
             where=Where(func=plain(directives.func), location=location),
         )
-    assert isinstance(func, hl.Func)
+    assert is_func(func)
     _table[directives.func] = replace(directives, kind=kind, location=location)
     _unseen[directives.func] = weakref.ref(func)
     return func
 
 
 def pipeline_stages(func: _F, stages: int) -> _F:
-    """Keep ``stages`` copies of the staged ``func`` in flight: the loop around it fills them ahead. Returns ``func``."""
+    """Keep ``stages`` copies of the staged ``func`` in flight, filled ahead by the loop around it.
+
+    Returns ``func``.
+    """
     location = caller_location()
     directives = _directives(func, "pipeline_stages", location)
     if not isinstance(stages, int) or not 1 <= stages <= 16:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -118,9 +123,9 @@ def directives_of(names: list[str]) -> dict[str, Directives]:
     return {name: _table[name] for name in names if name in _table}
 
 
-def unused_marks() -> list[tuple[hl.Func, Directives]]:
-    """Marked Funcs that are still alive and that no lowered pipeline has contained, oldest first."""
-    alive: list[tuple[hl.Func, Directives]] = []
+def unused_marks() -> list[tuple[Func, Directives]]:
+    """Marked Funcs, still alive, that no lowered pipeline has contained; oldest first."""
+    alive: list[tuple[Func, Directives]] = []
     for name, reference in list(_unseen.items()):
         func = reference()
         if func is None:

@@ -1,8 +1,9 @@
 """Names without Halide's process-wide counters.
 
-Halide makes names unique with suffixes (``conv$3``) and numbers what has no name (``f12``, ``t57``, ``r4$x``). The
-same pipeline built twice in a process must give the same text, so suffixes go and numbers restart at 0, in the
-order in which the names are first asked for; names that would clash get a suffix of our own.
+Halide makes names unique with suffixes (``conv$3``) and numbers what has no name (``f12``, ``t57``,
+``r4$x``). The same pipeline built twice in a process must give the same text, so suffixes go and
+numbers restart at 0, in the order in which the names are first asked for; names that would clash
+get a suffix of our own.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
@@ -16,7 +17,7 @@ def check_version(installed: str) -> None:
     if installed != HALIDE_VERSION:
         raise ScheduleError(
             f"halide {installed} is installed, and halide_bridge needs halide {HALIDE_VERSION}",
-            why="it runs that version's own lowering passes, whose interfaces change between releases",
+            why="it runs that version's own lowering passes, whose interfaces change",
             hint=f"pip install halide=={HALIDE_VERSION}",
         )
 
@@ -26,8 +27,7 @@ def native() -> ModuleType:
     """The module ``halide_bridge._native``; ScheduleError if it, or its Halide, is not there."""
     try:
         check_version(version("halide"))
-        import halide  # noqa: F401 - its library has to be loaded first
-
+        import_module("halide")  # its library has to be loaded first
         from halide_bridge import _native  # pyright: ignore[reportAttributeAccessIssue]
     except (PackageNotFoundError, ImportError) as error:
         raise ScheduleError(

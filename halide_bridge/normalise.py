@@ -145,7 +145,7 @@ def _narrowed(mask: Expr, lanes: int) -> Expr | None:
 
 
 def negate(e: Expr) -> Expr:
-    """The complement of a mask, as a comparison where it is one; greater-than reads as less-than."""
+    """The complement of a mask; a comparison stays one, and greater-than reads as less-than."""
     match e:
         case Compare(op, a, b):
             negated = _NEGATED[op]

@@ -4,8 +4,8 @@ Halide vectorizes a sum over several loops into sums of full-length vectors, suc
 
     ramp(x512(a), x512(s), 64) + x2048(ramp(b, 1, 16))
 
-A vector whose lanes are affine in their position is the same as a scalar base with a list of levels (stride,
-count), innermost first; here base a + b and levels (1, 16), (0, 32), (s, 64), which reads
+A vector whose lanes are affine in their position is the same as a scalar base with a list of levels
+(stride, count), innermost first; here base a + b and levels (1, 16), (0, 32), (s, 64), which reads
 
     ramp(x32(ramp(a + b, 1, 16)), x512(s), 64)
 """
@@ -119,8 +119,7 @@ def _combine(op: BinaryOp, a: Lanes | None, b: Lanes | None) -> Lanes | None:
         return None
     left, right = _refine(a.levels, counts), _refine(b.levels, counts)
     levels = tuple(
-        Level(arithmetic(op, x.stride, y.stride), x.count)
-        for x, y in zip(left, right, strict=True)
+        Level(arithmetic(op, x.stride, y.stride), x.count) for x, y in zip(left, right, strict=True)
     )
     return Lanes(arithmetic(op, a.base, b.base), levels)
 
@@ -129,8 +128,7 @@ def _scale(lanes: Lanes | None, factor: Expr) -> Lanes | None:
     if lanes is None:
         return None
     levels = tuple(
-        Level(arithmetic(BinaryOp.MUL, level.stride, factor), level.count)
-        for level in lanes.levels
+        Level(arithmetic(BinaryOp.MUL, level.stride, factor), level.count) for level in lanes.levels
     )
     return Lanes(arithmetic(BinaryOp.MUL, lanes.base, factor), levels)
 

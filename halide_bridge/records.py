@@ -1,8 +1,8 @@
 """From the native module's flat records to ``selector.ir`` nodes.
 
-A record is a tuple: the name of Halide's node class, then its fields; a field that is a node is the index of an
-earlier record. What only Halide's own printing and analyses need is left out on the way: ``likely`` and
-``promise_clamped`` wrappers, produce and consume marks, asserts, frees.
+A record is a tuple: the name of Halide's node class, then its fields; a field that is a node is
+the index of an earlier record. What only Halide's own printing and analyses need is left out on the way:
+``likely`` and ``promise_clamped`` wrappers, produce and consume marks, asserts, frees.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _COMPARE = {
     "GT": ir.CompareOp.GT,
     "GE": ir.CompareOp.GE,
 }
-_TRANSPARENT = frozenset({"likely", "likely_if_innermost", "promise_clamped", "unsafe_promise_clamped"})
+_TRANSPARENT = frozenset(
+    {"likely", "likely_if_innermost", "promise_clamped", "unsafe_promise_clamped"}
+)
 _MARKERS = frozenset({"add_image_checks_marker", "skip_stages_marker", "sliding_window_marker"})
 _NO_STMT = ir.Block(())
 
@@ -49,7 +51,7 @@ def read_type(record: Record) -> Type:
     except AssertionError:
         raise ScheduleError(
             f"the pipeline uses the type {kind}{bits}, which has no form in the loop IR",
-            hint="supported: bool, int and uint of 8 to 64 bits, float16, bfloat16, float32, float64",
+            hint="supported: bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
         ) from None
 
 
@@ -186,9 +188,7 @@ class Reader:
         return join(self._nodes[first], self._nodes[rest])
 
     def read_if(self, condition: int, then: int, otherwise: int) -> ir.Stmt:
-        return ir.IfThenElse(
-            self._nodes[condition], self._nodes[then], self._optional(otherwise)
-        )
+        return ir.IfThenElse(self._nodes[condition], self._nodes[then], self._optional(otherwise))
 
     def read_evaluate(self, value: int) -> ir.Stmt:
         e = self._nodes[value]

@@ -1,7 +1,7 @@
 """Pipelines that the bridge's tests lower: algorithm and schedule together, small enough to read.
 
-Every function returns fresh Funcs. With ``mark=False`` the accumulators are not placed in a tensor unit, so that
-stock Halide's own lowering of the same schedule can be compared.
+Every function returns fresh Funcs. The accumulators are not placed in a tensor unit before ``mark``, so
+that stock Halide's own lowering of the same schedule can be compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def variables(names: str) -> list[hl.Var]:
 
 
 def conv1d(k: int, *, lanes: int = 256, tiles: int = 4, rows: int = 4, staged: bool = True) -> Case:
-    """Valid 1-D convolution of rows; one warp per row, ``tiles`` vectors of ``lanes`` outputs each."""
+    """Valid 1-D convolution; one warp per row, ``tiles`` vectors of ``lanes`` outputs each."""
     x, y, xo, xi, xw, yo, yi = variables("x y xo xi xw yo yi")
     image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 1, "K")
     rx = hl.RDom([(0, k)], "rx")
@@ -72,7 +72,7 @@ def conv1d_paper(k: int) -> Case:
 
 
 def conv2d(k: int, *, tiles: int = 1, rows: int = 4, lanes: int = 256) -> Case:
-    """Valid 2-D convolution: ry serial, ``rows`` rows of output per warp share the row's Toeplitz matrix."""
+    """Valid 2-D convolution: ry serial, the ``rows`` rows of a warp share a Toeplitz matrix."""
     x, y, xo, xi, yo, yi, yw, ywi, xw = variables("x y xo xi yo yi yw ywi xw")
     image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 2, "K")
     r = hl.RDom([(0, k), (0, k)], "r")
@@ -115,7 +115,9 @@ def _product(types: GemmTypes, k: int | None) -> tuple[Case, hl.Func, hl.RDom, h
     return Case([out], [a, b], [mm]), mm, r, n, m
 
 
-def gemm_simple(types: GemmTypes = F16, *, k: int | None = None, tile: tuple[int, int] = (16, 16)) -> Case:
+def gemm_simple(
+    types: GemmTypes = F16, *, k: int | None = None, tile: tuple[int, int] = (16, 16)
+) -> Case:
     """Operands straight from the buffers; each warp computes 32 x 64 in register-blocked tiles."""
     case, mm, r, n, m = _product(types, k)
     (out,) = case.outputs
@@ -132,14 +134,18 @@ def gemm_simple(types: GemmTypes = F16, *, k: int | None = None, tile: tuple[int
 
 
 def gemm_staged(
-    types: GemmTypes = F16, *, k: int | None = None, tile: tuple[int, int] = (16, 16), step: int = 32
+    types: GemmTypes = F16,
+    *,
+    k: int | None = None,
+    tile: tuple[int, int] = (16, 16),
+    step: int = 32,
 ) -> Case:
-    """A and B staged in shared memory per ``step`` of the reduction; 8 warps of 32 x 64 in a 128 x 128 block."""
+    """A and B staged per ``step`` of the reduction; 8 warps of 32 x 64 in a 128 x 128 block."""
     case, mm, r, n, m = _product(types, k)
     (out,) = case.outputs
     a, b = case.inputs
     no, mo, ni, mi, nw, mw, nt, mt = variables("no mo ni mi nw mw nt mt")
-    ro, ri, rt, rii = (hl.RVar(v) for v in "ro ri rt rii".split())
+    ro, ri, rt, rii = (hl.RVar(v) for v in ("ro", "ri", "rt", "rii"))
 
     def block(stage: hl.Func | hl.Stage) -> None:
         stage.tile(n, m, nw, mw, ni, mi, 32, 64).tile(ni, mi, nt, mt, ni, mi, *tile)

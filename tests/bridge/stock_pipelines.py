@@ -1,4 +1,4 @@
-"""The pipelines whose loops are compared with stock Halide's print, and the program that prints stock's.
+"""The pipelines whose loops are compared with stock Halide's, and the program that prints its.
 
     HL_DEBUG_CODEGEN=2 python stock_pipelines.py
 
@@ -109,7 +109,7 @@ def compile_with_stock(case: Case) -> None:
 
 
 def stock_text(make: Callable[[], Case]) -> str:
-    """What stock Halide prints after vectorizing, from a child that is stopped once it has printed that."""
+    """What stock Halide prints after vectorizing, in a child that is stopped after that."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

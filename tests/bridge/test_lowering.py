@@ -118,7 +118,7 @@ def test_register_blocking_in_both_directions() -> None:
 
 
 def test_loops_over_tiles_are_unrolled() -> None:
-    """The initial value of `mm` is vectorized and not unrolled in the schedule; registers take constants only."""
+    """The schedule does not unroll the initial value of `mm`; registers take constants only."""
     module = lower(gemm_simple(F16))
     fills = [s for s in stores(module, "mm") if s not in updates(module, "mm")]
     assert len(fills) == 8
@@ -135,7 +135,9 @@ def test_block_level_accumulators_around_thread_loops() -> None:
     module = lower(gemm_staged(F16))
     assert constants(allocation(module, "mm").extents) == [16, 16, 8, 8]
     assert len(updates(module, "mm")) == 2 * 4 * 2
-    threads = [s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind is ForKind.GPU_THREAD]
+    threads = [
+        s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind is ForKind.GPU_THREAD
+    ]
     assert len(threads) == 6
 
 
@@ -361,7 +363,9 @@ def test_math_calls_keep_their_names() -> None:
     x = hl.Var("x")
     image, out = hl.ImageParam(hl.Float(32), 1, "I"), hl.Func("out")
     out[x] = hl.sqrt(hl.exp(image[x]))
-    names = {e.name for e in walk_all_exprs(hb.lower(out, target="amx").body) if isinstance(e, Call)}
+    names = {
+        e.name for e in walk_all_exprs(hb.lower(out, target="amx").body) if isinstance(e, Call)
+    }
     assert names == {"exp_f32", "sqrt_f32"}
 
 

@@ -175,7 +175,9 @@ def jit(case: Case, image: Array, *shape: int) -> Array:
 
 @pytest.mark.parametrize("shape", [(32, 16), (64, 40), (33, 65)])
 def test_a_sliding_window_on_the_cpu(shape: tuple[int, int]) -> None:
-    image = np.random.default_rng(1).integers(0, 1000, (shape[0] + 2, shape[1] + 2)).astype(np.uint16)
+    image = (
+        np.random.default_rng(1).integers(0, 1000, (shape[0] + 2, shape[1] + 2)).astype(np.uint16)
+    )
     result = run(stock_pipelines.blur(), {"I": image}, *shape)
     assert np.array_equal(result, jit(stock_pipelines.blur(), image, *shape))
 

@@ -1,7 +1,7 @@
 """With all our passes off, the loops are those that stock Halide prints after vectorizing.
 
-The texts are compared word by word; counters in names (``$3``, ``t17``) differ between processes, so they only have
-to correspond one to one.
+The texts are compared word by word; counters in names (``$3``, ``t17``) differ between processes, so
+they only have to correspond one to one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def assert_same_text(ours: str, stock: str) -> None:
     forward: dict[str, str] = {}
     backward: dict[str, str] = {}
     for at, (x, y) in enumerate(zip(a, b, strict=False)):
-        context = f"word {at}: ours ...{' '.join(a[at - 20 : at + 5])}\nstock ...{' '.join(b[at - 20 : at + 5])}"
+        near = slice(max(at - 20, 0), at + 5)
+        context = f"word {at}: ours ...{' '.join(a[near])}\nstock ...{' '.join(b[near])}"
         assert without_counters(x) == without_counters(y), context
         assert forward.setdefault(x, y) == y, context
         assert backward.setdefault(y, x) == x, context

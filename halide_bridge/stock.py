@@ -1,0 +1,49 @@
+"""The few names of stock Halide that the bridge uses, with types: its wheel has no stubs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeGuard, cast
+
+import halide
+
+_hl: Any = halide
+
+
+class Named(Protocol):
+    """An ``hl.ImageParam`` or ``hl.Param``."""
+
+    def name(self) -> str: ...
+
+
+class Func(Named, Protocol):
+    """An ``hl.Func``."""
+
+    def defined(self) -> bool: ...
+
+
+class Pipeline(Protocol):
+    """An ``hl.Pipeline``."""
+
+    def outputs(self) -> Sequence[Func]: ...
+
+
+HalideError = cast("type[Exception]", _hl.HalideError)
+
+
+def is_func(value: object) -> TypeGuard[Func]:
+    """Whether ``value`` is an ``hl.Func``; an ImageParam is not."""
+    return isinstance(value, _hl.Func)
+
+
+def is_pipeline(value: object) -> TypeGuard[Pipeline]:
+    return isinstance(value, _hl.Pipeline)
+
+
+def is_image_param(value: object) -> TypeGuard[Named]:
+    return isinstance(value, _hl.ImageParam)
+
+
+def is_input(value: object) -> TypeGuard[Named]:
+    """Whether ``value`` is an ``hl.ImageParam`` or an ``hl.Param``."""
+    return isinstance(value, _hl.ImageParam | _hl.Param)

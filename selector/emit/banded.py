@@ -15,7 +15,7 @@ from math import prod
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
-from selector.ir.affine import Affine
+from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Load, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.fragments import Block, chunk_of, depth_blocks
@@ -78,58 +78,74 @@ class BandTables:
             self._fill_one(table)
 
     def _fill_one(self, table: Table) -> None:
+        """One warp writes runs of depth blocks of one line: a row block at one value of the loops."""
         o, w, names = table.operand, self.context.writer, self.context.names
-        total = table.words * prod(extent for _, _, extent in table.loops)
-        blocks = depth_blocks(o)
+        blocks, row_blocks = depth_blocks(o), o.rows // 8
+        lines = row_blocks * prod(extent for _, _, extent in table.loops)
+        warps = max(1, self.context.threads // 32)
+        parts = max(1, min(warps // lines, blocks))
+        run = -(-blocks // parts)
         w.line(f"// {table.pointer}: {o.taps} taps as a {o.depth} x {o.rows} band, in fragment order")
-        head = f"for (int i = threadIdx.x; i < {total}; i += {self.context.threads})"
-        with w.block(head):
-            w.line("const int of_lane = i & 31;")
-            w.line(f"const int depth_block = (i >> 5) % {blocks};")
-            w.line(f"const int row_block = (i >> 5) / {blocks} % {o.rows // 8};")
-            rest = f"i / {table.words}"
+        with w.block(f"for (int item = threadIdx.x >> 5; item < {lines * parts}; item += {warps})"):
+            w.line(f"const int line = item{f' / {parts}' if parts > 1 else ''};")
+            w.line(f"const int row = {'0' if row_blocks == 1 else f'line % {row_blocks} * 8'} + g;")
+            rest = "line" if row_blocks == 1 else f"line / {row_blocks}"
             values: dict[str, Expr] = {}
             for number, (name, low, extent) in enumerate(table.loops):
-                w.line(f"const int loop{number} = {rest} % {extent} + {low};")
+                last = number == len(table.loops) - 1
+                w.line(f"const int loop{number} = {rest}{'' if last else f' % {extent}'} + {low};")
                 rest += f" / {extent}"
                 names.bind(f"$loop{number}", f"loop{number}")
                 values[name] = Var(f"$loop{number}")
-            count = 4 // o.type.bytes
-            w.line(f"const int depth = depth_block * {16 // o.type.bytes} + (of_lane & 3) * {count};")
-            w.line("const int row = row_block * 8 + (of_lane >> 2);")
-            elements = [self._element(o, number, values) for number in range(count)]
-            pack = "pack16" if o.type.bytes == 2 else "pack8"
-            w.line(f"const u32 word = {pack}({', '.join(elements)});")
-            w.line(f"{table.pointer}[{self._place(blocks, table.words)}] = word;")
+            w.line("#pragma unroll")
+            with w.block(f"for (int u = 0; u < {run}; ++u)"):
+                w.line(f"const int block = {f'item % {parts} * {run} + ' if parts > 1 else ''}u;")
+                if parts * run > blocks:
+                    w.line(f"if (block >= {blocks}) break;")
+                count = 4 // o.type.bytes
+                w.line(f"const int at = block * {16 // o.type.bytes} + q * {count} - {o.stride} * row;")
+                elements = [self._element(o, number, values) for number in range(count)]
+                pack = "pack16" if o.type.bytes == 2 else "pack8"
+                target = f"{table.pointer}[line * {blocks * 32} + {_place(blocks)}]"
+                w.line(f"{target} = {pack}({', '.join(elements)});")
 
     def _element(self, o: Banded, number: int, values: dict[str, Expr]) -> str:
-        w, scalar = self.context.writer, self.context.scalar
-        at, tap = f"at{number}", f"tap{number}"
-        w.line(f"const int {at} = depth + {number} - {o.stride} * row;")
+        """The tap at depth ``at + number``, zero off the band."""
+        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        at = f"(at + {number})" if number else "at"
+        tap = f"tap{number}"
         w.line(f"const int {tap} = {at if o.dilation == 1 else f'{at} / {o.dilation}'};")
-        self.context.names.bind(f"${tap}", tap)
-        index = (o.base + o.tap_stride * Var(f"${tap}")).to_expr()
+        names.bind(f"${tap}", tap)
+        index = substitute((o.base + o.tap_stride * Var(f"${tap}")).to_expr(), values)
         predicate = o.predicate
         if predicate is not None:
             predicate = substitute(predicate, {DEPTH.name: Var(f"${tap}"), **values})
-        load = scalar.load(Load(o.type, o.buffer, substitute(index, values), predicate))
-        on_grid = "" if o.dilation == 1 else f" && {at} % {o.dilation} == 0"
-        zero = f"{c_type(o.type)}{{}}" if o.type.bytes == 2 and o.type.is_float else "0"
-        return f"({at} >= 0 && {tap} < {o.taps}{on_grid} ? {load} : {zero})"
+        storage = self.context.storages[o.buffer]
+        tests = [f"(u32){at} < {o.dilation * (o.taps - 1) + 1}u"]
+        if o.dilation > 1:
+            tests.append(f"{at} % {o.dilation} == 0")
+        if not self._is_required(o, index, f"${tap}"):
+            guard = scalar.guard(storage, index)
+            tests += [guard] if guard else []
+        tests += [scalar.expr(predicate)] if predicate is not None else []
+        zero = f"{c_type(o.type)}{{}}" if o.type.is_float else "0"
+        return f"({' && '.join(tests)} ? {scalar.address(storage, index)} : {zero})"
 
-    def _place(self, blocks: int, words: int) -> str:
-        """Word of (depth_block, of_lane) in its row block; see ``chunk_of``."""
-        fours, rest = divmod(blocks, 4)
-        inside = "(depth_block >> 2) * 128 + of_lane * 4 + (depth_block & 3)"
-        if rest:
-            tail = f"{fours * 128} + of_lane * 2 + (depth_block - {fours * 4})"
-            if rest == 1:
-                tail = f"{fours * 128} + of_lane"
-            elif rest == 3:
-                last = f"{fours * 128 + 64} + of_lane"
-                tail = f"(depth_block == {fours * 4 + 2} ? {last} : {tail})"
-            inside = f"(depth_block < {fours * 4} ? {inside} : {tail})"
-        return f"(i / {blocks * 32}) * {blocks * 32} + {inside}"
+    def _is_required(self, o: Banded, index: Expr, tap: str) -> bool:
+        """Whether the algorithm itself needs every tap, so that the call has checked that they exist."""
+        param = self.context.params.get(o.buffer)
+        coordinates = None if param is None else split_by_strides(index, param.dims)
+        if coordinates is None or o.predicate is not None:
+            return False
+        ranges = {tap: (0, o.taps - 1)}
+        for number, (_, low, extent) in enumerate(self._tables[o].loops):
+            ranges[f"$loop{number}"] = (low, low + extent - 1)
+        for dim, coordinate in enumerate(coordinates):
+            reach = _range(to_affine(coordinate), ranges)
+            needed = self.context.required.get((o.buffer, dim))
+            if reach is None or needed is None or reach[0] < needed[0] or reach[1] > needed[1]:
+                return False
+        return True
 
     def fetch(self, blocks: tuple[Block, ...], registers: list[str]) -> None:
         """Declare ``registers`` with the words of a chunk of blocks for this lane."""
@@ -158,3 +174,26 @@ class BandTables:
                 raise AssertionError("chunks hold 4, 2 or 1 blocks")
 
 
+def _range(index: Affine, ranges: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Smallest and largest value of an index whose variables have constant ranges."""
+    low = high = index.offset
+    for monomial, factor in index:
+        if not monomial:
+            continue
+        if len(monomial) != 1 or not isinstance(monomial[0], Var) or monomial[0].name not in ranges:
+            return None
+        ends = [factor * end for end in ranges[monomial[0].name]]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _place(blocks: int) -> str:
+    """Word of (block, lane) in its line; see ``fragments.chunk_of``."""
+    fours, rest = divmod(blocks, 4)
+    inside = "(block >> 2) * 128 + lane * 4 + (block & 3)"
+    if not rest:
+        return inside
+    tail = f"{fours * 128} + lane" if rest == 1 else f"{fours * 128} + lane * 2 + block - {fours * 4}"
+    if rest == 3:
+        tail = f"(block == {fours * 4 + 2} ? {fours * 128 + 64} + lane : {tail})"
+    return f"(block < {fours * 4} ? {inside} : {tail})" if fours else tail

@@ -61,6 +61,7 @@ class KernelContext:
     target: Target
     names: Names
     params: dict[str, BufferParam]
+    required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     warps: int = 1
     threads: int = 32
     storages: dict[str, Storage] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, Load, Var
 from selector.ir.traverse import substitute
+from selector.lowering.predicates import holds_everywhere
 
 CHUNK_BYTES = 16
 UNROLL_COPIES = 16
@@ -34,6 +35,7 @@ class Copy:
     length: int
     per: int  # elements of a chunk
     rounded: bool  # the last chunk of a row may be filled to its end
+    predicate: Expr | None  # elements where it is false are 0
 
     @property
     def chunks(self) -> int:
@@ -43,7 +45,7 @@ class Copy:
 def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     """The copy that a nest is; None if it is no copy from global to shared memory with aligned rows."""
     load, to = nest.store.value, context.storages.get(nest.store.buffer)
-    if not isinstance(load, Load) or load.predicate is not None or nest.store.predicate is not None:
+    if not isinstance(load, Load) or nest.store.predicate is not None:
         return None
     source = context.storages.get(load.buffer)
     if to is None or source is None or to.space is not Space.SHARED or nest.condition is not None:
@@ -74,7 +76,9 @@ def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> C
         assert x.count is not None
         length = -(-x.count // per) * per
         rounded = all(p is not None and abs(p) >= length for p in pitches)
-        return Copy(nest.store.buffer, index, load, coordinates, x, rows, x.count, per, rounded)
+        return Copy(
+            nest.store.buffer, index, load, coordinates, x, rows, x.count, per, rounded, load.predicate
+        )  # fmt: skip
     return None
 
 
@@ -113,6 +117,10 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int, slot: st
         extents = [scalar.index(d.extent) for d in source.param.dims]
         rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
         chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
+        wanted = _predicate(copy, values)
+        if wanted is not None:
+            whole = holds_everywhere(wanted, {Var("$e"): copy.per})
+            chunk.append("false" if whole is None else scalar.expr(whole))
         if not copy.rounded and copy.length % copy.per:
             chunk.append(f"x + {copy.per} <= {copy.length}")
         if not provable:
@@ -120,7 +128,7 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int, slot: st
         with w.block(f"if ({' && '.join([aligned, *chunk])})"):
             w.line("copy16(shared_address(to), from);")
         with w.block("else"):
-            _elements(copy, context, rows_inside, extents[0])
+            _elements(copy, context, rows_inside, extents[0], wanted)
 
 
 def _ctype(copy: Copy, context: KernelContext) -> str:
@@ -148,12 +156,24 @@ def _decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     return values
 
 
-def _elements(copy: Copy, context: KernelContext, rows_inside: list[str], extent: str) -> None:
+def _predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
+    """The condition on element ``$e`` of the chunk that ``values`` name."""
+    if copy.predicate is None:
+        return None
+    x = copy.x.var.name
+    at = (Affine.of(values[x]) + Var("$e")).to_expr()
+    return substitute(copy.predicate, {**values, x: at})
+
+
+def _elements(
+    copy: Copy, context: KernelContext, rows_inside: list[str], extent: str, wanted: Expr | None
+) -> None:
     w = context.writer
-    inside = " && ".join([f"(u32)(c0 + e) < (u32){extent}", *rows_inside])
+    context.names.bind("$e", "e")
+    tests = [f"(u32)(c0 + e) < (u32){extent}", *rows_inside]
+    tests += [] if wanted is None else [context.scalar.expr(wanted)]
     zero = f"{_ctype(copy, context)}{{}}"
     w.line("#pragma unroll")
     with w.block(f"for (int e = 0; e < {copy.per}; ++e)"):
         test = "" if copy.rounded or copy.length % copy.per == 0 else f"if (x + e < {copy.length}) "
-        w.line(f"{test}to[e] = {inside} ? from[e] : {zero};")
-
+        w.line(f"{test}to[e] = {' && '.join(tests)} ? from[e] : {zero};")

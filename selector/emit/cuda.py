@@ -57,6 +57,9 @@ def _emit_kernel(
 ) -> tuple[str, Launch, dict[str, str]]:
     names = Names()
     context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
+    for r in module.requirements:
+        if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
+            context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)
     names.bind("$g", "g")
     names.bind("$q", "q")
     for taken in ("g", "q"):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
+    Broadcast,
     BufferParam,
     Expr,
     For,
@@ -49,16 +50,37 @@ class Nest:
     condition: Expr | None
 
 
-def vector_digits(e: Expr) -> tuple[int, ...]:
-    """Extents of the loops behind a vector index, innermost first."""
+def vector_digits(lanes: int, *exprs: Expr) -> tuple[int, ...]:
+    """Extents of the loops behind vector expressions of ``lanes`` lanes, innermost first.
+
+    Every ramp and broadcast cuts the lanes where its base or value ends. If the cuts divide each other they are a
+    loop nest that makes every one of the expressions affine; else the lanes count as one loop.
+    """
+    cuts = {lanes}
+    for e in exprs:
+        cuts |= _cuts(e)
+    ordered = sorted(c for c in cuts if c > 1)
     extents: list[int] = []
-    inner = e
-    while isinstance(inner, Ramp):
-        extents.insert(0, inner.count)
-        inner = inner.base
-    if inner.type.lanes != 1:
-        return (e.type.lanes,)
+    reached = 1
+    for cut in ordered:
+        if cut % reached:
+            return (lanes,)
+        extents.append(cut // reached)
+        reached = cut
     return tuple(extents)
+
+
+def _cuts(e: Expr) -> set[int]:
+    if e.type.lanes == 1:
+        return set()
+    found: set[int] = set()
+    for x in walk_expr(e):
+        match x:
+            case Ramp(inner, _, _) | Broadcast(inner, _):
+                found.add(inner.type.lanes)
+            case _:
+                pass
+    return found
 
 
 def as_nest(s: Stmt) -> Nest | None:
@@ -84,7 +106,7 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
     lanes = s.value.type.lanes
     index, value, predicate = s.index, s.value, s.predicate
     if lanes > 1:
-        extents = vector_digits(index)
+        extents = vector_digits(lanes, index, value, *(() if predicate is None else (predicate,)))
         marks = tuple((Var(f"$v{i}"), n) for i, n in enumerate(extents))
         digits = [Digit(v, IntImm(n)) for v, n in marks]
         index, value = lane(index, marks), lane(value, marks)
@@ -152,9 +174,13 @@ def _injective(parts: list[Affine], digits: list[Digit]) -> bool:
 def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
     """Join digits that count on from each other in every one of ``factors`` (store and load indices)."""
     digits = list(nest.digits)
+    value = nest.store.value
+    fixed = _mentioned(value.predicate) if isinstance(value, Load) and value.predicate else set()
     for low in digits:
         for high in digits:
             if low is high or low.count is None or high.count is None:
+                continue
+            if fixed & {low.var.name, high.var.name}:
                 continue
             fits = all(
                 f.coefficient(high.var) == f.coefficient(low.var) * low.count

@@ -128,7 +128,7 @@ class ThreadCode:
         if lanes == 1:
             self._guarded(_expanded(s, self), None)
             return
-        extents = vector_digits(s.index)
+        extents = vector_digits(lanes, s.index)
         w = self.context.writer
         own = any(
             isinstance(e, Load) and e.buffer == s.buffer and not _same_index(e.index, s.index)

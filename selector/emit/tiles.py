@@ -91,8 +91,8 @@ class TileEmitter:
                         self._issue(statements[event.statement], event, fetcher)
 
     def _register_budget(self, statements: list[Accumulate]) -> int:
-        held = sum(self.context.accumulators[n].fragments * 4 for n in {s.accumulator for s in statements})
-        return max(24, 176 - held)
+        places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
+        return max(24, 176 - sum(places.values()))
 
     def _issue(self, s: Accumulate, op: MatrixOp, fetcher: BlockFetcher) -> None:
         form = matrix_form(s.instruction, len(op.b))

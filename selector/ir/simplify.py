@@ -226,7 +226,7 @@ def simplify_stmt(s: Stmt) -> Stmt:
     s = map_stmt(s, simplify_stmt, simplify)
     match s:
         case LetStmt(name, value, body) if _trivial(value, body):
-            return map_stmt(substitute_stmt(body, {name: value}), simplify_stmt, simplify)
+            return simplify_stmt(substitute_stmt(body, {name: value}))
         case IfThenElse(condition, then, otherwise) if (x := constant(condition)) is not None:
             return then if x else Block(()) if otherwise is None else otherwise
         case Block(stmts):

@@ -83,7 +83,10 @@ def lower(
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)
     marked = frozenset(n for n, d in pipeline.directives.items() if d.kind is not None)
     reader = Reader(lowered["records"], names, marked)
-    body = _place(normalise(reader.stmt(lowered["body"])), _by_name(pipeline.directives, names))
+    body = reader.stmt(lowered["body"])
+    if reader.has_vector_lets:
+        body = normalise(body)
+    body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
     return Module(
         names(pipeline.request["name"]) if name is None else name,

@@ -53,7 +53,7 @@ class _Normaliser:
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
-            case LetStmt(name, value, body) if _can_inline(value):
+            case LetStmt(name, value, body) if can_inline(value):
                 return self.stmt(substitute_stmt(body, {name: value}))
             case Store(buffer, index, value, predicate):
                 mask = None if predicate is None else self.expr(predicate)
@@ -68,23 +68,29 @@ class _Normaliser:
         return known[1]
 
     def _rewrite(self, e: Expr) -> Expr:
-        if isinstance(e, Let) and _can_inline(e.value):
+        if isinstance(e, Let) and can_inline(e.value):
             return self.expr(substitute(e.body, {e.name: e.value}))
-        new = map_expr(e, self.expr)
-        match new:
-            case Select():
-                return _masked_load(new)
-            case Load():
-                return _outside_broadcast(new)
-            case Compare(op, a, b) if new.type.lanes > 1:
-                return Compare(op, canonical_index(a), canonical_index(b))
-            case Cast(to, Broadcast(value, count)):
-                return Broadcast(Cast(to.with_lanes(value.type.lanes), value), count)
-            case _:
-                return new
+        return normal_expr(map_expr(e, self.expr))
 
 
-def _can_inline(value: Expr) -> bool:
+def normal_expr(e: Expr) -> Expr:
+    """``e`` in normal form, its operands being so already."""
+    match e:
+        case Select():
+            return _masked_load(e)
+        case Load():
+            return _outside_broadcast(e)
+        case Compare(op, a, b):
+            left, right = canonical_index(a), canonical_index(b)
+            return e if left is a and right is b else Compare(op, left, right)
+        case Cast(to, Broadcast(value, count)):
+            return Broadcast(Cast(to.with_lanes(to.lanes // count), value), count)
+        case _:
+            return e
+
+
+def can_inline(value: Expr) -> bool:
+    """Whether a let's value is a vector that costs nothing to repeat."""
     return value.type.lanes > 1 and not any(isinstance(e, Load) for e in walk_expr(value))
 
 
@@ -114,14 +120,14 @@ def _with_mask(load: Load, mask: Expr) -> Expr:
 
 
 def _outside_broadcast(load: Load) -> Expr:
-    index = canonical_index(load.index)
+    index = canonical_index(load.index, load.type.lanes)
     if isinstance(index, Broadcast):
         lanes = load.type.lanes // index.count
         mask = None if load.predicate is None else _narrowed(load.predicate, lanes)
         if mask is not None or load.predicate is None:
             inner = Load(load.type.with_lanes(lanes), load.buffer, index.value, mask)
             return Broadcast(_outside_broadcast(inner), index.count)
-    return Load(load.type, load.buffer, index, load.predicate)
+    return load if index is load.index else Load(load.type, load.buffer, index, load.predicate)
 
 
 def _narrowed(mask: Expr, lanes: int) -> Expr | None:

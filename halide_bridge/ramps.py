@@ -15,7 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Ramp
-from selector.ir.types import Type
+from selector.ir.types import INT32
+
+_ZERO = IntImm(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,59 +36,75 @@ class Lanes:
     levels: tuple[Level, ...]
 
 
-def canonical_index(e: Expr) -> Expr:
-    """The same vector as nested ramps; ``e`` itself where its lanes are not affine."""
-    if e.type.lanes == 1 or not e.type.is_integer:
+def canonical_index(e: Expr, lanes: int = 0) -> Expr:
+    """The same vector as nested ramps; ``e`` itself where its lanes are not affine.
+
+    ``lanes`` is the length of the vector, if the caller knows it.
+    """
+    count = lanes or e.type.lanes
+    if count == 1 or not isinstance(e, Ramp | Broadcast | Binary) or _is_plain(e):
         return e
-    lanes = analyse(e)
-    return e if lanes is None else build(lanes)
+    if e.type.element != INT32:
+        return e
+    levels = analyse(e, count)
+    return e if levels is None else build(levels)
 
 
-def analyse(e: Expr) -> Lanes | None:
-    """The levels of a vector, or None where its lanes are not affine in their position."""
+def _is_plain(e: Expr) -> bool:
+    """One ramp or broadcast of scalars."""
     match e:
-        case _ if e.type.lanes == 1:
+        case Ramp(base, _, _):
+            return base.type.lanes == 1
+        case _:
+            return False
+
+
+def analyse(e: Expr, lanes: int) -> Lanes | None:
+    """The levels of a vector of ``lanes`` lanes, or None where they are not affine."""
+    match e:
+        case _ if lanes == 1:
             return Lanes(e, ())
         case Broadcast(value, count):
-            inner = analyse(value)
-            return inner and Lanes(inner.base, (*inner.levels, Level(_zero(e.type), count)))
+            inner = analyse(value, lanes // count)
+            return inner and Lanes(inner.base, (*inner.levels, Level(_ZERO, count)))
         case Ramp(base, stride, count):
-            inner, step = analyse(base), uniform(stride)
+            inner, step = analyse(base, lanes // count), _uniform(stride, lanes // count)
             if inner is None or step is None:
                 return None
             return Lanes(inner.base, (*inner.levels, Level(step, count)))
         case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
-            return _combine(op, analyse(a), analyse(b))
+            return _combine(op, analyse(a, lanes), analyse(b, lanes))
         case Binary(BinaryOp.MUL, a, b):
-            factor = uniform(b)
+            factor = _uniform(b, lanes)
             if factor is not None:
-                return _scale(analyse(a), factor)
-            factor = uniform(a)
-            return None if factor is None else _scale(analyse(b), factor)
+                return _scale(analyse(a, lanes), factor)
+            factor = _uniform(a, lanes)
+            return None if factor is None else _scale(analyse(b, lanes), factor)
         case _:
             return None
 
 
 def build(lanes: Lanes) -> Expr:
     """The nested ramps of the levels; levels that continue one another are joined."""
-    e = lanes.base
+    e, width = lanes.base, 1
     for level in _joined(lanes.levels):
         if _is_zero(level.stride):
             e = Broadcast(e, level.count)
-        elif e.type.lanes == 1:
+        elif width == 1:
             e = Ramp(e, level.stride, level.count)
         else:
-            e = Ramp(e, Broadcast(level.stride, e.type.lanes), level.count)
+            e = Ramp(e, Broadcast(level.stride, width), level.count)
+        width *= level.count
     return e
 
 
-def uniform(e: Expr) -> Expr | None:
+def _uniform(e: Expr, lanes: int) -> Expr | None:
     """The scalar that every lane of ``e`` has, if it is seen at once."""
     match e:
-        case _ if e.type.lanes == 1:
+        case _ if lanes == 1:
             return e
-        case Broadcast(value, _):
-            return uniform(value)
+        case Broadcast(value, count):
+            return _uniform(value, lanes // count)
         case _:
             return None
 
@@ -155,7 +173,7 @@ def _refine(levels: tuple[Level, ...], counts: list[int]) -> list[Level]:
         done = 1
         while done < level.count:
             count = rest.pop(0)
-            step = arithmetic(BinaryOp.MUL, level.stride, IntImm(done, level.stride.type))  # type: ignore[arg-type]
+            step = arithmetic(BinaryOp.MUL, level.stride, IntImm(done))
             refined.append(Level(step, count))
             done *= count
         while rest and rest[0] == 1:
@@ -188,10 +206,6 @@ def arithmetic(op: BinaryOp, a: Expr, b: Expr) -> Expr:
             return b
         case _:
             return Binary(op, a, b)
-
-
-def _zero(type_: Type) -> Expr:
-    return IntImm(0, type_.element)
 
 
 def _is_zero(e: Expr) -> bool:

@@ -1,8 +1,8 @@
 """From the native module's flat records to ``selector.ir`` nodes.
 
 A record is a tuple: the name of Halide's node class, then its fields; a field that is a node is
-the index of an earlier record. What only Halide's own printing and analyses need is left out on the way:
-``likely`` and ``promise_clamped`` wrappers, produce and consume marks, asserts, frees.
+the index of an earlier record. What only Halide's own printing and analyses need is left out on the
+way: ``likely`` and ``promise_clamped`` wrappers, produce and consume marks, asserts, frees.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from halide_bridge.names import Names
+from halide_bridge.normalise import can_inline, normal_expr
+from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
 from selector.ir import nodes as ir
 from selector.ir.types import Kind, Type
@@ -56,13 +58,14 @@ def read_type(record: Record) -> Type:
 
 
 class Reader:
-    """Reads the records of one lowering."""
+    """Reads the records of one lowering; nodes get their normal form as they are made."""
 
     def __init__(self, records: Sequence[Record], names: Names, marked: frozenset[str]) -> None:
         self._nodes: list[Any] = []
         self._names = names
         self._marked = marked
         self._types: dict[Record, Type] = {}
+        self.has_vector_lets = False  # then ``normalise`` still has them to inline
         for record in records:
             self._nodes.append(self._read(record))
 
@@ -86,7 +89,9 @@ class Reader:
         if kind in _BINARY:
             return ir.Binary(_BINARY[kind], self._nodes[record[1]], self._nodes[record[2]])
         if kind in _COMPARE:
-            return ir.Compare(_COMPARE[kind], self._nodes[record[1]], self._nodes[record[2]])
+            return normal_expr(
+                ir.Compare(_COMPARE[kind], self._nodes[record[1]], self._nodes[record[2]])
+            )
         reader = _READERS.get(kind)
         if reader is None:
             raise ScheduleError(
@@ -108,7 +113,7 @@ class Reader:
         return ir.Var(self._names(name), self._type(type_))
 
     def read_cast(self, type_: Record, value: int) -> ir.Expr:
-        return ir.Cast(self._type(type_), self._nodes[value])
+        return normal_expr(ir.Cast(self._type(type_), self._nodes[value]))
 
     def read_reinterpret(self, type_: Record, value: int) -> ir.Expr:
         return ir.Call(self._type(type_), "reinterpret", (self._nodes[value],))
@@ -117,12 +122,13 @@ class Reader:
         return ir.Not(self._nodes[value])
 
     def read_select(self, condition: int, then: int, otherwise: int) -> ir.Expr:
-        return ir.Select(self._nodes[condition], self._nodes[then], self._nodes[otherwise])
+        return normal_expr(
+            ir.Select(self._nodes[condition], self._nodes[then], self._nodes[otherwise])
+        )
 
     def read_load(self, type_: Record, name: str, index: int, predicate: int) -> ir.Expr:
-        return ir.Load(
-            self._type(type_), self._names(name), self._nodes[index], self._optional(predicate)
-        )
+        mask = self._optional(predicate)
+        return normal_expr(ir.Load(self._type(type_), self._names(name), self._nodes[index], mask))
 
     def read_ramp(self, base: int, stride: int, lanes: int) -> ir.Expr:
         return ir.Ramp(self._nodes[base], self._nodes[stride], lanes)
@@ -145,6 +151,7 @@ class Reader:
         return ir.Call(result, name, values)
 
     def read_let(self, name: str, value: int, body: int) -> ir.Expr:
+        self.has_vector_lets |= can_inline(self._nodes[value])
         return ir.Let(self._names(name), self._nodes[value], self._nodes[body])
 
     def read_shuffle(self, vectors: tuple[int, ...], indices: tuple[int, ...]) -> ir.Expr:
@@ -154,6 +161,7 @@ class Reader:
         return _NO_STMT
 
     def read_let_stmt(self, name: str, value: int, body: int) -> ir.Stmt:
+        self.has_vector_lets |= can_inline(self._nodes[value])
         return ir.LetStmt(self._names(name), self._nodes[value], self._nodes[body])
 
     def read_produce(self, _name: str, _is_producer: bool, body: int) -> ir.Stmt:
@@ -169,9 +177,9 @@ class Reader:
         )
 
     def read_store(self, name: str, index: int, value: int, predicate: int) -> ir.Stmt:
-        return ir.Store(
-            self._names(name), self._nodes[index], self._nodes[value], self._optional(predicate)
-        )
+        where = canonical_index(self._nodes[index])
+        mask = self._optional(predicate)
+        return ir.Store(self._names(name), where, self._nodes[value], mask)
 
     def read_allocate(
         self, name: str, type_: Record, extents: tuple[int, ...], memory: str, body: int

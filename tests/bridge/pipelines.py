@@ -1,7 +1,7 @@
 """Pipelines that the bridge's tests lower: algorithm and schedule together, small enough to read.
 
-Every function returns fresh Funcs. The accumulators are not placed in a tensor unit before ``mark``, so
-that stock Halide's own lowering of the same schedule can be compared.
+Every function returns fresh Funcs. The accumulators are not placed in a tensor unit before
+``mark``, so that stock Halide's own lowering of the same schedule can be compared.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def gemm_staged(
 
 
 def matmul_paper() -> Case:
-    """The paper's MatMul (section III-A): 32 x 16 outputs, 16 x 16 tiles, all 32 of r in one statement."""
+    """The paper's MatMul (section III-A): 16 x 16 tiles, all 32 of r in one statement."""
     x, y, xi, yi = variables("x y xi yi")
     a, b = hl.ImageParam(hl.BFloat(16), 2, "A"), hl.ImageParam(hl.BFloat(16), 2, "B")
     r = hl.RDom([(0, 32)], "r")

@@ -1,7 +1,7 @@
 """With all our passes off, the loops are those that stock Halide prints after vectorizing.
 
-The texts are compared word by word; counters in names (``$3``, ``t17``) differ between processes, so
-they only have to correspond one to one.
+The texts are compared word by word; counters in names (``$3``, ``t17``) differ between processes,
+so they only have to correspond one to one.
 """
 
 from __future__ import annotations

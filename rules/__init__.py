@@ -1,7 +1,8 @@
 """The rule files: egglog text, one concern a file, and nothing else in this room.
 
-They are read in the order of their names: ``00_ir`` declares, ``1x`` knows, ``2x-4x`` are laws of the IR, ``5x-7x``
-find tensor shapes, ``8x`` turns them into instructions. Each rule has a ``:name`` and a one-line law above it.
+They are read in the order of their names: ``00_ir`` declares, ``1x`` knows, ``2x-4x`` are laws of
+the IR, ``5x-7x`` find tensor shapes, ``8x`` turns them into instructions. Each rule has a ``:name``
+and a one-line law above it.
 """
 
 from __future__ import annotations
@@ -14,4 +15,6 @@ from importlib.resources import files
 def rule_files() -> tuple[tuple[str, str], ...]:
     """(file name, text) of every rule file, in loading order."""
     found = (f for f in files(__name__).iterdir() if f.name.endswith(".egg"))
-    return tuple((f.name, f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name))
+    return tuple(
+        (f.name, f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name)
+    )

@@ -11,7 +11,8 @@ from selector.diagnostics import Where
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The instruction of an update: its name and shape, the block's extents, how often it is issued."""
+    """The instruction of an update: its name and shape, the block's extents, how often it is
+    issued."""
 
     instruction: str
     shape: tuple[int, int, int]
@@ -24,7 +25,8 @@ class Block:
 
     @property
     def useful_share(self) -> float:
-        """Multiply-adds that the algorithm asks for, per multiply-add that the instructions perform."""
+        """Multiply-adds that the algorithm asks for, per multiply-add that the instructions
+        perform."""
         return self.useful_macs / self.issued_macs
 
 
@@ -32,8 +34,9 @@ class Block:
 class StatementReport:
     """One statement on a tensor unit, or a miss.
 
-    ``stage`` is "init", "update", "read" or "plain"; ``block`` is None for fills, reads and misses; ``rules`` are
-    the named rules that matched; ``copies`` is how many equal statements (up to bases) share this entry.
+    ``stage`` is "init", "update", "read" or "plain"; ``block`` is None for fills, reads and misses;
+    ``rules`` are the named rules that matched; ``copies`` is how many equal statements (up to
+    bases) share this entry.
     """
 
     where: Where

@@ -1,12 +1,13 @@
-"""Statements without their names and bases: what equality saturation sees, and the key of its memo table.
+"""Statements without their names and bases: what equality saturation sees, and the key of its memo
+table.
 
-No rule looks at a base address, so every scalar of an index becomes a symbol ``s0, s1, ...`` of its statement,
-equal scalars (as polynomials) the same one. Strides keep their integer factor, because rules compute with it.
-Buffers become ``b0, b1, ...``, accumulators ``t0, t1, ...``. Two statements of an unrolled loop then have one
-skeleton, which is selected once.
+No rule looks at a base address, so every scalar of an index becomes a symbol ``s0, s1, ...`` of its
+statement, equal scalars (as polynomials) the same one. Strides keep their integer factor, because
+rules compute with it. Buffers become ``b0, b1, ...``, accumulators ``t0, t1, ...``. Two statements
+of an unrolled loop then have one skeleton, which is selected once.
 
-Sums of vectors are brought into one order here (fewest parts first, differences as sums of negated terms), which
-keeps associativity out of the e-graph.
+Sums of vectors are brought into one order here (fewest parts first, differences as sums of negated
+terms), which keeps associativity out of the e-graph.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from selector.ir.types import INT32
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A statement over symbols, its term (equal terms are equal skeletons), and what the symbols stand for."""
+    """A statement over symbols, its term (equal terms are equal skeletons), and what the symbols
+    stand for."""
 
     store: Store
     term: str
@@ -49,13 +51,16 @@ class Skeleton:
 
 
 def abstract(store: Store, accumulators: Mapping[str, str]) -> Skeleton:
-    """The skeleton of a statement; ``accumulators`` names the tensor allocations in scope (buffer -> symbol)."""
+    """The skeleton of a statement; ``accumulators`` names the tensor allocations in scope (buffer
+    -> symbol)."""
     names = _Names(dict(accumulators))
     index = names.index(store.index)
     value = names.value(store.value)
     predicate = None if store.predicate is None else names.value(store.predicate)
     skeleton = Store(names.buffer(store.buffer), index, value, predicate)
-    return Skeleton(skeleton, encode_store(skeleton), names.symbols, {v: k for k, v in names.buffers.items()})
+    return Skeleton(
+        skeleton, encode_store(skeleton), names.symbols, {v: k for k, v in names.buffers.items()}
+    )
 
 
 @dataclass
@@ -98,7 +103,8 @@ class _Names:
                 return self.value(e)
 
     def stride(self, e: Expr) -> Expr:
-        """A factor of an index: a constant stays, anything else is a symbol times its integer content."""
+        """A factor of an index: a constant stays, anything else is a symbol times its integer
+        content."""
         if e.type.lanes > 1:
             match e:
                 case Broadcast(value, count):

@@ -1,7 +1,7 @@
 """How a vector index walks memory: a base and one (stride, count) per level, innermost first.
 
-This is what the rules find by rewriting, computed directly. It serves messages only: a miss is explained in terms
-of strides along axes, and nothing is ever selected on the strength of it.
+This is what the rules find by rewriting, computed directly. It serves messages only: a miss is
+explained in terms of strides along axes, and nothing is ever selected on the strength of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Level = tuple[Affine, int]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Lane ``d0 + c0*(d1 + c1*(...))`` is at ``base + sum(d_i * stride_i)``; no level has count 1."""
+    """Lane ``d0 + c0*(d1 + c1*(...))`` is at ``base + sum(d_i * stride_i)``; no level has count
+    1."""
 
     base: Affine
     levels: tuple[Level, ...] = ()
@@ -94,8 +95,11 @@ def align(
     return tuple(out) if not left and not right else None
 
 
-def cut(levels: tuple[Level, ...], lanes: int) -> tuple[tuple[Level, ...], tuple[Level, ...]] | None:
-    """The inner levels that count ``lanes`` lanes, and the outer rest; None if a level is cut unevenly."""
+def cut(
+    levels: tuple[Level, ...], lanes: int
+) -> tuple[tuple[Level, ...], tuple[Level, ...]] | None:
+    """The inner levels that count ``lanes`` lanes, and the outer rest; None if a level is cut
+    unevenly."""
     inner: list[Level] = []
     rest = list(levels)
     while lanes > 1:

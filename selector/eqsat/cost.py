@@ -1,7 +1,8 @@
 """What is preferred: the one table of costs.
 
-A multiply-add block is compared first by the multiply-adds it issues (padding included), then by the number of
-instructions, then by the order of the instruction table. Everything else is compared by size.
+A multiply-add block is compared first by the multiply-adds it issues (padding included), then by
+the number of instructions, then by the order of the instruction table. Everything else is compared
+by size.
 """
 
 from __future__ import annotations

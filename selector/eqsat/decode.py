@@ -1,7 +1,8 @@
-"""Terms to IR: the inverse of ``encode``, plus the operands and instructions that the rules introduce.
+"""Terms to IR: the inverse of ``encode``, plus the operands and instructions that the rules
+introduce.
 
-A ``Decoder`` puts back what the symbols of a skeleton stand for. Scalar sums that the rules built are written as
-polynomials; a symbol that was left alone comes back as the user's own expression.
+A ``Decoder`` puts back what the symbols of a skeleton stand for. Scalar sums that the rules built
+are written as polynomials; a symbol that was left alone comes back as the user's own expression.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _ARITHMETIC = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
 
 @dataclass
 class Decoder:
-    """Decodes terms over the symbols of one skeleton; without any it is the exact inverse of ``encode``."""
+    """Decodes terms over the symbols of one skeleton; without any it is the exact inverse of
+    ``encode``."""
 
     symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
     buffers: Mapping[str, str] = field(default_factory=dict[str, str])

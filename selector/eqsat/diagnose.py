@@ -1,7 +1,9 @@
-"""Why a statement could not go to the tensor unit: the first condition that fails, and the change that mends it.
+"""Why a statement could not go to the tensor unit: the first condition that fails, and the change
+that mends it.
 
-The checks run in the order in which a user would mend them: placement of the accumulator, shape of the
-statement, types, target, access patterns, block shape. They look at the statement itself, not at the e-graph.
+The checks run in the order in which a user would mend them: placement of the accumulator, shape of
+the statement, types, target, access patterns, block shape. They look at the statement itself, not
+at the e-graph.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from selector.eqsat.access import access
 from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.scopes import Scope
-from selector.intrinsics import INSTRUCTIONS, TensorInstruction
+from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -36,7 +38,8 @@ from selector.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A statement that was not selected: which one, why, what to change, the instruction that came nearest."""
+    """A statement that was not selected: which one, why, what to change, the instruction that came
+    nearest."""
 
     statement: Stmt
     why: str
@@ -64,7 +67,14 @@ class Context:
 
     @property
     def location(self) -> Location:
+        """Where the accumulator that is stored lives."""
         return self.scope.accumulators.get(self.store.buffer, Location.MEM)
+
+    @property
+    def target_text(self) -> str:
+        """The target, and whether its instructions were restricted."""
+        restricted = len(self.legal) < len(for_target(self.target))
+        return f"target {self.target.name}{' (as restricted)' if restricted else ''}"
 
     def miss(self, why: str, hint: str, nearest: str = "") -> Miss:
         return Miss(self.store, why, hint, nearest)
@@ -101,13 +111,15 @@ def diagnose(
 def _checks(c: Context, shapes: frozenset[Shape]) -> Iterator[Miss | None]:
     yield _no_unit(c)
     yield _other_shape(c, shapes)
-    yield _reads(c)
     if c.store.buffer not in c.scope.accumulators:
+        yield _reads(c)
         yield _computes(c)
         return
     yield _dense_store(c)
+    yield _reads(c)
     yield _predicated(c)
     if stage_of(c.store, c.scope) == "init":
+        yield _unused(c)
         return
     update = operands.Update.of(c.store)
     yield _one_reduction(c, update)
@@ -129,8 +141,8 @@ def _no_unit(c: Context) -> Miss | None:
         return None
     families = " or ".join(EXECUTES[c.location])
     return c.miss(
-        f"`{c.store.buffer}` is placed in {c.location.value} memory, and target {c.target.name} "
-        f"(as restricted) has no {families} instructions",
+        f"`{c.store.buffer}` is placed in {c.location.value} memory, and {c.target_text} "
+        f"has no {families} instructions",
         "compile for a target that has them, or place the Func in another memory",
     )
 
@@ -140,7 +152,8 @@ def _other_shape(c: Context, shapes: frozenset[Shape]) -> Miss | None:
         return None
     found = ", ".join(sorted({f"{name} on {m} x {n}" for name, m, n in shapes}))
     return c.miss(
-        f"the updates of `{c.store.buffer}` agree on no common instruction and tile; this one fits {found}",
+        f"the updates of `{c.store.buffer}` agree on no common instruction and tile; "
+        f"this one fits {found}",
         "give all updates of the accumulator the same types and the same tile",
     )
 
@@ -152,9 +165,10 @@ def _reads(c: Context) -> Miss | None:
                 seen = access(index)
                 if seen is None or not seen.is_dense() or index.type.lanes == 1:
                     return c.miss(
-                        f"`{buffer}` is read {_described(index)}: a tile is read as one dense vector",
-                        f"vectorize the reading stage over the whole tile of `{buffer}`, in the order "
-                        "in which it is stored",
+                        f"`{buffer}` is read {_described(index)}: "
+                        "a tile is read as one dense vector",
+                        f"vectorize the reading stage over the whole tile of `{buffer}`, "
+                        "in the order in which it is stored",
                     )
             case _:
                 pass
@@ -167,7 +181,11 @@ def _described(index: Expr) -> str:
         return "by scalar code"
     if seen is None:
         return "at an index that is not affine"
-    return f"with stride {print_expr(seen.levels[0][0].to_expr())}" if seen.levels else "as a broadcast"
+    return (
+        f"with stride {print_expr(seen.levels[0][0].to_expr())}"
+        if seen.levels
+        else "as a broadcast"
+    )
 
 
 def _computes(c: Context) -> Miss | None:
@@ -199,6 +217,13 @@ def _predicated(c: Context) -> Miss | None:
     )
 
 
+def _unused(c: Context) -> Miss | None:
+    return c.miss(
+        f"no update of `{c.store.buffer}` became an instruction",
+        f"`{c.store.buffer}` needs an update `f += a*b` over a vectorized reduction",
+    )
+
+
 def _one_reduction(c: Context, update: operands.Update) -> Miss | None:
     if not update.reductions:
         return c.miss(
@@ -206,12 +231,13 @@ def _one_reduction(c: Context, update: operands.Update) -> Miss | None:
             "vectorize the reduction: `.update().atomic().vectorize(r)`, with r innermost",
             nearest(c),
         )
-    if len(update.reductions) > 1:
+    first, *others = update.reductions
+    if others:
         return c.miss(
             f"it adds {len(update.reductions)} reductions at once",
             "write one update definition for each product",
         )
-    op = update.reductions[0].op
+    op = first.op
     if op is not ReduceOp.ADD:
         return c.miss(
             f"it reduces with `{op.value}`; tensor instructions only add",
@@ -263,14 +289,15 @@ def _loads(c: Context, update: operands.Update) -> Miss | None:
         if factor.load is None:
             return c.miss(
                 f"an operand is computed on the fly: {factor.text}",
-                "compute it into its own Func (`compute_at`, for example in shared memory) and load "
-                "from there",
+                "compute it into its own Func (`compute_at`, for example in shared memory) and "
+                "load from there",
             )
     return None
 
 
 def _types(c: Context, update: operands.Update) -> Miss | None:
-    a, b = (f.element for f in update.factors or ())
+    assert update.factors is not None
+    a, b = (f.element for f in update.factors)
     result = c.store.value.type.element
     wanted = {(a, b, result), (b, a, result)}
     matching = [i for i in INSTRUCTIONS if (i.a_type, i.b_type, i.c_type) in wanted]
@@ -279,8 +306,7 @@ def _types(c: Context, update: operands.Update) -> Miss | None:
     if matching:
         needs = ", ".join(sorted({i.needs for i in matching}))
         return c.miss(
-            f"target {c.target.name} (as restricted) has no instruction for {a} x {b} -> {result}; "
-            f"it needs {needs}",
+            f"{c.target_text} has no instruction for {a} x {b} -> {result}; it needs {needs}",
             f"compile for a target with {needs}, or lift the restriction",
             matching[0].name,
         )
@@ -300,8 +326,8 @@ def _affine(c: Context, update: operands.Update) -> Miss | None:
             return c.miss(
                 f"`{factor.load.buffer}` is read at an index that is not affine in the vectorized "
                 f"variables: {factor.text}",
-                "copy it into a Func with the layout of the tile first, or do not vectorize over the "
-                "variable that is divided, wrapped or looked up",
+                "copy it into a Func with the layout of the tile first, or do not vectorize over "
+                "the variable that is divided, wrapped or looked up",
                 nearest(c),
             )
     return None

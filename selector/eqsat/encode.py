@@ -1,7 +1,7 @@
 """IR to terms of ``rules/00_ir.egg``; ``decode`` is the inverse.
 
-The encoding keeps everything: ``decode(encode(e)) == e`` for every expression without ``Let`` and ``Shuffle``,
-which ``abstract`` has replaced by symbols.
+The encoding keeps everything: ``decode(encode(e)) == e`` for every expression without ``Let`` and
+``Shuffle``, which ``abstract`` has replaced by symbols.
 """
 
 from __future__ import annotations
@@ -69,6 +69,16 @@ def encode(e: Expr) -> str:
         case Load(t, buffer, index, predicate):
             mask = encode_mask(predicate, t.lanes)
             return f"(Load {text(str(t.element))} {text(buffer)} {encode(index)} {mask})"
+        case Let() | Shuffle():
+            raise InternalError(f"no term for {type(e).__name__}: abstract it first")
+        case _:
+            return _encode_vector(e)
+
+
+def _encode_vector(
+    e: Ramp | Broadcast | VectorReduce | Call | LocToLoc | ExprVar,
+) -> str:
+    match e:
         case Ramp(base, stride, count):
             name = "Ramp" if base.type.lanes == 1 else "RampV"
             return f"({name} {encode(base)} {encode(stride)} {count})"
@@ -83,8 +93,6 @@ def encode(e: Expr) -> str:
             return f"(Move {text(source.value)} {text(destination.value)} {encode(value)})"
         case ExprVar(value):
             return f"(Materialize {encode(value)})"
-        case Let() | Shuffle():
-            raise InternalError(f"no term for {type(e).__name__}: abstract it first")
         case _:
             assert_never(e)
 

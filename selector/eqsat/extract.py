@@ -1,8 +1,9 @@
 """The best program of a saturated graph.
 
-The rows of all constructors are read once; the cheapest term of every class follows bottom-up, ties broken by
-text, so that the result does not depend on the engine's numbering. Multiply-add blocks are chosen for all
-statements of a scope together: one accumulator has one fragment layout, hence one instruction and one M x N.
+The rows of all constructors are read once; the cheapest term of every class follows bottom-up, ties
+broken by text, so that the result does not depend on the engine's numbering. Multiply-add blocks
+are chosen for all statements of a scope together: one accumulator has one fragment layout, hence
+one instruction and one M x N.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Shape = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A row: constructor, arguments (class numbers of sorts in ``_CLASSES``, else plain values), its class."""
+    """A row: constructor, arguments (class numbers of sorts in ``_CLASSES``, else plain values),
+    its class."""
 
     name: str
     args: tuple[object, ...]
@@ -116,6 +118,16 @@ class Graph:
         """The buffer that a statement stores to."""
         return str(self.classes[self.statements[statement]][0].args[0])
 
+    def is_accumulator(self, statement: int) -> bool:
+        """Whether a statement stores into a tensor unit's memory."""
+        values = (n.args[2] for n in self.classes[self.statements[statement]])
+        return any(
+            n.name in ("Move", "TileFill", "MultiplyAdd")
+            for v in values
+            for n in self.classes.get(v, ())  # type: ignore[arg-type]
+            if n.name != "Move" or n.args[0] == "mem"
+        )
+
     def plain(self, statement: int) -> tuple[int, str, Term] | None:
         """The cheapest form of a statement without a multiply-add."""
         forms = (
@@ -166,10 +178,12 @@ def read_rows(graph: egglog.EGraph, relation: str) -> list[tuple[object, ...]]:
 def common_shape(
     options: Iterable[dict[Shape, tuple[BlockCost, int, str, Term]]],
 ) -> Shape | None:
-    """The shape that all updates of an accumulator can use, the cheapest in total; None if there is none."""
+    """The shape that all updates of an accumulator can use, the cheapest in total; None if there is
+    none."""
     tables = list(options)
     shared = set(tables[0]).intersection(*tables[1:]) if tables else set[Shape]()
-    return min(
-        shared, key=lambda s: (total_cost(t[s][0] for t in tables), sum(t[s][1] for t in tables), s),
-        default=None,
-    )  # fmt: skip
+
+    def preference(s: Shape) -> tuple[object, ...]:
+        return (total_cost(t[s][0] for t in tables), sum(t[s][1] for t in tables), s)
+
+    return min(shared, key=preference, default=None)

@@ -1,4 +1,5 @@
-"""What the rules know of the target: instruction shapes and types, written as facts from the records."""
+"""What the rules know of the target: instruction shapes and types, written as facts from the
+records."""
 
 from __future__ import annotations
 
@@ -24,9 +25,7 @@ def legal_instructions(
     """The target's instructions; ``only`` restricts families (``wmma``) or names."""
     allowed = None if only is None else frozenset(only)
     return tuple(
-        i
-        for i in for_target(target)
-        if allowed is None or i.family in allowed or i.name in allowed
+        i for i in for_target(target) if allowed is None or i.family in allowed or i.name in allowed
     )
 
 

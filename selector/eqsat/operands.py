@@ -1,4 +1,5 @@
-"""An update taken apart for messages: terms, reduction, factors, and the axes along which they vary."""
+"""An update taken apart for messages: terms, reduction, factors, and the axes along which they
+vary."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from selector.eqsat.access import Access, Level, access, align, cut, merge
+from selector.eqsat.access import Level, access, align, cut, merge
 from selector.intrinsics import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -32,7 +33,8 @@ MakeMiss = Callable[[str, str, str], "Miss"]
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One operand: what it is in the text, its element type below the cast, its load if it is one."""
+    """One operand: what it is in the text, its element type below the cast, its load if it is
+    one."""
 
     text: str
     element: Type
@@ -45,7 +47,8 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``acc[i] = term + term ...`` with the reductions among the terms and the factors of the first one."""
+    """``acc[i] = term + term ...`` with the reductions among the terms and the factors of the first
+    one."""
 
     terms: tuple[Expr, ...]
     reductions: tuple[VectorReduce, ...]
@@ -74,8 +77,9 @@ def _loads_from(e: Expr, store: Store) -> bool:
     match e:
         case LocToLoc(_, _, Load(_, buffer, index, _)):
             a, b = access(index), access(store.index)
-            same = a is not None and b is not None and (a.base - b.base).constant == 0
-            return buffer == store.buffer and same and merge(a.levels) == merge(b.levels)
+            if a is None or b is None or buffer != store.buffer:
+                return False
+            return a.base == b.base and merge(a.levels) == merge(b.levels)
         case _:
             return False
 
@@ -119,14 +123,14 @@ def block_miss(
     miss: MakeMiss, update: Update, candidates: Sequence[TensorInstruction]
 ) -> Miss | None:
     """What is wrong with the block that two affine operands span; None if it looks right."""
-    first, second = update.factors or ()
-    assert first.load is not None and second.load is not None
+    assert update.factors is not None
+    first, second = update.factors
+    assert first.load is not None
+    assert second.load is not None
     reduce = update.reductions[0]
     terms = reduce.value.type.lanes // reduce.lanes
-    seen = [access(f.load.index) for f in (first, second) if f.load is not None]
-    parts = [cut(a.levels, terms) if a is not None else None for a in seen]
-    name = candidates[0].name if candidates else ""
-    left, right = parts
+    left, right = (_parts(load, terms) for load in (first.load, second.load))
+    name = _name(candidates)
     if left is None or right is None:
         return miss(
             f"its {terms} terms of the reduction are not a whole number of levels of the index",
@@ -143,8 +147,16 @@ def block_miss(
             )
     outer = align(left[1], right[1])
     if outer is None:
-        return miss("the operands' levels cut across each other", "use tile sizes that divide", name)
+        return miss(
+            "the operands' levels cut across each other", "use tile sizes that divide", name
+        )
     return _axes_miss(miss, (first, second), reduce.lanes, outer, candidates)
+
+
+def _parts(load: Load, terms: int) -> tuple[tuple[Level, ...], tuple[Level, ...]] | None:
+    """The levels of the reduction and those of the tile."""
+    seen = access(load.index)
+    return None if seen is None else cut(seen.levels, terms)
 
 
 def _axes_miss(
@@ -154,14 +166,14 @@ def _axes_miss(
     outer: tuple[Axis, ...],
     candidates: Sequence[TensorInstruction],
 ) -> Miss | None:
-    shared = [(s, t, n) for s, t, n in outer if s.terms and t.terms]
-    constant = [not any(axis[i].terms for axis in outer) for i in (0, 1)]
+    shared = [i for i, (s, t, _) in enumerate(outer) if s.terms and t.terms]
+    constant = [not any(s.terms for s, _, _ in outer), not any(t.terms for _, t, _ in outer)]
     if shared:
-        s, t, n = shared[0]
-        axis = "n" if shared[0] is outer[0] else "m"
+        s, t, n = outer[shared[0]]
+        axis = "n" if shared[0] == 0 else "m"
         return miss(
-            f"both operands vary along {axis}: `{factors[0].name}` is read with stride {_text(s)} and "
-            f"`{factors[1].name}` with stride {_text(t)} (extent {n})",
+            f"both operands vary along {axis}: `{factors[0].name}` is read with stride {_text(s)} "
+            f"and `{factors[1].name}` with stride {_text(t)} (extent {n})",
             f"one of them must not depend on {axis}; take that dimension out of the tile "
             "(do not vectorize it)",
             _name(candidates),
@@ -231,9 +243,11 @@ def _convolution_miss(
         )
     strides = ", ".join(_text(s if s.terms else t) for s, t, _ in outer)
     return miss(
-        f"`{image.name}` is read with stride {strides} along the tile and with another unit along the "
-        "reduction: no banded (Toeplitz) matrix has that shape",
-        "vectorize the tile along the dimension that the taps slide over",
+        f"only `{image.name}` varies along the tile (stride {strides}), in another unit than along "
+        "the reduction: as a matrix product every row of the tile would be the same, and as a "
+        "convolution no banded (Toeplitz) matrix has that shape",
+        "vectorize a dimension of the other operand too, or, for a convolution, the dimension that "
+        "its taps slide over",
         _name(candidates),
     )
 
@@ -252,9 +266,3 @@ def _text(stride: Affine) -> str:
 
 def _strides(levels: tuple[Level, ...]) -> str:
     return ", ".join(_text(s) for s, _ in levels)
-
-
-def dense(index: Expr) -> bool:
-    """Whether an index is one run of consecutive elements."""
-    seen: Access | None = access(index)
-    return seen is not None and seen.is_dense()

@@ -44,8 +44,13 @@ def without_movement(s: Stmt) -> Stmt:
 
 
 def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss]) -> None:
-    """SelectionError for the first miss of a scope, the others counted."""
-    first = misses[0]
+    """SelectionError for the first miss of a scope, updates before the rest, the others counted."""
+
+    def early(m: Miss) -> int:
+        stage = stage_of(m.statement, scope) if isinstance(m.statement, Store) else ""
+        return 0 if stage == "update" else 1
+
+    first = min(misses, key=early)
     place = where(module, scope, first.statement)
     near = f"; nearest instruction: {first.nearest}" if first.nearest else ""
     more = f" ({len(misses) - 1} more statements of this scope miss too)" if len(misses) > 1 else ""
@@ -72,9 +77,13 @@ def describe(
         count = copies[term]
         if misses:
             miss = reasons.get(id(store))
-            why = miss.why if miss is not None else "another statement of its accumulator was refused"
+            why = (
+                miss.why if miss is not None else "another statement of its accumulator was refused"
+            )
             hint = miss.hint if miss is not None else ""
-            entries.append(StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count))
+            entries.append(
+                StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count)
+            )
             continue
         entries.append(_selected(place, store, solution, solution.index[term], count))
     return entries

@@ -1,14 +1,14 @@
 """The driver of egglog: rules loaded once, one pushed graph per scope, phases with caps.
 
-egglog has no limits of its own, so every round is one call from here; a phase that reaches its cap stops and is
-reported. An ``EGraph`` belongs to its thread.
+egglog has no limits of its own, so every round is one call from here; a phase that reaches its cap
+stops and is reported. An ``EGraph`` belongs to its thread.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -19,13 +19,10 @@ from rules import rule_files
 MAX_TUPLES = 200_000
 """Rows of all tables after which a phase stops."""
 
+_AXIOMS = "(saturate (run supporting)) (run axioms)"
 PHASES: tuple[tuple[str, str, int], ...] = (
-    ("axioms", "(run-schedule (repeat 3 (seq (saturate (run supporting)) (run axioms))))", 12),
-    (
-        "application",
-        "(run-schedule (repeat 3 (seq (saturate (run supporting)) (run axioms) (run application))))",
-        16,
-    ),
+    ("axioms", f"(run-schedule (repeat 3 (seq {_AXIOMS})))", 12),
+    ("application", f"(run-schedule (repeat 3 (seq {_AXIOMS} (run application))))", 16),
     ("lowering", "(run-schedule (saturate (run lowering)))", 4),
 )
 """Name, schedule of one round, most rounds."""
@@ -55,7 +52,7 @@ class Engine:
             self.graph.run_program(*kept)
         self.run(self.facts)
 
-    def run(self, program: str) -> list[egglog._CommandOutput]:
+    def run(self, program: str) -> Sequence[object]:
         """Run commands; each call is parsed on its own, because spans carry their whole source."""
         return self.graph.run_program(*self.graph.parse_program(program, "<scope>"))
 
@@ -65,7 +62,7 @@ class Engine:
             return saturation
 
     @contextmanager
-    def saturated(self, commands: Sequence[str]) -> Iterator[Saturation]:
+    def saturated(self, commands: Sequence[str]) -> Generator[Saturation]:
         """Saturate a graph made by these commands; it is readable inside."""
         self.run("(push)")
         try:
@@ -124,7 +121,8 @@ _engines = threading.local()
 
 
 def engine_for(facts: str, without: frozenset[str] = frozenset()) -> Engine:
-    """An engine with these facts; the full set of rules is parsed once per thread and set of facts."""
+    """An engine with these facts; the full set of rules is parsed once per thread and set of
+    facts."""
     if without:
         return Engine(facts, without)
     table: dict[str, Engine] = _engines.__dict__.setdefault("table", {})

@@ -1,7 +1,8 @@
 """Accumulator scopes: which statements must be selected together.
 
-The outermost allocation in a tensor unit's memory opens a scope; every statement inside that stores to or loads
-from a tensor allocation belongs to it. A scope is encoded into one graph, each distinct skeleton once.
+The outermost allocation in a tensor unit's memory opens a scope; every statement inside that stores
+to or loads from a tensor allocation belongs to it. A scope is encoded into one graph, each distinct
+skeleton once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Scope:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The term of each skeleton once, in order of first appearance: the key of the memo table."""
+        """The term of each skeleton once, in order of first appearance: the key of the memo
+        table."""
         return tuple(dict.fromkeys(s.term for s in self.skeletons))
 
 

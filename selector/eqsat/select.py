@@ -42,9 +42,9 @@ def select(
 ) -> Selection:
     """Put tensor instructions where allocations in tensor memory ask for them.
 
-    ``instructions`` restricts the candidates to families ("wmma", "mma") or names. In strict mode a statement
-    that cannot be mapped raises ``SelectionError``; otherwise its whole scope stays plain code in ordinary
-    memory, and is reported.
+    ``instructions`` restricts the candidates to families ("wmma", "mma") or names. In strict mode a
+    statement that cannot be mapped raises ``SelectionError``; otherwise its whole scope stays plain
+    code in ordinary memory, and is reported.
     """
     only = None if instructions is None else tuple(instructions)
     selector = _Selector(module, target, legal_instructions(target, only), strict)

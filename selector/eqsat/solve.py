@@ -1,6 +1,7 @@
 """One scope: encode, saturate, extract, choose; remembered by skeleton.
 
-What was solved once in a process is not solved again, so unrolled programs and repeated compilations stay cheap.
+What was solved once in a process is not solved again, so unrolled programs and repeated
+compilations stay cheap.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from selector.ir.nodes import Store
 
 @dataclass(frozen=True)
 class Solution:
-    """What saturation found for the distinct statements of a scope: a Store term each, None for a miss.
+    """What saturation found for the distinct statements of a scope: a Store term each, None for a
+    miss.
 
     ``statements`` are the encoded skeletons; ``shapes`` what each update could use.
     """
@@ -58,8 +60,8 @@ class Solution:
 
 
 _PLUMBING = (
-    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "factor-", "fold-", "gcd-",
-    "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
+    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "factor-", "fold-",
+    "gcd-", "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
 )  # fmt: skip
 
 
@@ -94,7 +96,11 @@ def saturated(statements: tuple[str, ...], engine: Engine) -> tuple[Graph, Satur
 
 
 def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape], ...]]:
-    """The best Store term of each statement; updates of one accumulator share a shape."""
+    """The best Store term of each statement; updates of one accumulator share a shape.
+
+    Statements of an accumulator into which nothing is multiplied have no term: a tensor unit's
+    memory without a tensor instruction is a mistake, not a place to keep vectors.
+    """
     count = range(len(graph.statements))
     options = [graph.blocks(i) for i in count]
     buffers = [graph.buffer(i) for i in count]
@@ -107,6 +113,8 @@ def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape
         shape = shapes[buffers[i]]
         if options[i]:
             terms.append(options[i][shape][3] if shape is not None else None)
+        elif shape is None and graph.is_accumulator(i):
+            terms.append(None)
         else:
             plain = graph.plain(i)
             terms.append(plain[2] if plain is not None and plain[0] < IMPOSSIBLE else None)

@@ -1,7 +1,8 @@
-"""Tensor instructions and functions with their executable meaning; importing this fills the interpreter's registry.
+"""Tensor instructions and functions with their executable meaning; importing this fills the
+interpreter's registry.
 
-Files in reading order: ``records`` (tensor instructions), ``functions`` (Toeplitz operands and pure math),
-``calls`` (name of a ``Call`` -> meaning).
+Files in reading order: ``records`` (tensor instructions), ``functions`` (Toeplitz operands and pure
+math), ``calls`` (name of a ``Call`` -> meaning).
 """
 
 from selector.intrinsics.calls import (

@@ -1,7 +1,8 @@
 """What a ``Call`` of a selected program means: the one place where names meet NumPy.
 
-Values are arrays whose last axis are the lanes; leading axes are whatever the interpreter batches over. Shape
-arguments (M, N, K, stride, dilation) are ``IntImm`` nodes of the call and are read from it, not from the values.
+Values are arrays whose last axis are the lanes; leading axes are whatever the interpreter batches
+over. Shape arguments (M, N, K, stride, dilation) are ``IntImm`` nodes of the call and are read from
+it, not from the values.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ def _multiply_add(call: Call, values: Sequence[Array]) -> Array:
     assert instruction is not None
     m, n, k = constants(call, 3)
     c, a, b = values[3:6]
-    return lanes(
-        instruction.block_semantics(matrix(c, m, n), matrix(a, m, k), matrix(b, k, n))
-    )
+    return lanes(instruction.block_semantics(matrix(c, m, n), matrix(a, m, k), matrix(b, k, n)))
 
 
 def _toeplitz(call: Call, values: Sequence[Array]) -> Array:
@@ -61,7 +60,8 @@ def _toeplitz(call: Call, values: Sequence[Array]) -> Array:
 
 
 def _toeplitz_transposed(call: Call, values: Sequence[Array]) -> Array:
-    """Arguments (K, M, stride, dilation, taps): lanes (m, k) of the transposed band over m outputs."""
+    """Arguments (K, M, stride, dilation, taps): lanes (m, k) of the transposed band over m
+    outputs."""
     k, m, stride, dilation = constants(call, 4)
     return lanes(np.swapaxes(functions.toeplitz(values[4], k, m, stride, dilation), -1, -2))
 
@@ -72,13 +72,14 @@ def _identity(call: Call, values: Sequence[Array]) -> Array:
 
 def _pure(call: Call, values: Sequence[Array]) -> Array:
     function = functions.find_function(call.name)
-    assert function is not None and len(values) == function.arity, call.name
+    assert function is not None
+    assert len(values) == function.arity, call.name
     return function.evaluate(*values)
 
 
 def _meanings() -> dict[str, Meaning]:
     table: dict[str, Meaning] = {i.name: _multiply_add for i in records.INSTRUCTIONS}
-    table.update({name: _pure for name in functions.FUNCTIONS})
+    table.update(dict.fromkeys(functions.FUNCTIONS, _pure))
     table[TOEPLITZ] = _toeplitz
     table[TOEPLITZ_TRANSPOSED] = _toeplitz_transposed
     table[TILE_FILL] = table[TILE_READ] = _identity

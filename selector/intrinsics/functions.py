@@ -1,7 +1,8 @@
-"""Calls that are no tensor instruction: tile helpers, Toeplitz operands and the pure math functions.
+"""Calls that are no tensor instruction: tile helpers, Toeplitz operands and the pure math
+functions.
 
-One record per name gives the meaning in NumPy and, for pure functions, the spelling in CUDA C++. Names are
-those that Halide 21 gives its math calls in lowered IR (``sqrt_f32``, ``pow_f16``, ...).
+One record per name gives the meaning in NumPy and, for pure functions, the spelling in CUDA C++.
+Names are those that Halide 21 gives its math calls in lowered IR (``sqrt_f32``, ``pow_f16``, ...).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ Array = NDArray[np.generic]
 
 
 def toeplitz(taps: Array, k: int, n: int, stride: int, dilation: int) -> Array:
-    """The banded matrix ``T[t, j] = taps[(t - stride*j) / dilation]`` of shape (..., k, n), zero off the band.
+    """The banded matrix ``T[t, j] = taps[(t - stride*j) / dilation]`` of shape (..., k, n), zero
+    off the band.
 
     ``taps`` is (..., number of taps); k must be ``toeplitz_rows(taps, n, stride, dilation)``.
     """
     count = taps.shape[-1]
-    assert k == toeplitz_rows(count, n, stride, dilation), f"a band of {count} taps has not {k} rows"
+    assert k == toeplitz_rows(count, n, stride, dilation), (
+        f"a band of {count} taps has not {k} rows"
+    )
     distance = np.arange(k)[:, None] - stride * np.arange(n)[None, :]
     tap, rest = np.divmod(distance, dilation)
     valid = (rest == 0) & (tap >= 0) & (tap < count)
@@ -35,10 +39,12 @@ def toeplitz_rows(taps: int, n: int, stride: int, dilation: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PureFunction:
-    """A lane-wise function: its NumPy meaning, its CUDA spelling in float32, and how many arguments it takes.
+    """A lane-wise function: its NumPy meaning, its CUDA spelling in float32, and how many arguments
+    it takes.
 
-    ``result`` is "same" (the type of the first argument), "bool", or "unsigned" (``abs`` of integers). Half and
-    bfloat16 arguments are widened to float32 for the computation and rounded back.
+    ``result`` is "same" (the type of the first argument), "bool", or "unsigned" (``abs`` of
+    integers). Half and bfloat16 arguments are widened to float32 for the computation and rounded
+    back.
     """
 
     name: str
@@ -57,6 +63,10 @@ class PureFunction:
         if self.result == "unsigned" and first.dtype.kind == "i":
             return value.astype(np.dtype(f"u{first.dtype.itemsize}"))
         return value if self.result == "bool" else value.astype(first.dtype)
+
+
+def _inverse_sqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)  # type: ignore[call-overload]
 
 
 def _round_half_even(x: Array) -> Array:
@@ -86,7 +96,7 @@ _FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = 
     ("trunc", np.trunc, "truncf", 1, "same"),
     ("round", _round_half_even, "rintf", 1, "same"),
     ("fast_inverse", np.reciprocal, "__frcp_rn", 1, "same"),
-    ("fast_inverse_sqrt", lambda x: 1 / np.sqrt(x), "rsqrtf", 1, "same"),
+    ("fast_inverse_sqrt", _inverse_sqrt, "rsqrtf", 1, "same"),
     ("is_nan", np.isnan, "isnan", 1, "bool"),
     ("is_inf", np.isinf, "isinf", 1, "bool"),
     ("is_finite", np.isfinite, "isfinite", 1, "bool"),

@@ -1,11 +1,14 @@
-"""Tensor instructions: one frozen, self-checking record each, read by rules, interpreter, emitter and report.
+"""Tensor instructions: one frozen, self-checking record each, read by rules, interpreter, emitter
+and report.
 
-A record is the whole definition: shape, types, what the target must have, where it is specified, and what it
-computes. Adding an instruction is adding a record here; the rules learn of it through ``facts`` in
-``selector.eqsat.facts`` and the interpreter through ``selector.intrinsics.register_all``.
+A record is the whole definition: shape, types, what the target must have, where it is specified,
+and what it computes. Adding an instruction is adding a record here; the rules learn of it through
+``facts`` in ``selector.eqsat.facts`` and the interpreter through
+``selector.intrinsics.register_all``.
 
-A program may call an instruction on a *block*: any multiples M of m and N of n, and any positive reduction
-extent K. The block is cut into instruction tiles by the emitter, K padded with zeros up to a multiple of k.
+A program may call an instruction on a *block*: any multiples M of m and N of n, and any positive
+reduction extent K. The block is cut into instruction tiles by the emitter, K padded with zeros up
+to a multiple of k.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ _MMA = "PTX ISA 8.5, section 9.7.14.5 (mma)"
 class TensorInstruction:
     """``D[m, n] = C[m, n] + sum_k A[m, k] * B[k, n]`` for one tile of m x n x k elements.
 
-    ``needs`` is the entry of ``Target.features`` without which the instruction does not exist; ``source`` is
-    the section of the manual that specifies it.
+    ``needs`` is the entry of ``Target.features`` without which the instruction does not exist;
+    ``source`` is the section of the manual that specifies it.
     """
 
     name: str
@@ -44,7 +47,7 @@ class TensorInstruction:
     source: str
 
     def __post_init__(self) -> None:
-        assert self.m > 0 and self.n > 0 and self.k > 0, f"{self.name}: a shape is positive"
+        assert min(self.m, self.n, self.k) > 0, f"{self.name}: a shape is positive"
         assert self.a_type.lanes == self.b_type.lanes == self.c_type.lanes == 1
         assert self.a_type.is_float == self.c_type.is_float, f"{self.name}: accumulates in kind"
         assert f"m{self.m}n{self.n}k{self.k}" in self.name, f"{self.name}: shape is in the name"
@@ -61,7 +64,8 @@ class TensorInstruction:
 
     @property
     def granule(self) -> int:
-        """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half its depth."""
+        """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half
+        its depth."""
         return min(self.k, 16 // self.a_type.bytes)
 
     def issued_macs(self, block_m: int, block_n: int, block_k: int) -> int:
@@ -79,15 +83,17 @@ class TensorInstruction:
 
     def semantics(self, c: Array, a: Array, b: Array) -> Array:
         """The exact tile: c is (m, n), a is (m, k), b is (k, n)."""
-        assert c.shape == (self.m, self.n) and a.shape == (self.m, self.k)
+        assert c.shape == (self.m, self.n)
+        assert a.shape == (self.m, self.k)
         assert b.shape == (self.k, self.n)
         return self.block_semantics(c, a, b)
 
     def block_semantics(self, c: Array, a: Array, b: Array) -> Array:
-        """The block: c is (..., M, N), a (..., M, K), b (..., K, N); zero padding of K changes nothing.
+        """The block: c is (..., M, N), a (..., M, K), b (..., K, N); zero padding of K changes
+        nothing.
 
-        Products and sums of floats are taken in float32 and rounded once to the accumulator's type; integer
-        sums wrap around at 32 bits, as without ``.satfinite``.
+        Products and sums of floats are taken in float32 and rounded once to the accumulator's type;
+        integer sums wrap around at 32 bits, as without ``.satfinite``.
         """
         if self.c_type.is_float:
             wide = c.astype(np.float32) + operand(a, self.a_type) @ operand(b, self.b_type)

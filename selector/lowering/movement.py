@@ -1,8 +1,9 @@
 """Data-movement annotation: the first stage of selection.
 
-Values that enter an allocation in a tensor unit are marked memory -> unit, values that leave it unit -> memory
-(``hardboiled`` section III-B), so that equality saturation never equates a register tile with memory. A
-``LocToLoc`` changes no value. What is left of them after selection could not be mapped.
+Values that enter an allocation in a tensor unit are marked memory -> unit, values that leave it
+unit -> memory (``hardboiled`` section III-B), so that equality saturation never equates a register
+tile with memory. A ``LocToLoc`` changes no value. What is left of them after selection could not be
+mapped.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Placement = Mapping[str, Location]
 
 
 def annotate_movement(module: Module) -> Module:
-    """The module with a ``LocToLoc`` around every value that enters or leaves a tensor unit's memory."""
+    """The module with a ``LocToLoc`` around every value that enters or leaves a tensor unit's
+    memory."""
     return replace(module, body=_annotate_stmt(module.body, {}))
 
 

@@ -32,7 +32,13 @@ class Spec:
 
     @property
     def zero(self) -> str:
-        return "0" if self.accumulator == "int32" else "0.0f" if self.accumulator == "float32" else "0.0h"
+        return (
+            "0"
+            if self.accumulator == "int32"
+            else "0.0f"
+            if self.accumulator == "float32"
+            else "0.0h"
+        )
 
     def cast(self, value: str, lanes: int) -> str:
         if self.operand == self.accumulator:
@@ -72,7 +78,8 @@ def program(
     init: str | None = None,
     output: tuple[int, ...] | None = None,
 ) -> Module:
-    """A module: init, ``update``, read-out. ``buffers`` are the inputs: type and extents, innermost first."""
+    """A module: init, ``update``, read-out. ``buffers`` are the inputs: type and extents, innermost
+    first."""
     head = ["module test"]
     for name, (element, extents) in buffers.items():
         head.append(f"input {name}: {element} [{_dims(name, extents)}]")
@@ -109,7 +116,10 @@ def matmul(
     reduce = f"({spec.accumulator}x{lanes})vector_reduce_add({left}*{right})"
     acc = f"acc[ramp(0, 1, {lanes})]"
     update = f"{acc} = {acc} + {reduce}" if acc_left else f"{acc} = {reduce} + {acc}"
-    a_size, b_size = ((k, m) if a_layout == "row" else (m, k)), ((n, k) if b_layout == "row" else (k, n))
+    a_size, b_size = (
+        ((k, m) if a_layout == "row" else (m, k)),
+        ((n, k) if b_layout == "row" else (k, n)),
+    )
     inputs = {"A": (spec.operand, a_size), "B": (spec.operand, b_size)}
     return program(inputs, update, lanes, spec)
 
@@ -118,13 +128,16 @@ def convolution(
     lanes: int, taps: int, stride: int = 1, dilation: int = 1, spec: Spec = Spec(),
     reverse: str = "", base: str = "0",
 ) -> Module:  # fmt: skip
-    """acc[x] += sum_r I[stride*x + dilation*r] * K[r]; ``reverse`` "I" or "K" walks that operand backwards."""
+    """acc[x] += sum_r I[stride*x + dilation*r] * K[r]; ``reverse`` "I" or "K" walks that operand
+    backwards."""
     span = dilation * (taps - 1)
     image = nest(
         str(span) if reverse == "I" else base,
         [(str(-dilation if reverse == "I" else dilation), taps), (str(stride), lanes)],
     )
-    kernel = nest(str(taps - 1) if reverse == "K" else "0", [("-1" if reverse == "K" else "1", taps)])
+    kernel = nest(
+        str(taps - 1) if reverse == "K" else "0", [("-1" if reverse == "K" else "1", taps)]
+    )
     total = lanes * taps
     a = spec.cast(f"I[{image}]", total)
     b = f"x{lanes}({spec.cast(f'K[{kernel}]', taps)})"

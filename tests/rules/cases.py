@@ -126,7 +126,9 @@ CASES: dict[str, tuple[str, str]] = {
     "fold-add": (bop("+", "(Int 1)", "(Int 2)"), bop("+", A, "(Int 2)")),
     "fold-sub": (bop("-", "(Int 1)", "(Int 2)"), bop("-", A, "(Int 2)")),
     "fold-mul": (bop("*", "(Int 3)", "(Int 2)"), bop("*", A, "(Int 2)")),
-    "fold-mul-mul": (bop("*", bop("*", A, "(Int 3)"), "(Int 2)"), bop("*", bop("+", A, B), "(Int 2)")),
+    "fold-mul-mul": (
+        bop("*", bop("*", A, "(Int 3)"), "(Int 2)"), bop("*", bop("+", A, B), "(Int 2)"),
+    ),
     "mul-one": (bop("*", A, "(Int 1)"), bop("*", A, "(Int 2)")),
     "mul-zero": (bop("*", A, "(Int 0)"), bop("*", A, "(Int 2)")),
     "add-zero": (bop("+", A, "(Int 0)"), bop("+", A, "(Int 2)")),
@@ -140,7 +142,9 @@ CASES: dict[str, tuple[str, str]] = {
     "ramp-one": (f"(Ramp {A} {S} 1)", f"(Ramp {A} {S} 2)"),
     "ramp-zero": (f"(Ramp {A} (Int 0) 4)", f"(Ramp {A} (Int 1) 4)"),
     "ramp-uniform": (f"(RampV {V} (Broadcast {S} 8) 4)", f"(RampV {V} {W} 4)"),
-    "ramp-merge": (nest(A, ("(Int 2)", 4), ("(Int 8)", 3)), nest(A, ("(Int 2)", 4), ("(Int 9)", 3))),
+    "ramp-merge": (
+        nest(A, ("(Int 2)", 4), ("(Int 8)", 3)), nest(A, ("(Int 2)", 4), ("(Int 9)", 3)),
+    ),
     "ramp-merge-symbol": (
         nest(A, (S, 4), (bop("*", S, "(Int 4)"), 3)), nest(A, (S, 4), (bop("*", S, "(Int 5)"), 3)),
     ),
@@ -298,4 +302,8 @@ CASES: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 """Also used by the soundness test: whatever fires here is compared with the interpreter."""
 
-EXTRA: tuple[str, ...] = (convolution(step=-1, mask_i=BACK_MASK), convolution(2, 3), convolution(2, -4))
+EXTRA: tuple[str, ...] = (
+    convolution(step=-1, mask_i=BACK_MASK),
+    convolution(2, 3),
+    convolution(2, -4),
+)

@@ -1,4 +1,5 @@
-"""Every rule fires where it should, and not where it must not; every rule has a name and a law above it."""
+"""Every rule fires where it should, and not where it must not; every rule has a name and a law
+above it."""
 
 from __future__ import annotations
 

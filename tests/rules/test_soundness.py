@@ -1,4 +1,5 @@
-"""The rules are right: all nodes of every class, and all claims of the relations, agree on random memory."""
+"""The rules are right: all nodes of every class, and all claims of the relations, agree on random
+memory."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ PROGRAMS: dict[str, Module] = {
 def skeletons(module: Module) -> list[Store]:
     """The distinct statements of the first scope, as they are encoded."""
     annotated = annotate_movement(module)
-    allocation = next(s for s in walk_stmt(annotated.body) if isinstance(s, Allocate) and is_tensor(s))
+    allocation = next(
+        s for s in walk_stmt(annotated.body) if isinstance(s, Allocate) and is_tensor(s)
+    )
     return list({k.term: k.store for k in open_scope(allocation).skeletons}.values())
 
 
@@ -69,7 +72,8 @@ WRONG = {
     ),
     "commutes": '(rewrite (Bop "-" x y) (Bop "-" y x) :ruleset axioms :name "wrong")',
     "broadcast": (
-        '(rewrite (Broadcast (Ramp b s n) m) (Ramp (Broadcast b m) s n) :ruleset axioms :name "wrong")'
+        "(rewrite (Broadcast (Ramp b s n) m) (Ramp (Broadcast b m) s n) "
+        ':ruleset axioms :name "wrong")'
     ),
 }
 

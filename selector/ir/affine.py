@@ -1,11 +1,12 @@
 """Index arithmetic as polynomials: comparing, splitting and evaluating flattened indices.
 
-An index such as ``(y + 1)*I.stride.1 + x - 3`` is a sum of integer coefficients times products of atoms:
+An index such as ``(y + 1)*I.stride.1 + x - 3`` is a sum of integer coefficients times products of
+atoms:
 
     {(I.stride.1, y): 1, (I.stride.1,): 1, (x,): 1, (): -3}
 
-An atom is a variable or an expression that is not a polynomial (a division, a minimum, a load). Integers are
-taken not to overflow. Equal polynomials have equal terms.
+An atom is a variable or an expression that is not a polynomial (a division, a minimum, a load).
+Integers are taken not to overflow. Equal polynomials have equal terms.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def _monomial_key(m: Monomial) -> tuple[int, list[tuple[int, str]]]:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A polynomial with integer coefficients; ``terms`` are sorted, products before the constant."""
+    """A polynomial with integer coefficients; ``terms`` are sorted, products before the
+    constant."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
 
@@ -75,7 +77,8 @@ class Affine:
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
     def coefficient(self, atom: Expr) -> Affine:
-        """What ``atom`` is multiplied by, where it occurs once; the atom may occur in the answer again."""
+        """What ``atom`` is multiplied by, where it occurs once; the atom may occur in the answer
+        again."""
         return _build({_without(m, atom): c for m, c in self.terms if atom in m})
 
     def rest(self, atom: Expr) -> Affine:
@@ -112,23 +115,23 @@ class Affine:
             return None
         return Affine(tuple((m, c // divisor) for m, c in self.terms))
 
-    def to_expr(self, type: Type = INT32) -> Expr:
+    def to_expr(self, t: Type = INT32) -> Expr:
         """A sum of products, positive terms first."""
-        result: Expr = IntImm(0, type)
-        ordered = sorted(self.terms, key=lambda t: (not t[0], t[1] < 0))
+        result: Expr = IntImm(0, t)
+        ordered = sorted(self.terms, key=lambda x: (not x[0], x[1] < 0))
         for i, (m, c) in enumerate(ordered):
-            product: Expr = IntImm(1, type)
+            product: Expr = IntImm(1, t)
             for atom in m:
-                product = mul(product, atom) if product != IntImm(1, type) else atom
+                product = mul(product, atom) if product != IntImm(1, t) else atom
             negative = c < 0 and bool(m) and i > 0
-            product = mul(product, IntImm(-c if negative else c, type))
+            product = mul(product, IntImm(-c if negative else c, t))
             result = product if i == 0 else (sub if negative else add)(result, product)
         return result
 
 
 def _build(terms: Mapping[Monomial, int]) -> Affine:
     kept = [(m, c) for m, c in terms.items() if c]
-    return Affine(tuple(sorted(kept, key=lambda t: _monomial_key(t[0]))))
+    return Affine(tuple(sorted(kept, key=lambda x: _monomial_key(x[0]))))
 
 
 def _without(m: Monomial, atom: Expr) -> Monomial:
@@ -141,11 +144,13 @@ def _affine(value: Affine | Expr | int) -> Affine:
 
 
 def to_affine(e: Expr) -> Affine:
-    """The polynomial of a scalar integer expression; equal forms for sums and products in any order.
+    """The polynomial of a scalar integer expression; equal forms for sums and products in any
+    order.
 
     Divisions by a positive constant give up the multiples: ``(8*a + b)/8`` is ``a + b/8``.
     """
-    assert e.type.lanes == 1 and e.type.is_integer, f"to_affine wants a scalar integer, not {e.type}"
+    assert e.type.lanes == 1, f"to_affine wants a scalar, not {e.type}"
+    assert e.type.is_integer, f"to_affine wants an integer, not {e.type}"
     match e:
         case IntImm(value, _):
             return _build({(): value})
@@ -176,30 +181,30 @@ def normalize(e: Expr) -> Expr:
     return map_expr(e, normalize)
 
 
-def _divide(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
+def _divide(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
     x, y = a.constant, b.constant
     quotient = op is BinaryOp.DIV
     if x is not None and y is not None:
         return Affine.of(floor_div(x, y) if quotient else floor_mod(x, y))
     if y is None or y <= 0:
-        return _opaque(op, a, b, type)
+        return _opaque(op, a, b, t)
     whole = _build({m: c // y for m, c in a.terms if c % y == 0 or not m})
     left = a - whole * y
     if not left.terms or left.constant is not None:
         return whole if quotient else left
-    inner = _opaque(op, left, b, type)
+    inner = _opaque(op, left, b, t)
     return whole + inner if quotient else inner
 
 
-def _extremum(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
+def _extremum(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
     difference = (a - b).constant
     if difference is not None:
         return a if (difference < 0) == (op is BinaryOp.MIN) else b
-    return _opaque(op, a, b, type)
+    return _opaque(op, a, b, t)
 
 
-def _opaque(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
-    x, y = a.to_expr(type), b.to_expr(type)
+def _opaque(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
+    x, y = a.to_expr(t), b.to_expr(t)
     match op:
         case BinaryOp.DIV:
             return Affine((((div(x, y),), 1),))
@@ -212,16 +217,18 @@ def _opaque(op: BinaryOp, a: Affine, b: Affine, type: Type) -> Affine:
 def split_by_strides(index: Expr, dims: tuple[Dim, ...]) -> tuple[Expr, ...] | None:
     """The coordinate along each dimension of a flattened scalar index, innermost first.
 
-    ``index == sum(coordinate[d] * dims[d].stride)``. A term goes to the dimension whose symbolic stride it is a
-    multiple of; constant strides take the coefficients that they divide, the largest first; what is left goes
-    to the dimension of stride 1. None if a term belongs to several strides, to none, or hides one in a
-    division, minimum or load. The coordinates count from the buffer's first element, not from ``Dim.min``.
+    ``index == sum(coordinate[d] * dims[d].stride)``. A term goes to the dimension whose symbolic
+    stride it is a multiple of; constant strides take the coefficients that they divide, the largest
+    first; what is left goes to the dimension of stride 1. None if a term belongs to several
+    strides, to none, or hides one in a division, minimum or load. The coordinates count from the
+    buffer's first element, not from ``Dim.min``.
     """
     symbols = {d.stride: k for k, d in enumerate(dims) if isinstance(d.stride, Var)}
     numbers = sorted(
-        ((d.stride.value, k) for k, d in enumerate(dims) if isinstance(d.stride, IntImm)), reverse=True
+        ((d.stride.value, k) for k, d in enumerate(dims) if isinstance(d.stride, IntImm)),
+        reverse=True,
     )
-    hidden = {s.name for s in symbols if isinstance(s, Var)}
+    hidden = {s.name for s in symbols}
     parts: list[dict[Monomial, int]] = [{} for _ in dims]
     for m, c in to_affine(index):
         if any(not isinstance(a, Var) and hidden & free_vars(a) for a in m):

@@ -1,7 +1,8 @@
 """What operators mean in NumPy, element by element, by the type of the IR.
 
-A ``bfloat16`` value is a float32 that is rounded after every operation; a ``uint1`` is a NumPy bool; integers
-wrap around. Division follows Halide: the remainder is never negative and a division by zero gives zero.
+A ``bfloat16`` value is a float32 that is rounded after every operation; a ``uint1`` is a NumPy
+bool; integers wrap around. Division follows Halide: the remainder is never negative and a division
+by zero gives zero.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def compare(op: CompareOp, a: Array, b: Array) -> Array:
 
 
 def cast(value: Array, t: Type) -> Array:
-    """Conversion to ``t``: floats to integers towards zero, integers wrap, anything to ``uint1`` is ``!= 0``."""
+    """Conversion to ``t``: floats to integers towards zero, integers wrap, anything to ``uint1`` is
+    ``!= 0``."""
     if t.is_bool:
         return value != 0
     return rounded(value, t)
@@ -112,7 +114,9 @@ def reduce(op: ReduceOp, value: Array, lanes: int, t: Type) -> Array:
     if op in (ReduceOp.AND, ReduceOp.OR):
         return rounded(ufunc.reduce(runs, axis=-1), t)
     if t.is_bool:
-        return rounded((np.logical_and if op is ReduceOp.MIN else np.logical_or).reduce(runs, axis=-1), t)
+        return rounded(
+            (np.logical_and if op is ReduceOp.MIN else np.logical_or).reduce(runs, axis=-1), t
+        )
     return rounded(ufunc.reduce(runs, axis=-1, dtype=runs.dtype), t)
 
 

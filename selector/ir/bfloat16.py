@@ -16,7 +16,9 @@ def from_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
 def to_bits(values: NDArray[Any]) -> NDArray[np.uint16]:
     """The bit patterns of values, rounded to nearest with ties to even; NaN stays NaN."""
     words = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = (words + (np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
+    rounded = (
+        words + (np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1)))
+    ) >> np.uint32(16)
     quiet = (words >> np.uint32(16)) | np.uint32(0x40)
     return np.where((words & np.uint32(0x7FFFFFFF)) > 0x7F800000, quiet, rounded).astype(np.uint16)
 

@@ -1,4 +1,5 @@
-"""Halide's bitwise intrinsics and markers, which every program may hold: their meaning for the interpreter."""
+"""Halide's bitwise intrinsics and markers, which every program may hold: their meaning for the
+interpreter."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from selector.ir.nodes import Call
 
 
 def _shift(left: bool) -> Callable[[Call, Sequence[Array]], Array]:
-    """A shift by a negative amount goes the other way; bits shifted out are lost, signs are kept."""
+    """A shift by a negative amount goes the other way; bits shifted out are lost, signs are
+    kept."""
 
     def meaning(call: Call, values: Sequence[Array]) -> Array:
         value, amount = values

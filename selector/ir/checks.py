@@ -1,4 +1,5 @@
-"""The typing rule of each expression node, as a message: for the verifier and for data from outside.
+"""The typing rule of each expression node, as a message: for the verifier and for data from
+outside.
 
 The nodes assert the same; those assertions are gone under ``python -O``, these checks are not.
 """

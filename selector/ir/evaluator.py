@@ -1,9 +1,11 @@
 """The meaning of every expression, for one iteration or for a whole batch of iterations at once.
 
-A value is an array of shape (batch, lanes), where a value that all iterations share has batch 1. A ``Frame``
-holds the variables; ``Memory`` holds buffers as (rows, elements), one row per iteration that owns a copy.
+A value is an array of shape (batch, lanes), where a value that all iterations share has batch 1. A
+``Frame`` holds the variables; ``Memory`` holds buffers as (rows, elements), one row per iteration
+that owns a copy.
 
-``register(name, function)`` gives a call its meaning: ``function(call, values) -> values`` on such arrays.
+``register(name, function)`` gives a call its meaning: ``function(call, values) -> values`` on such
+arrays.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ _CALLS: dict[str, Meaning] = {}
 
 
 def register(name: str, meaning: Meaning) -> None:
-    """Give calls of ``name`` a meaning; values and result are (batch, lanes), batch 1 where shared."""
+    """Give calls of ``name`` a meaning; values and result are (batch, lanes), batch 1 where
+    shared."""
     _CALLS[name] = meaning
 
 
@@ -67,7 +70,8 @@ class Buffer:
 
 @dataclass(slots=True)
 class Frame:
-    """A batch of iterations. ``rows[k]`` maps each to its row in buffers of level k; None is the identity."""
+    """A batch of iterations. ``rows[k]`` maps each to its row in buffers of level k; None is the
+    identity."""
 
     size: int
     variables: dict[str, Array]
@@ -79,7 +83,8 @@ class Frame:
         return len(self.rows) - 1
 
     def pick(self, index: Array) -> Frame:
-        """The batch whose j-th iteration continues this one's ``index[j]``-th; it is a level of its own."""
+        """The batch whose j-th iteration continues this one's ``index[j]``-th; it is a level of its
+        own."""
         variables = {
             name: value if value.shape[0] == 1 else value[index]
             for name, value in self.variables.items()
@@ -88,7 +93,7 @@ class Frame:
         return Frame(len(index), variables, self.buffers, (*rows, None))
 
 
-def evaluate(e: Expr, frame: Frame) -> Array:
+def evaluate(e: Expr, frame: Frame) -> Array:  # noqa: C901 (one case per node)
     """The value of an expression: (batch or 1, lanes)."""
     match e:
         case Var(name, _):
@@ -178,7 +183,7 @@ def _load(e: Load, frame: Frame) -> Array:
     data, rows, size = buffer.data, frame.rows[buffer.level], buffer.data.shape[1]
     shared = data.shape[0] == 1
     dense = contiguous(e.index, frame) if e.predicate is None and (shared or rows is None) else None
-    if dense is not None and 0 <= dense.start and dense.stop <= size:
+    if dense is not None and dense.start >= 0 and dense.stop <= size:
         return _decoded(data[:, dense], buffer)
     index = evaluate(e.index, frame)
     if e.predicate is not None:
@@ -209,8 +214,8 @@ def evaluate_expr(
 ) -> Array:
     """The lanes of one expression, shape (lanes,); bfloat16 values come as float32.
 
-    ``env`` holds numbers or 1-D arrays by variable, ``memory`` 1-D arrays by buffer (bfloat16 as uint16 bit
-    patterns or as float32). A load outside its array gives 0.
+    ``env`` holds numbers or 1-D arrays by variable, ``memory`` 1-D arrays by buffer (bfloat16 as
+    uint16 bit patterns or as float32). A load outside its array gives 0.
     """
     frame = Frame(1, {k: np.atleast_1d(np.asarray(v))[None, :] for k, v in (env or {}).items()})
     _bind_variables(e, frame)

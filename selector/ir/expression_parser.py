@@ -1,7 +1,8 @@
 """Reading expressions of the text form: operator precedence, then one table of named forms.
 
-Infix operators and parentheses are kept on explicit stacks, so that a long sum costs no recursion; the height
-of a tree and the nesting of calls are bounded, because every later pass descends into the tree.
+Infix operators and parentheses are kept on explicit stacks, so that a long sum costs no recursion;
+the height of a tree and the nesting of calls are bounded, because every later pass descends into
+the tree.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ class _Stacks:
 class ExpressionParser:
     """A cursor over tokens. ``height`` is the height of the expression read last.
 
-    ``lenient`` accepts the paper's listings, whose sizes do not agree: the lanes that a cast, load or reduction
-    claims give way to those of its operand, a scalar beside a vector is broadcast, a surplus ``)`` before ``]``
-    is dropped, an unknown buffer holds ``default_type``.
+    ``lenient`` accepts the paper's listings, whose sizes do not agree: the lanes that a cast, load
+    or reduction claims give way to those of its operand, a scalar beside a vector is broadcast, a
+    surplus ``)`` before ``]`` is dropped, an unknown buffer holds ``default_type``.
     """
 
     def __init__(
@@ -302,7 +303,9 @@ class ExpressionParser:
         if token.kind not in ("name", "quoted"):
             if given is not None:
                 hint = f"write {given}(..) to convert a value"
-                raise self.error(token, "a type in parentheses wants a name or a literal", hint=hint)
+                raise self.error(
+                    token, "a type in parentheses wants a name or a literal", hint=hint
+                )
             self.expected("an expression")
         name, after = self.name(), self.token
         if after.text == "[" and not after.fresh:
@@ -364,7 +367,7 @@ class ExpressionParser:
         """``]``, with Halide's alignment before it ignored."""
         if self.token.text == "aligned":
             self.at += 2
-            while self.token.text not in (")", "]") and self.token.kind != "end":
+            while self.tokens[self.at].text not in (")", "]") and self.token.kind != "end":
                 self.at += 1
             self.take(")")
         if self.lenient and self.token.text == ")" and self.peek().text == "]":
@@ -419,6 +422,7 @@ class ExpressionParser:
                 break
         self.take(")")
         self.height = height + 1
-        form = Form(name, given, tuple(args), tuple(plain), self.lenient, partial(self.error, token))
+        form = Form(
+            name, given, tuple(args), tuple(plain), self.lenient, partial(self.error, token)
+        )
         return call(form) if token.kind == "quoted" else build_form(form)
-

@@ -1,6 +1,8 @@
-"""The named forms of the text form: ``ramp(..)``, ``x8(..)``, ``float32(..)``, ``select(..)``, calls.
+"""The named forms of the text form: ``ramp(..)``, ``x8(..)``, ``float32(..)``, ``select(..)``,
+calls.
 
-Every rule that a node asserts is checked here first, so that a wrong text ends in an error with a place.
+Every rule that a node asserts is checked here first, so that a wrong text ends in an error with a
+place.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ MAX_LANES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A name with arguments. ``given`` is the type in parentheses before it, or between angle brackets;
-    ``plain`` marks the arguments that are bare integer literals; ``fail`` makes an error at the name."""
+    """A name with arguments. ``given`` is the type in parentheses before it, or between angle
+    brackets; ``plain`` marks the arguments that are bare integer literals; ``fail`` makes an error
+    at the name."""
 
     name: str
     given: Type | None
@@ -221,4 +224,4 @@ _FORMS: dict[str, Callable[[Form], Expr]] = {
     **dict.fromkeys(REDUCE, _reduction),
     **dict.fromkeys(DROPPED_CALLS, _dropped),
 }
-assert SHUFFLES <= _FORMS.keys()
+assert _FORMS.keys() >= SHUFFLES

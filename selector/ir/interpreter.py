@@ -1,10 +1,10 @@
 """Running a module in NumPy: the reference that rules, passes and emitters are held against.
 
-Iterations of gpu_block, gpu_thread, gpu_lane and parallel loops form a batch: each statement is evaluated for
-all of them at once, in order. For programs without races that is what running them one after the other means.
-Blocks are cut into chunks whose temporaries stay below ``CHUNK_BYTES``. Serial loops run one after the other,
-except nests around one store that do not read what they write. An allocation has one copy per iteration of the
-loops around it.
+Iterations of gpu_block, gpu_thread, gpu_lane and parallel loops form a batch: each statement is
+evaluated for all of them at once, in order. For programs without races that is what running them
+one after the other means. Blocks are cut into chunks whose temporaries stay below ``CHUNK_BYTES``.
+Serial loops run one after the other, except nests around one store that do not read what they
+write. An allocation has one copy per iteration of the loops around it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from selector.diagnostics import ArgumentError, InternalError
+from selector.diagnostics import InternalError
 from selector.ir import arithmetic, builtins
 from selector.ir.arithmetic import Array, dtype_of
 from selector.ir.bfloat16 import to_bits
@@ -50,9 +50,7 @@ from selector.ir.types import Kind
 
 CHUNK_BYTES = 64 << 20
 _BYTES_PER_LANE = 24  # an index, a value and their copies
-_BATCHED = frozenset(
-    (ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE, ForKind.PARALLEL)
-)
+_BATCHED = frozenset((ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE, ForKind.PARALLEL))
 _CUT = frozenset((ForKind.GPU_BLOCK, ForKind.PARALLEL))
 
 __all__ = [
@@ -75,11 +73,14 @@ def interpret(
 ) -> dict[str, Array]:
     """The output arrays of a module by name, in NumPy's axis order (the last axis is dimension 0).
 
-    ``arrays`` holds the inputs (bfloat16 as uint16 bit patterns or ml_dtypes), ``outputs`` arrays to write into;
-    an output that is not given is allocated poisoned, with constant extents or those of ``sizes[name]``.
-    ArgumentError for arrays that do not fit; InternalError for a store outside its buffer.
+    ``arrays`` holds the inputs (bfloat16 as uint16 bit patterns or ml_dtypes), ``outputs`` arrays
+    to write into; an output that is not given is allocated poisoned, with constant extents or those
+    of ``sizes[name]``. ArgumentError for arrays that do not fit; InternalError for a store outside
+    its buffer.
     """
-    parameters, variables = bind_parameters(module, arrays, scalars or {}, sizes or {}, outputs or {})
+    parameters, variables = bind_parameters(
+        module, arrays, scalars or {}, sizes or {}, outputs or {}
+    )
     frame = Frame(1, variables)
     for name, p in parameters.items():
         frame.buffers[name] = Buffer(p.element, p.flat[None, :], 0, p.element.kind is Kind.BFLOAT)
@@ -89,9 +90,7 @@ def interpret(
 
 
 def _results(module: Module, parameters: Mapping[str, Parameter]) -> dict[str, Array]:
-    return {
-        b.name: parameters[b.name].finish() for b in module.buffers if b.role is Role.OUTPUT
-    }
+    return {b.name: parameters[b.name].finish() for b in module.buffers if b.role is Role.OUTPUT}
 
 
 def _run(s: Stmt, frame: Frame) -> None:
@@ -283,4 +282,3 @@ def _check(s: Store, low: int, high: int, size: int) -> None:
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
         raise InternalError(f"a store to `{s.buffer}`[{wrong}], which has {size} elements")
-

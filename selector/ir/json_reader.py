@@ -1,4 +1,5 @@
-"""Reading the JSON form: nothing is believed, every mistake is a ``ParseError`` with a path into the data."""
+"""Reading the JSON form: nothing is believed, every mistake is a ``ParseError`` with a path into
+the data."""
 
 from __future__ import annotations
 
@@ -61,7 +62,17 @@ MAX_NODES = 1 << 21  # of the module as a tree, without sharing
 
 Row = list[Any]
 _E = TypeVar("_E", bound=Enum)
-_KEYS = ("format", "version", "name", "buffers", "scalars", "requirements", "origins", "body", "exprs")
+_KEYS = (
+    "format",
+    "version",
+    "name",
+    "buffers",
+    "scalars",
+    "requirements",
+    "origins",
+    "body",
+    "exprs",
+)
 
 
 def read_json(text: str) -> object:
@@ -71,7 +82,9 @@ def read_json(text: str) -> object:
     except json.JSONDecodeError as e:
         raise ParseError(f"not JSON: {e.msg}", where=f"line {e.lineno}, column {e.colno}") from None
     except (RecursionError, ValueError):
-        raise ParseError("not JSON that can be read: nested too deeply, or a number too long") from None
+        raise ParseError(
+            "not JSON that can be read: nested too deeply, or a number too long"
+        ) from None
 
 
 def read_module(data: object) -> Module:
@@ -154,7 +167,8 @@ def _type(path: str, value: object) -> Type:
 
 
 def _exprs(value: object) -> tuple[list[Expr], list[int]]:
-    """The table of expressions and the nodes of each, checked against their rules and the limits."""
+    """The table of expressions and the nodes of each, checked against their rules and the
+    limits."""
     table: list[Expr] = []
     heights: list[int] = []
     sizes: list[int] = []

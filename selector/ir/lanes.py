@@ -1,8 +1,9 @@
-"""One lane of a vector expression as a scalar expression, the lane being given by mixed-radix digits.
+"""One lane of a vector expression as a scalar expression, the lane being given by mixed-radix
+digits.
 
-``digits`` lists pairs of a scalar expression and its extent, innermost first: lane number
-``d0 + e0*(d1 + e1*(d2 + ...))`` with ``0 <= d_i < e_i``. Where the extents agree with the nesting of ramps and
-broadcasts, the answer holds neither division nor modulo:
+``digits`` lists pairs of a scalar expression and its extent, innermost first: lane number ``d0 +
+e0*(d1 + e1*(d2 + ...))`` with ``0 <= d_i < e_i``. Where the extents agree with the nesting of ramps
+and broadcasts, the answer holds neither division nor modulo:
 
     lane(ramp(ramp(b, 1, 64), x64(s), 256), ((k, 64), (m, 256))) == b + k + m*s
 """
@@ -43,12 +44,14 @@ Digits = tuple[tuple[Expr, int], ...]
 def lane(e: Expr, digits: Digits) -> Expr:
     """The scalar expression of one lane of ``e``; the extents multiply to the lanes of ``e``.
 
-    InternalError for a node without such a form: a reduction, a vector variable, a call whose arguments have
-    other lanes than its result.
+    InternalError for a node without such a form: a reduction, a vector variable, a call whose
+    arguments have other lanes than its result.
     """
     digits = tuple((d, n) for d, n in digits if n != 1)
     if prod(n for _, n in digits) != e.type.lanes:
-        raise InternalError(f"{[n for _, n in digits]} lanes asked of {print_expr(e)} of type {e.type}")
+        raise InternalError(
+            f"{[n for _, n in digits]} lanes asked of {print_expr(e)} of type {e.type}"
+        )
     return _lane(e, digits)
 
 
@@ -79,7 +82,7 @@ def split(digits: Digits, lanes: int) -> tuple[Digits, Digits]:
     return ((mod(at, IntImm(lanes)), lanes),), ((div(at, IntImm(lanes)), total // lanes),)
 
 
-def _lane(e: Expr, digits: Digits) -> Expr:
+def _lane(e: Expr, digits: Digits) -> Expr:  # noqa: C901 (one case per node)
     if e.type.lanes == 1 and not isinstance(e, Ramp | Broadcast | VectorReduce | Shuffle):
         return e
     match e:

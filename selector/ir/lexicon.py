@@ -1,7 +1,8 @@
 """Words of the text form that printer and parser share: names, reserved words, spellings.
 
-A plain name is a run of letters, digits, ``_``, ``$`` and ``.`` that does not start with a digit. Any other
-name, and any name that would read as something else, is written between backquotes with JSON escapes.
+A plain name is a run of letters, digits, ``_``, ``$`` and ``.`` that does not start with a digit.
+Any other name, and any name that would read as something else, is written between backquotes with
+JSON escapes.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ SHUFFLES = frozenset(
 DROPPED_CALLS = frozenset(
     ("likely", "likely_if_innermost", "promise_clamped", "unsafe_promise_clamped")
 )
-SPECIAL_FLOATS = frozenset(f"{word}{suffix}" for word in ("inf", "nan") for suffix in ("f", "h", ""))
-STATEMENTS = frozenset(
-    "let in if else for parallel unrolled vectorized gpu_block gpu_thread gpu_lane allocate produce "
-    "consume assert atomic free predicate struct module input output scalar require origin body".split()
+SPECIAL_FLOATS = frozenset(
+    f"{word}{suffix}" for word in ("inf", "nan") for suffix in ("f", "h", "")
 )
-# Header words may also name a buffer or a function: `output` is everyone's favourite.
-_HEADER_ONLY = frozenset(("module", "input", "output", "scalar", "require", "origin", "body"))
+_LOOPS = ("for", "parallel", "unrolled", "vectorized", "gpu_block", "gpu_thread", "gpu_lane")
+_SCOPES = ("let", "in", "allocate", "stages", "produce", "consume", "atomic", "if", "else")
+_DROPPED = ("assert", "free", "struct", "void", "aligned")
+STATEMENTS = frozenset((*_LOOPS, *_SCOPES, *_DROPPED, "predicate"))
 _FUNCTIONS = frozenset(("ramp", "select", "min", "max", "cast", "reinterpret", "ExprVar"))
-_RESERVED = (STATEMENTS - _HEADER_ONLY) | SPECIAL_FLOATS | {"true", "false"}
+_RESERVED = STATEMENTS | SPECIAL_FLOATS | {"true", "false"}
 _CALLS = (_FUNCTIONS - {"reinterpret"}) | SHUFFLES | DROPPED_CALLS | REDUCE.keys()
 
 
@@ -68,13 +69,13 @@ _SUFFIX = {64: "", 32: "f", 16: "h"}
 _DIGITS = {(Kind.FLOAT, 32): ".9g", (Kind.FLOAT, 16): ".5g", (Kind.BFLOAT, 16): ".4g"}
 
 
-def float_text(value: float, type: Type) -> str:
+def float_text(value: float, t: Type) -> str:
     """A literal that reads back as exactly ``value``: Halide's six decimals where they suffice."""
-    suffix = _SUFFIX[type.bits]
-    prefix = "(bfloat16)" if type.kind is Kind.BFLOAT else ""
+    suffix = _SUFFIX[t.bits]
+    prefix = "(bfloat16)" if t.kind is Kind.BFLOAT else ""
     short = f"{value:.6f}"
-    if abs(value) >= 1e15 or FloatImm(float(short), type).value != value:
-        digits = _DIGITS.get((type.kind, type.bits))
+    if abs(value) >= 1e15 or FloatImm(float(short), t).value != value:
+        digits = _DIGITS.get((t.kind, t.bits))
         short = repr(value) if digits is None else format(value, digits)
     if value != value:
         short = "nan"

@@ -1,16 +1,19 @@
 """The nodes of the vectorized loop IR: expressions, statements, modules.
 
-Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say how long a
-vector it is; ``__post_init__`` asserts what the verifier would otherwise have to check everywhere.
+Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
+how long a vector it is; ``__post_init__`` asserts what the verifier would otherwise have to check
+everywhere.
 
 Meaning of the vector nodes (``hardboiled`` section III):
 
-* ``Ramp(b, s, n)`` is the concatenation of ``b, b + s, ..., b + (n - 1) s``; b and s may be vectors.
+* ``Ramp(b, s, n)`` is the concatenation of ``b, b + s, ..., b + (n - 1) s``; b and s may be
+  vectors.
 * ``Broadcast(e, n)`` is the concatenation of n copies of e.
 * ``VectorReduce(op, e, lanes)`` reduces each run of ``e.lanes / lanes`` adjacent lanes to one lane.
 
-Integer division and modulo round towards minus infinity for a positive divisor (Halide's rule); a division by
-zero gives zero. A ``Load`` whose predicate lane is false gives zero in that lane; a ``Store`` leaves it alone.
+Integer division and modulo round towards minus infinity for a positive divisor (Halide's rule); a
+division by zero gives zero. A ``Load`` whose predicate lane is false gives zero in that lane; a
+``Store`` leaves it alone.
 """
 
 from __future__ import annotations
@@ -122,18 +125,21 @@ class IntImm:
     type: Type = INT32
 
     def __post_init__(self) -> None:
-        assert self.type.is_integer and self.type.lanes == 1
+        assert self.type.is_integer
+        assert self.type.lanes == 1
 
 
 @dataclass(frozen=True, slots=True)
 class FloatImm:
-    """``value`` is rounded to the type, so that equal literals compare equal (every NaN is ``math.nan``)."""
+    """``value`` is rounded to the type, so that equal literals compare equal (every NaN is
+    ``math.nan``)."""
 
     value: float
     type: Type
 
     def __post_init__(self) -> None:
-        assert self.type.is_float and self.type.lanes == 1
+        assert self.type.is_float
+        assert self.type.lanes == 1
         object.__setattr__(self, "value", round_to(float(self.value), self.type))
 
 
@@ -266,7 +272,8 @@ class VectorReduce:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A pure function or an instruction: its record in ``selector.intrinsics`` gives the meaning."""
+    """A pure function or an instruction: its record in ``selector.intrinsics`` gives the
+    meaning."""
 
     type: Type
     name: str
@@ -282,7 +289,8 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         total = sum(v.type.lanes for v in self.vectors)
-        assert self.vectors and self.indices
+        assert self.vectors
+        assert self.indices
         assert all(0 <= i < total for i in self.indices)
 
     @property
@@ -340,7 +348,9 @@ class Store:
 
     def __post_init__(self) -> None:
         assert self.index.type.lanes == self.value.type.lanes
-        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(self.value.type.lanes)
+        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(
+            self.value.type.lanes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +371,8 @@ class For:
 class Allocate:
     """Storage for ``extents`` (innermost first, constants or expressions) elements during ``body``.
 
-    ``stages`` > 1 asks for a ring of that many copies, filled ahead by the loop around the producer.
+    ``stages`` > 1 asks for a ring of that many copies, filled ahead by the loop around the
+    producer.
     """
 
     name: str
@@ -411,7 +422,8 @@ class Role(Enum):
 class Dim:
     """One dimension of a buffer, innermost first. Units are elements.
 
-    ``extent`` and ``stride`` are ``IntImm`` where fixed at compile time, else ``Var("I.extent.0")`` and the like.
+    ``extent`` and ``stride`` are ``IntImm`` where fixed at compile time, else ``Var("I.extent.0")``
+    and the like.
     """
 
     min: Expr
@@ -445,7 +457,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a Func or buffer of the module comes from, for messages: the user's name and ``file:line``."""
+    """Where a Func or buffer of the module comes from, for messages: the user's name and
+    ``file:line``."""
 
     name: str
     func: str
@@ -478,5 +491,3 @@ Node = Expr | Stmt
 def walk_types() -> tuple[type, ...]:
     """All node classes, for tables that must be total."""
     return (*Expr.__args__, *Stmt.__args__)  # type: ignore[attr-defined]
-
-

@@ -1,7 +1,8 @@
-"""Arrays of a caller as flat memory with the strides that a module expects, and the variables they define.
+"""Arrays of a caller as flat memory with the strides that a module expects, and the variables they
+define.
 
-NumPy's last axis is dimension 0. A buffer's memory is laid out densely, or with the constant strides that the
-module declares; inputs are copied only where they are not laid out so already.
+NumPy's last axis is dimension 0. A buffer's memory is laid out densely, or with the constant
+strides that the module declares; inputs are copied only where they are not laid out so already.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from selector.ir.types import Kind, Type
 
 @dataclass(slots=True)
 class Parameter:
-    """``flat`` is the memory; ``view`` sees it with the caller's shape; ``array`` is the caller's own."""
+    """``flat`` is the memory; ``view`` sees it with the caller's shape; ``array`` is the caller's
+    own."""
 
     element: Type
     flat: Array
@@ -115,7 +117,11 @@ def _memory(
     if raw is not None and raw.flags.c_contiguous and strides == _dense(shape):
         return Parameter(b.type, raw.reshape(-1), raw, array)
     extents = tuple(reversed(shape))
-    size = 1 + sum((n - 1) * s for n, s in zip(extents, strides, strict=True)) if raw is None or raw.size else 0
+    size = (
+        1 + sum((n - 1) * s for n, s in zip(extents, strides, strict=True))
+        if raw is None or raw.size
+        else 0
+    )
     size = 0 if 0 in shape else size
     flat = poisoned((size,), dtype)
     steps = tuple(s * dtype.itemsize for s in reversed(strides))
@@ -126,7 +132,8 @@ def _memory(
 
 
 def _raw(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The caller's array under the type that memory has: bfloat16 as its bits, uint8 as booleans."""
+    """The caller's array under the type that memory has: bfloat16 as its bits, uint8 as
+    booleans."""
     return array if array.dtype == dtype else array.view(dtype)
 
 

@@ -1,8 +1,9 @@
 """The text form: Halide's own spelling of expressions and statements, and a header for modules.
 
-``selector.ir.parser`` reads it back. The type of a literal, a call or a reduction that is not ``int32`` stands
-before it in parentheses; so does the type of a load or a variable whose name is not known from a header, an
-allocation or a ``let``. Blocks are flattened: a block inside a block has no form of its own.
+``selector.ir.parser`` reads it back. The type of a literal, a call or a reduction that is not
+``int32`` stands before it in parentheses; so does the type of a load or a variable whose name is
+not known from a header, an allocation or a ``let``. Blocks are flattened: a block inside a block
+has no form of its own.
 
     module conv
     input I: float16 [(0, I.extent.0, 1)]
@@ -66,8 +67,9 @@ _GPU = frozenset((ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE))
 def print_expr(e: Expr, types: Mapping[str, Type] | None = None) -> str:
     """One line of text.
 
-    ``types`` holds the types of names that the reader knows (elements of buffers, types of variables); with
-    ``{}`` the text reads back on its own, with None it is the short form, which needs ``types_of`` to be read.
+    ``types`` holds the types of names that the reader knows (elements of buffers, types of
+    variables); with ``{}`` the text reads back on its own, with None it is the short form, which
+    needs ``types_of`` to be read.
     """
     return _Printer(types, types).expr(e)
 
@@ -101,7 +103,9 @@ def _header(module: Module, printer: _Printer) -> Iterator[str]:
 
 
 def _buffer_line(b: BufferParam, printer: _Printer) -> str:
-    dims = ", ".join(f"({', '.join(printer.expr(x) for x in (d.min, d.extent, d.stride))})" for d in b.dims)
+    dims = ", ".join(
+        f"({', '.join(printer.expr(x) for x in (d.min, d.extent, d.stride))})" for d in b.dims
+    )
     return f"{b.role.value} {quote(b.name)}: {b.type} [{dims}]"
 
 
@@ -113,13 +117,13 @@ class _Printer:
     ) -> None:
         self.buffers, self.variables = buffers, variables
 
-    def with_variable(self, name: str, type: Type) -> _Printer:
+    def with_variable(self, name: str, t: Type) -> _Printer:
         known = self.variables
-        return self if known is None else _Printer(self.buffers, {**known, name: type})
+        return self if known is None else _Printer(self.buffers, {**known, name: t})
 
-    def with_buffer(self, name: str, type: Type) -> _Printer:
+    def with_buffer(self, name: str, t: Type) -> _Printer:
         known = self.buffers
-        return self if known is None else _Printer({**known, name: type}, self.variables)
+        return self if known is None else _Printer({**known, name: t}, self.variables)
 
     def operand(self, e: Expr) -> str:
         """An expression beside an operator: infix operators get parentheses."""
@@ -171,7 +175,7 @@ class _Printer:
                 prefix = "" if t == INT32 else f"({t})"
                 return f"{prefix}{quote_call(name)}({self.args(*args)})"
             case Shuffle(vectors, indices):
-                parts = [f"(int32){v.value}" if _is_int32(v) else self.expr(v) for v in vectors]
+                parts = [self._shuffled(v) for v in vectors]
                 return f"shuffle({', '.join((*parts, *map(str, indices)))})"
             case Let(name, v, body):
                 inner = self.with_variable(name, v.type).expr(body)
@@ -182,6 +186,10 @@ class _Printer:
                 return f"ExprVar({self.expr(v)})"
             case _:
                 assert_never(e)
+
+    def _shuffled(self, v: Expr) -> str:
+        """A vector beside lane numbers: a bare number would read as one of those."""
+        return f"(int32){v.value}" if isinstance(v, IntImm) and v.type == INT32 else self.expr(v)
 
     def _variable(self, name: str, t: Type) -> str:
         known = self.variables
@@ -203,11 +211,11 @@ class _Printer:
                 space = " " if e.op in _SPACED else ""
                 return f"{self.operand(e.a)}{space}{e.op.value}{space}{self.operand(e.b)}"
 
-    def stmt(self, s: Stmt, indent: str, open: frozenset[str] = frozenset()) -> Iterator[str]:
-        """The lines of a statement; ``open`` holds the allocations made since the last brace."""
+    def stmt(self, s: Stmt, indent: str, taken: frozenset[str] = frozenset()) -> Iterator[str]:
+        """The lines of a statement; ``taken`` holds the allocations made since the last brace."""
         match s:
             case Block(stmts):
-                yield from self._block(stmts, indent, open)
+                yield from self._block(stmts, indent, taken)
             case Store(b, index, value, p):
                 predicate = "" if p is None else f" if {self.expr(p)}"
                 yield f"{indent}{quote(b)}[{self.expr(index)}] = {self.expr(value)}{predicate}"
@@ -218,12 +226,12 @@ class _Printer:
             case For():
                 yield from self._loop(s, indent)
             case Allocate():
-                yield from self._allocate(s, indent, open)
+                yield from self._allocate(s, indent, taken)
             case IfThenElse():
                 yield from self._condition(s, indent)
             case LetStmt(name, value, body):
                 yield f"{indent}let {quote(name)} = {self.expr(value)}"
-                yield from self.with_variable(name, value.type).stmt(body, indent, open)
+                yield from self.with_variable(name, value.type).stmt(body, indent, taken)
             case Atomic(producer, body):
                 yield f"{indent}atomic ({quote(producer)}) {{"
                 yield from self.stmt(body, indent + " ")
@@ -231,14 +239,14 @@ class _Printer:
             case _:
                 assert_never(s)
 
-    def _block(self, stmts: tuple[Stmt, ...], indent: str, open: frozenset[str]) -> Iterator[str]:
+    def _block(self, stmts: tuple[Stmt, ...], indent: str, taken: frozenset[str]) -> Iterator[str]:
         for i, s in enumerate(flat := tuple(_flatten(stmts))):
             if isinstance(s, LetStmt | Allocate) and i + 1 < len(flat):
                 yield indent + "{"
                 yield from self.stmt(s, indent + " ")
                 yield indent + "}"
             else:
-                yield from self.stmt(s, indent, open)
+                yield from self.stmt(s, indent, taken)
 
     def _loop(self, s: For, indent: str) -> Iterator[str]:
         api = "<CUDA> " if s.kind in _GPU else " "
@@ -259,8 +267,8 @@ class _Printer:
             yield from self.stmt(s.otherwise, indent + " ")
         yield indent + "}"
 
-    def _allocate(self, s: Allocate, indent: str, open: frozenset[str]) -> Iterator[str]:
-        if s.name in open:  # a second one of that name would read as the end of the first
+    def _allocate(self, s: Allocate, indent: str, taken: frozenset[str]) -> Iterator[str]:
+        if s.name in taken:  # a second one of that name would read as the end of the first
             yield indent + "{"
             yield from self._allocate(s, indent + " ", frozenset())
             yield indent + "}"
@@ -270,7 +278,7 @@ class _Printer:
         stages = "" if s.stages == 1 else f" stages({s.stages})"
         yield f"{indent}allocate {quote(s.name)}[{s.type}{extents}]{memory}{stages}"
         inner = self.with_buffer(s.name, s.type.element)
-        yield from inner.stmt(s.body, indent, open | {s.name})
+        yield from inner.stmt(s.body, indent, taken | {s.name})
 
 
 def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -279,10 +287,6 @@ def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from _flatten(s.stmts)
         else:
             yield s
-
-
-def _is_int32(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.type == INT32
 
 
 def types_of(node: Expr | Stmt) -> dict[str, Type]:

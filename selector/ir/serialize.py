@@ -1,7 +1,7 @@
 """The JSON form of a module: versioned, compact, checked on the way in.
 
-An expression that occurs several times is written once: ``exprs`` is a list of rows ``[tag, ...]`` in which an
-operand is the number of an earlier row. Statements are nested rows.
+An expression that occurs several times is written once: ``exprs`` is a list of rows ``[tag, ...]``
+in which an operand is the number of an earlier row. Statements are nested rows.
 
     {"format": "selector-ir", "version": 1, "name": "conv", "buffers": [..], "scalars": [..],
      "exprs": [["var", "int32", "x"], ["load", "float16", "I", 0, null], ..],
@@ -111,7 +111,7 @@ def _buffer(b: BufferParam, table: _Table) -> Row:
     return [b.name, str(b.type), b.role.value, dims]
 
 
-def _expr(e: Expr, t: _Table) -> Row:
+def _expr(e: Expr, t: _Table) -> Row:  # noqa: C901 (one case per node)
     match e:
         case IntImm(value, kind):
             return ["int", str(kind), value]

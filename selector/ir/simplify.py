@@ -1,8 +1,9 @@
 """A small simplifier for readable index arithmetic: constants, neutral elements, trivial lets.
 
-The constructors (``add``, ``mul``, ...) build a node from parts that are already simple; ``simplify`` and
-``simplify_stmt`` apply them from the leaves up. Integers are assumed not to overflow where Halide assumes it too
-(signed, 32 bits and more); everything else is exact. Floating-point arithmetic is left alone.
+The constructors (``add``, ``mul``, ...) build a node from parts that are already simple;
+``simplify`` and ``simplify_stmt`` apply them from the leaves up. Integers are assumed not to
+overflow where Halide assumes it too (signed, 32 bits and more); everything else is exact.
+Floating-point arithmetic is left alone.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {
 }
 
 
-def wrap(value: int, type: Type) -> int:
-    """The integer of ``type`` with the same low bits."""
-    if type.is_bool:
+def wrap(value: int, t: Type) -> int:
+    """The integer of ``t`` with the same low bits."""
+    if t.is_bool:
         return int(value != 0)
-    value &= (1 << type.bits) - 1
-    return value - (1 << type.bits) if type.kind is Kind.INT and value >> (type.bits - 1) else value
+    value &= (1 << t.bits) - 1
+    return value - (1 << t.bits) if t.kind is Kind.INT and value >> (t.bits - 1) else value
 
 
 def floor_div(a: int, b: int) -> int:
@@ -89,10 +90,10 @@ def constant(e: Expr) -> int | None:
     return e.value if isinstance(e, IntImm) else None
 
 
-def literal(value: int, type: Type) -> Expr:
+def literal(value: int, t: Type) -> Expr:
     """``value`` in every lane of an integer type."""
-    scalar = IntImm(wrap(value, type.element), type.element)
-    return scalar if type.lanes == 1 else Broadcast(scalar, type.lanes)
+    scalar = IntImm(wrap(value, t.element), t.element)
+    return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -190,9 +191,9 @@ def _logic(op: BinaryOp, a: Expr, b: Expr, x: int | None, y: int | None) -> Expr
     return a if a == b else Binary(op, a, b)
 
 
-def no_overflow(type: Type) -> bool:
+def no_overflow(t: Type) -> bool:
     """Whether Halide takes arithmetic of this type never to overflow."""
-    return type.kind is Kind.INT and type.bits >= 32
+    return t.kind is Kind.INT and t.bits >= 32
 
 
 def simplify(e: Expr) -> Expr:
@@ -203,8 +204,9 @@ def simplify(e: Expr) -> Expr:
             return binary(op, a, b)
         case Compare(op, a, b):
             x, y = constant(a), constant(b)
-            folds = x is not None and y is not None
-            return literal(int(COMPARE[op](x, y)), e.type) if folds else e
+            if x is None or y is None:
+                return e
+            return literal(int(COMPARE[op](x, y)), e.type)
         case Not(value):
             x = constant(value)
             return e if x is None else literal(int(not x), e.type)

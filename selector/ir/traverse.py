@@ -1,6 +1,7 @@
 """Generic traversals: children, rebuild, walk, substitute.
 
-A pass matches on the nodes it cares about and hands every other node to ``map_expr`` or ``map_stmt``.
+A pass matches on the nodes it cares about and hands every other node to ``map_expr`` or
+``map_stmt``.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def expr_children(e: Expr) -> tuple[Expr, ...]:
             assert_never(e)
 
 
-def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing changed."""
+def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:  # noqa: C901 (one case per node)
+    """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing
+    changed."""
     old = expr_children(e)
     new = tuple(f(c) for c in old)
     if all(a is b for a, b in zip(old, new, strict=True)):
@@ -209,7 +211,9 @@ def substitute_stmt(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
             inner = {k: v for k, v in values.items() if k != s.name}
             return map_stmt(s, lambda b: substitute_stmt(b, inner), lambda e: substitute(e, values))
         case _:
-            return map_stmt(s, lambda b: substitute_stmt(b, values), lambda e: substitute(e, values))
+            return map_stmt(
+                s, lambda b: substitute_stmt(b, values), lambda e: substitute(e, values)
+            )
 
 
 def free_vars(e: Expr) -> frozenset[str]:

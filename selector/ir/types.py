@@ -1,7 +1,7 @@
 """Scalar and vector types of the loop IR.
 
-A type is a kind (int, uint, float, bfloat, handle), a width in bits and a number of lanes. The text form is
-Halide's: ``float32``, ``float16x256``, ``bfloat16``, ``uint8x64``; a boolean is ``uint1``.
+A type is a kind (int, uint, float, bfloat, handle), a width in bits and a number of lanes. The text
+form is Halide's: ``float32``, ``float16x256``, ``bfloat16``, ``uint8x64``; a boolean is ``uint1``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Type:
 
     @staticmethod
     def parse(text: str) -> Type:
-        """Read ``float16x256`` and the like; ``bool`` stands for ``uint1``. ValueError otherwise."""
+        """Read ``float16x256`` and the like; ``bool`` stands for ``uint1``. ValueError
+        otherwise."""
         if text == "bool":
             return BOOL
         match = _TEXT.fullmatch(text)
@@ -107,19 +108,20 @@ FLOAT64 = Type(Kind.FLOAT, 64)
 _PACK = {(Kind.FLOAT, 16): "<e", (Kind.FLOAT, 32): "<f", (Kind.BFLOAT, 16): "<f"}
 
 
-def round_to(value: float, type: Type) -> float:
-    """The nearest value of a floating-point type, ties to even; too large a value becomes infinite."""
+def round_to(value: float, t: Type) -> float:
+    """The nearest value of a floating-point type, ties to even; too large a value becomes
+    infinite."""
     if math.isnan(value):
         return math.nan
-    if math.isinf(value) or type.bits == 64:
+    if math.isinf(value) or t.bits == 64:
         return value
     try:
-        pattern = struct.pack(_PACK[type.kind, type.bits], value)
+        pattern = struct.pack(_PACK[t.kind, t.bits], value)
     except OverflowError:
         return math.copysign(math.inf, value)
-    if type.kind is Kind.BFLOAT:
+    if t.kind is Kind.BFLOAT:
         word = int.from_bytes(pattern, "little")
         word = (word + 0x7FFF + (word >> 16 & 1)) & 0xFFFF0000
         pattern = word.to_bytes(4, "little")
-    (rounded,) = struct.unpack(_PACK[type.kind, type.bits], pattern)
+    (rounded,) = struct.unpack(_PACK[t.kind, t.bits], pattern)
     return rounded

@@ -1,14 +1,15 @@
 """What must hold of a module between any two stages; InternalError names the node that breaks it.
 
-Nodes assert their own types when they are built (not under ``python -O``); this checks what depends on the
-surroundings, and the types again:
+Nodes assert their own types when they are built (not under ``python -O``); this checks what depends
+on the surroundings, and the types again:
 
 * every variable is a loop, a let, a scalar parameter or a dimension of a buffer, with one type;
-* every buffer is a parameter or an allocation around its use, loads and stores have its element type;
+* every buffer is a parameter or an allocation around its use, loads and stores have its element
+  type;
 * indices are int32, predicates uint1, both with the lanes of the value;
 * names of allocations are not reused inside their scope; extents are positive scalars;
-* gpu_block loops are outside gpu_thread loops, those outside gpu_lane loops, and not inside vectorized ones;
-* in strict order: parameters have unique names, requirements name dimensions that exist.
+* gpu_block loops are outside gpu_thread loops, those outside gpu_lane loops;
+* parameters have unique names, requirements name dimensions that exist, inputs are not stored to.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def verify(module: Module) -> None:
 
 
 def _dimension_variables(b: BufferParam) -> dict[str, Type]:
-    names = {f"{b.name}.{f}.{k}": INT32 for k in range(len(b.dims)) for f in ("min", "extent", "stride")}
+    names = {
+        f"{b.name}.{f}.{k}": INT32 for k in range(len(b.dims)) for f in ("min", "extent", "stride")
+    }
     for d in b.dims:
         names.update({e.name: e.type for e in (d.min, d.extent, d.stride) if isinstance(e, Var)})
     return names
@@ -99,7 +102,9 @@ def _check_requirements(module: Module, scope: _Scope) -> None:
     for r in module.requirements:
         b = module.buffer(r.buffer)
         if b is None or not 0 <= r.dim < len(b.dims):
-            raise InternalError(f"a requirement on dimension {r.dim} of `{r.buffer}`, which has none")
+            raise InternalError(
+                f"a requirement on dimension {r.dim} of `{r.buffer}`, which has none"
+            )
         for e in (r.minimum, r.maximum):
             _scalar_int(e, scope, f"a requirement on `{r.buffer}`")
 

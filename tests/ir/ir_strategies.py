@@ -24,7 +24,14 @@ from selector.ir.types import (
     Type,
 )
 
-BUFFERS = {"I": FLOAT16, "A.b$1": BFLOAT16, "acc": FLOAT32, "table": INT32, "mask": UINT8, "x": INT8}
+BUFFERS = {
+    "I": FLOAT16,
+    "A.b$1": BFLOAT16,
+    "acc": FLOAT32,
+    "table": INT32,
+    "mask": UINT8,
+    "x": INT8,
+}
 ELEMENTS = (
     INT32, INT32, FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT8, UINT8, UINT16, INT64, BOOL,
 )  # fmt: skip
@@ -132,7 +139,8 @@ class Maker:
         return ir.Compare(self.pick(CompareOp), self.expr(s, d), self.expr(s, d))
 
     def stmt(self, depth: int = 3, inside_block: bool = False) -> Stmt:
-        """A statement; no block in a block and none of one statement, which have no text of their own."""
+        """A statement; no block in a block and none of one statement, which have no text of their
+        own."""
         kinds = ["store", "evaluate"]
         if depth > 0:
             kinds += ["for", "if", "let", "allocate", "atomic"]

@@ -25,15 +25,21 @@ ENV = {"x": 5, "y": -3, "s": 7, "t": 0}
 class Indices(Maker):
     """Integer index arithmetic over a few variables."""
 
-    def leaf(self, t):  # noqa: ANN001, ANN201
+    def leaf(self, t):
         if t.lanes > 1:
             return Broadcast(self.leaf(t.element), t.lanes)
-        return Var(self.pick(VARIABLES)) if self.draw(st.booleans()) else IntImm(self.pick(range(-4, 9)))
+        return (
+            Var(self.pick(VARIABLES))
+            if self.draw(st.booleans())
+            else IntImm(self.pick(range(-4, 9)))
+        )
 
     def index(self, lanes: int, d: int) -> Expr:
         if d == 0:
             return self.leaf(INT32.with_lanes(lanes))
-        kind = self.pick(("leaf", "binary", "binary", "select") + ("ramp", "broadcast") * (lanes > 1))
+        kind = self.pick(
+            ("leaf", "binary", "binary", "select") + ("ramp", "broadcast") * (lanes > 1)
+        )
         n = self.pick(n for n in range(1, lanes + 1) if lanes % n == 0)
         match kind:
             case "leaf":
@@ -52,7 +58,7 @@ class Indices(Maker):
 
 
 @st.composite
-def indices(draw, lanes: int = 1) -> Expr:  # noqa: ANN001
+def indices(draw, lanes: int = 1) -> Expr:
     return Indices(draw).index(lanes, 4)
 
 
@@ -106,7 +112,9 @@ def test_aligned_lanes_need_no_division() -> None:
     assert print_expr(lane(e, ((k, 64), (m, 256)))) == "((b + k) + (m*s)) + c"
     halves = lane(e, ((k, 16), (Var("j"), 4), (m, 256)))
     assert print_expr(halves) == "((b + ((j*16) + k)) + (m*s)) + c"
-    assert print_expr(lane(e, ((k, 128), (m, 128)))) == "((b + (k % 64)) + (((m*2) + (k/64))*s)) + c"
+    assert (
+        print_expr(lane(e, ((k, 128), (m, 128)))) == "((b + (k % 64)) + (((m*2) + (k/64))*s)) + c"
+    )
     assert print_expr(lane(e, ((IntImm(3), 64), (IntImm(5), 256)))) == "((b + 3) + (s*5)) + c"
 
 

@@ -1,4 +1,5 @@
-"""The interpreter against NumPy, node by node, and batches against one iteration after the other."""
+"""The interpreter against NumPy, node by node, and batches against one iteration after the
+other."""
 
 from __future__ import annotations
 
@@ -51,7 +52,10 @@ AF, K4 = A.astype(np.float32), np.arange(4)
         ("uint1(x)", [True]),
         ("min(x, 3) + max(x, 3)*10", [53]),
         ("x < 6 && !(x == 4) || false", [True]),
-        ("select(ramp(0, 1, 4) % 2 == x4(0), ramp(0, 1, 4), x4(-1))".replace("% 2", "% x4(2)"), [0, -1, 2, -1]),
+        (
+            "select(ramp(0, 1, 4) % x4(2) == x4(0), ramp(0, 1, 4), x4(-1))",
+            [0, -1, 2, -1],
+        ),
         ("select(x > 5, ramp(0, 1, 2), x2(9))", [9, 9]),
         ("(let t = x*2 in t*t)", [100]),
         ("shuffle(ramp(0, 1, 4), x2(7), 5, 0, 3)", [7, 0, 3]),
@@ -61,7 +65,7 @@ AF, K4 = A.astype(np.float32), np.arange(4)
         ("vector_reduce_max(ramp(0, 1, 6), 3)", [2, 5]),
         ("vector_reduce_and(ramp(0, 1, 4) < x4(3), 2)", [True, False]),
         ("vector_reduce_or(ramp(0, 1, 4) > x4(2), 2)", [False, True]),
-        ("vector_reduce_add(int8(ramp(100, 1, 4)), 4)".replace("int8(", "int8x4("), [-106]),
+        ("vector_reduce_add(int8x4(ramp(100, 1, 4)), 4)", [-106]),
         ("T[ramp(3, 2, 4)]", T[3:11:2]),
         ("T[ramp(62, 1, 4)]", [T[62], T[63], 0, 0]),
         ("T[-1]", [0]),
@@ -72,10 +76,16 @@ AF, K4 = A.astype(np.float32), np.arange(4)
         ("B[ramp(0, 1, 4)]/B[ramp(4, 1, 4)]", B[:4] / B[4:8]),
         ("B[ramp(0, 1, 4)] % B[ramp(4, 1, 4)]", np.mod(B[:4], B[4:8])),
         ("W[ramp(0, 1, 4)]", round_values(B[:4])),
-        ("W[ramp(0, 1, 4)]*W[ramp(4, 1, 4)]", round_values(round_values(B[:4]) * round_values(B[4:8]))),
+        (
+            "W[ramp(0, 1, 4)]*W[ramp(4, 1, 4)]",
+            round_values(round_values(B[:4]) * round_values(B[4:8])),
+        ),
         ("bfloat16x4(B[ramp(0, 1, 4)])", round_values(B[:4])),
         ("float16x4(B[ramp(0, 1, 4)])", B[:4].astype(np.float16)),
-        ("bitwise_and(x, 4) + bitwise_or(8, 3) + bitwise_xor(6, 3) + bitwise_not(0)", [4 + 11 + 5 - 1]),
+        (
+            "bitwise_and(x, 4) + bitwise_or(8, 3) + bitwise_xor(6, 3) + bitwise_not(0)",
+            [4 + 11 + 5 - 1],
+        ),
         ("shift_left(x, 2) + shift_right(-16, 2)", [20 - 4]),
         ("(uint8)shift_left((uint8)1, (uint8)9)", [0]),
         ("(uint8)shift_right((uint8)200, (uint8)3)", [25]),
@@ -97,13 +107,24 @@ def test_reductions_add_in_float32() -> None:
     np.testing.assert_allclose(value[0], AF.astype(np.float64).sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("text", ["x/y + x % y", "min(x, y)*max(x, y)", "int8(x*1000)", "int32(x < y) - 1",
-                                  "select(x == y, 1, 2)", "(let t = x + y in t*t)"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x/y + x % y",
+        "min(x, y)*max(x, y)",
+        "int8(x*1000)",
+        "int32(x < y) - 1",
+        "select(x == y, 1, 2)",
+        "(let t = x + y in t*t)",
+    ],
+)
 def test_scalars_agree(text: str) -> None:
     e = parse_expr(text)
     for x in (-7, 0, 5):
         for y in (-2, 0, 3):
-            assert evaluate_scalar(e, {"x": x, "y": y}) == int(evaluate_expr(e, {"x": x, "y": y})[0])
+            assert evaluate_scalar(e, {"x": x, "y": y}) == int(
+                evaluate_expr(e, {"x": x, "y": y})[0]
+            )
 
 
 def test_scalars_refuse_what_has_no_integer() -> None:
@@ -154,21 +175,25 @@ POISON = int(np.full(4, 0xA5, np.uint8).view(np.int32)[0])
         ("for (x, 2, 3) {\n out[x] = x\n}", [POISON, POISON, 2, 3, 4, POISON, POISON, POISON]),
         ("out[ramp(0, 1, 8)] = x8(1) if ramp(0, 1, 8) < x8(3)", [1] * 3 + [POISON] * 5),
         ("out[ramp(6, 1, 8)] = x8(1) if ramp(0, 1, 8) < x8(2)", [POISON] * 6 + [1] * 2),
-        ("for (x, 0, 8) {\n if (x % 2 == 0) {\n out[x] = 0\n } else {\n out[x] = 1\n }\n}", [0, 1] * 4),
+        ("for (x, 0, 8) {\n if (x % 2 == 0) {\n out[x] = 0\n } else {\n out[x] = 1\n"
+     " }\n}", [0, 1] * 4),
         ("for (x, 0, 8) {\n let y = x*x\n out[x] = y\n}", [x * x for x in range(8)]),
         ("out[ramp(0, 1, 8)] = x8(0)\nfor (x, 1, 7) {\n out[x] = out[x - 1] + x\n}",
          [0, 1, 3, 6, 10, 15, 21, 28]),
-        ("out[ramp(0, 1, 8)] = x8(0)\nfor (x, 0, 4) {\n for (y, 0, x) {\n out[y] = out[y] + 1\n }\n}",
+        ("out[ramp(0, 1, 8)] = x8(0)\nfor (x, 0, 4) {\n for (y, 0, x) {\n"
+     " out[y] = out[y] + 1\n }\n}",
          [3, 2, 1, 0, 0, 0, 0, 0]),
         ("gpu_thread<CUDA> (x, 0, 4) {\n for (y, x, x) {\n out[y] = x\n }\n}",
          [POISON, 1, 2, 3, 3, 3, POISON, POISON]),
         ("for (x, 0, 8) {\n out[x/2] = x\n}", [1, 3, 5, 7] + [POISON] * 4),
-        ("gpu_block<CUDA> (b, 0, 2) {\n allocate s[int32 * 4] in GPUShared\n gpu_thread<CUDA> (t, 0, 4) {\n"
+        ("gpu_block<CUDA> (b, 0, 2) {\n allocate s[int32 * 4] in GPUShared\n"
+     " gpu_thread<CUDA> (t, 0, 4) {\n"
          " s[t] = b*4 + t\n }\n gpu_thread<CUDA> (t, 0, 4) {\n out[b*4 + t] = s[3 - t]\n }\n}",
          [3, 2, 1, 0, 7, 6, 5, 4]),
         ("gpu_thread<CUDA> (t, 0, 8) {\n allocate r[int32 * 2] in Register\n r[0] = t\n r[1] = 10\n"
          " out[t] = r[0] + r[1] + r[2]\n}", range(10, 18)),
-        ("gpu_thread<CUDA> (t, 0, 8) {\n allocate r[int32 * 2] in Register\n r[t % 2] = t\n if (t > 5) {\n"
+        ("gpu_thread<CUDA> (t, 0, 8) {\n allocate r[int32 * 2] in Register\n r[t % 2] = t\n"
+     " if (t > 5) {\n"
          " r[0] = 0\n r[1] = 0\n }\n out[t] = r[t % 2]\n}", [0, 1, 2, 3, 4, 5, 0, 0]),
         ("out[ramp(0, 1, 8)] = x8(0)\ngpu_thread<CUDA> (t, 0, 8) {\n atomic (out) {\n"
          " out[t % 2] = out[t % 2] + t\n }\n}", [12, 16, 0, 0, 0, 0, 0, 0]),
@@ -267,7 +292,11 @@ body {
         ({"I": np.zeros((2, 2), np.float32)}, {}, "`I` wants elements of float16, found float32"),
         ({"I": np.zeros(2, np.float16)}, {}, "`I` has 2 dimensions, found 1"),
         ({"I": np.zeros((2, 2), np.float16)}, {"sizes": {"O": (2,)}}, "`O` has 2 dimensions"),
-        ({"I": np.zeros((2, 2), np.float16)}, {"sizes": {"O": (2, 2)}}, "the scalar `gain` is missing"),
+        (
+            {"I": np.zeros((2, 2), np.float16)},
+            {"sizes": {"O": (2, 2)}},
+            "the scalar `gain` is missing",
+        ),
         ({"J": np.zeros((2, 2), np.float16)}, {}, "`J` is no buffer of `copy`"),
     ],
 )
@@ -303,9 +332,11 @@ body {
       allocate acc[float32 * 8] in WMMAAccumulator
       acc[ramp(0, 1, 8)] = x8(0.0f)
       for (r, 0, 5) {
-       acc[ramp(0, 1, 8)] = float32x8(S[ramp(ty*20 + tx*8 + r, 1, 8)])*x8(float32(K[r])) + acc[ramp(0, 1, 8)]
+       acc[ramp(0, 1, 8)] = float32x8(
+          S[ramp(ty*20 + tx*8 + r, 1, 8)])*x8(float32(K[r])) + acc[ramp(0, 1, 8)]
       }
-      O[ramp((by*2 + ty)*O.stride.1 + x0 + tx*8, 1, 8)] = acc[ramp(0, 1, 8)] if ramp(x0 + tx*8, 1, 8) < x8(O.extent.0)
+      O[ramp((by*2 + ty)*O.stride.1 + x0 + tx*8, 1, 8)] =
+       acc[ramp(0, 1, 8)] if ramp(x0 + tx*8, 1, 8) < x8(O.extent.0)
      }
     }
    }
@@ -330,7 +361,9 @@ def test_batches_equal_serial_loops(
     arrays = {"I": image, "K": A[:5]}
     module = parse_module(TILED)
     batched = interpret(module, arrays, sizes={"O": size})["O"]
-    one_by_one = interpret(replace(module, body=serial(module.body)), arrays, sizes={"O": size})["O"]
+    one_by_one = interpret(replace(module, body=serial(module.body)), arrays, sizes={"O": size})[
+        "O"
+    ]
     assert np.array_equal(batched, one_by_one)
     expected = sum(AF[k] * image[:, k : k + size[1]].astype(np.float64) for k in range(5))
     np.testing.assert_allclose(batched, expected, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,5 @@
-"""Printer and parser are inverse, on random programs, the paper's figures and Halide's debug print."""
+"""Printer and parser are inverse, on random programs, the paper's figures and Halide's debug
+print."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def test_short_form_is_halides() -> None:
     ],
 )
 def test_figure_2(text: str, lanes: int, printed: str) -> None:
-    """A transpose, a convolution of 3 taps, a 4x3 by 3x6 product (with a `)` too many in the paper)."""
+    """A transpose, a convolution of 3 taps, a 4x3 by 3x6 product (with a `)` too many in the
+    paper)."""
     e = parse_expr(text, lenient=True)
     assert e.type == FLOAT32.with_lanes(lanes)
     assert print_expr(e) == printed
@@ -100,7 +102,9 @@ matmul_wrapper[ramp(0, 1, 512)] = amx_to_mem( matmul[ramp(0, 1, 512)] );"""
     assert [type(x) for x in s.stmts] == [ir.Store] * 3
     update = s.stmts[1]
     assert isinstance(update, ir.Store)
-    assert "float32x512((bfloat16x512)B[" in print_stmt(update, {})  # 512 lanes, not the 256 written
+    assert "float32x512((bfloat16x512)B[" in print_stmt(
+        update, {}
+    )  # 512 lanes, not the 256 written
     assert parse_stmt(print_stmt(s, {})) == s
 
 
@@ -207,7 +211,9 @@ def test_spellings(text: str, printed: str) -> None:
     assert print_expr(parse_expr(text)) == printed
 
 
-@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-30, 1e30, 65504.0, -0.0, float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "value", [0.1, 1 / 3, 1e-30, 1e30, 65504.0, -0.0, float("inf"), float("nan")]
+)
 @pytest.mark.parametrize("t", [FLOAT16, BFLOAT16, FLOAT32])
 def test_literals_are_exact(value: float, t: ir.Type) -> None:
     e = ir.FloatImm(value, t)

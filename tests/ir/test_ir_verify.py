@@ -28,7 +28,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.parser import parse_expr, parse_module
-from selector.ir.types import BOOL, FLOAT16, FLOAT32, INT32
+from selector.ir.types import BOOL, FLOAT16, FLOAT32
 from selector.ir.verify import verify
 
 ZERO = IntImm(0)
@@ -94,9 +94,18 @@ def test_right(body: Stmt) -> None:
         (Store("out", ZERO, Var("gain")), "`gain` is float32, used as int32"),
         (Evaluate(Ramp(ZERO, IntImm(1 << 31), 2)), "2147483648 is no literal of int32"),
         (IfThenElse(ZERO, STORE), "a condition of type int32"),
-        (loop(ForKind.GPU_THREAD, loop(ForKind.GPU_BLOCK, STORE)), "a gpu_block loop inside a gpu_thread"),
-        (loop(ForKind.GPU_LANE, loop(ForKind.GPU_THREAD, STORE)), "a gpu_thread loop inside a gpu_lane"),
-        (For("x", e("1.0f"), ZERO, ForKind.SERIAL, STORE), "the minimum of `x` is float32, not int32"),
+        (
+            loop(ForKind.GPU_THREAD, loop(ForKind.GPU_BLOCK, STORE)),
+            "a gpu_block loop inside a gpu_thread",
+        ),
+        (
+            loop(ForKind.GPU_LANE, loop(ForKind.GPU_THREAD, STORE)),
+            "a gpu_thread loop inside a gpu_lane",
+        ),
+        (
+            For("x", e("1.0f"), ZERO, ForKind.SERIAL, STORE),
+            "the minimum of `x` is float32, not int32",
+        ),
         (For("x", ZERO, Var("x"), ForKind.SERIAL, STORE), "the unknown variable `x`"),
         (allocate(allocate(STORE)), "`acc` is allocated where that name is taken"),
         (allocate(STORE, "out"), "`out` is allocated where that name is taken"),
@@ -126,4 +135,3 @@ def test_parameters() -> None:
     wrong = Requirement("I", 2, ZERO, ZERO)
     with pytest.raises(InternalError, match="dimension 2 of `I`, which has none"):
         verify(Module("m", base.buffers, base.scalars, STORE, (wrong,)))
-    assert INT32 == ZERO.type

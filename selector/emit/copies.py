@@ -8,15 +8,17 @@ past a row meet numbers and not garbage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, independent, merge_digits
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Expr, Load, Var
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load, Var
 from selector.ir.traverse import substitute
-from selector.lowering.predicates import holds_everywhere
+from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 CHUNK_BYTES = 16
 UNROLL_COPIES = 16
@@ -82,53 +84,105 @@ def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> C
     return None
 
 
-def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int, slot: str = "") -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``; ``slot`` is added to the destination."""
-    w, names, scalar = context.writer, context.names, context.scalar
-    to, source = context.storages[copy.to], context.storages[copy.source.buffer]
-    assert source.param is not None
+def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
+    """Write the copy, spread over ``size`` threads numbered ``rank``.
+
+    A tile that lies inside its source as a whole takes a path without tests; the border is tested chunk by chunk.
+    """
+    w, to = context.writer, context.storages[copy.to]
+    if copy.rounded:
+        context.storages[copy.to] = replace(to, rounded_rows=True)
     total = copy.chunks
     for d in copy.rows:
         total *= d.count or 1
-    if copy.rounded:
-        context.storages[copy.to] = replace(to, rounded_rows=True)
-    aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    start = to_affine(copy.coordinates[0]).rest(copy.x.var)
-    provable = all(c % copy.per == 0 for _, c in start)
     steps = -(-total // size)
-    if steps <= UNROLL_COPIES:
-        w.line("#pragma unroll")
-    with w.block(f"for (int step = 0; step < {steps}; ++step)"):
-        w.line(f"const int i = {rank} + step * {size};")
+    inside = _inside(copy, context)
+    if inside is not None:
+        with w.block(f"if ({inside})"):
+            with _spread(context, rank, size, total, unroll=steps <= UNROLL_COPIES):
+                values = _decode(copy, context)
+                _addresses(copy, context, values)
+                w.line("copy16(shared_address(to), from);")
+    with w.block("else" if inside is not None else ""):
+        with _spread(context, rank, size, total, unroll=inside is None and steps <= UNROLL_COPIES):
+            values = _decode(copy, context)
+            _addresses(copy, context, values)
+            _border_chunk(copy, context, values)
+
+
+@contextmanager
+def _spread(
+    context: KernelContext, rank: str, size: int, total: int, *, unroll: bool
+) -> Iterator[None]:
+    steps = -(-total // size)
+    context.writer.line("#pragma unroll" if unroll else "#pragma unroll 1")
+    with context.writer.block(f"for (int step = 0; step < {steps}; ++step)"):
+        context.writer.line(f"const int i = {rank} + step * {size};")
         if total % size:
-            w.line(f"if (i >= {total}) break;")
-        values = _decode(copy, context)
-        index = substitute(copy.index.to_expr(), values)
-        w.line(f"{_ctype(copy, context)}* const to = {to.pointer}{slot} + ({scalar.index(index)});")
-        for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
-            name = f"c{number}"
-            w.line(f"const int {name} = {scalar.index(substitute(c, values))};")
-            names.bind(f"${name}", name)
-            names.bind(f"$e{number}", f"({scalar.index(dim.extent)})")
-        flat = " + ".join(
-            f"c{n} * {scalar.index(d.stride)}" if n else "c0" for n, d in enumerate(source.param.dims)
-        )
-        w.line(f"const {_ctype(copy, context)}* const from = {source.pointer} + ({flat});")
-        extents = [scalar.index(d.extent) for d in source.param.dims]
-        rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
-        chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
-        wanted = _predicate(copy, values)
-        if wanted is not None:
-            whole = holds_everywhere(wanted, {Var("$e"): copy.per})
-            chunk.append("false" if whole is None else scalar.expr(whole))
-        if not copy.rounded and copy.length % copy.per:
-            chunk.append(f"x + {copy.per} <= {copy.length}")
-        if not provable:
-            chunk.append(f"(c0 & {copy.per - 1}) == 0")
-        with w.block(f"if ({' && '.join([aligned, *chunk])})"):
-            w.line("copy16(shared_address(to), from);")
-        with w.block("else"):
-            _elements(copy, context, rows_inside, extents[0], wanted)
+            context.writer.line(f"if (i >= {total}) break;")
+        yield
+
+
+def _provably_aligned(copy: Copy) -> bool:
+    start = to_affine(copy.coordinates[0]).rest(copy.x.var)
+    return all(c % copy.per == 0 for _, c in start)
+
+
+def _inside(copy: Copy, context: KernelContext) -> str | None:
+    """The uniform condition under which every chunk is a whole one inside the source; None if none is known."""
+    source = context.storages[copy.source.buffer]
+    assert source.param is not None
+    if not _provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
+        return None
+    digits: dict[Expr, int] = {copy.x.var: copy.chunks * copy.per}
+    digits |= {d.var: d.count or 1 for d in copy.rows}
+    wanted: Expr | None = copy.predicate or TRUE
+    for coordinate, dim in zip(copy.coordinates, source.param.dims, strict=True):
+        low = Compare(CompareOp.LE, IntImm(0), coordinate)
+        high = Compare(CompareOp.LT, coordinate, dim.extent)
+        wanted = conjunction(conjunction(wanted, low), high)
+    whole = holds_everywhere(wanted, digits)
+    if whole is None:
+        return None
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
+    return aligned if whole == TRUE else f"{aligned} && {context.scalar.expr(whole)}"
+
+
+def _addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
+    """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``."""
+    w, scalar = context.writer, context.scalar
+    to, source = context.storages[copy.to], context.storages[copy.source.buffer]
+    assert source.param is not None
+    index = substitute(copy.index.to_expr(), values)
+    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {scalar.index(index)};")
+    terms: list[str] = []
+    for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
+        w.line(f"const int c{number} = {scalar.index(substitute(c, values))};")
+        terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
+    w.line(f"const {_ctype(copy, context)}* const from = {source.pointer} + ({' + '.join(terms)});")
+
+
+def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
+    """One chunk that may lie outside: asynchronous if it is whole, else element by element."""
+    w, scalar = context.writer, context.scalar
+    source = context.storages[copy.source.buffer]
+    assert source.param is not None
+    extents = [scalar.index(d.extent) for d in source.param.dims]
+    rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
+    chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
+    wanted = _predicate(copy, values)
+    if wanted is not None:
+        whole = holds_everywhere(wanted, {Var("$e"): copy.per})
+        chunk.append("false" if whole is None else scalar.expr(whole))
+    if not copy.rounded and copy.length % copy.per:
+        chunk.append(f"x + {copy.per} <= {copy.length}")
+    if not _provably_aligned(copy):
+        chunk.append(f"(c0 & {copy.per - 1}) == 0")
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
+    with w.block(f"if ({' && '.join([aligned, *chunk])})"):
+        w.line("copy16(shared_address(to), from);")
+    with w.block("else"):
+        _elements(copy, context, rows_inside, extents[0], wanted)
 
 
 def _ctype(copy: Copy, context: KernelContext) -> str:

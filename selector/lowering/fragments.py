@@ -102,10 +102,24 @@ def is_swapped(statement: Accumulate) -> bool:
 
 
 def expand(statements: list[Accumulate]) -> list[MatrixOp]:
-    """All instructions of the statements, in the order in which they should run."""
+    """All instructions of the statements, in the order in which they should run.
+
+    A depth of an odd number of blocks leaves half an instruction; two such halves of one accumulator tile, from
+    different statements, make a whole one: the blocks of an instruction need not be neighbours.
+    """
     ops: list[tuple[int, MatrixOp]] = []
+    halves: dict[Hashable, tuple[int, MatrixOp]] = {}
     for s, statement in enumerate(statements):
-        ops += _expand_one(s, statement)
+        for step, op in _expand_one(s, statement):
+            tile = (statement.accumulator, statement.offset, statement.instruction, op.tile)
+            if len(op.b) == 2:
+                ops.append((step, op))
+            elif tile in halves:
+                _, first = halves.pop(tile)
+                ops.append((step, MatrixOp(s, op.tile, first.a + op.a, first.b + op.b)))
+            else:
+                halves[tile] = (step, op)
+    ops += halves.values()
     if _windows_overlap([op for _, op in ops]):
         return [op for _, op in sorted(ops, key=_by_address)]
     return [op for _, op in sorted(ops, key=lambda item: item[0])]
@@ -139,13 +153,13 @@ def _windows_overlap(ops: list[MatrixOp]) -> bool:
 
 
 def _by_address(item: tuple[int, MatrixOp]) -> tuple[str, int, int]:
+    """By the last of its A blocks: an instruction runs when all of them are there."""
     step, op = item
-    block = op.a[0]
-    if not isinstance(block.operand, Access):
+    if not isinstance(op.a[0].operand, Access):
         return ("", step, op.statement)
-    origin = block.origin
-    symbolic = repr((block.operand.buffer, origin - Affine.of(origin.offset)))
-    return (symbolic, origin.offset, op.statement)
+    origins = [block.origin for block in op.a]
+    symbolic = repr((op.a[0].operand.buffer, origins[0] - origins[0].offset))
+    return (symbolic, max(o.offset for o in origins), op.statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +202,11 @@ def _group(
     if together > 1:
         mates = _upcoming(ops, now, first, held)
         for count in (4, 2):
-            if count <= together and len(mates) >= count and _is_grid(mates[:count]):
-                return tuple(sorted(mates[:count], key=lambda b: b.origin.offset))
+            if count <= together and len(mates) >= count:
+                # In the order of use: an instruction wants its blocks in consecutive registers.
+                for some in (mates[:count], sorted(mates[:count], key=lambda b: b.origin.offset)):
+                    if _is_grid(some):
+                        return tuple(some)
     return (first,)
 
 
@@ -220,8 +237,8 @@ def _family(block: Block) -> Hashable:
 
 
 def _is_grid(blocks: list[Block]) -> bool:
-    """Offsets o, o+p, o+q, o+p+q: one address per lane reaches all of them."""
-    c = sorted(b.origin.offset for b in blocks)
+    """Offsets o, o+p, o+q, o+p+q in this order: one address per lane reaches all of them."""
+    c = [b.origin.offset for b in blocks]
     return len(c) == 2 or c[1] - c[0] == c[3] - c[2]
 
 

@@ -131,8 +131,7 @@ class IntImm:
 
 @dataclass(frozen=True, slots=True)
 class FloatImm:
-    """``value`` is rounded to the type, so that equal literals compare equal (every NaN is
-    ``math.nan``)."""
+    """``value`` is rounded to the type, so that equal literals compare equal."""
 
     value: float
     type: Type
@@ -272,8 +271,7 @@ class VectorReduce:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A pure function or an instruction: its record in ``selector.intrinsics`` gives the
-    meaning."""
+    """A function or an instruction: its record in ``selector.intrinsics`` gives the meaning."""
 
     type: Type
     name: str
@@ -457,8 +455,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a Func or buffer of the module comes from, for messages: the user's name and
-    ``file:line``."""
+    """Where a Func or buffer comes from, for messages: the user's name and ``file:line``."""
 
     name: str
     func: str

@@ -41,8 +41,7 @@ def parse_expr(
     lenient: bool = False,
     default_type: Type | None = None,
 ) -> Expr:
-    """One expression. ``types``: elements of buffers and types of variables that the text does not
-    tell.
+    """One expression. ``types`` gives elements of buffers and types of variables by name.
 
     ``lenient`` and ``default_type`` (the element of unknown buffers) are explained at
     ``ExpressionParser``.
@@ -58,8 +57,7 @@ def parse_stmt(
     lenient: bool = False,
     default_type: Type | None = None,
 ) -> Stmt:
-    """Statements, one after the other; several become a ``Block``. The arguments are those of
-    ``parse_expr``."""
+    """Statements; several become a ``Block``. The arguments are those of ``parse_expr``."""
     parser = StatementParser(Source(text, filename), types or {}, lenient, default_type)
     return _guarded(parser, parser.statements)
 

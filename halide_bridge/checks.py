@@ -96,9 +96,14 @@ def refuse_embedded(names: Sequence[str], location: str) -> None:
 def check_unused(
     unused: Sequence[tuple[Func, Directives]], env: Sequence[str], outputs: Sequence[Func]
 ) -> None:
-    """Refuse if a marked Func shares inputs with this pipeline and is in none lowered so far."""
+    """Refuse if a marked Func shares inputs with this pipeline and is in none lowered so far.
+
+    A Func of the same name in this pipeline makes the two variants of one algorithm, built before
+    either is lowered; that is no mistake.
+    """
+    names_here = {plain(name) for name in env}
     for func, directives in unused:
-        if not func.defined():
+        if not func.defined() or plain(directives.func) in names_here:
             continue
         others = {f[0] for f in native().describe_funcs([func])} - {directives.func}
         if others & set(env):

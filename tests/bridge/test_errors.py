@@ -55,6 +55,24 @@ def test_marked_func_of_another_pipeline_is_no_error() -> None:
     hb.lower(other)
 
 
+def test_variants_over_the_same_inputs_are_no_error() -> None:
+    x, y, xi = variables("x y xi")
+    image = hl.ImageParam(hl.Float(16), 2, "I")
+    outputs: list[hl.Func] = []
+    for lanes in (64, 128):
+        conv, out, r = hl.Func("conv"), hl.Func("output"), hl.RDom([(0, 8)], "r")
+        conv[x, y] = hl.f32(0.0)
+        conv[x, y] += hl.f32(image[r.x, 0]) * hl.f32(image[x + r.x, y])
+        out[x, y] = conv[x, y]
+        out.split(x, x, xi, lanes).vectorize(xi).gpu_blocks(x, y)
+        conv.compute_at(out, x).vectorize(conv.args()[0])
+        conv.update().reorder(r.x, conv.args()[0]).atomic().vectorize(r.x)
+        conv.update().vectorize(conv.args()[0], lanes)
+        outputs.append(hb.store_in(conv, WMMA) and out)
+    for out in outputs:
+        hb.lower(out)
+
+
 def test_scalarized_update_says_how_to_schedule_it() -> None:
     conv, out, _, _, (x, y, _) = convolution()
     conv.compute_at(out, x).vectorize(conv.args()[0])

@@ -241,7 +241,15 @@ def _convolution_miss(
             f"vectorize {_up(lanes, near)} outputs at once",
             instruction.name,
         )
-    strides = ", ".join(_text(s if s.terms else t) for s, t, _ in outer)
+    along = merge(tuple((s if s.terms else t, count) for s, t, count in outer))
+    strides = _strides(along)
+    if len(along) > 1:
+        return miss(
+            f"the tile spans {len(along)} dimensions of `{image.name}` (strides {strides}), but a "
+            "convolution's operand is read along one",
+            "vectorize the dimension that the taps slide over, and loop or unroll over the others",
+            _name(candidates),
+        )
     return miss(
         f"only `{image.name}` varies along the tile (stride {strides}), in another unit than along "
         "the reduction: as a matrix product every row of the tile would be the same, and as a "

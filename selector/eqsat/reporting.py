@@ -43,7 +43,7 @@ def without_movement(s: Stmt) -> Stmt:
     return map_stmt(s, without_movement, expr)
 
 
-def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss]) -> None:
+def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss], capped: Sequence[str]) -> None:
     """SelectionError for the first miss of a scope, updates before the rest, the others counted."""
 
     def early(m: Miss) -> int:
@@ -54,9 +54,10 @@ def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss]) -> None:
     place = where(module, scope, first.statement)
     near = f"; nearest instruction: {first.nearest}" if first.nearest else ""
     more = f" ({len(misses) - 1} more statements of this scope miss too)" if len(misses) > 1 else ""
+    limit = f"; the search stopped at its cap in: {', '.join(capped)}" if capped else ""
     raise SelectionError(
         f"`{place.func}` ({place.stage or 'condition'}) cannot go to the tensor unit{more}",
-        first.why + near,
+        first.why + near + limit,
         first.hint,
         place,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import egglog.bindings as egglog
 
 from rules import rule_files
+from selector.diagnostics import InternalError, ParseError
 
 MAX_TUPLES = 200_000
 """Rows of all tables after which a phase stops."""
@@ -47,14 +48,23 @@ class Engine:
 
     def __post_init__(self) -> None:
         for name, source in rule_files():
-            commands = self.graph.parse_program(source, name)
-            kept = [c for c in commands if rule_name(c) not in self.without]
-            self.graph.run_program(*kept)
+            self.load(name, source)
         self.run(self.facts)
+
+    def load(self, name: str, source: str) -> None:
+        """Add the rules of a file; ParseError with ``file:line:col`` for one that is not right."""
+        try:
+            commands = self.graph.parse_program(source, name)
+            self.graph.run_program(*(c for c in commands if rule_name(c) not in self.without))
+        except egglog.EggSmolError as error:
+            raise ParseError(f"the rule file {name} is not right", error.context) from None
 
     def run(self, program: str) -> Sequence[object]:
         """Run commands; each call is parsed on its own, because spans carry their whole source."""
-        return self.graph.run_program(*self.graph.parse_program(program, "<scope>"))
+        try:
+            return self.graph.run_program(*self.graph.parse_program(program, "<scope>"))
+        except egglog.EggSmolError as error:
+            raise InternalError(f"egglog stopped: {error.context}") from error
 
     def probe(self, program: str) -> Saturation:
         """Saturate a graph made by these commands and forget it: for tests of single rules."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -61,6 +62,7 @@ class _Selector:
         self.module, self.target, self.legal, self.strict = module, target, legal, strict
         self.facts = instruction_facts(legal)
         self.reports: list[StatementReport] = []
+        self.entries: dict[object, list[int]] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, Allocate) and is_tensor(s):
@@ -73,9 +75,22 @@ class _Selector:
         solution = solve(scope.distinct, self.facts)
         misses = self.misses(scope, solution)
         if misses and self.strict:
-            raise_miss(self.module, scope, misses)
-        self.reports += describe(self.module, scope, solution, misses)
+            raise_miss(self.module, scope, misses, solution.saturation.capped)
+        self.describe(scope, solution, misses)
         return _plain(allocation) if misses else _rewritten(scope, solution)
+
+    def describe(self, scope: Scope, solution: Solution, misses: tuple[Miss, ...]) -> None:
+        """Report entries of a scope; an unrolled copy of an earlier scope is only counted."""
+        key = (solution.statements, tuple(s.buffer for s in scope.stores), bool(misses))
+        start = len(self.reports)
+        if key not in self.entries:
+            self.reports += describe(self.module, scope, solution, misses)
+            self.entries[key] = list(range(start, len(self.reports)))
+            return
+        copies = Counter(k.term for k in scope.skeletons).values()
+        for i, count in zip(self.entries[key], copies, strict=True):
+            known = self.reports[i]
+            self.reports[i] = replace(known, copies=known.copies + count)
 
     def misses(self, scope: Scope, solution: Solution) -> tuple[Miss, ...]:
         """Why statements of the scope are not mapped, in program order; empty if all are."""

@@ -136,6 +136,21 @@ def test_interleaved_channels():
     assert extents(call) == (16, 8, 16)
 
 
+def test_channels_that_are_vectorized_with_the_pixels():
+    """The taps slide over the slow dimension: the banded matrix is the left operand."""
+    update = (
+        "acc[ramp(0, 1, 256)] = (float32x256)vector_reduce_add(float32x2304("
+        "I[ramp(ramp(ramp(0, 16, 9), x9(1), 16), x144(16), 16)])*x256(float32x9(K[ramp(0, 1, 9)])))"
+        " + acc[ramp(0, 1, 256)]"
+    )
+    module = program({"I": ("float16", (16, 24)), "K": ("float16", (9,))}, update, 256, Spec())
+    selection = check_selected(module)
+    (call,) = instructions(selection.module)
+    assert extents(call) == (16, 16, 24)
+    assert isinstance(call.args[4], ExprVar)
+    assert "toeplitz.t 24 x 16" in str(selection.report)
+
+
 def masked(index_mask: str, kernel_mask: str = "") -> str:
     image = f"I[ramp(ramp(0, 1, 5), x5(1), 128){' if ' + index_mask if index_mask else ''}]"
     kernel = f"K[ramp(0, 1, 5){' if ' + kernel_mask if kernel_mask else ''}]"

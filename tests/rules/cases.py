@@ -97,6 +97,8 @@ BAND_MASK = less(f"(Ramp (Ramp {T} (Int 1) 2) (Int 1) 256)", f"(Broadcast {S} 51
 BACK_MASK = less(f"(Ramp (Ramp {T} (Int -1) 2) (Int 1) 256)", f"(Broadcast {S} 512)")
 CROSS_MASK = less(f"(Ramp (Ramp {T} (Int 3) 2) (Int 1) 256)", f"(Broadcast {S} 512)")
 
+CHANNELS = convolution(image=f"(Ramp (Ramp (Ramp {A} (Int 16) 2) (Int 1) 16) (Int 16) 16)")
+
 NOT_A_TERM = '(Atom "float32" 8 "v")'
 
 CASES: dict[str, tuple[str, str]] = {
@@ -289,6 +291,10 @@ CASES: dict[str, tuple[str, str]] = {
     "toeplitz": (convolution(unit=S), convolution(image=f"(Ramp (Ramp {A} {S} 2) {T} 256)")),
     "toeplitz-reversed": (convolution(step=-1), convolution(step=-1, mask_i=CROSS_MASK)),
     "convolve-masks": (convolution(), product()),
+    "factor-row-strides": (convolution(), product()),
+    "convolve-ask-rows": (convolution(), convolution(step=-1)),
+    "convolve-rows": (convolution(), convolution(step=-1)),
+    "toeplitz-rows": (CHANNELS, convolution(mask_i=BAND_MASK)),
     "multiply-add": (
         update(product()), update(product(), "(Ramp (Int 0) (Int 2) 256)"),
     ),

@@ -1,4 +1,4 @@
-"""The driver: phases stop at their caps and say so, broken rules have a position, runs are quick."""
+"""The driver: phases stop at their caps and say so, broken rules have a position."""
 
 from __future__ import annotations
 

@@ -365,10 +365,11 @@ class ExpressionParser:
 
     def closing_bracket(self) -> None:
         """``]``, with Halide's alignment before it ignored."""
-        if self.token.text == "aligned":
-            self.at += 2
-            while self.tokens[self.at].text not in (")", "]") and self.token.kind != "end":
-                self.at += 1
+        if self.skip("aligned"):
+            self.take("(")
+            self.integer("the modulus of an alignment")
+            self.take(",")
+            self.integer("the remainder of an alignment")
             self.take(")")
         if self.lenient and self.token.text == ")" and self.peek().text == "]":
             self.at += 1

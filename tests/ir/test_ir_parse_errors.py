@@ -76,6 +76,7 @@ def test_expressions(text: str, place: str, message: str) -> None:
         ("assert((x", "1:7", "this parenthesis is never closed"),
         ("let = 4", "1:5", "expected a name, found `=`"),
         ("}", "1:1", "expected the end of the text, found `}`"),
+        ("acc[0 aligned", "1:14", "expected `(`, found the end of the text"),
     ],
 )
 def test_statements(text: str, place: str, message: str) -> None:

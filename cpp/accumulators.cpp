@@ -1,13 +1,16 @@
-// Accumulator tiles: the storage of a Func that lives in a tensor unit, split into (inner tile, outer tiles).
+// Accumulator tiles: the storage of a Func that lives in a tensor unit, split into (inner tile,
+// outer tiles).
 //
-// Halide turns a reduction over vectorized loops into a VectorReduce only if its store is one dense ramp, so a
-// Func that holds several tiles must keep each tile contiguous. The inner tile has the extents over which the
-// update of the Func is vectorized, in the order of its vectorized loops; the outer dimensions follow.
-// A Func of n x m = 32 x 32 with an update vectorized 16 x 8 is stored as [16, 8][2, 4].
+// Halide turns a reduction over vectorized loops into a VectorReduce only if its store is one dense
+// ramp, so a Func that holds several tiles must keep each tile contiguous. The inner tile has the
+// extents over which the update of the Func is vectorized, in the order of its vectorized loops;
+// the outer dimensions follow. A Func of n x m = 32 x 32 with an update vectorized 16 x 8 is stored
+// as [16, 8][2, 4].
 //
-// A dimension d of an access at argument a becomes (a - min) % T and (a - min) / T, where T is the tile's
-// extent; with the vectorized loops rebased to zero both simplify to sums of loop variables. Where they do not
-// (a tile that is not dense, an access that straddles tiles) the update is scalarized, and halide_bridge says so.
+// A dimension d of an access at argument a becomes (a - min) % T and (a - min) / T, where T is the
+// tile's extent; with the vectorized loops rebased to zero both simplify to sums of loop variables.
+// Where they do not (a tile that is not dense, an access that straddles tiles) the update is
+// scalarized, and halide_bridge says so.
 
 #include "scoped.h"
 
@@ -30,7 +33,8 @@ protected:
         }
         Expr moved = Variable::make(op->min.type(), op->name) + op->min;
         Stmt body = mutate(substitute(op->name, moved, op->body));
-        return For::make(op->name, 0, op->extent, op->for_type, op->partition_policy, op->device_api, body);
+        return For::make(op->name, 0, op->extent, op->for_type, op->partition_policy,
+                         op->device_api, body);
     }
 };
 
@@ -152,7 +156,8 @@ protected:
 
     Stmt visit(const For *op) override {
         Stmt body = mutate(op->body);
-        bool unroll = op->for_type == ForType::Serial && is_const(op->extent) && indexing.erase(op->name);
+        bool serial = op->for_type == ForType::Serial && is_const(op->extent);
+        bool unroll = serial && indexing.erase(op->name);
         return For::make(op->name, op->min, op->extent, unroll ? ForType::Unrolled : op->for_type,
                          op->partition_policy, op->device_api, body);
     }
@@ -188,13 +193,13 @@ protected:
         return result;
     }
 
-    void define_stand_in(const std::string &name, const std::vector<Halide::Type> &types, size_t dimensions) {
+    void define_stand_in(const std::string &name, const Halide::Type &type, size_t dimensions) {
         Function stand_in(name);
         std::vector<std::string> args;
         for (size_t d = 0; d < dimensions; d++) {
             args.push_back("d" + std::to_string(d));
         }
-        stand_in.define(args, {make_zero(types[0])});
+        stand_in.define(args, {make_zero(type)});
         stand_in.schedule().memory_type() = env.at(name).schedule().memory_type();
         env[name] = stand_in;
     }
@@ -217,7 +222,7 @@ protected:
             bounds.emplace_back(0, simplify((op->bounds[d].extent + (size - 1)) / size));
         }
         Stmt body = mutate(op->body);
-        define_stand_in(op->name, op->types, bounds.size());
+        define_stand_in(op->name, op->types[0], bounds.size());
         return Realize::make(op->name, op->types, op->memory_type, bounds, op->condition, body);
     }
 
@@ -233,12 +238,13 @@ protected:
         if (op->call_type != Call::Halide || !origins.count(op->name)) {
             return IRMutator::visit(op);
         }
-        return Call::make(op->type, op->name, split_args(op->name, op->args), Call::Halide, FunctionPtr(),
-                          op->value_index);
+        return Call::make(op->type, op->name, split_args(op->name, op->args), Call::Halide,
+                          FunctionPtr(), op->value_index);
     }
 
 public:
-    SplitStorage(const std::map<std::string, Tile> &tiles, Environment &env) : tiles(tiles), env(env) {
+    SplitStorage(const std::map<std::string, Tile> &tiles, Environment &env)
+        : tiles(tiles), env(env) {
     }
 };
 

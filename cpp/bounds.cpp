@@ -1,7 +1,8 @@
 // Facts about symbolic loops that Halide's simplifier does not use.
 //
-// Inside `for (ro, 0, n)` with a symbolic n, `min(ro*32 + 31, n*32 - 1)` is `ro*32 + 31`: the last iteration bounds
-// ro. With that, a tile staged in a reduction loop that was rounded up has a constant size.
+// Inside `for (ro, 0, n)` with a symbolic n, `min(ro*32 + 31, n*32 - 1)` is `ro*32 + 31`: the last
+// iteration bounds ro. With that, a tile staged in a reduction loop that was rounded up has a
+// constant size.
 
 #include "scoped.h"
 
@@ -13,7 +14,8 @@ class TightenBounds : public ScopedMutator {
 protected:
     using ScopedMutator::visit;
 
-    // `e` with every symbolic loop variable counted backwards from its last iteration, which is at distance 0.
+    // `e` with every symbolic loop variable counted backwards from its last iteration, which is at
+    // distance 0.
     Expr count_backwards(const Expr &e, Scope<Interval> &distances) const {
         std::map<std::string, Expr> values;
         for (const Loop &loop : loops) {
@@ -29,7 +31,10 @@ protected:
     // The sign of a - b, if it is known: -1 for a <= b, 1 for a >= b, else 0.
     int compare(const Expr &a, const Expr &b) const {
         Scope<Interval> distances;
-        Expr difference = a.type() == Halide::Int(32) ? count_backwards(expand(a - b), distances) : Expr();
+        if (a.type() != Halide::Int(32)) {
+            return 0;
+        }
+        Expr difference = count_backwards(expand(a - b), distances);
         if (!difference.defined()) {
             return 0;
         }

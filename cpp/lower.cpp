@@ -1,7 +1,7 @@
 // Halide 21's lowering up to vectorization, pass by pass, with ours in between.
 //
-// The order is that of Halide's own driver; tests/bridge/test_stock_text.py compares the result with what
-// stock Halide prints after vectorizing.
+// The order is that of Halide's own driver; tests/bridge/test_stock_text.py compares the result
+// with what stock Halide prints after vectorizing.
 
 #include "passes.h"
 

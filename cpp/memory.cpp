@@ -1,8 +1,9 @@
 // Allocations of a GPU block.
 //
-// What is realized inside gpu_block loops but outside gpu_thread loops, and is not a tensor unit's, lives in
-// shared memory. A row there starts at an odd multiple of 16 bytes from the last: eight rows that one
-// `ldmatrix` reads then lie in eight different groups of four banks, and every row allows 16-byte accesses.
+// What is realized inside gpu_block loops but outside gpu_thread loops, and is not a tensor unit's,
+// lives in shared memory. A row there starts at an odd multiple of 16 bytes from the last: eight
+// rows that one `ldmatrix` reads then lie in eight different groups of four banks, and every row
+// allows 16-byte accesses.
 
 #include "scoped.h"
 
@@ -74,8 +75,8 @@ protected:
         if (!shared) {
             return ScopedMutator::visit(op);
         }
-        return Realize::make(op->name, op->types, MemoryType::GPUShared, pad_rows(op), op->condition,
-                             mutate(op->body));
+        return Realize::make(op->name, op->types, MemoryType::GPUShared, pad_rows(op),
+                             op->condition, mutate(op->body));
     }
 
 public:

@@ -48,7 +48,8 @@ py::list describe_buffers(const Parameters &parameters) {
     for (const Buffer &b : parameters.buffers) {
         py::list dims;
         for (size_t d = 0; d < b.min.size(); d++) {
-            dims.append(py::make_tuple(constant(b.min[d]), constant(b.extent[d]), constant(b.stride[d])));
+            dims.append(
+                py::make_tuple(constant(b.min[d]), constant(b.extent[d]), constant(b.stride[d])));
         }
         result.append(py::make_tuple(b.name, type_record(b.type), b.output, py::tuple(dims)));
     }
@@ -56,8 +57,8 @@ py::list describe_buffers(const Parameters &parameters) {
 }
 
 // (buffer, dimension, index of the minimum's record, of the maximum's); -1 where there is no bound.
-py::list describe_regions(const std::map<std::string, ir::Box> &regions, const Parameters &parameters,
-                          Records &records) {
+py::list describe_regions(const std::map<std::string, ir::Box> &regions,
+                          const Parameters &parameters, Records &records) {
     py::list result;
     for (const Buffer &b : parameters.buffers) {
         auto found = regions.find(b.func);
@@ -127,14 +128,17 @@ py::list describe_funcs(const std::vector<Func> &outputs) {
     Environment env = ir::deep_copy(funcs, ir::build_environment(funcs)).second;
     for (auto &[name, f] : env) {
         f.lock_loop_levels();
-        const char *kind = f.has_extern_definition() ? "extern" : f.has_update_definition() ? "update" : "pure";
+        const char *kind = f.has_extern_definition() ? "extern" :
+                           f.has_update_definition() ? "update" :
+                                                       "pure";
         bool inlined = f.schedule().compute_level().is_inlined();
         result.append(py::make_tuple(name, kind, inlined));
     }
     return result;
 }
 
-// (func, stage, ((var, lanes), ...)) of every stage with vectorized loops, innermost first; -1 lanes: the whole extent.
+// (func, stage, ((var, lanes), ...)) of every stage with vectorized loops, innermost first; -1
+// lanes: the whole extent.
 py::list describe_vectors(const std::vector<Func> &outputs) {
     py::list result;
     for (const auto &[name, f] : ir::build_environment(functions(outputs))) {
@@ -142,9 +146,10 @@ py::list describe_vectors(const std::vector<Func> &outputs) {
         stages.insert(stages.end(), f.updates().begin(), f.updates().end());
         for (size_t i = 0; i < stages.size(); i++) {
             py::list vectors;
-            for (const ir::Dim &dim : stages[i].schedule().dims()) {
+            const ir::StageSchedule &schedule = stages[i].schedule();
+            for (const ir::Dim &dim : schedule.dims()) {
                 if (dim.for_type == ir::ForType::Vectorized) {
-                    vectors.append(py::make_tuple(dim.var, lanes_of(dim.var, stages[i].schedule())));
+                    vectors.append(py::make_tuple(dim.var, lanes_of(dim.var, schedule)));
                 }
             }
             std::string stage = i == 0 ? "initial value" : "update " + std::to_string(i - 1);
@@ -160,8 +165,6 @@ py::list describe_vectors(const std::vector<Func> &outputs) {
 
 PYBIND11_MODULE(_native, m) {
     pybind11::module_::import("halide");
-    m.attr("halide_version") = std::to_string(HALIDE_VERSION_MAJOR) + "." + std::to_string(HALIDE_VERSION_MINOR) +
-                               "." + std::to_string(HALIDE_VERSION_PATCH);
     pybind11::register_exception<Halide::Error>(m, "HalideError");
     m.def("lower", &bridge::lower_pipeline);
     m.def("lower_text", &bridge::lower_text);

@@ -65,7 +65,8 @@ public:
     }
 };
 
-// `Func::bound` with constants fixes the shape of an output as well as a constraint on its buffer does.
+// `Func::bound` with constants fixes the shape of an output as well as a constraint on its buffer
+// does.
 void apply_bounds(const Function &f, Buffer &b) {
     for (const Bound &bound : f.schedule().bounds()) {
         auto at = std::find(f.args().begin(), f.args().end(), bound.var);
@@ -130,7 +131,10 @@ std::map<std::string, Expr> known_values(const Parameters &parameters) {
 std::vector<Expr> ends_of(const Buffer &b) {
     std::vector<Expr> ends;
     for (size_t d = 0; d < b.min.size(); d++) {
-        Expr extent = known(b.extent[d]) ? b.extent[d] : Variable::make(Halide::Int(32), property(b, "extent", d));
+        Expr extent = b.extent[d];
+        if (!known(extent)) {
+            extent = Variable::make(Halide::Int(32), property(b, "extent", d));
+        }
         ends.push_back(simplify(known(b.min[d]) ? b.min[d] + extent : extent));
     }
     return ends;

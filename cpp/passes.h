@@ -1,7 +1,8 @@
 // The passes of our own that run between Halide's, and the order in which all of them run.
 //
-// Nothing here decides anything: which Funcs live in a tensor unit and which passes run are options that
-// come from Python (halide_bridge/lowering.py). With every switch off the result is stock Halide's.
+// Nothing here decides anything: which Funcs live in a tensor unit and which passes run are options
+// that come from Python (halide_bridge/lowering.py). With every switch off the result is stock
+// Halide's.
 
 #pragma once
 
@@ -23,7 +24,7 @@ struct Options {
     std::string name;
     std::set<std::string> tensor_funcs;  // Funcs whose storage is a tensor unit's
     bool accumulators = true;            // one dense ramp per accumulator tile
-    bool tails = true;                   // predicated stores and loads instead of shifted or scalar tails
+    bool tails = true;                   // predicated stores and loads at the end of a loop
     bool rows = true;                    // rows of shared memory: an odd multiple of 16 bytes
     bool strip = true;                   // no asserts, no prologue; minima are zero
 };
@@ -34,14 +35,15 @@ struct Lowered {
     Functions outputs;          // of the deep copy
 };
 
-// Halide's own lowering up to and including vectorization. Throws Halide::Error for a user's mistake.
+// Halide's own lowering up to and including vectorization. Throws Halide::Error for a user's
+// mistake.
 Lowered lower(const Functions &outputs, const Options &options);
 
 // parameters.cpp: what is known of the parameters at compile time.
 struct Buffer {
     std::string name;
     Halide::Type type;
-    std::vector<Halide::Expr> min, extent, stride;  // per dimension; undefined where nothing is known
+    std::vector<Halide::Expr> min, extent, stride;  // per dimension; undefined if not known
     bool output = false;
     std::string func;  // of an output: the Func that it holds a value of
 };
@@ -64,19 +66,23 @@ std::vector<Halide::Expr> ends_of(const Buffer &b);  // per dimension, one past 
 // tails.cpp: every size works without shifting a tile inwards or a scalar remainder.
 void guard_reductions(Environment &env);
 void round_up_tails(Environment &env);
-ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs, const Parameters &parameters);
+ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
+                          const Parameters &parameters);
 
 // bounds.cpp: what the symbolic loops around a bound say about it.
 ir::Stmt tighten_bounds(const ir::Stmt &s);
 
-// accumulators.cpp: splits the storage of tensor Funcs into inner tile and outer tiles. `env` receives a
-// stand-in for each such Func, with as many dimensions as its new storage; only storage flattening sees it.
-ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env, const std::set<std::string> &funcs);
+// accumulators.cpp: splits the storage of tensor Funcs into inner tile and outer tiles. `env`
+// receives a stand-in for each such Func, with as many dimensions as its new storage; only storage
+// flattening sees it.
+ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env,
+                            const std::set<std::string> &funcs);
 
 // memory.cpp: what is allocated per block lives in shared memory, with padded rows.
 ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
 
 // requirements.cpp: the region of every buffer that the algorithm, not the schedule, needs.
-std::map<std::string, ir::Box> required_regions(const Functions &outputs, const Parameters &parameters);
+std::map<std::string, ir::Box> required_regions(const Functions &outputs,
+                                                const Parameters &parameters);
 
 }  // namespace bridge

@@ -115,7 +115,8 @@ struct Records::State : public IRVisitor {
     }
 
     py::tuple type(const Halide::Type &t) {
-        uint64_t key = ((uint64_t)t.code() << 48) | ((uint64_t)t.bits() << 32) | (uint64_t)t.lanes();
+        uint64_t element = ((uint64_t)t.code() << 16) | (uint64_t)t.bits();
+        uint64_t key = (element << 32) | (uint64_t)t.lanes();
         auto found = types.find(key);
         if (found == types.end()) {
             found = types.emplace(key, type_record(t)).first;

@@ -10,8 +10,8 @@ namespace bridge {
 
 namespace py = pybind11;
 
-// A list of tuples in post-order: (kind, fields...). A field that is a node is the index of its record; shared
-// nodes are written once. `halide_bridge/records.py` reads them.
+// A list of tuples in post-order: (kind, fields...). A field that is a node is the index of its
+// record; shared nodes are written once. `halide_bridge/records.py` reads them.
 class Records {
 public:
     Records();

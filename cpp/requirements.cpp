@@ -1,7 +1,8 @@
 // The region of every buffer that the algorithm needs, whatever the schedule rounds up.
 //
-// Regions flow from the outputs, consumer before producer, through the definitions themselves: an update adds
-// what it reads over its whole reduction domain and what it writes. No schedule is looked at.
+// Regions flow from the outputs, consumer before producer, through the definitions themselves: an
+// update adds what it reads over its whole reduction domain and what it writes. No schedule is
+// looked at.
 
 #include "passes.h"
 
@@ -77,7 +78,8 @@ Box whole(const Buffer &b) {
 
 }  // namespace
 
-std::map<std::string, Box> required_regions(const Functions &outputs, const Parameters &parameters) {
+std::map<std::string, Box> required_regions(const Functions &outputs,
+                                            const Parameters &parameters) {
     auto [copies, env] = deep_copy(outputs, build_environment(outputs));
     Environment unwrapped = env;
     auto [order, groups] = realization_order(copies, unwrapped);

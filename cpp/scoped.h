@@ -36,13 +36,15 @@ protected:
         return s;
     }
 
-    // `e` with every let in scope replaced by its value. Names are unique at this stage of lowering.
+    // `e` with every let in scope replaced by its value. Names are unique at this stage of
+    // lowering.
     Expr expand(const Expr &e) const {
         class Expand : public IRGraphMutator {
             using IRGraphMutator::visit;
             Expr visit(const Variable *op) override {
                 auto found = lets.find(op->name);
-                return found == lets.end() || found->second.empty() ? op : mutate(found->second.back());
+                bool bound = found != lets.end() && !found->second.empty();
+                return bound ? mutate(found->second.back()) : op;
             }
 
         public:

@@ -1,9 +1,9 @@
 // Tails: sizes that no tile divides.
 //
-// Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline are
-// computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an output. A
-// reduction whose split does not divide runs rounded up as well, and its operands read zero beyond the end, so
-// that the statement stays one vector reduction.
+// Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline
+// are computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an
+// output. A reduction whose split does not divide runs rounded up as well, and its operands read
+// zero beyond the end, so that the statement stays one vector reduction.
 
 #include "passes.h"
 
@@ -40,7 +40,8 @@ bool is_variable(const Expr &e, const std::string &name) {
     return v != nullptr && v->name == name;
 }
 
-// Does `call` read a parameter whose dimension, indexed by argument `dim`, ends at `last`? Wrappers are seen through.
+// Does `call` read a parameter whose dimension, indexed by argument `dim`, ends at `last`? Wrappers
+// are seen through.
 bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const Environment &env) {
     if (call->call_type == Call::Image && call->param.defined()) {
         Expr extent = call->param.extent_constraint((int)dim);
@@ -72,7 +73,8 @@ int count_consumers(const std::string &name, const Environment &env) {
     return consumers;
 }
 
-// A Func staged for this reduction alone holds the zeros itself, so that the operand stays a plain load.
+// A Func staged for this reduction alone holds the zeros itself, so that the operand stays a plain
+// load.
 bool sink_guard(const Call *call, size_t dim, const Expr &last, Environment &env) {
     auto callee = env.find(call->name);
     if (callee == env.end() || !callee->second.is_pure() || count_consumers(call->name, env) != 1) {
@@ -180,7 +182,8 @@ bool is_self_call(const Expr &e, const std::string &func, const std::vector<Expr
     return true;
 }
 
-// The number that the extent of `var` must be a multiple of for its splits to divide; 0 where no extent will do.
+// The number that the extent of `var` must be a multiple of for its splits to divide; 0 where no
+// extent will do.
 int64_t required_multiple(const std::string &var, const std::vector<Split> &splits, size_t from) {
     for (size_t i = from; i < splits.size(); i++) {
         const Split &split = splits[i];

@@ -1,7 +1,7 @@
 """The command line of the case studies: ``list``, ``run``, ``bench`` and ``demo``.
 
-Results go to standard output (``--json``: as data), progress to standard error. A mistake of the user ends in one
-message and exit code 2, a wrong result in exit code 1.
+Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
+user ends in one message and exit code 2, a wrong result in exit code 1.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def list_cases(options: argparse.Namespace) -> int:
         return 0
     for case in all_cases():
         print(f"{case.name:10} {case.summary}")
-        print(f"{'':10} schedules {', '.join(case.schedules)}; {len(case.benchmark)} benchmark sizes")
+        print(
+            f"{'':10} schedules {', '.join(case.schedules)}; {len(case.benchmark)} benchmark sizes"
+        )
     return 0
 
 
@@ -186,7 +188,9 @@ def _print_outcome(outcome: Outcome, path: Path | None, as_json: bool) -> None:
 def describe(outcome: Outcome) -> str:
     """One line: error against float64, time, and what it ran on."""
     verdict = "ok" if outcome.passed else "WRONG"
-    time = f"{outcome.seconds * 1e6:.1f} us" if outcome.seconds < 0.1 else f"{outcome.seconds:.2f} s"
+    time = (
+        f"{outcome.seconds * 1e6:.1f} us" if outcome.seconds < 0.1 else f"{outcome.seconds:.2f} s"
+    )
     return (
         f"{outcome.problem}: relative error {outcome.error:.1e} (at most {outcome.tolerance:.0e}: "
         f"{verdict}), {time} on {outcome.where}, compiled for {outcome.target} "

@@ -1,9 +1,11 @@
-"""Make the environment: check the machine, create ``.venv``, install the project and its locked dependencies.
+"""Make the environment: check the machine, create ``.venv``, install the project and its locked
+dependencies.
 
     python3 requirements/install.py run|dev
 
-``run`` installs what the demo needs, ``dev`` the developer's tools as well. Only the standard library, and only
-syntax that old Pythons know, so that an unsupported one is told so. What stops it is said in one line (exit 1).
+``run`` installs what the demo needs, ``dev`` the developer's tools as well. Only the standard
+library, and only syntax that old Pythons know, so that an unsupported one is told so. What stops it
+is said in one line (exit 1).
 """
 
 import ctypes
@@ -29,7 +31,10 @@ def check_machine():
     """Stop if the platform, the Python or the compiler will not do."""
     version = sys.version_info[:2]
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        stop("this needs Linux on x86-64, and this is %s on %s" % (platform.system(), platform.machine()))
+        stop(
+            "this needs Linux on x86-64, and this is %s on %s"
+            % (platform.system(), platform.machine())
+        )
     if not OLDEST <= version <= NEWEST:
         stop(
             "this needs Python %d.%d to %d.%d, and %s is %d.%d; name another with make PYTHON=..."
@@ -37,7 +42,10 @@ def check_machine():
         )
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        stop("no C++ compiler: %s is not on the PATH (Debian, Ubuntu: apt-get install g++)" % compiler)
+        stop(
+            "no C++ compiler: %s is not on the PATH (Debian, Ubuntu: apt-get install g++)"
+            % compiler
+        )
     if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
         stop("no Python.h for %s (Debian, Ubuntu: apt-get install python3-dev)" % sys.executable)
 
@@ -55,7 +63,9 @@ def cuda_major():
 
 
 def choose_extras(major):
-    """The lock and the extras for a driver of CUDA ``major``; 0 compiles CUDA without running it."""
+    """The lock and the extras for a driver of CUDA ``major``; 0 compiles CUDA without running
+    it.
+    """
     if major >= 13:
         return "cuda13", ["cuda13", "compile"]
     return ("cuda12", ["cuda12"]) if major == 12 else ("compile", ["compile"])
@@ -77,7 +87,10 @@ def main():
     lock, extras = choose_extras(cuda_major())
     if sys.argv[1] == "dev":
         extras += ["plots", "dev"]
-    print("setting up .venv with Python %d.%d, extras %s" % (sys.version_info[:2] + (",".join(extras),)))
+    print(
+        "setting up .venv with Python %d.%d, extras %s"
+        % (sys.version_info[:2] + (",".join(extras),))
+    )
     python = os.path.join(VENV, "bin", "python")
     if not os.path.exists(python):
         run("create the environment", [sys.executable, "-m", "venv", VENV])

@@ -2,8 +2,9 @@
 
     .venv/bin/python requirements/update.py
 
-Each lock is the full resolution of the base dependencies with some extras, as ``name==version`` lines; installs use
-it as a constraint file. Resolved on the Python that runs this: use the oldest supported one.
+Each lock is the full resolution of the base dependencies with some extras, as ``name==version``
+lines; installs use it as a constraint file. Resolved on the Python that runs this: use the oldest
+supported one.
 """
 
 from __future__ import annotations

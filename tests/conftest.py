@@ -1,4 +1,6 @@
-"""What all tests share: hardware markers with a visible reason, golden files, checks on, no kernel cache."""
+"""What all tests share: hardware markers with a visible reason, golden files, checks on, no kernel
+cache.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``golden(name, text)`` compares with ``tests/golden/name``; ``--update-golden`` rewrites it."""
+    """``golden(name, text)`` compares with ``tests/golden/name``; ``--update-golden`` rewrites
+    it.
+    """
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name

@@ -1,1 +1,3 @@
-"""What the case studies share: their description, data, checks, timing, pictures, and the stock Halide baseline."""
+"""What the case studies share: their description, data, checks, timing, pictures, and the stock
+Halide baseline.
+"""

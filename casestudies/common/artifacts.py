@@ -1,7 +1,8 @@
-"""Saved kernels and baselines with a list of what to run on them: the way to a GPU machine without Halide.
+"""Saved kernels and baselines with a list of what to run on them: the way to a GPU machine without
+Halide.
 
-``manifest.json`` in the folder lists the files by program, and the problems of each. It is written by
-``tests/gpu/build_artifacts.py`` and read by ``tests/gpu/run_all.py``.
+``manifest.json`` in the folder lists the files by program, and the problems of each. It is written
+by ``tests/gpu/build_artifacts.py`` and read by ``tests/gpu/run_all.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class SavedKernel:
 
 @dataclass(frozen=True, slots=True)
 class SavedStock:
-    """A baseline, compiled for one problem; ``order`` names its input buffers as they are passed."""
+    """A baseline, compiled for one problem; ``order`` names its input buffers as they are
+    passed.
+    """
 
     case: str
     problem: str
@@ -81,6 +84,10 @@ def read(folder: Path) -> Manifest:
     data = json.loads(path.read_text(encoding="utf-8"))
     return Manifest(
         tuple(SavedKernel(**k) for k in data["kernels"]),
-        tuple(SavedStock(**{**s, "order": tuple(s["order"])}) for s in data["stock"]),
+        tuple(_stock(s) for s in data["stock"]),
         tuple(Job(**j) for j in data["jobs"]),
     )
+
+
+def _stock(data: dict[str, Any]) -> SavedStock:
+    return SavedStock(data["case"], data["problem"], data["file"], tuple(data["order"]))

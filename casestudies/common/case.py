@@ -14,7 +14,9 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array of a pipeline. ``element`` is f16, bf16, f32, s8, u8 or s32; bf16 travels as uint16 bits."""
+    """An array of a pipeline. ``element`` is f16, bf16, f32, s8, u8 or s32; bf16 travels as uint16
+    bits.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -54,7 +56,9 @@ class Problem(Protocol):
 
     @property
     def program(self) -> str:
-        """Names what must be compiled: problems that share it run the same kernel at other sizes."""
+        """Names what must be compiled: problems that share it run the same kernel at other
+        sizes.
+        """
         ...
 
     @property
@@ -73,8 +77,9 @@ class Problem(Protocol):
 class Peer:
     """Another implementation of the same job, made of GPU arrays.
 
-    ``prepare(problem, inputs, output)`` gets CuPy arrays and returns a call without arguments that does the job once,
-    or None if the peer cannot do it. ``note`` says which call it is. ``capturable``: may be put in a CUDA graph.
+    ``prepare(problem, inputs, output)`` gets CuPy arrays and returns a call without arguments that
+    does the job once, or None if the peer cannot do it. ``note`` says which call it is.
+    ``capturable``: may be put in a CUDA graph.
     """
 
     name: str
@@ -87,9 +92,10 @@ class Peer:
 class Case:
     """A case study. ``output_name`` is the name of the pipeline's output Func.
 
-    ``build(problem, schedule)`` returns the scheduled output Func (imports Halide); ``reference(problem, inputs, xp)``
-    the float64 result from decoded inputs, ``xp`` being NumPy or CuPy. ``tolerance`` bounds the relative Frobenius
-    error for each output element type. ``compared`` are the benchmark problems that the peers are measured on, too.
+    ``build(problem, schedule)`` returns the scheduled output Func (imports Halide);
+    ``reference(problem, inputs, xp)`` the float64 result from decoded inputs, ``xp`` being NumPy or
+    CuPy. ``tolerance`` bounds the relative Frobenius error for each output element type.
+    ``compared`` are the benchmark problems that the peers are measured on, too.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Random inputs, poisoned outputs, and the error of a result. Works on NumPy and CuPy arrays alike (``xp``)."""
+"""Random inputs, poisoned outputs, and the error of a result. Works on NumPy and CuPy arrays alike
+(``xp``).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def decode(array: Any, element: str, xp: Any) -> Any:
 
 
 def random_inputs(problem: Problem, seed: int, xp: Any) -> Arrays:
-    """Normally distributed inputs (integers: standard deviation 48), the same for the same seed and ``xp``."""
+    """Normally distributed inputs (integers: standard deviation 48), the same for the same seed and
+    ``xp``.
+    """
     if xp.__name__ == "numpy":
         generator = xp.random.default_rng(seed)
     else:
@@ -57,7 +61,9 @@ def poisoned(spec: ArraySpec, xp: Any) -> Any:
 
 
 def relative_error(result: Any, reference: Any, xp: Any) -> float:
-    """Relative Frobenius error; infinite if anything is NaN or infinite, so that it never passes."""
+    """Relative Frobenius error; infinite if anything is NaN or infinite, so that it never
+    passes.
+    """
     difference = xp.linalg.norm((result.astype(xp.float64) - reference).ravel())
     error = float(difference) / max(float(xp.linalg.norm(reference.ravel())), 1e-300)
     return error if error == error else float("inf")

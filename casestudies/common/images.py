@@ -1,4 +1,6 @@
-"""Pictures for the case studies: a photograph that ships with them, files of the user, results as PNG."""
+"""Pictures for the case studies: a photograph that ships with them, files of the user, results as
+PNG.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ PHOTOGRAPH = Path(__file__).resolve().parent.parent / "data" / "photographer.png
 
 
 def load_gray(path: Path = PHOTOGRAPH) -> np.ndarray:
-    """A picture as float32 gray levels in [0, 1], shape (height, width). ``UserError`` if it cannot be read."""
+    """A picture as float32 gray levels in [0, 1], shape (height, width). ``UserError`` if it cannot
+    be read.
+    """
     try:
         with Image.open(path) as picture:
             return np.asarray(picture.convert("L"), dtype=np.float32) / 255

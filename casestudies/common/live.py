@@ -1,4 +1,6 @@
-"""Measuring what is compiled on the spot: the selector's kernel, stock Halide's, and the libraries."""
+"""Measuring what is compiled on the spot: the selector's kernel, stock Halide's, and the
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,7 @@ def stock_contender(path: Path, problem: Problem, order: Sequence[str]) -> Conte
     """A library of stock Halide; ``order`` names its input buffers."""
     library = StockLibrary(path)
     library.use_cupy()
-    return Contender(
-        "stock Halide", "CUDA cores", lambda i, o: library.bind(order, problem, i, o)
-    )
+    return Contender("stock Halide", "CUDA cores", lambda i, o: library.bind(order, problem, i, o))
 
 
 def bench(case: Case, problem: Problem, options: argparse.Namespace) -> list[Row]:

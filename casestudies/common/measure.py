@@ -1,6 +1,8 @@
-"""Check and time implementations of one problem on the GPU, all on the same random data. Needs NumPy and CuPy only.
+"""Check and time implementations of one problem on the GPU, all on the same random data. Needs
+NumPy and CuPy only.
 
-Outputs are poisoned before the checked run. Inputs and outputs rotate over enough sets to exceed the L2 cache.
+Outputs are poisoned before the checked run. Inputs and outputs rotate over enough sets to exceed
+the L2 cache.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from casestudies.common.timing import Call, Timing, rotation, time_calls
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An implementation to measure. ``bind(inputs, output)`` gives a call; ``ours``: its output is checked."""
+    """An implementation to measure. ``bind(inputs, output)`` gives a call; ``ours``: its output is
+    checked.
+    """
 
     name: str
     note: str
@@ -28,7 +32,9 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was found out about one contender. ``error`` is None where the output was not checked."""
+    """What was found out about one contender. ``error`` is None where the output was not
+    checked.
+    """
 
     case: str
     problem: str
@@ -148,7 +154,6 @@ def table(rows: Sequence[Row]) -> str:
             continue
         rates = f"{row.terabytes_per_second:6.2f} {row.useful_tera_macs:7.1f}"
         note = row.timing.method if row.passed else "WRONG"
-        lines.append(
-            f"{row.problem:28} {row.contender:16} {row.timing.median:9.2f} {rates} {error:>8}  {note}"
-        )
+        time = f"{row.timing.median:9.2f}"
+        lines.append(f"{row.problem:28} {row.contender:16} {time} {rates} {error:>8}  {note}")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -13,7 +13,7 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
+def step(what: str) -> Generator[None]:
     """Announce a step when it begins, and its seconds when it ends."""
     print(f"  {what} ...", end="", file=sys.stderr, flush=True)
     begin = time.perf_counter()

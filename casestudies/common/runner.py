@@ -1,4 +1,6 @@
-"""Compile one problem of a case, run it on the GPU or in the interpreter, and compare with the reference."""
+"""Compile one problem of a case, run it on the GPU or in the interpreter, and compare with the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class Outcome:
         """The outcome as data, without the output array."""
         names = ("case", "problem", "schedule", "target", "where", "error", "tolerance", "passed")
         times = ("compile_seconds", "seconds")
-        return {n: getattr(self, n) for n in (*names, *times)} | {"report": self.report_data}
+        data: dict[str, object] = {n: getattr(self, n) for n in (*names, *times)}
+        return data | {"report": self.report_data}
 
 
 def gpu_available() -> bool:
@@ -73,7 +76,9 @@ def choose_device(wanted: str) -> str:
 def run(
     case: Case, problem: Problem, inputs: Arrays, schedule: str, device: str, target: str | None
 ) -> Outcome:
-    """Compile and run once, and compare with float64. ``inputs`` are NumPy arrays, ``device`` is gpu or cpu."""
+    """Compile and run once, and compare with float64. ``inputs`` are NumPy arrays, ``device`` is
+    gpu or cpu.
+    """
     runners = {"tensor": _run_tensor, "cuda": _run_stock, "plain": _run_plain}
     found = runners[schedule](case, problem, inputs, device, target)
     with step("float64 reference"):

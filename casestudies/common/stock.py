@@ -1,7 +1,8 @@
-"""The baseline: a schedule compiled by stock Halide, ahead of time, to a shared library that needs nothing of ours.
+"""The baseline: a schedule compiled by stock Halide, ahead of time, to a shared library that needs
+nothing of ours.
 
-The library holds the pipeline and Halide's CUDA runtime; ``casestudies.common.stock_call`` runs it on device
-pointers, on a machine that has neither Halide nor its Python package.
+The library holds the pipeline and Halide's CUDA runtime; ``casestudies.common.stock_call`` runs it
+on device pointers, on a machine that has neither Halide nor its Python package.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ ALIGNMENT = 16  # bytes; every array of CuPy and NumPy that is passed starts at 
 
 
 def fix_dense(parameter: Any, shape: tuple[int, ...]) -> None:
-    """Declare a dense array of NumPy ``shape``: all extents and strides constants of the compiled pipeline."""
+    """Declare a dense array of NumPy ``shape``: all extents and strides constants of the compiled
+    pipeline.
+    """
     stride = 1
     for dim, extent in enumerate(reversed(shape)):
         parameter.dim(dim).set_bounds(0, extent).set_stride(stride)
@@ -31,7 +34,9 @@ def fix_dense(parameter: Any, shape: tuple[int, ...]) -> None:
 
 
 def compile_shared(output: hl.Func, path: Path, target: str = GPU_TARGET) -> None:
-    """Compile a scheduled Func to a shared library at ``path``; ``UserError`` if Halide or g++ refuses."""
+    """Compile a scheduled Func to a shared library at ``path``; ``UserError`` if Halide or g++
+    refuses.
+    """
     with tempfile.TemporaryDirectory() as folder:
         stem = str(Path(folder, "pipeline"))
         try:
@@ -49,5 +54,9 @@ def compile_shared(output: hl.Func, path: Path, target: str = GPU_TARGET) -> Non
 
 
 def argument_order(output: hl.Func) -> tuple[str, ...]:
-    """Names of the library's buffers in calling order, the output last."""
-    return (*(a.name for a in output.infer_arguments()), output.name())
+    """Names of the library's buffers in calling order, the output last.
+
+    Halide numbers names that a process has used before (``output$2``): that is taken off.
+    """
+    names = (*(a.name for a in output.infer_arguments()), output.name())
+    return tuple(name.split("$")[0] for name in names)

@@ -1,11 +1,13 @@
 """Calling a stock Halide library (``casestudies.common.stock``) on GPU arrays, with ctypes alone.
 
-Device pointers are wrapped in ``halide_buffer_t`` (HalideRuntime.h of Halide 21), and Halide's runtime is given CuPy's
-context and current stream, so that its launches can be timed by events and captured in a CUDA graph.
+Device pointers are wrapped in ``halide_buffer_t`` (HalideRuntime.h of Halide 21), and Halide's
+runtime is given CuPy's context and current stream, so that its launches can be timed by events and
+captured in a CUDA graph.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -76,8 +78,8 @@ class StockLibrary:
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
         self._errors: list[str] = []
-        self._callbacks: list[Any] = [_ERROR(self._record)]
-        self._library.halide_set_error_handler(self._callbacks[0])
+        self._kept: list[Any] = []
+        self._install("halide_set_error_handler", _ERROR(self._record))
 
     def _record(self, _: int | None, message: bytes) -> None:
         self._errors.append(message.decode(errors="replace"))
@@ -97,14 +99,24 @@ class StockLibrary:
             out[0] = cupy.cuda.get_current_stream().ptr
             return 0
 
-        self._callbacks += [_ACQUIRE(acquire), _RELEASE(lambda _: 0), _STREAM(stream)]
-        _, acquire_c, release_c, stream_c = self._callbacks
-        self._library.halide_set_cuda_acquire_context(acquire_c)
-        self._library.halide_set_cuda_release_context(release_c)
-        self._library.halide_set_cuda_get_stream(stream_c)
+        self._install("halide_set_cuda_acquire_context", _ACQUIRE(acquire))
+        self._install("halide_set_cuda_release_context", _RELEASE(lambda _: 0))
+        self._install("halide_set_cuda_get_stream", _STREAM(stream))
+
+    def _install(self, setter: str, handler: Any) -> None:
+        """Set one of the runtime's handlers; its own comes back before Python ends, and with it
+        ours.
+        """
+        function = getattr(self._library, setter)
+        function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+        before = function(ctypes.cast(handler, ctypes.c_void_p))
+        self._kept.append(handler)
+        atexit.register(function, before)
 
     def bind(self, order: Sequence[str], problem: Problem, inputs: Arrays, output: Any) -> Call:
-        """A call without arguments over CuPy or NumPy arrays; ``order`` names the inputs as they are passed."""
+        """A call without arguments over CuPy or NumPy arrays; ``order`` names the inputs as they
+        are passed.
+        """
         arrays = [*(inputs[name] for name in order), output]
         elements = {spec.name: spec.element for spec in problem.inputs}
         kinds = [*(elements[name] for name in order), problem.output.element]

@@ -1,9 +1,14 @@
-"""Timing on the GPU: CUDA graphs of calls over rotating buffers, timed by device events; medians in microseconds."""
+"""Timing on the GPU: CUDA graphs of calls over rotating buffers, timed by device events; medians in
+microseconds.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +30,9 @@ class Timing:
 
 
 def rotation(bytes_per_call: int, l2_bytes: int) -> int:
-    """How many buffer sets exceed the L2 cache twice over, so that no call finds its inputs there; 1 to 8."""
+    """How many buffer sets exceed the L2 cache twice over, so that no call finds its inputs there;
+    1 to 8.
+    """
     return int(min(8, max(1, -(-2 * l2_bytes // max(bytes_per_call, 1)))))
 
 
@@ -34,17 +41,18 @@ def time_calls(
 ) -> Timing:
     """Time calls that do the same job on different buffers, in turn.
 
-    Enough calls go between two events to last ``budget / repeats`` seconds. Calls that refuse to be captured in a graph
-    are launched one after the other, which for short kernels includes the launch gaps: ``method`` says so.
+    Enough calls go between two events to last ``budget / repeats`` seconds. Calls that refuse to be
+    captured in a graph are launched one after the other, which for short kernels includes the
+    launch gaps: ``method`` says so.
     """
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
+    with stream, _torch_on(stream):
         estimate = _estimate(calls, stream)
         rounds = max(1, min(400, int(budget / repeats / max(estimate * len(calls), 1e-7))))
         graph = _capture(calls, rounds, stream) if capturable else None
-        launch = (lambda: graph.launch(stream)) if graph else (lambda: _run(calls, rounds))
+        launch = partial(graph.launch, stream) if graph else partial(_run, calls, rounds)
         launch()
         stream.synchronize()
         seconds = [_between_events(launch, stream) for _ in range(repeats)]
@@ -59,6 +67,14 @@ def time_calls(
     )
 
 
+def _torch_on(stream: Any) -> AbstractContextManager[Any]:
+    """Make the stream torch's current one as well, if torch is in use."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr))
+
+
 def _run(calls: Sequence[Call], rounds: int) -> None:
     for _ in range(rounds):
         for call in calls:
@@ -71,10 +87,10 @@ def _estimate(calls: Sequence[Call], stream: Any) -> float:
         call()
     stream.synchronize()
     rounds = 1
-    while (seconds := _between_events(lambda: _run(calls, rounds), stream)) < WARM_UP_SECONDS:
+    seconds = _between_events(partial(_run, calls, rounds), stream)
+    while seconds < WARM_UP_SECONDS and rounds < 4096:
         rounds *= 2
-        if rounds > 4096:
-            break
+        seconds = _between_events(partial(_run, calls, rounds), stream)
     return seconds / (rounds * len(calls))
 
 

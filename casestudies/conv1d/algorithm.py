@@ -1,6 +1,7 @@
 """The 1-D convolution of an image's rows, in plain Halide.
 
-With x innermost: ``conv(x, y) += f32(I(x + t, y)) * f32(K(t))`` over ``taps`` taps (paper section V-A).
+With x innermost: ``conv(x, y) += f32(I(x + t, y)) * f32(K(t))`` over ``taps`` taps (paper section
+V-A).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Convolution:
 
 
 def convolve(taps: int) -> Convolution:
-    """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is not."""
+    """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
+    not.
+    """
     image = hl.ImageParam(hl.Float(16), 2, "I")
     weights = hl.ImageParam(hl.Float(16), 1, "K")
     conv, output = hl.Func("conv"), hl.Func("output")

@@ -1,4 +1,6 @@
-"""Sizes and types of the 1-D convolution: ``output[y, x] = sum_t K[t] * I[y, x + t]``, f16 in, f32 out."""
+"""Sizes and types of the 1-D convolution: ``output[y, x] = sum_t K[t] * I[y, x + t]``, f16 in, f32
+out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ TAPS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Extents of the output, taps, and columns of the image beyond the ``width + taps - 1`` that are read."""
+    """Extents of the output, taps, and columns of the image beyond the ``width + taps - 1`` that
+    are read.
+    """
 
     width: int
     height: int

@@ -1,8 +1,9 @@
 """Two schedules of the 1-D convolution.
 
-``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``: a block stages
-pieces of image rows in shared memory, a warp keeps several accumulators of one row, and each is one vector
-statement over all taps, which the selector turns into a banded matrix times windows of the row.
+``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``:
+a block stages pieces of image rows in shared memory, a warp keeps several accumulators of one row,
+and each is one vector statement over all taps, which the selector turns into a banded matrix times
+windows of the row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Outputs of one vector statement, such vectors side by side in a warp, and rows (warps) of a block."""
+    """Outputs of one vector statement, such vectors side by side in a warp, and rows (warps) of a
+    block.
+    """
 
     outputs: int
     vectors: int
@@ -47,7 +50,9 @@ class Threads:
 
 
 def tiles_for(taps: int) -> Tiles:
-    """Tiles that fit the lanes of a Halide vector; wide taps get wider blocks to spread the overlap."""
+    """Tiles that fit the lanes of a Halide vector; wide taps get wider blocks to spread the
+    overlap.
+    """
     if 256 * taps <= LANES_LIMIT:
         return Tiles(outputs=256, vectors=2 if taps <= 64 else 4, rows=4)
     return Tiles(outputs=128, vectors=8, rows=4)
@@ -84,7 +89,9 @@ def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
 
 
 def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
-    """Copy the rows that a block reads into shared memory, as one vector over a multiple of 16 bytes a row."""
+    """Copy the rows that a block reads into shared memory, as one vector over a multiple of 16
+    bytes a row.
+    """
     staged = p.image.in_(p.conv)
     x, y = staged.args()
     width = -(-(size.width + p.taps - 1) // 8) * 8
@@ -95,8 +102,9 @@ def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
 def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
-    Each thread loads a run of the image with vector loads and keeps it and its outputs in registers. The baseline
-    is compiled for the one size of ``problem``, which gives stock Halide its best chance.
+    Each thread loads a run of the image with vector loads and keeps it and its outputs in
+    registers. The baseline is compiled for the one size of ``problem``, which gives stock Halide
+    its best chance.
     """
     size = threads or threads_for(problem)
     fix_sizes(p, problem)

@@ -12,7 +12,9 @@ from casestudies.conv2d.reference import reference
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for the CPU)."""
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
     from casestudies.conv2d import schedule as schedules
     from casestudies.conv2d.algorithm import convolve
 

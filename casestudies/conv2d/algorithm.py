@@ -1,6 +1,7 @@
 """The 2-D convolution, in plain Halide.
 
-With x innermost: ``conv(x, y) += f32(I(x + t, y + s)) * f32(K(t, s))`` over ``taps`` x ``taps`` (paper section V-A).
+With x innermost: ``conv(x, y) += f32(I(x + t, y + s)) * f32(K(t, s))`` over ``taps`` x ``taps``
+(paper section V-A).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import halide as hl
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The Funcs that a schedule talks about; ``t.x`` runs along a row of the taps, ``t.y`` over their rows."""
+    """The Funcs that a schedule talks about; ``t.x`` runs along a row of the taps, ``t.y`` over
+    their rows.
+    """
 
     taps: int
     image: hl.ImageParam
@@ -25,7 +28,9 @@ class Convolution:
 
 
 def convolve(taps: int) -> Convolution:
-    """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is not."""
+    """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
+    not.
+    """
     image = hl.ImageParam(hl.Float(16), 2, "I")
     weights = hl.ImageParam(hl.Float(16), 2, "K")
     conv, output = hl.Func("conv"), hl.Func("output")

@@ -1,4 +1,6 @@
-"""Sizes and types of the 2-D convolution: ``output[y, x] = sum_(s,t) K[s, t] * I[y + s, x + t]``, f16 in, f32 out."""
+"""Sizes and types of the 2-D convolution: ``output[y, x] = sum_(s,t) K[s, t] * I[y + s, x + t]``,
+f16 in, f32 out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ TAPS = (16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Extents of the output, taps along each axis, and rows and columns of the image that are not read."""
+    """Extents of the output, taps along each axis, and rows and columns of the image that are not
+    read.
+    """
 
     width: int
     height: int
@@ -55,7 +59,8 @@ class Problem:
 
 
 BENCHMARK = tuple(Problem.of_image(4096, 4096, taps) for taps in TAPS)
-# One pixel more and less than a tile, prime extents, a single pixel, a number of taps that 8 does not divide.
+# One pixel more and less than a tile, prime extents, a single pixel, a number of taps that 8 does
+# not divide.
 SMALL = tuple(
     Problem(width, height, taps)
     for width, height, taps in (

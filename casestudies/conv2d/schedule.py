@@ -1,8 +1,8 @@
 """Two schedules of the 2-D convolution.
 
-``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``: rows of taps are a
-serial loop; for each, a warp adds a 1-D convolution to accumulators of several output rows, whose image rows
-overlap and lie in shared memory.
+``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``:
+rows of taps are a serial loop; for each, a warp adds a 1-D convolution to accumulators of several
+output rows, whose image rows overlap and lie in shared memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from casestudies.conv2d.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Outputs of one vector statement, vectors side by side and rows of a warp, and warps of a block."""
+    """Outputs of one vector statement, vectors side by side and rows of a warp, and warps of a
+    block.
+    """
 
     outputs: int = 256
     vectors: int = 1
@@ -83,7 +85,9 @@ def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
 
 
 def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
-    """Copy the part of the image that a block reads into shared memory, a multiple of 16 bytes a row."""
+    """Copy the part of the image that a block reads into shared memory, a multiple of 16 bytes a
+    row.
+    """
     staged = p.image.in_(p.conv)
     x, y = staged.args()
     width = -(-(size.width + p.taps - 1) // 8) * 8
@@ -95,8 +99,9 @@ def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
 def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
-    Each thread loads a run of the image with vector loads and keeps it and its outputs in registers. The baseline
-    is compiled for the one size of ``problem``, which gives stock Halide its best chance.
+    Each thread loads a run of the image with vector loads and keeps it and its outputs in
+    registers. The baseline is compiled for the one size of ``problem``, which gives stock Halide
+    its best chance.
     """
     size = threads or threads_for(problem)
     fix_sizes(p, problem)

@@ -13,7 +13,9 @@ from selector.diagnostics import UserError
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for the CPU)."""
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
 

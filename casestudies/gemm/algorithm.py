@@ -1,4 +1,6 @@
-"""The matrix product, in plain Halide: ``mm(n, m) += wide(A(k, m)) * wide(B(n, k))`` with n innermost."""
+"""The matrix product, in plain Halide: ``mm(n, m) += wide(A(k, m)) * wide(B(n, k))`` with n
+innermost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the matrix product is measured against: cuBLAS through torch, output allocated beforehand."""
+"""What the matrix product is measured against: cuBLAS through torch, output allocated
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from casestudies.gemm.problem import Problem
 
 
 def cublas(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
-    """``torch.mm`` with ``out=`` in the operands' type, ``torch._int_mm`` for s8 (None where it has no kernel)."""
+    """``torch.mm`` with ``out=`` in the operands' type, ``torch._int_mm`` for s8 (None where it has
+    no kernel).
+    """
     import torch
 
     a, b = (torch.from_dlpack(inputs[name]) for name in ("A", "B"))

@@ -1,7 +1,8 @@
 """Two schedules of the matrix product.
 
-``cuda``: stock Halide on CUDA cores, one thread keeping a square of the result in registers. ``tensor``: a block stages its part of A and B for a run of k in shared memory, several runs ahead, and its
-warps hold their parts of the result in accumulators over the whole loop.
+``cuda``: stock Halide on CUDA cores, one thread keeping a part of the result in registers.
+``tensor``: a block stages its part of A and B for a run of k in shared memory, several runs ahead,
+and its warps hold their parts of the result in accumulators over the whole loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from casestudies.gemm.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Block tile ``n`` x ``m``, its warps, one vector statement ``vector_n`` x ``vector_m`` x ``k``, ring of stages."""
+    """Block tile ``n`` x ``m``, its warps, one vector statement ``vector_n`` x ``vector_m`` x
+    ``k``, ring of stages.
+    """
 
     n: int = 128
     m: int = 128
@@ -40,13 +43,16 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Block tile ``n`` x ``m``, the square of results that one thread computes, and its run of k."""
+    """Block tile ``n`` x ``m``, the part of it that one thread computes, and its run of k.
+
+    The 32 threads of a warp lie side by side along n, so what they load of A is the same for all.
+    """
 
     n: int = 128
     m: int = 128
-    k: int = 8
-    thread_n: int = 8
-    thread_m: int = 8
+    k: int = 4
+    thread_n: int = 4
+    thread_m: int = 16
 
 
 def tensor(p: Product, tiles: Tiles | None = None) -> hl.Func:
@@ -70,7 +76,9 @@ def tensor(p: Product, tiles: Tiles | None = None) -> hl.Func:
 def tile_warps(
     stage: hl.Func | hl.Stage, n: hl.Var, m: hl.Var, size: Tiles, k: hl.RVar | None = None
 ) -> tuple[hl.Var, ...]:
-    """Give each warp its part of a block tile, as unrolled vector statements; the loops, innermost first."""
+    """Give each warp its part of a block tile, as unrolled vector statements; the loops, innermost
+    first.
+    """
     nw, nu, nv, mw, mu, mv = (hl.Var(name) for name in ("nw", "nu", "nv", "mw", "mu", "mv"))
     order = (nv, mv, nu, mu, nw, mw)
     (
@@ -88,7 +96,9 @@ def tile_warps(
 
 
 def stage(operand: hl.ImageParam, p: Product, ko: hl.RVar, size: Tiles) -> None:
-    """Copy what a block needs of an operand for one run of k into shared memory, ``size.stages`` runs deep."""
+    """Copy what a block needs of an operand for one run of k into shared memory, ``size.stages``
+    runs deep.
+    """
     staged = operand.in_(p.mm)
     inner, outer = staged.args()
     extents = (size.k, size.m) if operand.name() == "A" else (size.n, size.k)
@@ -101,8 +111,8 @@ def stage(operand: hl.ImageParam, p: Product, ko: hl.RVar, size: Tiles) -> None:
 def cuda(p: Product, problem: Problem, threads: Threads | None = None) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
-    Each thread keeps a square of the result in registers and loads operands as vectors. The baseline is compiled
-    for the one size of ``problem``, which gives stock Halide its best chance.
+    Each thread keeps a part of the result in registers and loads operands as vectors. The baseline
+    is compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
     size = threads or Threads()
     for parameter, spec in zip((p.a, p.b), problem.inputs, strict=True):
@@ -126,9 +136,11 @@ def cuda(p: Product, problem: Problem, threads: Threads | None = None) -> hl.Fun
 
 
 def accumulate(p: Product, thread: hl.Var, problem: Problem, size: Threads) -> None:
-    """Schedule the sum of a thread: its square of the result and, for a run of k, both operands in registers."""
+    """Schedule the sum of a thread: its part of the result and, for a run of k, both operands in
+    registers.
+    """
     ko, ki = hl.RVar("ko"), hl.RVar("ki")
-    run = next(n for n in (size.k, 4, 2, 1) if problem.k % n == 0)
+    run = next(n for n in (size.k, 2, 1) if problem.k % n == 0)
     p.mm.compute_at(p.output, thread).unroll(p.n).unroll(p.m)
     p.mm.bound_extent(p.n, size.thread_n).bound_extent(p.m, size.thread_m)
     update = p.mm.update().split(p.k.x, ko, ki, run).reorder(p.n, p.m, ki, ko)

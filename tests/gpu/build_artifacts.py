@@ -1,10 +1,12 @@
 """Compile every case study for the GPU tests, on a machine that needs no GPU.
 
-    python tests/gpu/build_artifacts.py [--out artifacts] [--target sm_90a] [--only conv1d,gemm] [--no-stock]
+    python tests/gpu/build_artifacts.py [--out artifacts] [--target sm_90a] [--only conv1d,gemm]
+    [--no-stock]
                                      [--keep-stock]
 
-Writes saved kernels, the stock Halide baselines and ``manifest.json``; ``tests/gpu/run_all.py`` runs them.
-Kernels that do not compile are reported at the end, and are missing from the manifest (exit code 1).
+Writes saved kernels, the stock Halide baselines and ``manifest.json``; ``tests/gpu/run_all.py``
+runs them. Kernels that do not compile are reported at the end, and are missing from the manifest
+(exit code 1).
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def build_kernels(case: Any, target: str, folder: Path, failures: list[str]) -> 
 
 
 def build_stock(case: Any, folder: Path, keep: bool, failures: list[str]) -> list[Any]:
-    """One baseline for each benchmark problem that stock Halide can compile; ``keep``: files that are there."""
+    """One baseline for each benchmark problem that stock Halide can compile; ``keep``: files that
+    are there.
+    """
     saved = []
     for problem in case.benchmark:
         file = f"{problem.name}.so"

@@ -1,17 +1,20 @@
 """All GPU tests and benchmarks of the case studies from saved kernels, in one call.
 
-    python tests/gpu/run_all.py [--artifacts artifacts] [--results results.json] [--only conv1d] [--small]
-                                [--no-peers] [--sanitize] [--seed N]
+    python tests/gpu/run_all.py [--artifacts artifacts] [--results results.json] [--only conv1d]
+    [--match REGEX]
+                                [--small] [--no-peers] [--sanitize] [--seed N]
 
-Needs NumPy, CuPy and, for the peers, torch; neither Halide nor the rule engine. Small sizes are checked, benchmark
-sizes checked and timed, with stock Halide's baseline and the libraries in the same run. ``--sanitize`` repeats the
-small sizes under compute-sanitizer's memcheck and racecheck. Exit code 1 if anything is wrong.
+Needs NumPy, CuPy and, for the peers, torch; neither Halide nor the rule engine. Small sizes are
+checked, benchmark sizes checked and timed, with stock Halide's baseline and the libraries in the
+same run. ``--sanitize`` repeats the small sizes under compute-sanitizer's memcheck and racecheck.
+Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -38,9 +41,7 @@ def kernel_contender(kernel: Any) -> Contender:
 def stock_contender(path: Path, problem: Any, order: tuple[str, ...]) -> Contender:
     library = StockLibrary(path)
     library.use_cupy()
-    return Contender(
-        "stock Halide", "CUDA cores", lambda i, o: library.bind(order, problem, i, o)
-    )
+    return Contender("stock Halide", "CUDA cores", lambda i, o: library.bind(order, problem, i, o))
 
 
 class Session:
@@ -98,6 +99,8 @@ def run_jobs(session: Session, options: argparse.Namespace) -> list[Row]:
             continue
         if options.small and entry.kind != "small":
             continue
+        if not re.search(options.match, artifacts.problem_of(entry).name):
+            continue
         begin = time.perf_counter()
         found = session.run(entry)
         free_memory()
@@ -108,14 +111,25 @@ def run_jobs(session: Session, options: argparse.Namespace) -> list[Row]:
 
 
 def sanitize(options: argparse.Namespace) -> dict[str, str]:
-    """The small sizes under each tool of compute-sanitizer: ``clean``, or the last lines of what it says."""
+    """The small sizes under each tool of compute-sanitizer: ``clean``, or the last lines of what it
+    says.
+    """
     if shutil.which("compute-sanitizer") is None:
         return dict.fromkeys(TOOLS, "compute-sanitizer is not installed")
     verdicts = {}
     for tool in TOOLS:
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable]
         command += [__file__, "--artifacts", str(options.artifacts), "--small"]
-        command += ["--only", options.only, "--seed", str(options.seed), "--results", ""]
+        command += [
+            "--only",
+            options.only,
+            "--match",
+            options.match,
+            "--seed",
+            str(options.seed),
+            "--results",
+            "",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("=====")]
         verdicts[tool] = "clean" if done.returncode == 0 else "\n".join(lines[-30:])
@@ -154,6 +168,7 @@ def main() -> int:
     parser.add_argument("--artifacts", type=Path, default=ROOT / "artifacts")
     parser.add_argument("--results", default="results.json", help="file for the results as data")
     parser.add_argument("--only", default="", help="cases, with commas between them")
+    parser.add_argument("--match", default="", help="only problems whose name holds this (regex)")
     parser.add_argument("--small", action="store_true", help="only the small sizes, untimed")
     parser.add_argument("--no-peers", action="store_true", help="leave out the libraries")
     parser.add_argument("--sanitize", action="store_true", help="run compute-sanitizer as well")

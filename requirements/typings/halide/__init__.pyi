@@ -1,0 +1,4 @@
+# The halide wheel has no type information: for the type checker everything in it is Any.
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...

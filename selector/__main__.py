@@ -1,0 +1,135 @@
+"""``python -m selector``: the text form on the command line, without Halide.
+
+    python -m selector dump FILE.vir       read, verify and print it (--json: as data)
+    python -m selector select FILE.vir     the selected program (--source: the emitted CUDA)
+    python -m selector explain FILE.vir    what went to which instruction by which rules; what did
+    not, and why
+
+``-`` reads standard input. A mistake of the user ends in one message and exit code 2; ``explain``
+of a program with statements that were asked onto a tensor unit and cannot go there in exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from selector.diagnostics import UserError
+from selector.ir.nodes import Module
+from selector.targets import TARGETS, find_target
+
+DEFAULT_TARGET = "sm_90a"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        if options.json:
+            print(json.dumps(error.as_dict(), indent=2))
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe left
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m selector",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="dump | select | explain")
+    for name, run, what in (
+        ("dump", dump, "read, verify and print a program"),
+        ("select", select, "print the selected program"),
+        ("explain", explain, "say what went to which instruction, and why"),
+    ):
+        command = commands.add_parser(name, help=what, description=what)
+        command.add_argument("file", metavar="FILE", help="a program in the text form, - for input")
+        command.add_argument("--json", action="store_true", help="as data")
+        command.add_argument("--out", type=Path, help="write there, not to standard output")
+        command.set_defaults(command=run)
+        if name != "dump":
+            targets = ", ".join(TARGETS)
+            command.add_argument("--target", default=DEFAULT_TARGET, help=targets)
+        if name == "select":
+            command.add_argument("--source", action="store_true", help="print the emitted source")
+        if name == "explain":
+            command.add_argument("--minimal", action="store_true", help="only the rules it needs")
+    return parser
+
+
+def read_program(name: str) -> Module:
+    """Parse and verify a file of the text form; ``UserError`` if it cannot be read."""
+    from selector.ir.parser import parse_module
+    from selector.ir.verify import verify
+
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {name}", why=str(error)) from None
+    module = parse_module(text, "<stdin>" if name == "-" else name)
+    verify(module)
+    return module
+
+
+def write(text: str, path: Path | None) -> None:
+    """Write text with one newline at its end."""
+    text = text.rstrip("\n") + "\n"
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}", why=str(error)) from None
+
+
+def module_text(module: Module, as_json: bool) -> str:
+    if not as_json:
+        return str(module)
+    from selector.ir.serialize import to_json
+
+    return json.dumps(to_json(module))
+
+
+def dump(options: argparse.Namespace) -> int:
+    write(module_text(read_program(options.file), options.json), options.out)
+    return 0
+
+
+def select(options: argparse.Namespace) -> int:
+    """Print the selected program or its source; a miss is an error, as everywhere by default."""
+    from selector.api import compile_module
+
+    module = read_program(options.file)
+    kernel = compile_module(module, find_target(options.target).name, cache=False)
+    text = kernel.source if options.source else module_text(kernel.module, options.json)
+    write(text, options.out)
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Print the report of a selection that lets misses pass."""
+    from selector.eqsat.select import select as run_selection
+    from selector.report import Report
+
+    module = read_program(options.file)
+    report = run_selection(module, find_target(options.target), strict=False).report
+    if options.minimal:
+        report = Report(tuple(replace(s, rules=s.minimal_rules()) for s in report.statements))
+    text = json.dumps(report.as_dict(), indent=2) if options.json else str(report)
+    write(text, options.out)
+    return 1 if report.misses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

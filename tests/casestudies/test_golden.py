@@ -1,0 +1,19 @@
+"""The lowered text of one case study, as a golden file: what the other golden tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import halide_bridge as hb
+from casestudies.common.registry import find_case
+from casestudies.conv1d.problem import Problem
+
+
+def without_origins(text: str) -> str:
+    """Drop the lines that say where in the source a Func comes from."""
+    return "".join(x for x in text.splitlines(keepends=True) if not x.startswith("origin "))
+
+
+def test_conv1d_lowered(golden: Callable[[str, str], None]) -> None:
+    output = find_case("conv1d").build(Problem(1000, 10, 64), "tensor")
+    golden("conv1d-k64.vir", without_origins(str(hb.lower(output, target="sm_80"))))

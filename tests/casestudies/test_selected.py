@@ -1,0 +1,72 @@
+"""Each case study on tensor instructions: selected, right in the interpreter, in the SASS."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+from casestudies.common.case import Case
+from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.common.registry import all_cases, find_case
+
+TARGETS = ("sm_80", "sm_90a")
+SMALL = [(case, problem) for case in all_cases() for problem in case.small]
+PROGRAMS = {p.program: (case, p) for case in all_cases() for p in (*case.small, *case.benchmark)}
+
+
+def compile_case(case: Case, problem: Any, target: str) -> Any:
+    return hb.compile(case.build(problem, "tensor"), target=target)
+
+
+def assert_selected(kernel: Any) -> None:
+    """Every update is on a tensor instruction, and nothing was missed."""
+    updates = [s for s in kernel.report.statements if s.stage == "update"]
+    assert updates, "no update reached a tensor unit"
+    assert all(s.block is not None and not s.miss for s in updates), str(kernel.report)
+    assert not kernel.report.misses
+
+
+@pytest.mark.parametrize(("case", "problem"), SMALL, ids=[p.name for _, p in SMALL])
+def test_selected_program_is_right(case: Case, problem: Any) -> None:
+    kernel = compile_case(case, problem, "sm_90a")
+    assert_selected(kernel)
+    inputs = random_inputs(problem, 11, np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    truth = case.reference(problem, decoded(problem, inputs, np), np)
+    assert relative_error(result, truth, np) <= case.tolerance[problem.output.element]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_machine_code(program: str, target: str) -> None:
+    """Compiles for the target; the SASS holds the matrix instruction and spills nothing."""
+    from selector.runtime.nvrtc import resource_usage, sass
+
+    case, problem = PROGRAMS[program]
+    kernel = compile_case(case, problem, target)
+    cubin = kernel.cubin()
+    wanted = r"\bIMMA\b" if "s8" in program else r"\bHG?MMA\b"
+    for entry, code in sass(cubin).items():
+        assert re.search(wanted, code), f"no {wanted} in {entry} of {program} for {target}"
+    for entry, usage in resource_usage(cubin).items():
+        assert not usage.local_accesses, f"{entry} of {program} spills to local memory: {usage}"
+
+
+def test_compiling_twice_gives_the_same_source() -> None:
+    case = find_case("conv1d")
+    first, second = (compile_case(case, case.small[2], "sm_80").source for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("case", "problem"), SMALL, ids=[p.name for _, p in SMALL])
+def test_on_the_gpu(case: Case, problem: Any) -> None:
+    from casestudies.common.runner import run
+
+    outcome = run(case, problem, random_inputs(problem, 13, np), "tensor", "gpu", "cuda")
+    assert outcome.passed, f"relative error {outcome.error}"

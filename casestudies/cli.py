@@ -188,9 +188,8 @@ def _print_outcome(outcome: Outcome, path: Path | None, as_json: bool) -> None:
 def describe(outcome: Outcome) -> str:
     """One line: error against float64, time, and what it ran on."""
     verdict = "ok" if outcome.passed else "WRONG"
-    time = (
-        f"{outcome.seconds * 1e6:.1f} us" if outcome.seconds < 0.1 else f"{outcome.seconds:.2f} s"
-    )
+    scale, unit = (1e6, "us") if outcome.seconds < 1e-3 else (1e3, "ms")
+    time = f"{outcome.seconds * scale:.1f} {unit}"
     return (
         f"{outcome.problem}: relative error {outcome.error:.1e} (at most {outcome.tolerance:.0e}: "
         f"{verdict}), {time} on {outcome.where}, compiled for {outcome.target} "

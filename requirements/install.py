@@ -8,6 +8,8 @@ library, and only syntax that old Pythons know, so that an unsupported one is to
 is said in one line (exit 1).
 """
 
+from __future__ import print_function
+
 import ctypes
 import os
 import platform

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from casestudies.common.case import Arrays, Problem
 
 Call = Callable[[], None]
+REGISTERS = 255  # what the hardware allows one thread
 _DEVICE_DIRTY = 1 << 1
 # halide_type_code_t and bits of an element.
 _TYPES = {
@@ -85,8 +87,13 @@ class StockLibrary:
         self._errors.append(message.decode(errors="replace"))
 
     def use_cupy(self) -> None:
-        """Make Halide's runtime launch in CuPy's context, on CuPy's current stream."""
+        """Make Halide's runtime launch in CuPy's context, on CuPy's current stream.
+
+        Halide's own limit of 64 registers a thread would spill what schedules keep in registers.
+        """
         import cupy
+
+        os.environ["HL_CUDA_JIT_MAX_REGISTERS"] = str(REGISTERS)
 
         cupy.zeros(1)
         context = cupy.cuda.driver.ctxGetCurrent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from selector.diagnostics import EmitError, ScheduleError
@@ -72,6 +73,7 @@ class KernelContext:
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)
     shared_bytes: int = 0
+    interleaved: Callable[[], None] | None = None  # code to be written among tensor instructions
     writer: Writer = field(default_factory=Writer)
 
     @property

@@ -24,6 +24,7 @@ from selector.emit.nests import PLAIN_LOOPS, as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
+from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -39,6 +40,7 @@ from selector.ir.nodes import (
     Memory,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.traverse import substitute_stmt, walk_all_exprs, walk_stmt
 from selector.lowering.fragments import is_swapped
@@ -65,6 +67,17 @@ class Unit:
         self.written |= writes
 
 
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A loop whose staged buffers are rings of ``stages`` slots; with or without signals in shared memory."""
+
+    loop: For
+    staged: list[Allocate]
+    producers: list[Stmt]
+    stages: int
+    signals: bool
+
+
 class KernelEmitter:
     """Writes the body of one kernel into ``context.writer``."""
 
@@ -76,6 +89,7 @@ class KernelEmitter:
         self.threads = ThreadCode(context)
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
+        self.loop_depth = 0
         self._offsets: dict[str, tuple[int, int]] = {}
         self._exchanged = _stored_names(kernel.body) & _loaded_names(kernel.body)
 
@@ -295,8 +309,10 @@ class KernelEmitter:
             return
         for x in body:
             unit.touch(*self._touched(x))
+        self.loop_depth += 1
         with self._loop_head(s):
             self._statements(body, unit, in_warp=in_warp)
+        self.loop_depth -= 1
 
     def _loop_head(self, s: For, start: str | None = None):  # noqa: ANN202
         scalar, name = self.context.scalar, self.context.names.get(s.name)
@@ -308,8 +324,7 @@ class KernelEmitter:
     def _pipelined_loop(
         self, s: For, body: list[Stmt], staged: list[Allocate], unit: Unit, *, in_warp: bool
     ) -> None:
-        """Copies run ``stages - 1`` iterations ahead in a ring of buffers; one barrier per iteration."""
-        c, w = self.context, self.context.writer
+        """Copies run ``stages - 1`` iterations ahead in a ring of buffers."""
         names = {a.name for a in staged}
         producers = [x for x in body if _stored_names(x) & names]
         rest = [x for x in body if not _stored_names(x) & names]
@@ -318,32 +333,88 @@ class KernelEmitter:
                 "buffers staged in one loop need one number of pipeline stages",
                 ", ".join(f"`{a.name}` has {a.stages}" for a in staged),
             )
-        stages = staged[0].stages
-        loop, low = c.names.get(s.name), c.scalar.index(s.min)
-        stop = c.scalar.index(s.extent) if low == "0" else f"{low} + {c.scalar.index(s.extent)}"
+        signals = not in_warp and self.loop_depth == 0
+        ring = Ring(s, staged, producers, staged[0].stages, signals)
+        self._start_ring(ring, unit)
+        self._fill_bands(unit)
+        self._run_ring(ring, rest, unit, in_warp=in_warp)
+        w = self.context.writer
+        w.line("copy_wait<0>();")
+        w.line(unit.barrier)
+
+    def _start_ring(self, ring: Ring, unit: Unit) -> None:
+        """The first ``stages - 1`` iterations' copies."""
+        c, w = self.context, self.context.writer
+        loop, low, stop = self._bounds(ring.loop)
+        if ring.signals:
+            count = 2 * ring.stages
+            offset = c.allocate_shared(8 * count, "barriers")
+            w.line(f"const u32 full = shared_address(smem + {offset}), free_ = full + {8 * ring.stages};")
+            with w.block("if (threadIdx.x == 0)"):
+                with w.block(f"for (int i = 0; i < {ring.stages}; ++i)"):
+                    w.line(f"barrier_init(full + 8 * i, {2 * c.threads});")
+                    w.line(f"barrier_init(free_ + 8 * i, {c.threads // 32});")
+            w.line("__syncthreads();")
         w.line("#pragma unroll")
-        with w.block(f"for (int ahead = 0; ahead < {stages - 1}; ++ahead)"):
+        with w.block(f"for (int ahead = 0; ahead < {ring.stages - 1}; ++ahead)"):
             w.line(f"const int {loop} = {low} + ahead;")
             with w.block(f"if ({loop} < {stop})"):
-                self._produce(producers, names, staged, "ahead", unit)
-            w.line("copy_commit();")
-        self._fill_bands(unit)
-        w.line("int slot = 0;")
-        with self._loop_head(s):
-            w.line(f"copy_wait<{stages - 2}>();")
-            w.line(unit.barrier)
-            w.line(f"const int next = slot == 0 ? {stages - 1} : slot - 1;")
-            with w.block(f"if ({loop} + {stages - 1} < {stop})"):
-                self._produce_ahead(producers, names, staged, s, stages, unit)
-            w.line("copy_commit();")
-            for a in staged:
+                self._produce(ring.producers, ring.staged, "ahead", unit)
+            w.line("barrier_arrive_copies(full + 8 * ahead);" if ring.signals else "copy_commit();")
+
+    def _bounds(self, s: For) -> tuple[str, str, str]:
+        """Variable, first value and end of a loop, as text."""
+        scalar = self.context.scalar
+        loop, low, extent = self.context.names.get(s.name), scalar.index(s.min), scalar.index(s.extent)
+        return loop, low, extent if low == "0" else f"{low} + {extent}"
+
+    def _run_ring(self, ring: Ring, rest: list[Stmt], unit: Unit, *, in_warp: bool) -> None:
+        """The loop: wait for a slot, use it, refill the one that the last iteration has left.
+
+        With signals there is no barrier for the whole block: a slot is full when all its copies have arrived and
+        free when every warp has said so, so that warps may drift apart by most of an iteration.
+        """
+        c, w = self.context, self.context.writer
+        w.line("int slot = 0, round = 0;" if ring.signals else "int slot = 0;")
+        with self._loop_head(ring.loop):
+            if ring.signals:
+                w.line("barrier_wait(full + 8 * slot, round & 1);")
+            else:
+                w.line(f"copy_wait<{ring.stages - 2}>();")
+                w.line(unit.barrier)
+            for a in ring.staged:
                 self._point(a, "slot")
             unit.written.clear()
             unit.read.clear()
+            c.interleaved = lambda: self._refill(ring, unit)
+            if not self._every_warp_multiplies(rest):
+                c.interleaved = None
+                self._refill(ring, unit)
+            self.loop_depth += 1
             self._statements(rest, unit, in_warp=in_warp)
-            w.line(f"slot = slot == {stages - 1} ? 0 : slot + 1;")
-        w.line("copy_wait<0>();")
-        w.line(unit.barrier)
+            self.loop_depth -= 1
+            if ring.signals:
+                w.line("__syncwarp();")
+                w.line("if ((threadIdx.x & 31) == 0) barrier_arrive(free_ + 8 * slot);")
+                w.line(f"if (slot == {ring.stages - 1}) ++round;")
+            w.line(f"slot = slot == {ring.stages - 1} ? 0 : slot + 1;")
+
+    def _refill(self, ring: Ring, unit: Unit) -> None:
+        """The copies of a later iteration, into the slot that the last one has left."""
+        w, stages = self.context.writer, ring.stages
+        loop, low, stop = self._bounds(ring.loop)
+        with w.block(""):
+            w.line(f"const int next = slot == 0 ? {stages - 1} : slot - 1;")
+            with w.block(f"if ({loop} + {stages - 1} < {stop})"):
+                if ring.signals:
+                    left = "round - (slot == 0)"
+                    w.line(f"if ({loop} > {low}) barrier_wait(free_ + 8 * next, ({left}) & 1);")
+                ahead = (Affine.of(Var(ring.loop.name)) + (stages - 1)).to_expr()
+                shifted = [substitute_stmt(x, {ring.loop.name: ahead}) for x in ring.producers]
+                self._produce(shifted, ring.staged, "next", unit)
+            w.line("barrier_arrive_copies(full + 8 * next);" if ring.signals else "copy_commit();")
+        for a in ring.staged:
+            self._point(a, "slot")
 
     def _point(self, a: Allocate, slot: str) -> None:
         """Let the buffer's name stand for one slot of its ring."""
@@ -352,8 +423,19 @@ class KernelEmitter:
         pointer = f"({base} + {slot} * {_elements(a)})"
         self.context.storages[a.name] = _with_pointer(storage, pointer)
 
+    def _every_warp_multiplies(self, stmts: list[Stmt]) -> bool:
+        """Whether the statements are one run of accumulates that all warps execute."""
+        match stmts:
+            case [For(kind=ForKind.GPU_THREAD) as region]:
+                loops, body = _peel_threads(region)
+                parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
+                alone = len(parts) == len(sequence(body)) and None not in parts
+                return alone and prod(e for _, e in loops) == self.context.warps
+            case _:
+                return False
+
     def _produce(
-        self, producers: list[Stmt], names: set[str], staged: list[Allocate], slot: str, unit: Unit
+        self, producers: list[Stmt], staged: list[Allocate], slot: str, unit: Unit
     ) -> None:
         for a in staged:
             self._point(a, slot)
@@ -370,22 +452,6 @@ class KernelEmitter:
                     "only copies and element-wise stages can be pipelined",
                     "drop its pipeline_stages(...)",
                 )
-
-    def _produce_ahead(
-        self,
-        producers: list[Stmt],
-        names: set[str],
-        staged: list[Allocate],
-        s: For,
-        stages: int,
-        unit: Unit,
-    ) -> None:
-        from selector.ir.affine import Affine
-        from selector.ir.nodes import Var
-
-        ahead = (Affine.of(Var(s.name)) + (stages - 1)).to_expr()
-        shifted = [substitute_stmt(x, {s.name: ahead}) for x in producers]
-        self._produce(shifted, names, staged, "next", unit)
 
     # ------------------------------------------------------------------ thread loops
 

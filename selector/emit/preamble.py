@@ -47,6 +47,23 @@ __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_gr
     "copy_wait": """\
 template <int pending> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory"); }
 """,
+    "barrier_init": """\
+// Barriers in shared memory (PTX ISA: mbarrier): a phase ends when the expected number of arrivals has come.
+__device__ __forceinline__ void barrier_init(u32 b, u32 arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(arrivals) : "memory"); }
+""",
+    "barrier_arrive": """\
+__device__ __forceinline__ void barrier_arrive(u32 b) { asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(b) : "memory"); }
+""",
+    "barrier_arrive_copies": """\
+// Arrives twice: now, for what this thread has stored, and when the asynchronous copies that it has issued are done.
+__device__ __forceinline__ void barrier_arrive_copies(u32 b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(b) : "memory");
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(b) : "memory"); }
+""",
+    "barrier_wait": """\
+__device__ __forceinline__ void barrier_wait(u32 b, u32 parity) {
+  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @done bra out; bra again; out: }" :: "r"(b), "r"(parity) : "memory"); }
+""",
     "ldmatrix4": """\
 // Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8 (PTX ISA: ldmatrix).
 __device__ __forceinline__ void ldmatrix4(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {

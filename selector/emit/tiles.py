@@ -30,6 +30,7 @@ from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
 
 FETCH_TOGETHER = 4
+FETCH_AHEAD = 8  # instructions between a fetch and its first use
 
 
 class TileEmitter:
@@ -42,7 +43,14 @@ class TileEmitter:
     # ------------------------------------------------------------------ accumulate
 
     def accumulate(self, statements: list[Accumulate]) -> None:
-        """A run of accumulate statements: one scope of fetches and instructions."""
+        """A run of accumulate statements: one scope of fetches and instructions.
+
+        Code that waits in ``context.interleaved`` is written among the instructions.
+        """
+        self._accumulate(statements)
+        self.context.interleaved = None
+
+    def _accumulate(self, statements: list[Accumulate]) -> None:
         statements = [replace(s, a=self._settle(s.a), b=self._settle(s.b)) for s in statements]
         everywhere = self._unmasked(statements)
         w = self.context.writer
@@ -83,12 +91,18 @@ class TileEmitter:
         with w.block(""):
             w.line(f"// {names}: {len(ops)} instructions")
             fetcher = BlockFetcher(self.context, self.tables)
-            for event in schedule(ops, FETCH_TOGETHER, self._register_budget(statements)):
+            issued = 0
+            budget = self._register_budget(statements)
+            for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)
                     case MatrixOp():
                         self._issue(statements[event.statement], event, fetcher)
+                        issued += 1
+                if issued == len(ops) // 4 and self.context.interleaved is not None:
+                    self.context.interleaved()
+                    issued += len(ops)  # once
 
     def _register_budget(self, statements: list[Accumulate]) -> int:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}

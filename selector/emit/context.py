@@ -73,7 +73,7 @@ class KernelContext:
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)
     shared_bytes: int = 0
-    interleaved: Callable[[], None] | None = None  # code to be written among tensor instructions
+    interleaved: list[Callable[[], None]] = field(default_factory=list)  # code for among tensor instructions
     writer: Writer = field(default_factory=Writer)
 
     @property

@@ -8,9 +8,10 @@ past a row meet numbers and not garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, independent, merge_digits
@@ -108,6 +109,57 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
             values = _decode(copy, context)
             _addresses(copy, context, values)
             _border_chunk(copy, context, values)
+
+
+def split_copy(
+    copy: Copy, context: KernelContext, rank: str, size: int, condition: str
+) -> list[Callable[[], None]] | None:
+    """The copy in pieces that may be written far apart: a head with the border's part, then one copy per piece.
+
+    All of it happens under ``condition``. None where the threads do not cover whole rows, step by step.
+    """
+    inside = _inside(copy, context)
+    if inside is None or len(copy.rows) > 1 or size % copy.chunks:
+        return None
+    rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
+    if rows % step_rows:
+        return None
+    if copy.rounded:
+        to = context.storages[copy.to]
+        context.storages[copy.to] = replace(to, rounded_rows=True)
+    go, start, source = (context.names.fresh(f"{n}_{copy.to}") for n in ("whole", "to", "from"))
+    pitch = copy.index.coefficient(copy.rows[0].var).constant if copy.rows else 0
+    stride = to_affine(copy.source.index).coefficient(copy.rows[0].var) if copy.rows else Affine()
+    bytes_ = copy.source.type.bytes
+
+    def head() -> None:
+        w, scalar = context.writer, context.scalar
+        w.line(f"const bool {go} = {condition} && {inside};")
+        with w.block(f"if ({condition} && !{go})"):
+            with _spread(context, rank, size, copy.chunks * rows, unroll=False):
+                values = _decode(copy, context)
+                _addresses(copy, context, values)
+                _border_chunk(copy, context, values)
+        x = f"({rank} % {copy.chunks} * {copy.per})"
+        values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
+        if copy.rows:
+            row = f"({rank} / {copy.chunks})"
+            values[copy.rows[0].var.name] = Var(context.names.verbatim(row))
+        index = scalar.index(substitute(copy.index.to_expr(), values))
+        w.line(f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});")
+        pointer = context.storages[copy.source.buffer].pointer
+        index = scalar.index(substitute(copy.source.index, values))
+        w.line(f"const {_ctype(copy, context)}* const {source} = {pointer} + {index};")
+
+    def step(number: int) -> Callable[[], None]:
+        def write() -> None:
+            there = context.scalar.index((stride * (number * step_rows)).to_expr())
+            to = f"{start} + {number * step_rows * (pitch or 0) * bytes_}"
+            context.writer.line(f"if ({go}) copy16({to}, {source} + {there});")
+
+        return write
+
+    return [head, *(step(n) for n in range(rows // step_rows))]
 
 
 @contextmanager

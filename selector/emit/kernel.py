@@ -11,14 +11,14 @@ that the state is the same for every iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import prod
 
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import Accumulator, KernelContext, Region, slice_offset
-from selector.emit.copies import as_copy, emit_copy
+from selector.emit.copies import as_copy, emit_copy, split_copy
 from selector.emit.instructions import accumulator_declaration
 from selector.emit.nests import PLAIN_LOOPS, as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
@@ -386,10 +386,13 @@ class KernelEmitter:
                 self._point(a, "slot")
             unit.written.clear()
             unit.read.clear()
-            c.interleaved = lambda: self._refill(ring, unit)
-            if not self._every_warp_multiplies(rest):
-                c.interleaved = None
-                self._refill(ring, unit)
+            pieces = self._refill(ring, unit)
+            if self._every_warp_multiplies(rest):
+                c.interleaved = pieces
+            else:
+                with w.block(""):
+                    for piece in pieces:
+                        piece()
             self.loop_depth += 1
             self._statements(rest, unit, in_warp=in_warp)
             self.loop_depth -= 1
@@ -399,22 +402,48 @@ class KernelEmitter:
                 w.line(f"if (slot == {ring.stages - 1}) ++round;")
             w.line(f"slot = slot == {ring.stages - 1} ? 0 : slot + 1;")
 
-    def _refill(self, ring: Ring, unit: Unit) -> None:
-        """The copies of a later iteration, into the slot that the last one has left."""
+    def _refill(self, ring: Ring, unit: Unit) -> list[Callable[[], None]]:
+        """The copies of a later iteration, into the slot that the last one has left, in pieces."""
         w, stages = self.context.writer, ring.stages
         loop, low, stop = self._bounds(ring.loop)
-        with w.block(""):
+        ahead = (Affine.of(Var(ring.loop.name)) + (stages - 1)).to_expr()
+        producers = [substitute_stmt(x, {ring.loop.name: ahead}) for x in ring.producers]
+        split = self._split_copies(producers, unit)
+
+        def head() -> None:
             w.line(f"const int next = slot == 0 ? {stages - 1} : slot - 1;")
-            with w.block(f"if ({loop} + {stages - 1} < {stop})"):
-                if ring.signals:
-                    left = "round - (slot == 0)"
-                    w.line(f"if ({loop} > {low}) barrier_wait(free_ + 8 * next, ({left}) & 1);")
-                ahead = (Affine.of(Var(ring.loop.name)) + (stages - 1)).to_expr()
-                shifted = [substitute_stmt(x, {ring.loop.name: ahead}) for x in ring.producers]
-                self._produce(shifted, ring.staged, "next", unit)
+            w.line(f"const bool more = {loop} + {stages - 1} < {stop};")
+            if ring.signals:
+                left = "round - (slot == 0)"
+                w.line(f"if (more && {loop} > {low}) barrier_wait(free_ + 8 * next, ({left}) & 1);")
+            for a in ring.staged:
+                self._point(a, "next")
+            for pieces in split or []:
+                pieces[0]()
+            if split is None:
+                with w.block("if (more)"):
+                    self._produce(producers, ring.staged, "next", unit)
+            for a in ring.staged:
+                self._point(a, "slot")
+
+        def tail() -> None:
             w.line("barrier_arrive_copies(full + 8 * next);" if ring.signals else "copy_commit();")
-        for a in ring.staged:
-            self._point(a, "slot")
+
+        return [head, *(step for pieces in split or [] for step in pieces[1:]), tail]
+
+    def _split_copies(
+        self, producers: list[Stmt], unit: Unit
+    ) -> list[list[Callable[[], None]]] | None:
+        """Every producer as a split copy; None if one of them is none."""
+        found: list[list[Callable[[], None]]] = []
+        for x in producers:
+            nest = as_nest(x)
+            copy = as_copy(nest, self.context) if nest is not None else None
+            pieces = copy and split_copy(copy, self.context, unit.rank, unit.size, "more")
+            if pieces is None:
+                return None
+            found.append(pieces)
+        return found
 
     def _point(self, a: Allocate, slot: str) -> None:
         """Let the buffer's name stand for one slot of its ring."""

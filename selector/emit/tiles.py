@@ -7,6 +7,7 @@ per element at the lane number that the element has in the program, so any epilo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from selector.diagnostics import EmitError
@@ -45,10 +46,10 @@ class TileEmitter:
     def accumulate(self, statements: list[Accumulate]) -> None:
         """A run of accumulate statements: one scope of fetches and instructions.
 
-        Code that waits in ``context.interleaved`` is written among the instructions.
+        Pieces of code that wait in ``context.interleaved`` are written among the instructions.
         """
         self._accumulate(statements)
-        self.context.interleaved = None
+        self.context.interleaved = []
 
     def _accumulate(self, statements: list[Accumulate]) -> None:
         statements = [replace(s, a=self._settle(s.a), b=self._settle(s.b)) for s in statements]
@@ -92,6 +93,7 @@ class TileEmitter:
             w.line(f"// {names}: {len(ops)} instructions")
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
+            pieces = _positions(self.context.interleaved, len(ops))
             budget = self._register_budget(statements)
             for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
@@ -100,9 +102,8 @@ class TileEmitter:
                     case MatrixOp():
                         self._issue(statements[event.statement], event, fetcher)
                         issued += 1
-                if issued == len(ops) // 4 and self.context.interleaved is not None:
-                    self.context.interleaved()
-                    issued += len(ops)  # once
+                        for piece in pieces.get(issued, ()):
+                            piece()
 
     def _register_budget(self, statements: list[Accumulate]) -> int:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
@@ -287,6 +288,18 @@ class TileEmitter:
                 "vectorize its initialisation and its use by the same factors as its update",
             )
         return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
+
+
+def _positions(
+    pieces: list[Callable[[], None]], ops: int
+) -> dict[int, list[Callable[[], None]]]:
+    """After how many instructions each piece goes: the first after a quarter, the last before the end."""
+    first, last = max(1, ops // 4), max(1, ops * 7 // 8)
+    places: dict[int, list[Callable[[], None]]] = {}
+    for number, piece in enumerate(pieces):
+        place = first + (last - first) * number // max(1, len(pieces) - 1)
+        places.setdefault(place, []).append(piece)
+    return places
 
 
 def _without_predicates(s: Accumulate) -> Accumulate:

@@ -42,7 +42,7 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
     from selector.eqsat.facts import instruction_facts, legal_instructions
     from selector.eqsat.saturate import PHASES
     from selector.eqsat.scopes import open_scope
-    from selector.lowering.movement import annotate_movement
+    from selector.eqsat.movement import annotate_movement
 
     lines = [f"; {name}\n{text}" for name, text in rule_files()]
     lines += [f"; {target.name}", instruction_facts(legal_instructions(target, instructions))]

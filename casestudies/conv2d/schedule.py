@@ -20,13 +20,15 @@ from casestudies.conv2d.problem import Problem
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Outputs of one vector statement, vectors side by side and rows of a warp, and warps of a
-    block.
+    block. ``tap_rows`` rows of taps are unrolled together: an image row that several output rows
+    need is then read once for all of them.
     """
 
     outputs: int = 256
     vectors: int = 1
-    rows: int = 4
+    rows: int = 8
     warps: int = 4
+    tap_rows: int = 4
 
     @property
     def width(self) -> int:
@@ -51,9 +53,14 @@ class Threads:
         return self.outputs * self.x
 
 
+def tiles_for(taps: int) -> Tiles:
+    """Tiles by the number of taps: the rows of taps unrolled together divide it where it is even."""
+    return Tiles(tap_rows=next(n for n in (8, 4, 2, 1) if taps % n == 0 and n <= max(1, taps // 4)))
+
+
 def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or Tiles()
+    size = tiles or tiles_for(p.taps)
     xo, xi, xv, yo, yw, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "yw", "yi"))
     (
         p.output.split(p.x, xo, xi, size.width)
@@ -70,15 +77,18 @@ def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
     p.conv.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
     hb.store_in(p.conv, hb.MemoryType.WMMAAccumulator)
     p.conv.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv).unroll(p.y)
+    to, ti = hl.RVar("to"), hl.RVar("ti")
     (
         p.conv.update()
         .split(p.x, xv, xi, size.outputs)
-        .reorder(p.t.x, xi, xv, p.y, p.t.y)
+        .split(p.t.y, to, ti, size.tap_rows)
+        .reorder(p.t.x, xi, xv, p.y, ti, to)
         .atomic()
         .vectorize(xi)
         .vectorize(p.t.x)
         .unroll(xv)
         .unroll(p.y)
+        .unroll(ti)
     )
     stage_rows(p, xo, size)
     return p.output

@@ -27,7 +27,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         product.mm.compute_root()
         return product.output
-    return schedules.tensor(product)
+    return schedules.tensor(product, schedules.tiles_for(problem))
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

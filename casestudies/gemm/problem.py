@@ -32,8 +32,13 @@ class Problem:
         return f"gemm-{self.types}-{self.m}x{self.n}x{self.k}"
 
     @property
+    def is_large(self) -> bool:
+        """Whether blocks of 128 x 256 keep a large GPU busy."""
+        return self.m * self.n >= 1 << 21
+
+    @property
     def program(self) -> str:
-        return f"gemm-{self.types}"
+        return f"gemm-{self.types}{'-large' if self.is_large else ''}"
 
     @property
     def operand(self) -> str:
@@ -58,6 +63,7 @@ class Problem:
 BENCHMARK = (
     *(Problem(n, n, n, "f16-f32") for n in (1024, 2048, 4096, 8192)),
     *(Problem(n, n, n, "f16-f16") for n in (1024, 2048, 4096, 8192)),
+    Problem(4095, 4097, 4093, "f16-f32"),
     *(Problem(n, n, n, types) for types in ("bf16-f32", "s8-s32") for n in (1024, 4096)),
 )
 # Multiples of a tile, one more and one less in every extent, primes, a single element.

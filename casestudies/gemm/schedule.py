@@ -23,14 +23,14 @@ class Tiles:
     ``k``, ring of stages.
     """
 
-    n: int = 128
+    n: int = 64
     m: int = 128
-    k: int = 32
-    warps_n: int = 4
+    k: int = 64
+    warps_n: int = 2
     warps_m: int = 2
     vector_n: int = 32
-    vector_m: int = 32
-    stages: int = 3
+    vector_m: int = 16
+    stages: int = 4
 
     @property
     def warp_n(self) -> int:
@@ -53,6 +53,14 @@ class Threads:
     k: int = 4
     thread_n: int = 4
     thread_m: int = 16
+
+
+LARGE = Tiles(n=256, m=128, warps_n=4, warps_m=2, stages=3)
+
+
+def tiles_for(problem: Problem) -> Tiles:
+    """Small tiles where there would be too few blocks for a GPU, else the ones that read least."""
+    return LARGE if problem.is_large else Tiles()
 
 
 def tensor(p: Product, tiles: Tiles | None = None) -> hl.Func:

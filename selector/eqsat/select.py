@@ -18,7 +18,7 @@ from selector.eqsat.solve import Solution, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
-from selector.lowering.movement import annotate_movement
+from selector.eqsat.movement import annotate_movement
 from selector.report import Report, StatementReport
 from selector.targets import Target
 

@@ -15,7 +15,7 @@ from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.soundness import check_program, check_term
 from selector.ir.nodes import Allocate, Module, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.movement import annotate_movement
+from selector.eqsat.movement import annotate_movement
 
 ENGINE = Engine(instruction_facts(legal_instructions(SM80)))
 

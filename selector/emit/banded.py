@@ -16,7 +16,7 @@ from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Expr, IntImm, Load, Var
+from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.fragments import Block, chunk_of, depth_blocks
 from selector.lowering.tiles import DEPTH, Banded

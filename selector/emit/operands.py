@@ -74,7 +74,7 @@ class BlockFetcher:
             self._load_matrices(blocks[2:], form)
             return
         base = self._lane_address(blocks, form)
-        offset = blocks[0].origin.offset * blocks[0].operand.type.bytes
+        offset = blocks[0].offset * blocks[0].operand.type.bytes
         names = [self._fresh(b) for b in blocks]
         w = self.context.writer
         w.line(f"u32 {', '.join(names)};")
@@ -88,10 +88,10 @@ class BlockFetcher:
         first = blocks[0]
         o = first.operand
         assert isinstance(o, Access)
-        offsets = [b.origin.offset - first.origin.offset for b in blocks]
+        offsets = [b.offset - first.offset for b in blocks]
         step = o.depth_stride if form else o.row_stride
-        symbolic = first.origin - first.origin.offset
-        key = (o.buffer, symbolic, step, tuple(offsets))
+        symbolic = first.symbolic
+        key = (first.family, form, tuple(offsets))
         if key not in self._bases:
             index = self.context.scalar.index(symbolic.to_expr())
             terms = [index, f"(lane & 7) * ({self.context.scalar.index(step.to_expr())})"]

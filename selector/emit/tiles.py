@@ -15,6 +15,7 @@ from selector.emit.banded import BandTables
 from selector.emit.context import (
     LANE_PAIR,
     LANE_ROW,
+    Accumulator,
     KernelContext,
     Region,
     slice_offset,
@@ -31,7 +32,6 @@ from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
 
 FETCH_TOGETHER = 4
-FETCH_AHEAD = 8  # instructions between a fetch and its first use
 
 
 class TileEmitter:
@@ -95,7 +95,7 @@ class TileEmitter:
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))
             budget = self._register_budget(statements)
-            for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
+            for event in schedule(ops, FETCH_TOGETHER, budget):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)
@@ -184,26 +184,19 @@ class TileEmitter:
         with w.block(""):
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
+                text = self._texts(plan, region, outer, guarded=guarded)
                 for i, j in _tiles(region):
                     for half in (0, 2):
                         pair = [
-                            self._write_one(plan, region, (i, j, e), outer, form, pointers)
+                            self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
                             for e in (half, half + 1)
                         ]
                         if wide:
                             w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
                             continue
                         for e, (target, value) in zip((half, half + 1), pair, strict=True):
-                            test = self._guard(plan, region, (i, j, e), outer) if guarded else ""
+                            test = f"if ({text.guard(region, (i, j, e))}) " if guarded else ""
                             w.line(f"{test}*({target}) = {value};")
-
-    def _guard(
-        self, plan: _ReadOut, region: Region, element: tuple[int, int, int], outer: Digits
-    ) -> str:
-        p = plan.store.predicate
-        assert p is not None
-        scalar = p if p.type.lanes == 1 else lane(p, _digits(region, element, outer))
-        return f"if ({self.context.scalar.expr(scalar)}) "
 
     def _write_one(
         self,
@@ -213,43 +206,39 @@ class TileEmitter:
         outer: Digits,
         form: _IndexForm | None,
         pointers: dict[Affine, str],
+        text: _Texts,
     ) -> tuple[str, str]:
         """(address, value) of one element."""
-        digits = _digits(region, element, outer)
-        value = self._element(plan.store.value, digits, region, element, plan.source)
+        value = text.value(region, element)
         if form is None:
-            index = to_affine(lane(plan.store.index, digits))
-        else:
-            row, column = _place(region, element)
-            m, n = (column, row) if region.swapped else (row, column)
-            index = form.base + form.m * m + form.n * n
-        return self._pointer(plan.store, index, pointers), value
+            index = to_affine(lane(plan.store.index, _digits(region, element, outer)))
+            return self._pointer(plan.store, index - index.offset, index.offset, pointers), value
+        symbolic, offset = form.at(region, element)
+        return self._pointer(plan.store, symbolic, offset, pointers), value
 
-    def _pointer(self, s: Store, index: Affine, pointers: dict[Affine, str]) -> str:
+    def _pointer(
+        self, s: Store, symbolic: Affine, offset: int, pointers: dict[Affine, str]
+    ) -> str:
         """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
         storage = self.context.storages[s.buffer]
-        symbolic = index - index.offset
         if symbolic not in pointers:
             name = f"p{len(pointers)}"
             text = self.context.scalar.expr(symbolic.to_expr())
             kind = c_type(storage.type)
             self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + {text};")
             pointers[symbolic] = name
-        return f"{pointers[symbolic]} + {index.offset}" if index.offset else pointers[symbolic]
+        return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
-    def _element(
-        self,
-        value: Expr,
-        digits: Digits,
-        region: Region,
-        element: tuple[int, int, int],
-        source: Load,
-    ) -> str:
-        if isinstance(value, Call) and value.name == "tile.read":
-            return self._register(source.buffer, region, element)
-        expected = to_affine(lane(source.index, digits))
+    def _texts(
+        self, plan: _ReadOut, region: Region, outer: Digits, *, guarded: bool
+    ) -> _Texts:
+        """Value and guard of an element of a block, with marks for what differs between elements."""
+        n, m = Var("$n"), Var("$m")
+        digits = ((n, region.n), (m, region.m), *outer)
+        expected = to_affine(lane(plan.source.index, digits))
+        buffers: list[str] = []
 
-        def replace_reads(x: Expr) -> Expr:
+        def mark_reads(x: Expr) -> Expr:
             match x:
                 case Call(t, "tile.read", (Load(_, buffer, index, _),)):
                     if to_affine(index) != expected:
@@ -257,18 +246,19 @@ class TileEmitter:
                             f"`{buffer}` is read in an order other than the one it is kept in",
                             hint="read all accumulators of a statement with the same index",
                         )
-                    text = self._register(buffer, region, element)
-                    return Var(self.context.names.verbatim(text), t)
+                    buffers.append(buffer)
+                    return Var(self.context.names.verbatim(f"@{buffer}@"), t)
                 case _:
-                    return map_expr(x, replace_reads)
+                    return map_expr(x, mark_reads)
 
-        return self.context.scalar.expr(replace_reads(lane(value, digits)))
-
-    def _register(self, buffer: str, region: Region, element: tuple[int, int, int]) -> str:
-        i, j, e = element
-        accumulator = self.context.accumulators[buffer]
-        name = f"{accumulator.register}[{region.fragment(i, j)}]"
-        return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
+        names, scalar = self.context.names, self.context.scalar
+        names.bind("$n", "@n@")
+        names.bind("$m", "@m@")
+        value = scalar.expr(mark_reads(lane(plan.store.value, digits)))
+        p, guard = plan.store.predicate, ""
+        if guarded and p is not None:
+            guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
+        return _Texts(value, guard, {b: self.context.accumulators[b] for b in buffers})
 
     # ------------------------------------------------------------------ regions
 
@@ -330,13 +320,28 @@ def _digits(region: Region, element: tuple[int, int, int], outer: Digits) -> Dig
     return ((n, region.n), (m, region.m), *outer)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _IndexForm:
     """A store index that is affine in the block's coordinates: ``base + m * row + n * column``."""
 
     base: Affine
     m: Affine
     n: Affine
+    lane: Affine  # the index of this lane's first element
+    shifted: dict[tuple[int, int], tuple[Affine, int]]
+
+    def at(self, region: Region, element: tuple[int, int, int]) -> tuple[Affine, int]:
+        """The index of an element as (symbolic part, constant)."""
+        i, j, e = element
+        row, column = 16 * i + 8 * (e // 2), 8 * j + e % 2
+        m, n = (column, row) if region.swapped else (row, column)
+        steps = self.m.constant, self.n.constant
+        key = (0 if steps[0] is not None else m, 0 if steps[1] is not None else n)
+        if key not in self.shifted:
+            index = self.lane + self.m * key[0] + self.n * key[1]
+            self.shifted[key] = (index - index.offset, index.offset)
+        symbolic, offset = self.shifted[key]
+        return symbolic, offset + (steps[0] or 0) * m + (steps[1] or 0) * n
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +354,45 @@ class _ReadOut:
     forms: list[_IndexForm | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Templates: ``@m@`` and ``@n@`` stand for the coordinates, ``@name@`` for an accumulator's register."""
+
+    value_text: str
+    guard_text: str
+    accumulators: dict[str, Accumulator]
+
+    def value(self, region: Region, element: tuple[int, int, int]) -> str:
+        text = _fill_in(self.value_text, region, element)
+        for name, accumulator in self.accumulators.items():
+            text = text.replace(f"@{name}@", _register(accumulator, region, element))
+        return text
+
+    def guard(self, region: Region, element: tuple[int, int, int]) -> str:
+        return _fill_in(self.guard_text, region, element)
+
+
+def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
+    i, j, e = element
+    row, column = f"(g + {16 * i + 8 * (e // 2)})", f"(q * 2 + {8 * j + e % 2})"
+    m, n = (column, row) if region.swapped else (row, column)
+    return text.replace("@m@", m).replace("@n@", n)
+
+
+def _register(accumulator: Accumulator, region: Region, element: tuple[int, int, int]) -> str:
+    i, j, e = element
+    name = f"{accumulator.register}[{region.fragment(i, j)}]"
+    return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
+
+
 def _index_form(index: Expr, region: Region, outer: Digits) -> _IndexForm | None:
     n, m = Var("$n"), Var("$m")
     affine = to_affine(lane(index, ((n, region.n), (m, region.m), *outer)))
-    form = _IndexForm(affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n))
-    parts = (form.base, form.m, form.n)
-    return None if any(p.mentions(v.name) for p in parts for v in (n, m)) else form
+    base, by_m, by_n = affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n)
+    if any(p.mentions(v.name) for p in (base, by_m, by_n) for v in (n, m)):
+        return None
+    at_m, at_n = (_COLUMN, _ROW) if region.swapped else (_ROW, _COLUMN)
+    return _IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 
 
 def _first_read(value: Expr) -> Load:

@@ -21,14 +21,22 @@ BLOCK_ROWS = 8
 BLOCK_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal values."""
+    """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal values.
+
+    Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ in the offset
+    only.
+    """
 
     operand: Operand
     row: int
     depth: int
-    key: Hashable
+    key: int
+    family: int
+    symbolic: Affine
+    offset: int
+    maker: Blocks
 
     @property
     def per(self) -> int:
@@ -38,11 +46,7 @@ class Block:
     @property
     def origin(self) -> Affine:
         """Index of element (0, 0) of the block, for an operand in memory."""
-        assert isinstance(self.operand, Access)
-        o = self.operand
-        return o.base + o.row_stride * (BLOCK_ROWS * self.row) + o.depth_stride * (
-            self.per * self.depth
-        )
+        return self.symbolic + self.offset
 
     @property
     def ragged(self) -> bool:
@@ -50,20 +54,54 @@ class Block:
         return (self.depth + 1) * self.per > self.operand.depth
 
 
-def make_block(operand: Operand, row: int, depth: int) -> Block:
-    """A block with its identity."""
-    per = BLOCK_BYTES // operand.type.bytes
-    if isinstance(operand, Banded):
-        return Block(operand, row, depth, (operand, row, depth))
-    whole = operand.meets_band or (depth + 1) * per <= operand.depth
-    plain = operand.predicate is None and whole
-    origin = (
-        operand.base
-        + operand.row_stride * (BLOCK_ROWS * row)
-        + operand.depth_stride * (per * depth)
-    )
-    where = (operand.buffer, origin, operand.row_stride, operand.depth_stride)
-    return Block(operand, row, depth, where if plain else (where, operand, row, depth))
+class Blocks:
+    """Makes blocks; what is equal gets the same number, so that comparing is cheap."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._made: dict[tuple[int, int, int], Block] = {}
+        self._symbolic: dict[tuple[int, tuple[int, int]], tuple[Affine, int]] = {}
+        self._operands: dict[int, tuple[Operand, int]] = {}  # by identity: hashing one is slow
+
+    def _number(self, value: Hashable) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def make(self, operand: Operand, row: int, depth: int) -> Block:
+        """The block of an operand at (row, depth), counted in blocks."""
+        if id(operand) not in self._operands:
+            self._operands[id(operand)] = (operand, self._number(operand))
+        who = self._operands[id(operand)][1]
+        place = (who, row, depth)
+        if place not in self._made:
+            banded = isinstance(operand, Banded)
+            self._made[place] = (
+                Block(operand, row, depth, self._number(place), -1, Affine(), 0, self)
+                if banded
+                else self._in_memory(operand, who, row, depth)
+            )
+        return self._made[place]
+
+    def _in_memory(self, operand: Operand, who: int, row: int, depth: int) -> Block:
+        assert isinstance(operand, Access)
+        o = operand
+        per = BLOCK_BYTES // o.type.bytes
+        symbolic, offset = self._origin(o, who, BLOCK_ROWS * row, per * depth)
+        ragged = (depth + 1) * per > o.depth
+        masked = o.predicate is not None or (ragged and not o.meets_band)
+        where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
+        family = self._number((where, masked, o.predicate))
+        key = self._number((where, offset, (who, row, depth) if masked else None))
+        return Block(o, row, depth, key, family, symbolic, offset, self)
+
+    def _origin(self, o: Access, who: int, row: int, depth: int) -> tuple[Affine, int]:
+        """Index of element (row, depth) as (symbolic part, constant); the part is shared where it can be."""
+        steps = o.row_stride.constant, o.depth_stride.constant
+        at = (row if steps[0] is None else 0, depth if steps[1] is None else 0)
+        if (who, at) not in self._symbolic:
+            index = o.base + o.row_stride * at[0] + o.depth_stride * at[1]
+            self._symbolic[who, at] = (index - index.offset, index.offset)
+        symbolic, offset = self._symbolic[who, at]
+        return symbolic, offset + (steps[0] or 0) * row + (steps[1] or 0) * depth
 
 
 def depth_blocks(operand: Operand) -> int:
@@ -108,9 +146,10 @@ def expand(statements: list[Accumulate]) -> list[MatrixOp]:
     different statements, make a whole one: the blocks of an instruction need not be neighbours.
     """
     ops: list[tuple[int, MatrixOp]] = []
+    blocks = Blocks()
     halves: dict[Hashable, tuple[int, MatrixOp]] = {}
     for s, statement in enumerate(statements):
-        for step, op in _expand_one(s, statement):
+        for step, op in _expand_one(s, statement, blocks):
             tile = (statement.accumulator, statement.offset, statement.instruction, op.tile)
             if len(op.b) == 2:
                 ops.append((step, op))
@@ -125,41 +164,41 @@ def expand(statements: list[Accumulate]) -> list[MatrixOp]:
     return [op for _, op in sorted(ops, key=lambda item: item[0])]
 
 
-def _expand_one(s: int, statement: Accumulate) -> list[tuple[int, MatrixOp]]:
+def _expand_one(
+    s: int, statement: Accumulate, blocks: Blocks
+) -> list[tuple[int, MatrixOp]]:
     a, b, m, n = statement.a, statement.b, statement.m, statement.n
     if is_swapped(statement):
         a, b, m, n = b, a, n, m
-    blocks = depth_blocks(a)
+    total = depth_blocks(a)
     ops: list[tuple[int, MatrixOp]] = []
-    for step in range(0, blocks, 2):
-        deep = range(step, min(step + 2, blocks))
+    for step in range(0, total, 2):
+        deep = range(step, min(step + 2, total))
         for i in range(m // 16):
             for j in range(n // 8):
-                left = tuple(make_block(a, 2 * i + h, d) for d in deep for h in (0, 1))
-                right = tuple(make_block(b, j, d) for d in deep)
+                left = tuple(blocks.make(a, 2 * i + h, d) for d in deep for h in (0, 1))
+                right = tuple(blocks.make(b, j, d) for d in deep)
                 ops.append((step, MatrixOp(s, (i, j), left, right)))
     return ops
 
 
 def _windows_overlap(ops: list[MatrixOp]) -> bool:
     """Whether some block of A is used by ops of different tile rows or steps of one column."""
-    seen: dict[Hashable, tuple[int, int, int]] = {}
+    seen: dict[int, tuple[int, int]] = {}
     for op in ops:
         for block in op.a:
-            place = (block.row, block.depth, 0)
+            place = (block.row, block.depth)
             if seen.setdefault(block.key, place) != place:
                 return True
     return False
 
 
-def _by_address(item: tuple[int, MatrixOp]) -> tuple[str, int, int]:
+def _by_address(item: tuple[int, MatrixOp]) -> tuple[int, int, int]:
     """By the last of its A blocks: an instruction runs when all of them are there."""
     step, op = item
-    if not isinstance(op.a[0].operand, Access):
-        return ("", step, op.statement)
-    origins = [block.origin for block in op.a]
-    symbolic = repr((op.a[0].operand.buffer, origins[0] - origins[0].offset))
-    return (symbolic, max(o.offset for o in origins), op.statement)
+    if isinstance(op.a[0].operand, Banded):
+        return (-1, step, op.statement)
+    return (op.a[0].family, max(block.offset for block in op.a), op.statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +218,7 @@ def schedule(ops: list[MatrixOp], together: int, registers: int) -> list[Event]:
     away is dropped and fetched again later (Belady's rule).
     """
     uses = _next_uses(ops)
-    held: dict[Hashable, int] = {}
+    held: dict[int, int] = {}
     events: list[Event] = []
     for now, op in enumerate(ops):
         for block in (*op.a, *op.b):
@@ -194,56 +233,45 @@ def schedule(ops: list[MatrixOp], together: int, registers: int) -> list[Event]:
 
 
 def _group(
-    ops: list[MatrixOp], now: int, first: Block, held: dict[Hashable, int], together: int
+    ops: list[MatrixOp], now: int, first: Block, held: dict[int, int], together: int
 ) -> tuple[Block, ...]:
     """The missing block and those needed next that can come with it in one fetch."""
     if isinstance(first.operand, Banded):
-        return tuple(make_block(first.operand, first.row, d) for d in chunk_of(first))
+        return tuple(first.maker.make(first.operand, first.row, d) for d in chunk_of(first))
     if together > 1:
         mates = _upcoming(ops, now, first, held)
         for count in (4, 2):
             if count <= together and len(mates) >= count:
                 # In the order of use: an instruction wants its blocks in consecutive registers.
-                for some in (mates[:count], sorted(mates[:count], key=lambda b: b.origin.offset)):
+                for some in (mates[:count], sorted(mates[:count], key=lambda b: b.offset)):
                     if _is_grid(some):
                         return tuple(some)
     return (first,)
 
 
 def _upcoming(
-    ops: list[MatrixOp], now: int, first: Block, held: dict[Hashable, int]
+    ops: list[MatrixOp], now: int, first: Block, held: dict[int, int]
 ) -> list[Block]:
-    found: dict[Hashable, Block] = {first.key: first}
-    family = _family(first)
+    found: dict[int, Block] = {first.key: first}
     for op in ops[now : now + 16]:
         for block in (*op.a, *op.b):
             if block.key in held or block.key in found or isinstance(block.operand, Banded):
                 continue
-            if _family(block) == family:
+            if block.family == first.family:
                 found[block.key] = block
             if len(found) == 4:
                 return list(found.values())
     return list(found.values())
 
 
-def _family(block: Block) -> Hashable:
-    """Blocks of one family differ by a constant offset only."""
-    o = block.operand
-    assert isinstance(o, Access)
-    origin = block.origin
-    symbolic = origin - Affine.of(origin.offset)
-    ragged = block.ragged or o.predicate is not None
-    return (o.buffer, symbolic, o.row_stride, o.depth_stride, ragged, o.predicate)
-
-
 def _is_grid(blocks: list[Block]) -> bool:
     """Offsets o, o+p, o+q, o+p+q in this order: one address per lane reaches all of them."""
-    c = [b.origin.offset for b in blocks]
+    c = [b.offset for b in blocks]
     return len(c) == 2 or c[1] - c[0] == c[3] - c[2]
 
 
-def _next_uses(ops: list[MatrixOp]) -> dict[Hashable, list[int]]:
-    uses: dict[Hashable, list[int]] = {}
+def _next_uses(ops: list[MatrixOp]) -> dict[int, list[int]]:
+    uses: dict[int, list[int]] = {}
     for number, op in enumerate(ops):
         for block in (*op.a, *op.b):
             uses.setdefault(block.key, []).append(number)
@@ -251,7 +279,7 @@ def _next_uses(ops: list[MatrixOp]) -> dict[Hashable, list[int]]:
 
 
 def _evict(
-    held: dict[Hashable, int], uses: dict[Hashable, list[int]], now: int, registers: int
+    held: dict[int, int], uses: dict[int, list[int]], now: int, registers: int
 ) -> None:
     for key in list(held):
         while uses[key] and uses[key][0] <= now:

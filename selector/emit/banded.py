@@ -1,9 +1,11 @@
-"""Banded (Toeplitz) operands: built once per block in shared memory, in the order in which lanes want them.
+"""Banded (Toeplitz) operands: built once per block in shared memory, in the order in which lanes
+want them.
 
-A table holds, for each value of the serial loops that its taps depend on, the blocks of the band: 8 rows x 16 bytes
-each, one 32-bit word per lane. Blocks of consecutive depth lie in chunks of 4, 2 and 1 (``fragments.chunk_of``), so
-that a lane reads a chunk with one load. Every value is a tap or zero: a NaN in the signal next to the band's zeros
-still spreads to the row's eight outputs, as it does in every Toeplitz formulation.
+A table holds, for each value of the serial loops that its taps depend on, the blocks of the band: 8
+rows x 16 bytes each, one 32-bit word per lane. Blocks of consecutive depth lie in chunks of 4, 2
+and 1 (``fragments.chunk_of``), so that a lane reads a chunk with one load. Every value is a tap or
+zero: a NaN in the signal next to the band's zeros still spreads to the row's eight outputs, as it
+does in every Toeplitz formulation.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Table:
 
 
 class BandTables:
-    """The tables of a kernel. ``add`` before its body is written, ``fill`` at its start, ``fetch`` in it."""
+    """The tables of a kernel. ``add`` before its body is written, ``fill`` at its start, ``fetch``
+    in it.
+    """
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
@@ -85,7 +89,9 @@ class BandTables:
         warps = max(1, self.context.threads // 32)
         parts = max(1, min(warps // lines, blocks))
         run = -(-blocks // parts)
-        w.line(f"// {table.pointer}: {o.taps} taps as a {o.depth} x {o.rows} band, in fragment order")
+        w.line(
+            f"// {table.pointer}: {o.taps} taps as a {o.depth} x {o.rows} band, in fragment order"
+        )
         with w.block(f"for (int item = threadIdx.x >> 5; item < {lines * parts}; item += {warps})"):
             w.line(f"const int line = item{f' / {parts}' if parts > 1 else ''};")
             w.line(f"const int row = {'0' if row_blocks == 1 else f'line % {row_blocks} * 8'} + g;")
@@ -103,7 +109,9 @@ class BandTables:
                 if parts * run > blocks:
                     w.line(f"if (block >= {blocks}) break;")
                 count = 4 // o.type.bytes
-                w.line(f"const int at = block * {16 // o.type.bytes} + q * {count} - {o.stride} * row;")
+                w.line(
+                    f"const int at = block * {16 // o.type.bytes} + q * {count} - {o.stride} * row;"
+                )
                 elements = [self._element(o, number, values) for number in range(count)]
                 pack = "pack16" if o.type.bytes == 2 else "pack8"
                 target = f"{table.pointer}[line * {blocks * 32} + {_place(blocks)}]"
@@ -132,7 +140,9 @@ class BandTables:
         return f"({' && '.join(tests)} ? {scalar.address(storage, index)} : {zero})"
 
     def _is_required(self, o: Banded, index: Expr, tap: str) -> bool:
-        """Whether the algorithm itself needs every tap, so that the call has checked that they exist."""
+        """Whether the algorithm itself needs every tap, so that the call has checked that they
+        exist.
+        """
         param = self.context.params.get(o.buffer)
         coordinates = None if param is None else split_by_strides(index, param.dims)
         if coordinates is None or o.predicate is not None:
@@ -166,7 +176,9 @@ class BandTables:
             case [one]:
                 w.line(f"const u32 {one} = *({address});")
             case [a, b]:
-                w.line(f"const uint2 {a}_ = *(const uint2*)({address}); const u32 {a} = {a}_.x, {b} = {a}_.y;")
+                w.line(
+                    f"const uint2 {a}_ = *(const uint2*)({address}); const u32 {a} = {a}_.x, {b} = {a}_.y;"
+                )
             case [a, b, c, d]:
                 w.line(f"const uint4 {a}_ = *(const uint4*)({address});")
                 w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y, {c} = {a}_.z, {d} = {a}_.w;")
@@ -193,7 +205,9 @@ def _place(blocks: int) -> str:
     inside = "(block >> 2) * 128 + lane * 4 + (block & 3)"
     if not rest:
         return inside
-    tail = f"{fours * 128} + lane" if rest == 1 else f"{fours * 128} + lane * 2 + block - {fours * 4}"
+    tail = (
+        f"{fours * 128} + lane" if rest == 1 else f"{fours * 128} + lane * 2 + block - {fours * 4}"
+    )
     if rest == 3:
         tail = f"(block == {fours * 4 + 2} ? {fours * 128 + 64} + lane : {tail})"
     return f"(block < {fours * 4} ? {inside} : {tail})" if fours else tail

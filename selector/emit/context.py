@@ -73,7 +73,9 @@ class KernelContext:
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)
     shared_bytes: int = 0
-    interleaved: list[Callable[[], None]] = field(default_factory=list)  # code for among tensor instructions
+    interleaved: list[Callable[[], None]] = field(
+        default_factory=list
+    )  # code for among tensor instructions
     writer: Writer = field(default_factory=Writer)
 
     @property
@@ -81,7 +83,9 @@ class KernelContext:
         return ScalarEmitter(self.names, self.storages)
 
     def allocate_shared(self, size: int, what: str) -> int:
-        """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used up."""
+        """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used
+        up.
+        """
         offset = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         self.shared_bytes = offset + size
         if self.shared_bytes > self.target.shared_memory:
@@ -113,7 +117,9 @@ class KernelContext:
         return name
 
     def is_multiple(self, index: Affine, elements: int, buffer: str | None = None) -> bool:
-        """Whether ``index`` is a multiple of ``elements``, given that the strides of ``buffer`` are."""
+        """Whether ``index`` is a multiple of ``elements``, given that the strides of ``buffer``
+        are.
+        """
         known: set[Expr] = set()
         param = self.params.get(buffer) if buffer else None
         if param is not None:
@@ -124,7 +130,11 @@ class KernelContext:
 def slice_offset(index: Expr | Affine, context: KernelContext, what: str) -> int:
     """The constant part of an accumulator index, the part that chooses the warp dropped."""
     affine = index if isinstance(index, Affine) else to_affine(index)
-    kept = {m: c for m, c in affine if not any(isinstance(a, Var) and a.name in context.thread_vars for a in m)}
+    kept = {
+        m: c
+        for m, c in affine
+        if not any(isinstance(a, Var) and a.name in context.thread_vars for a in m)
+    }
     constant = Affine.build(kept).constant
     if constant is None:
         raise EmitError(

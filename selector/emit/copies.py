@@ -1,14 +1,15 @@
-"""Staged copies into shared memory: 16 bytes at a time with cp.async where rows are aligned, else element by element.
+"""Staged copies into shared memory: 16 bytes at a time with cp.async where rows are aligned, else
+element by element.
 
-A copy is a nest whose store takes a load of a parameter unchanged. Its rows are cut into chunks of 16 bytes; a chunk
-that lies inside the source goes as one asynchronous copy, one at the border element by element with zeros outside.
-Where the pitch of the rows allows it the last chunk of a row is filled to its end, so that tiles that read a little
-past a row meet numbers and not garbage.
+A copy is a nest whose store takes a load of a parameter unchanged. Its rows are cut into chunks of
+16 bytes; a chunk that lies inside the source goes as one asynchronous copy, one at the border
+element by element with zeros outside. Where the pitch of the rows allows it the last chunk of a row
+is filled to its end, so that tiles that read a little past a row meet numbers and not garbage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -27,7 +28,9 @@ UNROLL_COPIES = 16
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A staged copy: ``to[index]`` from ``source``, rows of ``length`` elements along ``x``, cut into chunks."""
+    """A staged copy: ``to[index]`` from ``source``, rows of ``length`` elements along ``x``, cut
+    into chunks.
+    """
 
     to: str
     index: Affine
@@ -46,7 +49,9 @@ class Copy:
 
 
 def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
-    """The copy that a nest is; None if it is no copy from global to shared memory with aligned rows."""
+    """The copy that a nest is; None if it is no copy from global to shared memory with aligned
+    rows.
+    """
     load, to = nest.store.value, context.storages.get(nest.store.buffer)
     if not isinstance(load, Load) or nest.store.predicate is not None:
         return None
@@ -59,7 +64,11 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     load = nest.store.value
     assert isinstance(load, Load)
     coordinates = split_by_strides(load.index, source.param.dims)
-    if coordinates is None or not independent(nest, None) or any(d.count is None for d in nest.digits):
+    if (
+        coordinates is None
+        or not independent(nest, None)
+        or any(d.count is None for d in nest.digits)
+    ):
         return None
     return _build(nest, load, coordinates, CHUNK_BYTES // to.type.bytes)
 
@@ -88,7 +97,8 @@ def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> C
 def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
     """Write the copy, spread over ``size`` threads numbered ``rank``.
 
-    A tile that lies inside its source as a whole takes a path without tests; the border is tested chunk by chunk.
+    A tile that lies inside its source as a whole takes a path without tests; the border is tested
+    chunk by chunk.
     """
     w, to = context.writer, context.storages[copy.to]
     if copy.rounded:
@@ -114,9 +124,11 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
 def split_copy(
     copy: Copy, context: KernelContext, rank: str, size: int, condition: str
 ) -> list[Callable[[], None]] | None:
-    """The copy in pieces that may be written far apart: a head with the border's part, then one copy per piece.
+    """The copy in pieces that may be written far apart: a head with the border's part, then one
+    copy per piece.
 
-    All of it happens under ``condition``. None where the threads do not cover whole rows, step by step.
+    All of it happens under ``condition``. None where the threads do not cover whole rows, step by
+    step.
     """
     inside = _inside(copy, context)
     if inside is None or len(copy.rows) > 1 or size % copy.chunks:
@@ -146,7 +158,9 @@ def split_copy(
             row = f"({rank} / {copy.chunks})"
             values[copy.rows[0].var.name] = Var(context.names.verbatim(row))
         index = scalar.index(substitute(copy.index.to_expr(), values))
-        w.line(f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});")
+        w.line(
+            f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});"
+        )
         pointer = context.storages[copy.source.buffer].pointer
         index = scalar.index(substitute(copy.source.index, values))
         w.line(f"const {_ctype(copy, context)}* const {source} = {pointer} + {index};")
@@ -165,7 +179,7 @@ def split_copy(
 @contextmanager
 def _spread(
     context: KernelContext, rank: str, size: int, total: int, *, unroll: bool
-) -> Iterator[None]:
+) -> Generator[None]:
     steps = -(-total // size)
     context.writer.line("#pragma unroll" if unroll else "#pragma unroll 1")
     with context.writer.block(f"for (int step = 0; step < {steps}; ++step)"):
@@ -181,12 +195,14 @@ def _provably_aligned(copy: Copy) -> bool:
 
 
 def _inside(copy: Copy, context: KernelContext) -> str | None:
-    """The uniform condition under which every chunk is a whole one inside the source; None if none is known."""
+    """The uniform condition under which every chunk is a whole one inside the source; None if none
+    is known.
+    """
     source = context.storages[copy.source.buffer]
     assert source.param is not None
     if not _provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
         return None
-    digits: dict[Expr, int] = {copy.x.var: copy.chunks * copy.per}
+    digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
     wanted: Expr | None = copy.predicate or TRUE
     for coordinate, dim in zip(copy.coordinates, source.param.dims, strict=True):

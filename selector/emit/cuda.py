@@ -1,7 +1,7 @@
 """CUDA: a selected module becomes one source text and the plan that runs it.
 
-The way through: ``lowering.kernels`` cuts the body into kernels; ``emit.kernel`` writes each body; this file adds
-parameters, flags, helper functions and launch geometry.
+The way through: ``lowering.kernels`` cuts the body into kernels; ``emit.kernel`` writes each body;
+this file adds parameters, flags, helper functions and launch geometry.
 """
 
 from __future__ import annotations
@@ -69,8 +69,16 @@ def _emit_kernel(
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
     body = context.writer.text()
-    used = set(re.findall(r"[A-Za-z_]\w*", body + " ".join(context.flags.values()) + _grid_text(kernel, context)))
-    kept = [(a, p) for (a, p) in zip(arguments, parameters, strict=True) if p.split()[-1].lstrip("*") in used]
+    used = set(
+        re.findall(
+            r"[A-Za-z_]\w*", body + " ".join(context.flags.values()) + _grid_text(kernel, context)
+        )
+    )
+    kept = [
+        (a, p)
+        for (a, p) in zip(arguments, parameters, strict=True)
+        if p.split()[-1].lstrip("*") in used
+    ]
     w = Writer()
     list_text = ", ".join(p for _, p in kept)
     bounds = f"__launch_bounds__({context.threads})"
@@ -84,13 +92,17 @@ def _emit_kernel(
             w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
         for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
             low = context.scalar.index(loop.min)
-            w.line(f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{'' if low == '0' else f' + {low}'};")
+            w.line(
+                f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{'' if low == '0' else f' + {low}'};"
+            )
         for name, condition in context.flags.items():
             w.line(f"const bool {name} = {condition};")
         w.lines(body)
     shared = -(-context.shared_bytes // 128) * 128 + (128 if context.shared_bytes else 0)
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
-    launch = Launch(entry, (grid[0], grid[1], grid[2]), context.threads, shared, tuple(a for a, _ in kept))
+    launch = Launch(
+        entry, (grid[0], grid[1], grid[2]), context.threads, shared, tuple(a for a, _ in kept)
+    )
     return w.text(), launch, context.wrappers
 
 
@@ -129,7 +141,7 @@ def _parameters(
     return arguments, declarations
 
 
-def _values(module: Module):  # noqa: ANN202
+def _values(module: Module):
     for b in module.buffers:
         for part in _symbols(b):
             yield part.name, INT32, part

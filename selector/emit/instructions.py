@@ -1,9 +1,10 @@
 """CUDA wrappers of the m16n8 tensor instructions, made from the types of an instruction record.
 
-Every warp-level record (wmma and mma alike) is issued as ``mma.sync`` m16n8 pieces: their register layout is part
-of the PTX ISA (section "Matrix Fragments for mma.m16n8k16"), so that operands come by ``ldmatrix`` from raw memory
-and results are finished in registers, where the layout of ``wmma`` fragments is unspecified. The hardware executes
-the same HMMA or IMMA either way. A block of depth is 16 bytes; the full form takes two, the short form one.
+Every warp-level record (wmma and mma alike) is issued as ``mma.sync`` m16n8 pieces: their register
+layout is part of the PTX ISA (section "Matrix Fragments for mma.m16n8k16"), so that operands come
+by ``ldmatrix`` from raw memory and results are finished in registers, where the layout of ``wmma``
+fragments is unspecified. The hardware executes the same HMMA or IMMA either way. A block of depth
+is 16 bytes; the full form takes two, the short form one.
 """
 
 from __future__ import annotations

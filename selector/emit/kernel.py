@@ -1,12 +1,13 @@
 """One kernel: grid, execution units, shared memory, barriers, and the statements in between.
 
-Execution units. In a kernel with tensor statements the gpu_thread loops around them enumerate warps; a tensor
-statement is executed by its warp. Every other statement is spread over the threads of the unit it stands in: the
-block outside thread loops, the warp inside, one thread inside thread loops that hold no tensor statement.
+Execution units. In a kernel with tensor statements the gpu_thread loops around them enumerate
+warps; a tensor statement is executed by its warp. Every other statement is spread over the threads
+of the unit it stands in: the block outside thread loops, the warp inside, one thread inside thread
+loops that hold no tensor statement.
 
-Barriers. Within a unit, a statement that touches memory which the unit has written (or overwrites what it has read)
-since the last barrier is preceded by one. At the entry of a loop everything the loop touches counts as touched, so
-that the state is the same for every iteration.
+Barriers. Within a unit, a statement that touches memory which the unit has written (or overwrites
+what it has read) since the last barrier is preceded by one. At the entry of a loop everything the
+loop touches counts as touched, so that the state is the same for every iteration.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A loop whose staged buffers are rings of ``stages`` slots; with or without signals in shared memory."""
+    """A loop whose staged buffers are rings of ``stages`` slots; with or without signals in shared
+    memory.
+    """
 
     loop: For
     staged: list[Allocate]
@@ -132,13 +135,18 @@ class KernelEmitter:
                     Where(func=s.buffer),
                 )
 
-    # ------------------------------------------------------------------ accumulators and bands, before the body
+    # ------------------------------------------------------------------ accumulators and bands,
+    # before the body
 
     def _collect_accumulates(self) -> None:
         """Find the shape of every accumulator and make room for the bands."""
         for name, allocation in self._tensor_allocations().items():
             self.context.accumulators[name] = Accumulator(
-                self.context.names.fresh(name), str(allocation.type), 0, {}, allocation.type.bits == 16
+                self.context.names.fresh(name),
+                str(allocation.type),
+                0,
+                {},
+                allocation.type.bits == 16,
             )
         self._visit(self.kernel.body, {}, {})
         for name, a in list(self.context.accumulators.items()):
@@ -154,9 +162,7 @@ class KernelEmitter:
                 found[s.name] = s
         return found
 
-    def _visit(
-        self, s: Stmt, loops: dict[str, tuple[Expr, Expr]], warps: dict[str, int]
-    ) -> None:
+    def _visit(self, s: Stmt, loops: dict[str, tuple[Expr, Expr]], warps: dict[str, int]) -> None:
         match s:
             case For(name, low, IntImm(extent), ForKind.GPU_THREAD, body):
                 self.context.thread_vars[name] = extent
@@ -275,9 +281,7 @@ class KernelEmitter:
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a kernel")
 
-    def _branch(
-        self, c: Expr, t: Stmt, f: Stmt | None, unit: Unit, *, in_warp: bool
-    ) -> None:
+    def _branch(self, c: Expr, t: Stmt, f: Stmt | None, unit: Unit, *, in_warp: bool) -> None:
         reads, writes = self._touched(t)
         if f is not None:
             more_reads, more_writes = self._touched(f)
@@ -314,12 +318,14 @@ class KernelEmitter:
             self._statements(body, unit, in_warp=in_warp)
         self.loop_depth -= 1
 
-    def _loop_head(self, s: For, start: str | None = None):  # noqa: ANN202
+    def _loop_head(self, s: For, start: str | None = None):
         scalar, name = self.context.scalar, self.context.names.get(s.name)
         low, extent = scalar.index(s.min), scalar.index(s.extent)
         stop = extent if low == "0" else f"{low} + {extent}"
         self.context.writer.line("#pragma unroll 1")
-        return self.context.writer.block(f"for (int {name} = {start or low}; {name} < {stop}; ++{name})")
+        return self.context.writer.block(
+            f"for (int {name} = {start or low}; {name} < {stop}; ++{name})"
+        )
 
     def _pipelined_loop(
         self, s: For, body: list[Stmt], staged: list[Allocate], unit: Unit, *, in_warp: bool
@@ -349,7 +355,9 @@ class KernelEmitter:
         if ring.signals:
             count = 2 * ring.stages
             offset = c.allocate_shared(8 * count, "barriers")
-            w.line(f"const u32 full = shared_address(smem + {offset}), free_ = full + {8 * ring.stages};")
+            w.line(
+                f"const u32 full = shared_address(smem + {offset}), free_ = full + {8 * ring.stages};"
+            )
             with w.block("if (threadIdx.x == 0)"):
                 with w.block(f"for (int i = 0; i < {ring.stages}; ++i)"):
                     w.line(f"barrier_init(full + 8 * i, {2 * c.threads});")
@@ -365,14 +373,19 @@ class KernelEmitter:
     def _bounds(self, s: For) -> tuple[str, str, str]:
         """Variable, first value and end of a loop, as text."""
         scalar = self.context.scalar
-        loop, low, extent = self.context.names.get(s.name), scalar.index(s.min), scalar.index(s.extent)
+        loop, low, extent = (
+            self.context.names.get(s.name),
+            scalar.index(s.min),
+            scalar.index(s.extent),
+        )
         return loop, low, extent if low == "0" else f"{low} + {extent}"
 
     def _run_ring(self, ring: Ring, rest: list[Stmt], unit: Unit, *, in_warp: bool) -> None:
         """The loop: wait for a slot, use it, refill the one that the last iteration has left.
 
-        With signals there is no barrier for the whole block: a slot is full when all its copies have arrived and
-        free when every warp has said so, so that warps may drift apart by most of an iteration.
+        With signals there is no barrier for the whole block: a slot is full when all its copies
+        have arrived and free when every warp has said so, so that warps may drift apart by most of
+        an iteration.
         """
         c, w = self.context, self.context.writer
         w.line("int slot = 0, round = 0;" if ring.signals else "int slot = 0;")
@@ -662,5 +675,3 @@ def _outside_threads(s: Stmt) -> Iterable[Stmt]:
     yield s
     for child in stmt_children(s):
         yield from _outside_threads(child)
-
-

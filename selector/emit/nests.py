@@ -1,7 +1,9 @@
-"""Plain loop nests inside a kernel: taken apart into an iteration space and spread over the threads of a unit.
+"""Plain loop nests inside a kernel: taken apart into an iteration space and spread over the threads
+of a unit.
 
-A nest is loops around one store. Its iterations may run in any order if different iterations store different
-elements and read no element that another one stores; loops for which that cannot be shown stay serial.
+A nest is loops around one store. Its iterations may run in any order if different iterations store
+different elements and read no element that another one stores; loops for which that cannot be shown
+stay serial.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import substitute, walk_expr
 
-PLAIN_LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.GPU_THREAD)
+PLAIN_LOOPS = (
+    ForKind.SERIAL,
+    ForKind.UNROLLED,
+    ForKind.PARALLEL,
+    ForKind.VECTORIZED,
+    ForKind.GPU_THREAD,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,9 @@ class Nest:
 def vector_digits(lanes: int, *exprs: Expr) -> tuple[int, ...]:
     """Extents of the loops behind vector expressions of ``lanes`` lanes, innermost first.
 
-    Every ramp and broadcast cuts the lanes where its base or value ends. If the cuts divide each other they are a
-    loop nest that makes every one of the expressions affine; else the lanes count as one loop.
+    Every ramp and broadcast cuts the lanes where its base or value ends. If the cuts divide each
+    other they are a loop nest that makes every one of the expressions affine; else the lanes count
+    as one loop.
     """
     cuts = {lanes}
     for e in exprs:
@@ -84,7 +93,9 @@ def _cuts(e: Expr) -> set[int]:
 
 
 def as_nest(s: Stmt) -> Nest | None:
-    """The nest that a statement is, or None if it is none (several statements, allocations, barriers inside)."""
+    """The nest that a statement is, or None if it is none (several statements, allocations,
+    barriers inside).
+    """
     loops: list[For] = []
     condition: Expr | None = None
     while True:
@@ -172,7 +183,9 @@ def _injective(parts: list[Affine], digits: list[Digit]) -> bool:
 
 
 def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
-    """Join digits that count on from each other in every one of ``factors`` (store and load indices)."""
+    """Join digits that count on from each other in every one of ``factors`` (store and load
+    indices).
+    """
     digits = list(nest.digits)
     value = nest.store.value
     fixed = _mentioned(value.predicate) if isinstance(value, Load) and value.predicate else set()
@@ -199,5 +212,3 @@ def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
                 rest_factors = [f.rest(high.var) for f in factors]
                 return merge_digits(Nest(tuple(rest), store, nest.condition), rest_factors)
     return nest
-
-

@@ -1,7 +1,9 @@
-"""Blocks of operands into registers: ldmatrix from shared memory where its rules allow, else element by element.
+"""Blocks of operands into registers: ldmatrix from shared memory where its rules allow, else
+element by element.
 
-``ldmatrix`` wants every row of 16 bytes to start at a multiple of 16 bytes (PTX ISA, "ldmatrix"): proved from the
-index, not assumed. Rows may lie anywhere otherwise, so the overlapping windows of a convolution need no copy.
+``ldmatrix`` wants every row of 16 bytes to start at a multiple of 16 bytes (PTX ISA, "ldmatrix"):
+proved from the index, not assumed. Rows may lie anywhere otherwise, so the overlapping windows of a
+convolution need no copy.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from selector.lowering.tiles import DEPTH, ROW, Access, Banded
 
 
 def matrix_load(block: Block, context: KernelContext) -> str | None:
-    """"" or "_trans" for the form of ldmatrix that can fetch the block; None if none can."""
+    """ "" or "_trans" for the form of ldmatrix that can fetch the block; None if none can."""
     o = block.operand
     assert isinstance(o, Access)
     storage = context.storages[o.buffer]
@@ -28,7 +30,8 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
         return None
     if o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per):
-        # Past the operand's depth it reads what follows in the row: harmless only where that meets a band's zeros.
+        # Past the operand's depth it reads what follows in the row: harmless only where that meets
+        # a band's zeros.
         return "" if not block.ragged or o.meets_band else None
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
@@ -84,7 +87,9 @@ class BlockFetcher:
             self._mask(block, name)
 
     def _lane_address(self, blocks: tuple[Block, ...], form: str) -> str:
-        """Shared address of the row that this lane names, without the constant offset of the first block."""
+        """Shared address of the row that this lane names, without the constant offset of the first
+        block.
+        """
         first = blocks[0]
         o = first.operand
         assert isinstance(o, Access)
@@ -112,10 +117,13 @@ class BlockFetcher:
     def _element_condition(self, block: Block, number: int) -> Expr | None:
         """The condition on element ``number`` of this lane's register; None if it is always there."""
         o = block.operand
+        assert isinstance(o, Access)
         row, depth = self._place(block, number)
         condition = None
         if o.predicate is not None:
-            condition = substitute(o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+            condition = substitute(
+                o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()}
+            )
         if block.ragged and not o.meets_band:
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = inside if condition is None else conjunction(condition, inside)
@@ -152,4 +160,3 @@ class BlockFetcher:
             elements.append(self.context.scalar.load(Load(o.type, o.buffer, index, condition)))
         pack = "pack16" if o.type.bytes == 2 else "pack8"
         self.context.writer.line(f"u32 {self._fresh(block)} = {pack}({', '.join(elements)});")
-

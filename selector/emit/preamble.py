@@ -1,9 +1,10 @@
-"""Device functions that emitted CUDA may use, as named snippets; a source holds only those it calls.
+"""Device functions that emitted CUDA may use, as named snippets; a source holds only those it
+calls.
 
-No header is included, so that NVRTC needs none and compiles in milliseconds. f16 and bf16 are their bits; every
-arithmetic step goes through f32, which rounds once to the same value as a native operation would (f32 has more
-than twice the significand). Sources of the instruction forms: PTX ISA, sections on ``mma``, ``ldmatrix``,
-``cp.async``, ``cvt``.
+No header is included, so that NVRTC needs none and compiles in milliseconds. f16 and bf16 are their
+bits; every arithmetic step goes through f32, which rounds once to the same value as a native
+operation would (f32 has more than twice the significand). Sources of the instruction forms: PTX
+ISA, sections on ``mma``, ``ldmatrix``, ``cp.async``, ``cvt``.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def preamble(body: str, extra: dict[str, str]) -> str:
-    """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction wrappers."""
+    """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction
+    wrappers.
+    """
     used = set(_WORD.findall(body))
     parts = [_ALWAYS]
     parts += [text for name, text in _SNIPPETS.items() if name in used]

@@ -1,8 +1,9 @@
 """Scalar expressions as CUDA C++ text.
 
-Vector code never reaches this file: the caller takes a vector expression apart with ``selector.ir.affine.lane``
-and emits one lane at a time. A load of a parameter outside its extents is 0 (tiles are rounded up; the lanes
-concerned are never stored), so every load whose coordinates are not known to be inside carries a guard.
+Vector code never reaches this file: the caller takes a vector expression apart with
+``selector.ir.affine.lane`` and emits one lane at a time. A load of a parameter outside its extents
+is 0 (tiles are rounded up; the lanes concerned are never stored), so every load whose coordinates
+are not known to be inside carries a guard.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class ScalarEmitter:
         if e.name in ("tile.fill", "tile.read"):
             return self.expr(e.args[0])
         function = find_function(e.name)
-        if function is None or function.cuda is None:
+        if function is None:
             raise EmitError(
                 f"the function {e.name!r} has no form in CUDA",
                 hint="compute it in a Func of its own that runs outside the kernel",
@@ -218,14 +219,15 @@ class ScalarEmitter:
                 return None
             return f"(u32)({self.index(index)}) < (u32)({self.index(storage.elements)})"
         tests = [
-            self.inside(c, d.extent)
-            for c, d in zip(coordinates, storage.param.dims, strict=True)
+            self.inside(c, d.extent) for c, d in zip(coordinates, storage.param.dims, strict=True)
         ]
         needed = [t for t in tests if t is not None]
         return " && ".join(needed) or None
 
     def inside(self, coordinate: Expr, extent: Expr) -> str | None:
-        """0 <= coordinate < extent as one unsigned comparison; None where both are constants and it holds."""
+        """0 <= coordinate < extent as one unsigned comparison; None where both are constants and it
+        holds.
+        """
         c = to_affine(coordinate)
         if c.constant is not None and isinstance(extent, IntImm) and 0 <= c.constant < extent.value:
             return None

@@ -19,8 +19,8 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     ReduceOp,
-    Store,
     Stmt,
+    Store,
     Var,
     VectorReduce,
 )
@@ -34,7 +34,6 @@ _COMBINE = {
     ReduceOp.AND: "{0} && {1}",
     ReduceOp.OR: "{0} || {1}",
 }
-
 
 
 class ThreadCode:
@@ -146,7 +145,7 @@ class ThreadCode:
             scalar = Store(
                 s.buffer,
                 lane(s.index, digits),
-                self._lane(s.value, digits),
+                self.lane_of(s.value, digits),
                 None if p is None else p if p.type.lanes == 1 else lane(p, digits),
             )
             self._guarded(scalar, None)
@@ -157,26 +156,26 @@ class ThreadCode:
         with self.context.writer.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
             self._lanes(s, digits, level - 1)
 
-    def _lane(self, e: Expr, digits: Digits) -> Expr:
+    def lane_of(self, e: Expr, digits: Digits) -> Expr:
         """One lane of a value; reductions become loops written ahead of the statement."""
         match e:
             case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
-                return self._reduce(op, value, value.type.lanes // lanes, digits)
+                return self.reduce(op, value, value.type.lanes // lanes, digits)
             case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
                 return _map_lanes(e, digits, self)
             case _:
                 return lane(e, digits) if e.type.lanes > 1 else e
 
-    def _reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
+    def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
         w, names = self.context.writer, self.context.names
         step, total = Var(f"$r{names.fresh('r')}"), names.fresh("total")
         counter = names.get(step.name)
         t = value.type.element
         inner = ((step, factor), *digits)
-        first = self.context.scalar.expr(self._lane(value, ((IntImm(0), factor), *digits)))
+        first = self.context.scalar.expr(self.lane_of(value, ((IntImm(0), factor), *digits)))
         w.line(f"{c_type(t)} {total} = {first};")
         with w.block(f"for (int {counter} = 1; {counter} < {factor}; ++{counter})"):
-            text = self.context.scalar.expr(self._lane(value, inner))
+            text = self.context.scalar.expr(self.lane_of(value, inner))
             w.line(f"{total} = {_COMBINE[op].format(total, text)};")
         return Var(names.verbatim(total), t)
 
@@ -187,12 +186,12 @@ def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
 
     match e:
         case Binary(op, a, b):
-            return Binary(op, code._lane(a, digits), code._lane(b, digits))
+            return Binary(op, code.lane_of(a, digits), code.lane_of(b, digits))
         case Cast(t, v):
-            return Cast(t.element, code._lane(v, digits))
+            return Cast(t.element, code.lane_of(v, digits))
         case Select(c, a, b):
             test = c if c.type.lanes == 1 else lane(c, digits)
-            return Select(test, code._lane(a, digits), code._lane(b, digits))
+            return Select(test, code.lane_of(a, digits), code.lane_of(b, digits))
         case _:
             raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
 
@@ -205,7 +204,7 @@ def _expanded(s: Store, code: ThreadCode) -> Store:
     def expand(e: Expr) -> Expr:
         match e:
             case VectorReduce(op, value, 1):
-                return code._reduce(op, value, value.type.lanes, ())
+                return code.reduce(op, value, value.type.lanes, ())
             case _:
                 return map_expr(e, expand)
 

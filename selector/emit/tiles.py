@@ -1,8 +1,9 @@
 """Tensor statements of one warp: fill, runs of accumulates, and read-out with its epilogue.
 
-The register layout of an m16n8 accumulator (PTX ISA, "Matrix Fragments for mma.m16n8k16"): lane = 4*g + q holds
-elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1). An element-wise expression around an accumulator is evaluated
-per element at the lane number that the element has in the program, so any epilogue runs in registers.
+The register layout of an m16n8 accumulator (PTX ISA, "Matrix Fragments for mma.m16n8k16"): lane =
+4*g + q holds elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1). An element-wise expression around
+an accumulator is evaluated per element at the lane number that the element has in the program, so
+any epilogue runs in registers.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class TileEmitter:
         self._run(statements)
 
     def _settle(self, operand: Operand) -> Operand:
-        """Reading past the depth into a band's zeros is allowed where numbers are known to lie there."""
+        """Reading past the depth into a band's zeros is allowed where numbers are known to lie
+        there.
+        """
         if isinstance(operand, Banded) or not operand.meets_band:
             return operand
         storage = self.context.storages[operand.buffer]
@@ -128,17 +131,24 @@ class TileEmitter:
         for region, outer in self._regions(s.buffer, first_lane(s.index), s.value.type.lanes):
             for i, j in _tiles(region):
                 values = [
-                    self.context.scalar.expr(lane(s.value.args[0], _digits(region, (i, j, e), outer)))
+                    self.context.scalar.expr(
+                        lane(s.value.args[0], _digits(region, (i, j, e), outer))
+                    )
                     for e in range(4)
                 ]
                 name = f"{accumulator.register}[{region.fragment(i, j)}]"
                 if element.bits == 16:
-                    values = [f"pack16({values[0]}, {values[1]})", f"pack16({values[2]}, {values[3]})"]
+                    values = [
+                        f"pack16({values[0]}, {values[1]})",
+                        f"pack16({values[2]}, {values[3]})",
+                    ]
                 text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
                 self.context.writer.line(text)
 
     def read_out(self, s: Store) -> None:
-        """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile is ragged."""
+        """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile
+        is ragged.
+        """
         source = _first_read(s.value)
         regions = self._regions(source.buffer, first_lane(source.index), source.type.lanes)
         plan = _ReadOut(s, source, regions, [_index_form(s.index, r, o) for r, o in regions])
@@ -169,7 +179,9 @@ class TileEmitter:
         return holds_everywhere(lane(p, digits), dict(digits))
 
     def _pair_flag(self, plan: _ReadOut) -> str | None:
-        """The uniform condition for storing two neighbours at once; "true" if always, None if never."""
+        """The uniform condition for storing two neighbours at once; "true" if always, None if
+        never.
+        """
         buffer = plan.store.buffer
         storage = self.context.storages[buffer]
         for (region, _), form in zip(plan.regions, plan.forms, strict=True):
@@ -216,9 +228,7 @@ class TileEmitter:
         symbolic, offset = form.at(region, element)
         return self._pointer(plan.store, symbolic, offset, pointers), value
 
-    def _pointer(
-        self, s: Store, symbolic: Affine, offset: int, pointers: dict[Affine, str]
-    ) -> str:
+    def _pointer(self, s: Store, symbolic: Affine, offset: int, pointers: dict[Affine, str]) -> str:
         """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
         storage = self.context.storages[s.buffer]
         if symbolic not in pointers:
@@ -229,9 +239,7 @@ class TileEmitter:
             pointers[symbolic] = name
         return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
-    def _texts(
-        self, plan: _ReadOut, region: Region, outer: Digits, *, guarded: bool
-    ) -> _Texts:
+    def _texts(self, plan: _ReadOut, region: Region, outer: Digits, *, guarded: bool) -> _Texts:
         """Value and guard of an element of a block, with marks for what differs between elements."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
@@ -263,7 +271,9 @@ class TileEmitter:
     # ------------------------------------------------------------------ regions
 
     def _regions(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
-        """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer digit."""
+        """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer
+        digit.
+        """
         accumulator = self.context.accumulators[buffer]
         start = slice_offset(index, self.context, buffer)
         inside = [r for r in accumulator.regions.values() if start <= r.offset < start + lanes]
@@ -280,10 +290,10 @@ class TileEmitter:
         return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
 
 
-def _positions(
-    pieces: list[Callable[[], None]], ops: int
-) -> dict[int, list[Callable[[], None]]]:
-    """After how many instructions each piece goes: the first after a quarter, the last before the end."""
+def _positions(pieces: list[Callable[[], None]], ops: int) -> dict[int, list[Callable[[], None]]]:
+    """After how many instructions each piece goes: the first after a quarter, the last before the
+    end.
+    """
     first, last = max(1, ops // 4), max(1, ops * 7 // 8)
     places: dict[int, list[Callable[[], None]]] = {}
     for number, piece in enumerate(pieces):
@@ -346,7 +356,9 @@ class _IndexForm:
 
 @dataclass(frozen=True, slots=True)
 class _ReadOut:
-    """A read-out statement: the accumulator load that gives its order, its blocks, their index forms."""
+    """A read-out statement: the accumulator load that gives its order, its blocks, their index
+    forms.
+    """
 
     store: Store
     source: Load
@@ -356,7 +368,9 @@ class _ReadOut:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Templates: ``@m@`` and ``@n@`` stand for the coordinates, ``@name@`` for an accumulator's register."""
+    """Templates: ``@m@`` and ``@n@`` stand for the coordinates, ``@name@`` for an accumulator's
+    register.
+    """
 
     value_text: str
     guard_text: str

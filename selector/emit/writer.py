@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _RESERVED = frozenset(
-    "auto bool break case char class const continue default do double else enum extern float for goto if "
-    "inline int long main new operator private public register return short signed sizeof static struct "
-    "switch template this typedef union unsigned using virtual void volatile while smem lane warp f16 bf16 "
-    "u8 u16 u32 u64".split()
+    ["auto", "bool", "break", "case", "char", "class", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "main", "new", "operator", "private", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "typedef", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "smem", "lane", "warp", "f16", "bf16", "u8", "u16", "u32", "u64"]
 )
 
 
@@ -29,7 +26,7 @@ class Writer:
             self.line(part)
 
     @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
         """``head {`` ... ``tail`` with the lines between indented."""
         self.line(f"{head} {{" if head else "{")
         self._depth += 1
@@ -42,7 +39,9 @@ class Writer:
 
 
 class Names:
-    """Maps names of the IR to C identifiers: the last readable part of the name, numbered where taken."""
+    """Maps names of the IR to C identifiers: the last readable part of the name, numbered where
+    taken.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
@@ -67,7 +66,9 @@ class Names:
         return self._of[name]
 
     def verbatim(self, text: str) -> str:
-        """Let a variable of the IR stand for a piece of C as it is; the variable's name is the text."""
+        """Let a variable of the IR stand for a piece of C as it is; the variable's name is the
+        text.
+        """
         self._of[text] = text
         return text
 

@@ -1,12 +1,14 @@
 """Which 8-row blocks a run of accumulate statements needs, and in which order.
 
-The unit of everything is the *block*: 8 rows x 16 bytes of an operand, one 32-bit register per lane, what one
-matrix of ``ldmatrix`` delivers. An m16n8 instruction takes 2 x 2 blocks of A and 1 x 2 of B (half of that for its
-short form, whose depth is one block). Blocks at equal addresses are the same value: overlapping windows of a row,
-or an operand shared by several tiles, are fetched once.
+The unit of everything is the *block*: 8 rows x 16 bytes of an operand, one 32-bit register per
+lane, what one matrix of ``ldmatrix`` delivers. An m16n8 instruction takes 2 x 2 blocks of A and 1 x
+2 of B (half of that for its short form, whose depth is one block). Blocks at equal addresses are
+the same value: overlapping windows of a row, or an operand shared by several tiles, are fetched
+once.
 
-The order decides registers and reuse. Where A's blocks overlap between tiles (convolution), instructions go by the
-address of their A block, so that few blocks are alive at a time; else depth is outermost (matrix product).
+The order decides registers and reuse. Where A's blocks overlap between tiles (convolution),
+instructions go by the address of their A block, so that few blocks are alive at a time; else depth
+is outermost (matrix product).
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ BLOCK_BYTES = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal values.
+    """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal
+    values.
 
-    Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ in the offset
-    only.
+    Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ
+    in the offset only.
     """
 
     operand: Operand
@@ -94,7 +97,9 @@ class Blocks:
         return Block(o, row, depth, key, family, symbolic, offset, self)
 
     def _origin(self, o: Access, who: int, row: int, depth: int) -> tuple[Affine, int]:
-        """Index of element (row, depth) as (symbolic part, constant); the part is shared where it can be."""
+        """Index of element (row, depth) as (symbolic part, constant); the part is shared where it
+        can be.
+        """
         steps = o.row_stride.constant, o.depth_stride.constant
         at = (row if steps[0] is None else 0, depth if steps[1] is None else 0)
         if (who, at) not in self._symbolic:
@@ -124,8 +129,9 @@ def chunk_of(block: Block) -> range:
 class MatrixOp:
     """One m16n8 instruction: accumulator tile (row, column) of a statement, its A and B blocks.
 
-    ``a`` is (rows 0-7, rows 8-15) of the first depth block, then of the second; ``b`` is one block per depth block.
-    With ``swapped`` the roles are exchanged: the tile holds the transposed product.
+    ``a`` is (rows 0-7, rows 8-15) of the first depth block, then of the second; ``b`` is one block
+    per depth block. With ``swapped`` the roles are exchanged: the tile holds the transposed
+    product.
     """
 
     statement: int
@@ -135,15 +141,18 @@ class MatrixOp:
 
 
 def is_swapped(statement: Accumulate) -> bool:
-    """Whether the instruction's m is too short for an m16n8 tile, so that the product is taken transposed."""
+    """Whether the instruction's m is too short for an m16n8 tile, so that the product is taken
+    transposed.
+    """
     return statement.m % 16 != 0
 
 
 def expand(statements: list[Accumulate]) -> list[MatrixOp]:
     """All instructions of the statements, in the order in which they should run.
 
-    A depth of an odd number of blocks leaves half an instruction; two such halves of one accumulator tile, from
-    different statements, make a whole one: the blocks of an instruction need not be neighbours.
+    A depth of an odd number of blocks leaves half an instruction; two such halves of one
+    accumulator tile, from different statements, make a whole one: the blocks of an instruction need
+    not be neighbours.
     """
     ops: list[tuple[int, MatrixOp]] = []
     blocks = Blocks()
@@ -164,9 +173,7 @@ def expand(statements: list[Accumulate]) -> list[MatrixOp]:
     return [op for _, op in sorted(ops, key=lambda item: item[0])]
 
 
-def _expand_one(
-    s: int, statement: Accumulate, blocks: Blocks
-) -> list[tuple[int, MatrixOp]]:
+def _expand_one(s: int, statement: Accumulate, blocks: Blocks) -> list[tuple[int, MatrixOp]]:
     a, b, m, n = statement.a, statement.b, statement.m, statement.n
     if is_swapped(statement):
         a, b, m, n = b, a, n, m
@@ -212,10 +219,11 @@ Event = Fetch | MatrixOp
 
 
 def schedule(ops: list[MatrixOp], together: int, registers: int) -> list[Event]:
-    """Fetches placed before the ops that need them; at most ``registers`` blocks are kept for reuse.
+    """Fetches placed before the ops that need them; at most ``registers`` blocks are kept for
+    reuse.
 
-    ``together`` blocks at most form one fetch. When the registers are full, the block whose next use is farthest
-    away is dropped and fetched again later (Belady's rule).
+    ``together`` blocks at most form one fetch. When the registers are full, the block whose next
+    use is farthest away is dropped and fetched again later (Belady's rule).
     """
     uses = _next_uses(ops)
     held: dict[int, int] = {}
@@ -249,9 +257,7 @@ def _group(
     return (first,)
 
 
-def _upcoming(
-    ops: list[MatrixOp], now: int, first: Block, held: dict[int, int]
-) -> list[Block]:
+def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int]) -> list[Block]:
     found: dict[int, Block] = {first.key: first}
     for op in ops[now : now + 16]:
         for block in (*op.a, *op.b):
@@ -278,9 +284,7 @@ def _next_uses(ops: list[MatrixOp]) -> dict[int, list[int]]:
     return uses
 
 
-def _evict(
-    held: dict[int, int], uses: dict[int, list[int]], now: int, registers: int
-) -> None:
+def _evict(held: dict[int, int], uses: dict[int, list[int]], now: int, registers: int) -> None:
     for key in list(held):
         while uses[key] and uses[key][0] <= now:
             uses[key].pop(0)

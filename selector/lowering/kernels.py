@@ -1,7 +1,7 @@
 """A module's body cut into kernels: every outermost nest of gpu_block loops is one launch.
 
-What lies outside may only allocate intermediates and bind names: work scheduled for the host has no place in a
-pipeline that runs on a GPU, and says so.
+What lies outside may only allocate intermediates and bind names: work scheduled for the host has no
+place in a pipeline that runs on a GPU, and says so.
 """
 
 from __future__ import annotations

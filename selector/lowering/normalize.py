@@ -1,8 +1,11 @@
-"""Simplifications that make a selected body easy to emit: lets inlined, atomics dropped, register loops unrolled."""
+"""Simplifications that make a selected body easy to emit: lets inlined, atomics dropped, register
+loops unrolled.
+"""
 
 from __future__ import annotations
 
 from selector.ir.nodes import (
+    Allocate,
     Atomic,
     Block,
     Call,
@@ -18,7 +21,6 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.nodes import Allocate
 from selector.ir.simplify import add, simplify
 from selector.ir.traverse import (
     free_vars,
@@ -38,7 +40,8 @@ TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR)
 def is_tensor_store(s: Stmt) -> bool:
     """Whether a statement writes or reads a tensor accumulator (in a selected program)."""
     return isinstance(s, Store) and any(
-        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma.")) for e in walk_expr(s.value)
+        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma."))
+        for e in walk_expr(s.value)
     )
 
 
@@ -63,7 +66,9 @@ def _is_pure(e: Expr) -> bool:
 
 
 def inline_lets(s: Stmt) -> Stmt:
-    """Substitute lets that load nothing, and every let inside an expression; drop atomics and unit loops."""
+    """Substitute lets that load nothing, and every let inside an expression; drop atomics and unit
+    loops.
+    """
     match s:
         case LetStmt(name, value, body) if _is_pure(value):
             return inline_lets(substitute_stmt(body, {name: value}))

@@ -1,7 +1,7 @@
 """When does a lane-wise condition hold for every lane?
 
-A tile whose condition holds throughout takes the unguarded path: the answer is a uniform scalar condition, tested
-once per tile instead of once per lane.
+A tile whose condition holds throughout takes the unguarded path: the answer is a uniform scalar
+condition, tested once per tile instead of once per lane.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 
 TRUE = IntImm(1, BOOL)
 
 
-def holds_everywhere(condition: Expr, digits: Mapping[Expr, int]) -> Expr | None:
-    """A condition without the digits that implies ``condition`` for all their values; None if none is known.
+def holds_everywhere(condition: Expr, digits: Mapping[Var, int]) -> Expr | None:
+    """A condition without the digits that implies ``condition`` for all their values; None if none
+    is known.
 
-    ``digits`` maps variables to their extents (values 0 ... extent - 1). Affine comparisons whose digits have
-    constant factors, and conjunctions of them, have an exact answer.
+    ``digits`` maps variables to their extents (values 0 ... extent - 1). Affine comparisons whose
+    digits have constant factors, and conjunctions of them, have an exact answer.
     """
-    names = {d.name for d in digits if hasattr(d, "name")}
-    if not names & free_vars(condition):
+    if not {d.name for d in digits} & free_vars(condition):
         return condition
     match condition:
         case Binary(BinaryOp.AND, a, b):
@@ -48,14 +48,14 @@ def conjunction(a: Expr, b: Expr) -> Expr:
     return a if b in (TRUE, a) else Binary(BinaryOp.AND, a, b)
 
 
-def _least(difference: Affine, digits: Mapping[Expr, int]) -> Expr | None:
+def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:
     """``difference >= 0`` at the values of the digits that make it smallest."""
     for digit, extent in digits.items():
         factor = difference.coefficient(digit)
         if factor.constant is None:
             return None
         difference = difference.rest(digit) + min(0, factor.constant * (extent - 1))
-    if any(difference.mentions(d.name) for d in digits if hasattr(d, "name")):
+    if any(difference.mentions(d.name) for d in digits):
         return None
     if difference.constant is not None:
         return IntImm(int(difference.constant >= 0), BOOL)

@@ -1,8 +1,9 @@
 """Tensor statements of a selected program, taken apart for the emitter.
 
-A selected program holds three kinds of statements on accumulators (see ``selector.intrinsics``): fill, accumulate
-and read-out. This module turns the operands of an accumulate statement into affine accesses: element (row, depth)
-of operand A is ``A[m, k]``, of operand B it is ``B[k, n]`` seen as row n, depth k, so both sides look alike.
+A selected program holds three kinds of statements on accumulators (see ``selector.intrinsics``):
+fill, accumulate and read-out. This module turns the operands of an accumulate statement into affine
+accesses: element (row, depth) of operand A is ``A[m, k]``, of operand B it is ``B[k, n]`` seen as
+row n, depth k, so both sides look alike.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ ROW, DEPTH = Var("$row"), Var("$depth")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An operand in memory: element (row, depth) is ``buffer[base + row * row_stride + depth * depth_stride]``.
+    """An operand in memory: element (row, depth) is ``buffer[base + row * row_stride + depth *
+    depth_stride]``.
 
-    ``predicate`` is a scalar condition over ``ROW`` and ``DEPTH``; elements where it is false are 0, and so are
-    elements with depth >= ``depth``. ``meets_band``: the other operand is banded, so what lies past the depth meets
-    zeros only.
+    ``predicate`` is a scalar condition over ``ROW`` and ``DEPTH``; elements where it is false are
+    0, and so are elements with depth >= ``depth``. ``meets_band``: the other operand is banded, so
+    what lies past the depth meets zeros only.
     """
 
     buffer: str
@@ -50,7 +52,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Banded:
-    """A Toeplitz operand: element (row j, depth t) is ``taps[(t - stride * j) / dilation]`` where that is a tap."""
+    """A Toeplitz operand: element (row j, depth t) is ``taps[(t - stride * j) / dilation]`` where
+    that is a tap.
+    """
 
     buffer: str
     type: Type

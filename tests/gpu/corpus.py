@@ -1,0 +1,10 @@
+"""The GPU corpus: pipelines that cover what the emitter must be able to do, by name."""
+
+from __future__ import annotations
+
+from corpus_case import cases
+from corpus_conv import CONVOLUTIONS
+from corpus_plain import PLAIN
+from corpus_product import PRODUCTS
+
+CORPUS = cases(PLAIN, CONVOLUTIONS, PRODUCTS)

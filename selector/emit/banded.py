@@ -57,7 +57,8 @@ class BandTables:
             low, extent = loops[name]
             if not isinstance(low, IntImm) or not isinstance(extent, IntImm):
                 raise EmitError(
-                    f"the taps in `{operand.buffer}` depend on the loop {name}, whose extent is not a constant",
+                    f"the taps in `{operand.buffer}` depend on the loop {name}",
+                    "its extent is not a constant",
                     hint="give the reduction domain constant extents",
                 )
             dims.append((name, low.value, extent.value))
@@ -82,7 +83,7 @@ class BandTables:
             self._fill_one(table)
 
     def _fill_one(self, table: Table) -> None:
-        """One warp writes runs of depth blocks of one line: a row block at one value of the loops."""
+        """A warp writes runs of depth blocks of a line: one row block at one value of the loops."""
         o, w, names = table.operand, self.context.writer, self.context.names
         blocks, row_blocks = depth_blocks(o), o.rows // 8
         lines = row_blocks * prod(extent for _, _, extent in table.loops)
@@ -176,9 +177,8 @@ class BandTables:
             case [one]:
                 w.line(f"const u32 {one} = *({address});")
             case [a, b]:
-                w.line(
-                    f"const uint2 {a}_ = *(const uint2*)({address}); const u32 {a} = {a}_.x, {b} = {a}_.y;"
-                )
+                w.line(f"const uint2 {a}_ = *(const uint2*)({address});")
+                w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y;")
             case [a, b, c, d]:
                 w.line(f"const uint4 {a}_ = *(const uint4*)({address});")
                 w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y, {c} = {a}_.z, {d} = {a}_.w;")

@@ -91,13 +91,13 @@ class KernelContext:
         if self.shared_bytes > self.target.shared_memory:
             raise ScheduleError(
                 f"the kernel of `{self.name}` needs {self.shared_bytes} bytes of shared memory",
-                f"{self.target.name} gives a block {self.target.shared_memory}; `{what}` takes {size}",
+                f"{self.target.name} has {self.target.shared_memory}; `{what}` takes {size}",
                 "use smaller tiles, fewer pipeline stages, or stage less",
             )
         return offset
 
     def aligned_flag(self, buffer: str, elements: int) -> str:
-        """A uniform condition: the buffer's rows all start at multiples of ``elements`` elements."""
+        """A uniform condition: all rows of the buffer start at multiples of ``elements``."""
         storage = self.storages[buffer]
         assert storage.space is Space.GLOBAL
         tests = [f"((u64){storage.pointer} & {elements * storage.type.bytes - 1}) == 0"]

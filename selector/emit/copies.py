@@ -88,9 +88,8 @@ def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> C
         assert x.count is not None
         length = -(-x.count // per) * per
         rounded = all(p is not None and abs(p) >= length for p in pitches)
-        return Copy(
-            nest.store.buffer, index, load, coordinates, x, rows, x.count, per, rounded, load.predicate
-        )  # fmt: skip
+        to, wanted = nest.store.buffer, load.predicate
+        return Copy(to, index, load, coordinates, x, rows, x.count, per, rounded, wanted)
     return None
 
 
@@ -106,19 +105,19 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
     total = copy.chunks
     for d in copy.rows:
         total *= d.count or 1
-    steps = -(-total // size)
+    few = -(-total // size) <= UNROLL_COPIES
     inside = _inside(copy, context)
     if inside is not None:
-        with w.block(f"if ({inside})"):
-            with _spread(context, rank, size, total, unroll=steps <= UNROLL_COPIES):
-                values = _decode(copy, context)
-                _addresses(copy, context, values)
-                w.line("copy16(shared_address(to), from);")
-    with w.block("else" if inside is not None else ""):
-        with _spread(context, rank, size, total, unroll=inside is None and steps <= UNROLL_COPIES):
-            values = _decode(copy, context)
-            _addresses(copy, context, values)
-            _border_chunk(copy, context, values)
+        with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
+            _addresses(copy, context, _decode(copy, context))
+            w.line("copy16(shared_address(to), from);")
+    with (
+        w.block("else" if inside is not None else ""),
+        _spread(context, rank, size, total, unroll=inside is None and few),
+    ):
+        values = _decode(copy, context)
+        _addresses(copy, context, values)
+        _border_chunk(copy, context, values)
 
 
 def split_copy(
@@ -147,11 +146,11 @@ def split_copy(
     def head() -> None:
         w, scalar = context.writer, context.scalar
         w.line(f"const bool {go} = {condition} && {inside};")
-        with w.block(f"if ({condition} && !{go})"):
-            with _spread(context, rank, size, copy.chunks * rows, unroll=False):
-                values = _decode(copy, context)
-                _addresses(copy, context, values)
-                _border_chunk(copy, context, values)
+        border = w.block(f"if ({condition} && !{go})")
+        with border, _spread(context, rank, size, copy.chunks * rows, unroll=False):
+            values = _decode(copy, context)
+            _addresses(copy, context, values)
+            _border_chunk(copy, context, values)
         x = f"({rank} % {copy.chunks} * {copy.per})"
         values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
         if copy.rows:

@@ -92,9 +92,8 @@ def _emit_kernel(
             w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
         for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
             low = context.scalar.index(loop.min)
-            w.line(
-                f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{'' if low == '0' else f' + {low}'};"
-            )
+            first = "" if low == "0" else f" + {low}"
+            w.line(f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{first};")
         for name, condition in context.flags.items():
             w.line(f"const bool {name} = {condition};")
         w.lines(body)
@@ -119,7 +118,7 @@ def _bind_grid(grid: tuple[GridLoop, ...], context: KernelContext) -> None:
 def _parameters(
     module: Module, program: Program, context: KernelContext
 ) -> tuple[list[Argument], list[str]]:
-    """Every argument that a kernel might take, with its declaration; unused ones are dropped later."""
+    """Every argument that a kernel might take, with its declaration; unused ones go later."""
     arguments: list[Argument] = []
     declarations: list[str] = []
     for b in module.buffers:

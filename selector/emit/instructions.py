@@ -22,7 +22,7 @@ def _ptx_type(t: Type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MatrixForm:
-    """One m16n8 form: name of the wrapper, its source, and registers of the accumulator per lane."""
+    """One m16n8 form: the name of its wrapper and the source."""
 
     name: str
     source: str

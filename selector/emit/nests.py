@@ -51,7 +51,7 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """One scalar store over an iteration space (digits innermost first), under a scalar condition."""
+    """A scalar store over an iteration space (digits innermost first), under a condition."""
 
     digits: tuple[Digit, ...]
     store: Store
@@ -148,9 +148,10 @@ def independent(nest: Nest, param: BufferParam | None) -> bool:
     """Whether the iterations may run in any order."""
     digits = [d for d in nest.digits if d.count != 1]
     for e in walk_expr(nest.store.value):
-        if isinstance(e, Load) and e.buffer == nest.store.buffer:
-            if (to_affine(e.index) - to_affine(nest.store.index)).constant != 0:
-                return False
+        if not isinstance(e, Load) or e.buffer != nest.store.buffer:
+            continue
+        if (to_affine(e.index) - to_affine(nest.store.index)).constant != 0:
+            return False
     coordinates = split_by_strides(nest.store.index, param.dims) if param else None
     parts = coordinates if coordinates is not None else (nest.store.index,)
     return _injective([to_affine(p) for p in parts], digits)

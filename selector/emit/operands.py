@@ -115,7 +115,7 @@ class BlockFetcher:
     # ------------------------------------------------------------------ masks and single elements
 
     def _element_condition(self, block: Block, number: int) -> Expr | None:
-        """The condition on element ``number`` of this lane's register; None if it is always there."""
+        """The condition on element ``number`` of this lane's register; None if always there."""
         o = block.operand
         assert isinstance(o, Access)
         row, depth = self._place(block, number)

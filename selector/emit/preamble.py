@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 
 _ALWAYS = """\
-typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+typedef unsigned long long u64;
 typedef signed char s8; typedef short s16; typedef long long s64;
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
@@ -20,59 +21,112 @@ struct bf16 { u16 bits; };
 
 _SNIPPETS: dict[str, str] = {
     "to_f32": """\
-__device__ __forceinline__ float to_f32(f16 v) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.bits)); return r; }
+__device__ __forceinline__ float to_f32(f16 v) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.bits));
+  return r;
+}
 __device__ __forceinline__ float to_f32(bf16 v) { return __uint_as_float((u32)v.bits << 16); }
 """,
     "to_f16": """\
-__device__ __forceinline__ f16 to_f16(float v) { f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v)); return r; }
+__device__ __forceinline__ f16 to_f16(float v) {
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+}
 """,
     "to_bf16": """\
-__device__ __forceinline__ bf16 to_bf16(float v) { bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v)); return r; }
+__device__ __forceinline__ bf16 to_bf16(float v) {
+  bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+}
 """,
     "floor_div": """\
-__device__ __forceinline__ int floor_div(int a, int b) { if (b == 0) return 0; int q = a / b; return q - ((a - q * b) < 0 ? (b > 0 ? 1 : -1) : 0); }
+// Halide's division: the remainder is never negative, and by zero gives zero.
+template <class A, class B> __device__ __forceinline__ auto floor_div(A a, B b) -> decltype(a + b) {
+  if (b == 0) return 0; auto q = a / b; return q - ((a - q * b) < 0 ? (b > 0 ? 1 : -1) : 0); }
 """,
     "floor_mod": """\
-__device__ __forceinline__ int floor_mod(int a, int b) { if (b == 0) return 0; int r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
+template <class A, class B> __device__ __forceinline__ auto floor_mod(A a, B b) -> decltype(a + b) {
+  if (b == 0) return 0; auto r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
+""",
+    "shift_left": """\
+// Halide's shifts: by a negative amount they go the other way, and no amount is too large.
+template <class T> __device__ __forceinline__ T shift_left(T a, s64 by) {
+  const int bits = 8 * sizeof(T);
+  return by < 0 ? (by <= -bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> -by)) : by >= bits ? (T)0 : (T)((u64)a << by); }
+""",
+    "shift_right": """\
+template <class T> __device__ __forceinline__ T shift_right(T a, s64 by) {
+  const int bits = 8 * sizeof(T);
+  return by >= bits ? (T)(a < 0 ? -1 : 0) : by >= 0 ? (T)(a >> by) : by <= -bits ? (T)0 : (T)((u64)a << -by); }
+""",
+    "bits_as": """\
+template <class To, class From> __device__ __forceinline__ To bits_as(From v) { union { From from; To to; } both; both.from = v; return both.to; }
 """,
     "shared_address": """\
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ u32 shared_address(const void* p) {
+  return (u32)__cvta_generic_to_shared(p);
+}
 """,
     "copy16": """\
 // 16 bytes from global to shared memory, asynchronously and past L1 (PTX ISA: cp.async).
-__device__ __forceinline__ void copy16(u32 to, const void* from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory"); }
+__device__ __forceinline__ void copy16(u32 to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
 """,
     "copy_commit": """\
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 """,
     "copy_wait": """\
-template <int pending> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory"); }
+template <int pending> __device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+}
 """,
     "barrier_init": """\
-// Barriers in shared memory (PTX ISA: mbarrier): a phase ends when the expected number of arrivals has come.
-__device__ __forceinline__ void barrier_init(u32 b, u32 arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(arrivals) : "memory"); }
+// Barriers in shared memory (PTX ISA: mbarrier): a phase ends when the expected number of
+// arrivals has come.
+__device__ __forceinline__ void barrier_init(u32 b, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(arrivals) : "memory");
+}
 """,
     "barrier_arrive": """\
-__device__ __forceinline__ void barrier_arrive(u32 b) { asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(b) : "memory"); }
+__device__ __forceinline__ void barrier_arrive(u32 b) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
+    :: "r"(b) : "memory");
+}
 """,
     "barrier_arrive_copies": """\
-// Arrives twice: now, for what this thread has stored, and when the asynchronous copies that it has issued are done.
+// Arrives twice: now, for what this thread has stored, and when the asynchronous copies that it
+// has issued are done.
 __device__ __forceinline__ void barrier_arrive_copies(u32 b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(b) : "memory");
-  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(b) : "memory"); }
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
+    :: "r"(b) : "memory");
+}
 """,
     "barrier_wait": """\
 __device__ __forceinline__ void barrier_wait(u32 b, u32 parity) {
-  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @done bra out; bra again; out: }" :: "r"(b), "r"(parity) : "memory"); }
+  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @done bra out; bra again; out: }"
+    :: "r"(b), "r"(parity) : "memory");
+}
 """,
     "ldmatrix4": """\
-// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8 (PTX ISA: ldmatrix).
+// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8
+// (PTX ISA: ldmatrix).
 __device__ __forceinline__ void ldmatrix4(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a)); }
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a));
+}
 """,
     "ldmatrix2": """\
 __device__ __forceinline__ void ldmatrix2(u32 a, u32& r0, u32& r1) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(a)); }
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+    : "=r"(r0), "=r"(r1) : "r"(a));
+}
 """,
     "ldmatrix1": """\
 __device__ __forceinline__ void ldmatrix1(u32 a, u32& r0) {
@@ -80,11 +134,15 @@ __device__ __forceinline__ void ldmatrix1(u32 a, u32& r0) {
 """,
     "ldmatrix4_trans": """\
 __device__ __forceinline__ void ldmatrix4_trans(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a)); }
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a));
+}
 """,
     "ldmatrix2_trans": """\
 __device__ __forceinline__ void ldmatrix2_trans(u32 a, u32& r0, u32& r1) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(a)); }
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+    : "=r"(r0), "=r"(r1) : "r"(a));
+}
 """,
     "ldmatrix1_trans": """\
 __device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
@@ -95,21 +153,39 @@ __device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32
 __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 """,
     "half_of": """\
-__device__ __forceinline__ f16 half_of(u32 pair, int i) { f16 r; r.bits = (u16)(pair >> (16 * i)); return r; }
+__device__ __forceinline__ f16 half_of(u32 pair, int i) {
+  f16 r;
+  r.bits = (u16)(pair >> (16 * i));
+  return r;
+}
 """,
     "pack8": """\
-__device__ __forceinline__ u32 pack8(int a, int b, int c, int d) { return ((u32)a & 255) | (((u32)b & 255) << 8) | (((u32)c & 255) << 16) | ((u32)d << 24); }
+__device__ __forceinline__ u32 pack8(int a, int b, int c, int d) {
+  return ((u32)a & 255) | (((u32)b & 255) << 8) | (((u32)c & 255) << 16) | ((u32)d << 24);
+}
 """,
     "store2": """\
 // Two adjacent elements with one store; the address is a multiple of their size.
-__device__ __forceinline__ void store2(float* p, float a, float b) { *(float2*)p = make_float2(a, b); }
+template <class T, class U> __device__ __forceinline__ void store2(T* p, U a, U b) { struct alignas(2 * sizeof(T)) Pair { T a, b; }; *(Pair*)p = Pair{(T)a, (T)b}; }
+__device__ __forceinline__ void store2(float* p, float a, float b) {
+  *(float2*)p = make_float2(a, b);
+}
 __device__ __forceinline__ void store2(int* p, int a, int b) { *(int2*)p = make_int2(a, b); }
-__device__ __forceinline__ void store2(f16* p, f16 a, f16 b) { *(u32*)p = (u32)a.bits | ((u32)b.bits << 16); }
-__device__ __forceinline__ void store2(bf16* p, bf16 a, bf16 b) { *(u32*)p = (u32)a.bits | ((u32)b.bits << 16); }
-__device__ __forceinline__ void store2(s8* p, s8 a, s8 b) { *(u16*)p = (u16)((u8)a | ((u16)(u8)b << 8)); }
+__device__ __forceinline__ void store2(f16* p, f16 a, f16 b) {
+  *(u32*)p = (u32)a.bits | ((u32)b.bits << 16);
+}
+__device__ __forceinline__ void store2(bf16* p, bf16 a, bf16 b) {
+  *(u32*)p = (u32)a.bits | ((u32)b.bits << 16);
+}
+__device__ __forceinline__ void store2(s8* p, s8 a, s8 b) {
+  *(u16*)p = (u16)((u8)a | ((u16)(u8)b << 8));
+}
 __device__ __forceinline__ void store2(u8* p, u8 a, u8 b) { *(u16*)p = (u16)(a | ((u16)b << 8)); }
 """,
 }  # fmt: skip
+
+SNIPPET_NAMES = frozenset(_SNIPPETS)
+"""What the functions of the snippets are called."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import assert_never
 
 from selector.diagnostics import EmitError
+from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.writer import Names
 from selector.intrinsics.functions import find_function
 from selector.ir.affine import split_by_strides, to_affine
@@ -52,7 +53,7 @@ class Space(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where a buffer of the IR lives in the kernel: its C pointer, its space, and what bounds it."""
+    """Where a buffer of the IR lives in the kernel: C pointer, space, and what bounds it."""
 
     pointer: str
     type: Type
@@ -84,7 +85,7 @@ def _is_half(t: Type) -> bool:
 
 
 def convert(text: str, source: Type, target: Type) -> str:
-    """``text`` of type ``source`` converted to ``target`` (one rounding, C's rules for integers)."""
+    """``text`` of type ``source`` as ``target``: one rounding, C's rules for integers."""
     if source.element == target.element:
         return text
     if _is_half(source):
@@ -122,7 +123,7 @@ class ScalarEmitter:
         """An integer expression, put into a readable normal form first."""
         return self.expr(to_affine(e).to_expr())
 
-    def expr(self, e: Expr) -> str:
+    def expr(self, e: Expr) -> str:  # noqa: C901 - one case for each node
         """The text of a scalar expression; EmitError where it has none."""
         match e:
             case IntImm(value, t):
@@ -155,6 +156,9 @@ class ScalarEmitter:
     def _integer(self, value: int, t: Type) -> str:
         if t.is_bool:
             return "true" if value else "false"
+        if t.bits >= 32 and value == -(1 << (t.bits - 1)):  # C has no such literal
+            suffix = "ll" if t.bits == 64 else ""
+            return f"({value + 1}{suffix} - 1)"
         if t.bits == 64:
             return f"{value}{'ll' if t.kind is Kind.INT else 'ull'}"
         return f"{value}u" if t == Type(Kind.UINT, 32) else str(value)
@@ -175,6 +179,8 @@ class ScalarEmitter:
                 text = self._divide(op, x, y, b, t)
             case BinaryOp.MOD:
                 text = f"({x} - {y} * floor{'f' if t.bits <= 32 else ''}({x} / {y}))"
+            case BinaryOp.MUL if t == Type(Kind.UINT, 16):  # int would overflow
+                text = f"((u32){x} * {y})"
             case _:
                 text = f"({x} {op.value} {y})"
         if _is_half(t):
@@ -195,6 +201,10 @@ class ScalarEmitter:
             return self.expr(e.args[0])
         function = find_function(e.name)
         if function is None:
+            raw = e.name in RAW_ARGUMENTS
+            text = spell(e, [self.expr(a) if raw else self._operand(a) for a in e.args])
+            if text is not None:
+                return self._intrinsic(e, text)
             raise EmitError(
                 f"the function {e.name!r} has no form in CUDA",
                 hint="compute it in a Func of its own that runs outside the kernel",
@@ -203,6 +213,14 @@ class ScalarEmitter:
         text = f"{function.cuda}({', '.join(self._operand(a) for a in e.args)})"
         return convert(text, Type(Kind.FLOAT, 32), e.type) if half else text
 
+    def _intrinsic(self, e: Call, text: str) -> str:
+        """The text of an intrinsic, which C may have widened, as the type of the call."""
+        if e.name in RAW_ARGUMENTS:
+            return text
+        if _is_half(e.type):
+            return convert(text, Type(Kind.FLOAT, 32), e.type)
+        return text if e.type.is_bool else f"({c_type(e.type)})({text})"
+
     # ------------------------------------------------------------------ memory
 
     def address(self, storage: Storage, index: Expr) -> str:
@@ -210,7 +228,7 @@ class ScalarEmitter:
         return f"{storage.pointer}[{self.index(index)}]"
 
     def guard(self, storage: Storage, index: Expr) -> str | None:
-        """The condition under which ``index`` is inside a buffer in global memory; None if always."""
+        """When ``index`` is inside a buffer in global memory; None if always."""
         if storage.space is not Space.GLOBAL:
             return None
         coordinates = split_by_strides(index, storage.param.dims) if storage.param else None

@@ -240,7 +240,7 @@ class TileEmitter:
         return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
     def _texts(self, plan: _ReadOut, region: Region, outer: Digits, *, guarded: bool) -> _Texts:
-        """Value and guard of an element of a block, with marks for what differs between elements."""
+        """Value and guard of a block's elements, with marks for what differs between them."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
         expected = to_affine(lane(plan.source.index, digits))

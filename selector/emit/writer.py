@@ -6,9 +6,27 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_RESERVED = frozenset(
-    ["auto", "bool", "break", "case", "char", "class", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "main", "new", "operator", "private", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "typedef", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "smem", "lane", "warp", "f16", "bf16", "u8", "u16", "u32", "u64"]
+from selector.emit.preamble import SNIPPET_NAMES
+from selector.intrinsics.functions import FUNCTIONS
+
+_RESERVED = frozenset(  # noqa: SIM905 - a list of words reads better so
+    (
+        "auto bool break case char class const continue default do double else enum extern float "
+        "for goto if inline int long main new operator private public register return short "
+        "signed sizeof static struct switch template this typedef union unsigned using virtual "
+        "void volatile while smem lane warp f16 bf16 u8 u16 u32 u64 s8 s16 s64 full free_ slot "
+        "round next more ahead int8_t min max abs alignas asm auto catch constexpr decltype delete "
+        "explicit export false friend mutable namespace noexcept nullptr operator protected "
+        "static_assert static_cast this throw true try typeid typename wchar_t signed "
+        "threadIdx blockIdx blockDim gridDim warpSize item line row block at to from step isnan "
+        "isinf isfinite "
+    ).split()
 )
+
+_LOCALS = re.compile(r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|__\w*|(?:float|double)\d|u?int\d\w*")
+"""Short names that emitted code declares where it needs them, and CUDA's own types and functions."""
+
+_FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 
 
 class Writer:
@@ -53,7 +71,7 @@ class Names:
         if base[0].isdigit():
             base = f"v{base}"
         name, count = base, 1
-        while name in self._taken:
+        while name in self._taken or name in _FUNCTIONS or _LOCALS.fullmatch(name):
             count += 1
             name = f"{base}_{count}"
         self._taken.add(name)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from selector.ir.nodes import (
     Allocate,
     Expr,
+    Let,
     Load,
     Location,
     LocToLoc,
@@ -21,7 +22,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import map_expr, map_stmt
+from selector.ir.traverse import map_expr, map_stmt, substitute, walk_expr
 
 Placement = Mapping[str, Location]
 
@@ -40,13 +41,27 @@ def _annotate_stmt(s: Stmt, placed: Placement) -> Stmt:
                 inner[name] = memory.location
             return map_stmt(s, lambda b: _annotate_stmt(b, inner), lambda e: _annotate(e, placed))
         case Store(buffer, index, value, predicate):
-            value = _annotate(value, placed)
+            value = _annotate(_inline_reads(value, placed), placed)
             if buffer in placed:
                 value = LocToLoc(Location.MEM, placed[buffer], value)
             predicate = None if predicate is None else _annotate(predicate, placed)
             return Store(buffer, _annotate(index, placed), value, predicate)
         case _:
             return map_stmt(s, lambda b: _annotate_stmt(b, placed), lambda e: _annotate(e, placed))
+
+
+def _inline_reads(e: Expr, placed: Placement) -> Expr:
+    """Lets that hold what a unit computed are substituted: a statement is selected as one
+    expression."""
+    match e:
+        case Let(name, value, body) if _reads(value, placed):
+            return _inline_reads(substitute(body, {name: value}), placed)
+        case _:
+            return map_expr(e, lambda c: _inline_reads(c, placed))
+
+
+def _reads(e: Expr, placed: Placement) -> bool:
+    return any(isinstance(x, Load) and x.buffer in placed for x in walk_expr(e))
 
 
 def _annotate(e: Expr, placed: Placement) -> Expr:

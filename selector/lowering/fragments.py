@@ -115,7 +115,7 @@ def depth_blocks(operand: Operand) -> int:
 
 
 def chunk_of(block: Block) -> range:
-    """Depth blocks of a banded operand that lie together in its table: runs of 4, then 2, then 1."""
+    """Depth blocks that lie together in the table of a band: runs of 4, then 2, then 1."""
     total, start = depth_blocks(block.operand), 0
     for size in (4, 2, 1):
         while start + size <= total:

@@ -89,7 +89,7 @@ def _inline_let(e: Expr) -> Expr:
 
 
 def _unroll_register_loops(s: Stmt, accumulators: frozenset[str]) -> Stmt:
-    """Unroll constant loops whose variable indexes an accumulator: registers have constant numbers."""
+    """Unroll constant loops whose variable indexes an accumulator: registers are numbered."""
     s = map_stmt(s, lambda x: _unroll_register_loops(x, accumulators), lambda e: e)
     match s:
         case For(name, low, IntImm(extent), ForKind.SERIAL | ForKind.UNROLLED, body) if (

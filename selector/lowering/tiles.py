@@ -120,8 +120,9 @@ def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     if stride.mentions(DEPTH.name) or base.mentions(DEPTH.name):
         raise InternalError("the taps of a Toeplitz operand are not affine")
     condition = None if taps.predicate is None else lane(taps.predicate, ((DEPTH, count),))
+    element, (_, _, step, dilation) = taps.type.element, sizes
     return Banded(
-        taps.buffer, taps.type.element, rows, depth, sizes[2], sizes[3], count, base, stride, condition
+        taps.buffer, element, rows, depth, step, dilation, count, base, stride, condition
     )  # fmt: skip
 
 

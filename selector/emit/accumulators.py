@@ -1,0 +1,80 @@
+"""The accumulators of a kernel, found before its body is written; room for the bands."""
+
+from __future__ import annotations
+
+from selector.diagnostics import EmitError
+from selector.emit.banded import BandTables
+from selector.emit.context import Accumulator, KernelContext, Region, slice_offset
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import walk_stmt
+from selector.lowering.fragments import is_swapped
+from selector.lowering.normalize import TENSOR_MEMORY
+from selector.lowering.tiles import Accumulate, Banded, as_accumulate
+
+Loops = dict[str, tuple[Expr, Expr]]
+
+
+def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables) -> None:
+    """Fill in ``context.accumulators`` and ``context.thread_vars``; add the bands to ``tables``."""
+    for s in walk_stmt(body):
+        if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY:
+            register = context.names.fresh(s.name)
+            half = s.type.bits == 16
+            context.accumulators[s.name] = Accumulator(register, str(s.type), 0, {}, half)
+    _visit(body, {}, context, tables)
+    for name, a in list(context.accumulators.items()):
+        total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
+        regions = dict(sorted(a.regions.items()))
+        context.accumulators[name] = Accumulator(
+            a.register, a.type_name, total // 128, regions, a.half
+        )
+
+
+def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:
+    match s:
+        case For(name, _, IntImm(extent), ForKind.GPU_THREAD, body):
+            context.thread_vars[name] = extent
+            _visit(body, loops, context, tables)
+        case For(name, low, extent, _, body):
+            _visit(body, {**loops, name: (low, extent)}, context, tables)
+        case Block(stmts):
+            for x in stmts:
+                _visit(x, loops, context, tables)
+        case Allocate(body=body) | LetStmt(body=body):
+            _visit(body, loops, context, tables)
+        case IfThenElse(_, then, otherwise):
+            _visit(then, loops, context, tables)
+            if otherwise is not None:
+                _visit(otherwise, loops, context, tables)
+        case Store():
+            statement = as_accumulate(s)
+            if statement is not None:
+                _register(statement, loops, context, tables)
+        case _:
+            pass
+
+
+def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:
+    offset = slice_offset(s.offset, context, s.accumulator)
+    region = Region(offset, s.m, s.n, is_swapped(s))
+    known = context.accumulators[s.accumulator].regions.setdefault(offset, region)
+    if known != region:
+        raise EmitError(
+            f"`{s.accumulator}` is used with tiles of {known.m} x {known.n} and {s.m} x {s.n}",
+            "both start at the same element",
+            hint="give all its updates one shape",
+        )
+    for operand in (s.a, s.b):
+        if isinstance(operand, Banded):
+            tables.add(operand, loops)

@@ -1,0 +1,57 @@
+"""Units of threads that execute statements together, and when they must wait for each other.
+
+A statement that touches memory which the unit has written since its last barrier, or overwrites
+what it has read, is preceded by a barrier. At the entry of a loop everything that the loop touches
+counts as touched, so that the state is the same for every iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from selector.emit.writer import Writer
+
+
+@dataclass(slots=True)
+class Unit:
+    """The number of a thread within the unit (as text), how many there are, and their barrier."""
+
+    rank: str
+    size: int
+    barrier: str
+    written: set[str] = field(default_factory=set[str])
+    read: set[str] = field(default_factory=set[str])
+    copying: bool = False  # asynchronous copies are in flight
+
+    def touch(self, reads: set[str], writes: set[str]) -> None:
+        self.read |= reads
+        self.written |= writes
+
+    def forget(self) -> None:
+        """After a barrier nothing is pending."""
+        self.read.clear()
+        self.written.clear()
+
+    def must_wait(self, reads: set[str], writes: set[str]) -> bool:
+        """Whether a statement that touches these needs a barrier before it."""
+        return bool(reads & self.written or writes & (self.written | self.read))
+
+    def wait(self, writer: Writer) -> None:
+        """The barrier; asynchronous copies arrive before it."""
+        self.finish_copies(writer)
+        writer.line(self.barrier)
+        self.forget()
+
+    def finish_copies(self, writer: Writer) -> None:
+        if self.copying:
+            writer.line("copy_commit();")
+            writer.line("copy_wait<0>();")
+            self.copying = False
+
+
+def block_unit(threads: int) -> Unit:
+    return Unit("(int)threadIdx.x", threads, "__syncthreads();")
+
+
+def warp_unit() -> Unit:
+    return Unit("lane", 32, "__syncwarp();")

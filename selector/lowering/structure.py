@@ -1,0 +1,83 @@
+"""The shape of a kernel's body: thread loops, allocations, and which buffers statements touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from selector.diagnostics import ScheduleError
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Load, Stmt, Store
+from selector.ir.traverse import stmt_children, walk_all_exprs, walk_stmt
+from selector.lowering.normalize import TENSOR_MEMORY, sequence
+
+
+def stored_names(s: Stmt) -> set[str]:
+    """Buffers that a statement writes."""
+    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
+
+
+def loaded_names(s: Stmt) -> set[str]:
+    """Buffers that a statement reads."""
+    return {e.buffer for e in walk_all_exprs(s) if isinstance(e, Load)}
+
+
+def constant_elements(s: Allocate) -> int:
+    """Elements of an allocation; ``ScheduleError`` where that is not a constant."""
+    total = 1
+    for extent in s.extents:
+        if not isinstance(extent, IntImm):
+            raise ScheduleError(
+                f"`{s.name}` has no constant size",
+                "memory inside a kernel is laid out when it is compiled",
+                "bound the extents it is computed over, or split by constants",
+            )
+        total *= extent.value
+    return total
+
+
+def hoist_allocations(s: Stmt) -> tuple[list[Allocate], list[Stmt]]:
+    """Allocations at the head of a loop body, and the statements below them in order."""
+    allocations: list[Allocate] = []
+    body: list[Stmt] = []
+    for x in sequence(s):
+        if isinstance(x, Allocate) and x.memory not in TENSOR_MEMORY:
+            more, inner = hoist_allocations(x.body)
+            allocations += [x, *more]
+            body += inner
+        else:
+            body.append(x)
+    return allocations, body
+
+
+def peel_threads(s: For) -> tuple[list[tuple[str, int]], Stmt]:
+    """(variable, extent) of directly nested thread loops, innermost first, and their body."""
+    loops: list[tuple[str, int]] = []
+    body: Stmt = s
+    while isinstance(body, For) and body.kind is ForKind.GPU_THREAD:
+        if not isinstance(body.extent, IntImm) or body.min != IntImm(0):
+            raise ScheduleError(
+                f"the thread loop {body.name} has no constant extent",
+                hint="split by a constant and mark the inner loop with gpu_threads(...)",
+            )
+        loops.insert(0, (body.name, body.extent.value))
+        body = body.body
+    return loops, body
+
+
+def thread_regions(s: Stmt) -> Iterable[tuple[list[tuple[str, int]], Stmt]]:
+    """Every nest of thread loops: its loops, innermost first, and its body."""
+    match s:
+        case For(kind=ForKind.GPU_THREAD):
+            yield peel_threads(s)
+        case _:
+            for child in stmt_children(s):
+                yield from thread_regions(child)
+
+
+def outside_threads(s: Stmt) -> Iterable[Stmt]:
+    """Every statement that is not inside a thread loop."""
+
+    if isinstance(s, For) and s.kind is ForKind.GPU_THREAD:
+        return
+    yield s
+    for child in stmt_children(s):
+        yield from outside_threads(child)

@@ -82,7 +82,8 @@ def lower(
     names = Names()
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)
     marked = frozenset(n for n, d in pipeline.directives.items() if d.kind is not None)
-    reader = Reader(lowered["records"], names, marked)
+    booleans = frozenset(b[0] for b in lowered["buffers"] if read_type(b[1]).is_bool)
+    reader = Reader(lowered["records"], names, marked, booleans)
     body = reader.stmt(lowered["body"])
     if reader.has_vector_lets:
         body = normalise(body)

@@ -8,6 +8,7 @@ way: ``likely`` and ``promise_clamped`` wrappers, produce and consume marks, ass
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from halide_bridge.names import Names
@@ -15,7 +16,7 @@ from halide_bridge.normalise import can_inline, normal_expr
 from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
 from selector.ir import nodes as ir
-from selector.ir.types import Kind, Type
+from selector.ir.types import BOOL, Kind, Type
 
 Record = tuple[Any, ...]
 
@@ -58,9 +59,19 @@ def read_type(record: Record) -> Type:
 
 
 class Reader:
-    """Reads the records of one lowering; nodes get their normal form as they are made."""
+    """Reads the records of one lowering; nodes get their normal form as they are made.
 
-    def __init__(self, records: Sequence[Record], names: Names, marked: frozenset[str]) -> None:
+    ``booleans`` are the buffers of booleans, which Halide reads and writes as uint8.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        names: Names,
+        marked: frozenset[str],
+        booleans: frozenset[str] = frozenset(),
+    ) -> None:
+        self._booleans = booleans
         self._nodes: list[Any] = []
         self._names = names
         self._marked = marked
@@ -127,8 +138,10 @@ class Reader:
         )
 
     def read_load(self, type_: Record, name: str, index: int, predicate: int) -> ir.Expr:
-        mask = self._optional(predicate)
-        return normal_expr(ir.Load(self._type(type_), self._names(name), self._nodes[index], mask))
+        mask, wanted = self._optional(predicate), self._type(type_)
+        element = replace(BOOL, lanes=wanted.lanes) if name in self._booleans else wanted
+        load = normal_expr(ir.Load(element, self._names(name), self._nodes[index], mask))
+        return load if element == wanted else normal_expr(ir.Cast(wanted, load))
 
     def read_ramp(self, base: int, stride: int, lanes: int) -> ir.Expr:
         return ir.Ramp(self._nodes[base], self._nodes[stride], lanes)
@@ -178,8 +191,10 @@ class Reader:
 
     def read_store(self, name: str, index: int, value: int, predicate: int) -> ir.Stmt:
         where = canonical_index(self._nodes[index])
-        mask = self._optional(predicate)
-        return ir.Store(self._names(name), where, self._nodes[value], mask)
+        mask, stored = self._optional(predicate), self._nodes[value]
+        if name in self._booleans:
+            stored = _as_boolean(stored)
+        return ir.Store(self._names(name), where, stored, mask)
 
     def read_allocate(
         self, name: str, type_: Record, extents: tuple[int, ...], memory: str, body: int
@@ -209,6 +224,21 @@ class Reader:
         if producer in self._marked or _is_vector_code(inner):
             return inner
         return ir.Atomic(self._names(producer), inner)
+
+
+def _as_boolean(e: ir.Expr) -> ir.Expr:
+    """A value that Halide stores as uint8, as the boolean that it is."""
+    match e:
+        case _ if e.type.is_bool:
+            return e
+        case ir.Cast(_, value) if value.type.is_bool:
+            return value
+        case ir.Broadcast(value, count):
+            return ir.Broadcast(_as_boolean(value), count)
+        case ir.Let(name, value, body):
+            return ir.Let(name, value, _as_boolean(body))
+        case _:
+            return ir.Cast(replace(BOOL, lanes=e.type.lanes), e)
 
 
 def join(first: ir.Stmt, rest: ir.Stmt) -> ir.Stmt:

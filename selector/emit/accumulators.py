@@ -8,7 +8,6 @@ from selector.emit.context import Accumulator, KernelContext, Region, slice_offs
 from selector.ir.nodes import (
     Allocate,
     Block,
-    Expr,
     For,
     ForKind,
     IfThenElse,
@@ -20,9 +19,10 @@ from selector.ir.nodes import (
 from selector.ir.traverse import walk_stmt
 from selector.lowering.fragments import is_swapped
 from selector.lowering.normalize import TENSOR_MEMORY
+from selector.lowering.structure import stored_names
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
-Loops = dict[str, tuple[Expr, Expr]]
+Loops = dict[str, For]
 
 
 def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables) -> None:
@@ -46,8 +46,8 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
         case For(name, _, IntImm(extent), ForKind.GPU_THREAD, body):
             context.thread_vars[name] = extent
             _visit(body, loops, context, tables)
-        case For(name, low, extent, _, body):
-            _visit(body, {**loops, name: (low, extent)}, context, tables)
+        case For(name, _, _, _, body):
+            _visit(body, {**loops, name: s}, context, tables)
         case Block(stmts):
             for x in stmts:
                 _visit(x, loops, context, tables)
@@ -77,4 +77,16 @@ def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandT
         )
     for operand in (s.a, s.b):
         if isinstance(operand, Banded):
-            tables.add(operand, loops)
+            _check_taps(operand, loops)
+            tables.add(operand, {name: (x.min, x.extent) for name, x in loops.items()})
+
+
+def _check_taps(operand: Banded, loops: Loops) -> None:
+    """A band is built once, before its first use: its taps must be there by then and stay."""
+    for loop in loops.values():
+        if operand.buffer in stored_names(loop.body):
+            raise EmitError(
+                f"`{operand.buffer}` holds taps and is computed anew in every iteration of a loop",
+                f"the loop over {loop.name} is around the convolution, too",
+                "compute the taps outside of that loop, for instance at the block",
+            )

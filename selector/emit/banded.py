@@ -77,6 +77,11 @@ class BandTables:
     def __bool__(self) -> bool:
         return bool(self._tables)
 
+    @property
+    def sources(self) -> set[str]:
+        """Buffers that the taps come from."""
+        return {table.operand.buffer for table in self._tables.values()}
+
     def fill(self) -> None:
         """Write all tables, spread over the threads of the block."""
         for table in self._tables.values():

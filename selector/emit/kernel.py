@@ -315,6 +315,8 @@ class KernelEmitter:
     def fill_bands(self, unit: Unit) -> None:
         """Write the bands once, as late as their first use allows: copies are on their way."""
         if self.tables and not self.bands_filled:
+            if unit.must_wait(self.tables.sources & self._exchanged, set()):
+                unit.wait(self.context.writer)
             self.tables.fill()
             self.bands_filled = True
             unit.written.add(BANDS)

@@ -26,8 +26,9 @@ from selector.emit.operands import BlockFetcher
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
+from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Select, Store, Var
 from selector.ir.traverse import expr_children, map_expr
+from selector.ir.types import Type
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
@@ -248,14 +249,15 @@ class TileEmitter:
 
         def mark_reads(x: Expr) -> Expr:
             match x:
-                case Call(t, "tile.read", (Load(_, buffer, index, _),)):
+                case Call(t, "tile.read", (Load(_, buffer, index, wanted),)):
                     if to_affine(index) != expected:
                         raise EmitError(
                             f"`{buffer}` is read in an order other than the one it is kept in",
                             hint="read all accumulators of a statement with the same index",
                         )
                     buffers.append(buffer)
-                    return Var(self.context.names.verbatim(f"@{buffer}@"), t)
+                    value = Var(self.context.names.verbatim(f"@{buffer}@"), t)
+                    return value if wanted is None else Select(wanted, value, _zero(t))
                 case _:
                     return map_expr(x, mark_reads)
 
@@ -384,6 +386,10 @@ class _Texts:
 
     def guard(self, region: Region, element: tuple[int, int, int]) -> str:
         return _fill_in(self.guard_text, region, element)
+
+
+def _zero(t: Type) -> Expr:
+    return FloatImm(0.0, t) if t.is_float else IntImm(0, t)
 
 
 def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:

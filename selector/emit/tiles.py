@@ -394,7 +394,9 @@ def _zero(t: Type) -> Expr:
 
 def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
     i, j, e = element
-    row, column = f"(g + {16 * i + 8 * (e // 2)})", f"(q * 2 + {8 * j + e % 2})"
+    down, across = 16 * i + 8 * (e // 2), 8 * j + e % 2
+    row = f"(g + {down})" if down else "g"
+    column = f"(q * 2 + {across})" if across else "(q * 2)"
     m, n = (column, row) if region.swapped else (row, column)
     return text.replace("@m@", m).replace("@n@", n)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from corpus_case import cases
 from corpus_conv import CONVOLUTIONS
+from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
 
-CORPUS = cases(PLAIN, CONVOLUTIONS, PRODUCTS)
+CORPUS = cases(PLAIN, MIXED, CONVOLUTIONS, PRODUCTS)

@@ -316,6 +316,10 @@ def _math() -> Iterable[Case]:
                ((45, 9),), tolerance=1e-12)
 
 
+def _selected(t: hl.Type) -> Pointwise:
+    return lambda a, b, x, y: hl.select(a < b, a, hl.select((x + y) % 3 == 0, b, hl.cast(t, x)))
+
+
 def _arithmetic() -> Iterable[Case]:
     for name, t in _TYPES.items():
         is_float = name[0] in "fb"
@@ -334,13 +338,17 @@ def _arithmetic() -> Iterable[Case]:
             yield Case(f"bits_{name}", build, sizes, values=ranges)
             build = pointwise(lambda a, b, x, y: (a << 1) + (b >> 2), t, t)
             yield Case(f"shift_{name}", build, sizes, values=ranges)
-            build = pointwise(lambda a, b, x, y: hl.abs(a) + hl.absd(a, b), t, t)
-            yield Case(f"abs_{name}", build, sizes, values=ranges)
+            build = pointwise(lambda a, b, x, y: hl.absd(a, b), t, t)
+            yield Case(f"absd_{name}", build, sizes, values=ranges, tolerance=0)
+            build = pointwise(lambda a, b, x, y: hl.count_leading_zeros(a) + hl.popcount(b), t, t)
+            yield Case(f"count_{name}", build, sizes, values=ranges, tolerance=0)
+            build = pointwise(lambda a, b, x, y: hl.div_round_to_zero(a, b) - hl.mod_round_to_zero(a, b), t, t)
+            yield Case(f"truncating_{name}", build, sizes, values={"in0": (-100, 100), "in1": (1, 9)}, tolerance=0)
         else:
             build = pointwise(lambda a, b, x, y: a / b + a % b, t, t)
             yield Case(f"div_{name}", build, sizes, values={"in0": (-9, 9), "in1": (0.5, 9)},
                        tolerance={"f16": 5e-3, "bf16": 5e-2}.get(name, 1e-6))
-        build = pointwise(lambda a, b, x, y: hl.select(a < b, a, hl.select((x + y) % 3 == 0, b, hl.cast(t, x))), t, t)
+        build = pointwise(_selected(t), t, t)
         yield Case(f"select_{name}", build, sizes, values=ranges, tolerance=0)
         build = pointwise(lambda a, b, x, y: (a < b) | ((a == b) & (x != y)) | ~(a >= b), t, t)
         yield Case(f"bool_{name}", build, sizes, values=ranges, tolerance=0)

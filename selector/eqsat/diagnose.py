@@ -33,7 +33,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_expr
-from selector.targets import Target
+from selector.targets import TARGETS, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,20 @@ def _no_unit(c: Context) -> Miss | None:
     return c.miss(
         f"`{c.store.buffer}` is placed in {c.location.value} memory, and {c.target_text} "
         f"has no {families} instructions",
-        "compile for a target that has them, or place the Func in another memory",
+        _other_place(c.location),
     )
+
+
+def _other_place(location: Location) -> str:
+    """Which target executes a location, if any does."""
+    able = sorted(
+        name
+        for name, target in TARGETS.items()
+        if any(i.family in EXECUTES[location] for i in for_target(target))
+    )
+    if able:
+        return f"compile for {', '.join(able)}, or place the Func in another memory"
+    return "no target has them yet; on a GPU place the Func in MemoryType.WMMAAccumulator"
 
 
 def _other_shape(c: Context, shapes: frozenset[Shape]) -> Miss | None:
@@ -224,7 +236,17 @@ def _unused(c: Context) -> Miss | None:
     )
 
 
+def _has_reduction(value: Expr) -> bool:
+    return any(isinstance(e, VectorReduce) for e in walk_expr(value))
+
+
 def _one_reduction(c: Context, update: operands.Update) -> Miss | None:
+    if not update.reductions and _has_reduction(c.store.value):
+        return c.miss(
+            "its reduction is scaled or otherwise changed before it is added",
+            "keep the update a plain sum of products and do the rest where the result is read",
+            nearest(c),
+        )
     if not update.reductions:
         return c.miss(
             "there is no vectorized reduction in it",

@@ -218,13 +218,32 @@ class Fetch:
 Event = Fetch | MatrixOp
 
 
-def schedule(ops: list[MatrixOp], together: int, registers: int) -> list[Event]:
-    """Fetches placed before the ops that need them; at most ``registers`` blocks are kept for
-    reuse.
+def schedule(ops: list[MatrixOp], together: int, registers: int, ahead: int = 0) -> list[Event]:
+    """Fetches placed ``ahead`` ops before the ones that need them; at most ``registers`` blocks are
+    kept for reuse.
 
     ``together`` blocks at most form one fetch. When the registers are full, the block whose next
     use is farthest away is dropped and fetched again later (Belady's rule).
     """
+    return _advance(_place_fetches(ops, together, registers), ahead)
+
+
+def _advance(events: list[Event], ahead: int) -> list[Event]:
+    """Every fetch moved up by ``ahead`` ops, so that its latency passes behind them."""
+    slots: list[list[Event]] = []
+    pending: list[Event] = []
+    for event in events:
+        pending.append(event)
+        if isinstance(event, MatrixOp):
+            slots.append(pending)
+            pending = []
+    moved: list[list[Event]] = [[] for _ in slots]
+    for number, slot in enumerate(slots):
+        moved[max(0, number - ahead)] += slot[:-1]
+    return [e for fetches, slot in zip(moved, slots, strict=True) for e in (*fetches, slot[-1])]
+
+
+def _place_fetches(ops: list[MatrixOp], together: int, registers: int) -> list[Event]:
     uses = _next_uses(ops)
     held: dict[int, int] = {}
     events: list[Event] = []

@@ -170,7 +170,7 @@ SCENARIOS: dict[str, Scenario] = {
         "the store to `acc` has a predicate", "round the accumulator's tile up",
     ),
     "a target without tensor units of that kind": Scenario(
-        update(f"{PRODUCT} + {ACC}"), "has no wmma or mma instructions", "compile for a target",
+        update(f"{PRODUCT} + {ACC}"), "has no wmma or mma instructions", "compile for sm_80, ",
         target="amx",
     ),
     "a restriction that leaves nothing": Scenario(
@@ -180,7 +180,11 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "the paper's unit on another target": Scenario(
         parse_module(str(matmul(16, 16, 16)).replace("WMMAAccumulator", "AMXTile")),
-        "is placed in amx memory", "place the Func in another memory",
+        "is placed in amx memory", "place the Func in MemoryType.WMMAAccumulator",
+    ),
+    "a scaled sum": Scenario(
+        update(f"{PRODUCT}*x256(2.000000f) + {ACC}"),
+        "its reduction is scaled", "do the rest where the result is read",
     ),
     "a vector instead of a matrix": Scenario(
         matmul(1, 256, 16), "every row of the tile would be the same", "slide over",

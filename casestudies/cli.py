@@ -215,21 +215,40 @@ def bench_cases(options: argparse.Namespace) -> int:
     return 0 if all(row.passed for row in rows) else 1
 
 
+DEMO = {
+    "conv1d": "a blur of every row, 32 taps",
+    "conv2d": "a blur in both directions, 16 x 16 taps",
+}
+
+
+def _extents(picture: np.ndarray) -> str:
+    return f"{picture.shape[1]} x {picture.shape[0]}"
+
+
+def _shown(path: Path) -> Path:
+    """Relative to the working directory where it lies below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
 def demo(options: argparse.Namespace) -> int:
     """Blur the photograph with both convolutions."""
     device = choose_device(options.device)
     picture = load_gray()
+    print(f"photograph: {_shown(PHOTOGRAPH)}, {_extents(picture)} pixels")
     if device == "gpu":
         picture = fit(picture, 4096, 4096)
+        print(f"repeated, mirrored, to {_extents(picture)} for the GPU")
+    else:
+        print("no GPU used: the program for sm_90a runs in the interpreter (NumPy)")
     outcomes: list[Any] = []
     for name, taps in (("conv1d", 32), ("conv2d", 16)):
         case = find_case(name)
+        print(f"\n{name}: {DEMO[name]}")
         size = (picture.shape[1], picture.shape[0])
         problem = case.options({"size": size, "taps": taps})
         outcome = run(case, problem, image_inputs(problem, picture), "tensor", device, None)
         path = options.out / f"demo-{name}.png"
         save_gray(path, outcome.output)
         _print_outcome(outcome, path, as_json=False)
-        print()
         outcomes.append(outcome)
     return 0 if all(o.passed for o in outcomes) else 1

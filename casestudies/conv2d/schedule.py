@@ -54,7 +54,7 @@ class Threads:
 
 
 def tiles_for(taps: int) -> Tiles:
-    """Tiles by the number of taps: the rows of taps unrolled together divide it where it is even."""
+    """Tiles by the number of taps: the rows unrolled together divide it where it is even."""
     return Tiles(tap_rows=next(n for n in (8, 4, 2, 1) if taps % n == 0 and n <= max(1, taps // 4)))
 
 

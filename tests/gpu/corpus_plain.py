@@ -279,22 +279,34 @@ _TYPES: dict[str, hl.Type] = {
 }  # fmt: skip
 
 
+def casts(source: hl.Type, targets: Iterable[str]) -> Callable[[], list[hl.Func]]:
+    """One output, and kernel, for each target type."""
+
+    def build() -> list[hl.Func]:
+        x, y = variables("x y")
+        image = hl.ImageParam(source, 2, "image")
+        outputs: list[hl.Func] = []
+        for target in targets:
+            f = hl.Func(f"to_{target}")
+            f[x, y] = hl.cast(_TYPES[target], image[x, y])
+            outputs.append(tiled(f, x, y))
+        return outputs
+
+    return build
+
+
 def _casts() -> Iterable[Case]:
-    """Every type to every other in one kernel per source type."""
+    """Every type to every other; what is out of the range of an integer has no meaning as a float."""
+    signed = [t for t in _TYPES if not t.startswith("u")]
     for name, source in _TYPES.items():
-
-        def build(source: hl.Type = source) -> list[hl.Func]:
-            x, y = variables("x y")
-            image = hl.ImageParam(source, 2, "image")
-            outputs: list[hl.Func] = []
-            for to, target in _TYPES.items():
-                f = hl.Func(f"to_{to}")
-                f[x, y] = hl.cast(target, image[x, y])
-                outputs.append(tiled(f, x, y))
-            return outputs
-
-        low = 0 if name.startswith("u") else -100
-        yield Case(f"cast_{name}", build, ((37, 11),), values={"image": (low, 100)}, tolerance=0)
+        is_float = name[0] in "fb"
+        low = 0 if is_float or name.startswith("u") else -100
+        ranges = {"image": (low, 100)}
+        yield Case(f"cast_{name}", casts(source, _TYPES), ((37, 11),), values=ranges, tolerance=0)
+        if is_float:
+            ranges = {"image": (-100, 100)}
+            build = casts(source, signed)
+            yield Case(f"cast_{name}_signed", build, ((37, 11),), values=ranges, tolerance=0)
 
 
 def _math() -> Iterable[Case]:

@@ -78,4 +78,4 @@ SMALL = tuple(
         (61, 67, 71),
         (1, 1, 1),
     )
-)
+) + (Problem(129, 127, 700),)  # more runs of k than a ring has slots

@@ -147,7 +147,9 @@ def _mentioned(e: Expr) -> set[str]:
 def independent(nest: Nest, param: BufferParam | None) -> bool:
     """Whether the iterations may run in any order."""
     digits = [d for d in nest.digits if d.count != 1]
-    for e in walk_expr(nest.store.value):
+    store = nest.store
+    read = (store.value, store.index, store.predicate, nest.condition)
+    for e in (x for part in read if part is not None for x in walk_expr(part)):
         if not isinstance(e, Load) or e.buffer != nest.store.buffer:
             continue
         if (to_affine(e.index) - to_affine(nest.store.index)).constant != 0:

@@ -8,6 +8,7 @@ rewrites those), ``edit: PATH at the end | before | after | replace 'TEXT'`` a s
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -49,14 +50,30 @@ def block(path: Path, kind: str, about: str) -> str:
     return found
 
 
-def run(
-    script: Path, root: Path = ROOT, module: str = "", *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a script in its folder, or a module in ``root``, with the sources of ``root``."""
-    variables = os.environ | {"PYTHONPATH": str(root), "SELECTOR_CACHE_DIR": ""}
-    command = ["-m", module, *arguments] if module else [script.name]
+# An editable installation finds our packages before PYTHONPATH does: not so in these processes.
+START = """
+import runpy, sys
+sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != "ScikitBuildRedirectingFinder"]
+name, sys.argv = sys.argv[1], sys.argv[1:]
+runpy.run_path(name, run_name="__main__") if name.endswith(".py") else runpy.run_module(
+    name, run_name="__main__", alter_sys=True)
+"""
+
+
+def run(what: str, *arguments: str, clone: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script or a module of a clone, with the clone's packages."""
+    variables = os.environ | {"PYTHONPATH": str(clone), "SELECTOR_CACHE_DIR": ""}
     return subprocess.run(
-        [sys.executable, *command], cwd=root if module else script.parent, env=variables,
+        [sys.executable, "-c", START, what, *arguments], cwd=clone, env=variables,
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def run_here(script: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script as a user does, in its folder, with what is installed."""
+    variables = os.environ | {"PYTHONPATH": str(ROOT), "SELECTOR_CACHE_DIR": ""}
+    return subprocess.run(
+        [sys.executable, script.name], cwd=script.parent, env=variables,
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
@@ -88,7 +105,7 @@ def changed(program: str, line: str) -> str:
 def test_the_worked_example(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     script = tmp_path / "blur.py"
     script.write_text(block(README, "file", "blur.py"))
-    done = run(script)
+    done = run_here(script)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) < 1e-6
     compare("output", "blur.py", done.stdout, request)
@@ -98,7 +115,7 @@ def test_what_does_not_fit(tmp_path: Path, request: pytest.FixtureRequest) -> No
     script = tmp_path / "blur.py"
     line = block(README, "change", "blur.py")
     script.write_text(changed(block(README, "file", "blur.py"), line))
-    done = run(script)
+    done = run_here(script)
     assert done.returncode == 1
     message = "SelectionError" + done.stderr.rpartition("SelectionError")[2]
     compare("error", "blur.py", message, request)
@@ -110,7 +127,7 @@ def test_memory_without_instructions_is_refused(kind: str, tmp_path: Path) -> No
     text = block(README, "file", "blur.py")
     assert "MemoryType.WMMAAccumulator" in text
     script.write_text(text.replace("WMMAAccumulator", kind))
-    assert "SelectionError" in run(script).stderr
+    assert "SelectionError" in run_here(script).stderr
 
 
 def test_tables_are_those_of_the_data() -> None:
@@ -171,8 +188,10 @@ def clone(tmp_path: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__", "gpu", "*.so")
     for folder in ("selector", "rules", "casestudies", "halide_bridge", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
-    for library in (ROOT / "halide_bridge").glob("_native*.so"):
-        shutil.copy(library, tmp_path / "halide_bridge")
+    native = importlib.util.find_spec("halide_bridge._native")
+    assert native is not None
+    assert native.origin is not None
+    shutil.copy(native.origin, tmp_path / "halide_bridge")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -204,7 +223,8 @@ def follow(clone: Path, title: str) -> None:
 
 
 def pytest_in(clone: Path, *arguments: str) -> str:
-    done = run(clone, clone, "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+    options = ("-q", "-p", "no:cacheprovider", *arguments)
+    done = run("pytest", *options, clone=clone)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -222,7 +242,7 @@ def test_the_added_instruction_in_machine_code(clone: Path) -> None:
     follow(clone, "How to add an instruction")
     script = clone / "bytes.py"
     script.write_text(block(CONTRIBUTING, "file", "bytes.py"))
-    done = run(script, clone)
+    done = run(script.name, clone=clone)
     assert done.returncode == 0, done.stderr
     assert "mma.m16n8k32.u8.s8.s32" in done.stdout
     assert "{'IMMA.16832.U8.S8'}" in done.stdout
@@ -245,6 +265,6 @@ def test_a_rule_file_that_is_dropped_in_is_loaded(clone: Path) -> None:
         """matches = Engine('').probe('(let $subject (Bop "-" (Sym "a") (Sym "a")))').matches\n"""
         "print(json.dumps(matches['sub-self']))\n"
     )
-    done = run(script, clone)
+    done = run(script.name, clone=clone)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == 1

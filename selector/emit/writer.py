@@ -23,7 +23,7 @@ _RESERVED = frozenset(  # noqa: SIM905 - a list of words reads better so
     ).split()
 )
 
-_LOCALS = re.compile(r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|__\w*|(?:float|double)\d|u?int\d\w*")
+_LOCALS = re.compile(r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d")
 """Short names that emitted code declares where it needs them, and CUDA's own types and functions."""
 
 _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
@@ -67,7 +67,7 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A new identifier that resembles ``wish``."""
-        base = re.sub(r"\W+", "_", wish).strip("_") or "v"
+        base = re.sub(r"\W+", "_", wish, flags=re.ASCII).strip("_") or "v"
         if base[0].isdigit():
             base = f"v{base}"
         name, count = base, 1

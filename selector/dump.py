@@ -40,9 +40,9 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
     """
     from rules import rule_files
     from selector.eqsat.facts import instruction_facts, legal_instructions
+    from selector.eqsat.movement import annotate_movement
     from selector.eqsat.saturate import PHASES
     from selector.eqsat.scopes import open_scope
-    from selector.eqsat.movement import annotate_movement
 
     lines = [f"; {name}\n{text}" for name, text in rule_files()]
     lines += [f"; {target.name}", instruction_facts(legal_instructions(target, instructions))]

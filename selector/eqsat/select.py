@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
 from selector.eqsat.facts import instruction_facts, legal_instructions
+from selector.eqsat.movement import annotate_movement
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
 from selector.eqsat.scopes import Scope, direct_exprs, is_tensor, open_scope, touches_tensor
 from selector.eqsat.solve import Solution, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
-from selector.eqsat.movement import annotate_movement
 from selector.report import Report, StatementReport
 from selector.targets import Target
 

@@ -10,12 +10,12 @@ from cases import CASES, EXTRA
 from tensor_programs import SM80, Spec, convolution, matmul
 
 from selector.eqsat.facts import instruction_facts, legal_instructions
+from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.soundness import check_program, check_term
 from selector.ir.nodes import Allocate, Module, Store
 from selector.ir.traverse import walk_stmt
-from selector.eqsat.movement import annotate_movement
 
 ENGINE = Engine(instruction_facts(legal_instructions(SM80)))
 

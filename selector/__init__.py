@@ -1,7 +1,7 @@
 """Tensor instructions for stock Halide pipelines, chosen by equality saturation.
 
-``compile`` turns a module of the loop IR into a ``Kernel``; ``load`` reads a saved one. Pipelines in
-Halide come in through ``halide_bridge``.
+``compile`` turns a module of the loop IR into a ``Kernel``; ``load`` reads a saved one. Pipelines
+in Halide come in through ``halide_bridge``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a user is told: errors with a cause, a place and a way out.
 
-``UserError`` is for mistakes of the user; anything else that escapes is a defect of ours. Both print without a
-traceback of our insides on the command line.
+``UserError`` is for mistakes of the user; anything else that escapes is a defect of ours. Both
+print without a traceback of our insides on the command line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in the user's program: Func, stage, ``file:line``, and the statement in the text form."""
+    """A place in the user's program: Func, stage, ``file:line``, and the statement in the text
+    form.
+    """
 
     func: str = ""
     stage: str = ""
@@ -25,7 +27,9 @@ class Where:
 
 
 class UserError(Exception):
-    """A mistake that the user can mend: ``what`` went wrong, ``why``, a ``hint`` towards the way out."""
+    """A mistake that the user can mend: ``what`` went wrong, ``why``, a ``hint`` towards the way
+    out.
+    """
 
     def __init__(
         self, what: str, why: str = "", hint: str = "", where: Where | str | None = None

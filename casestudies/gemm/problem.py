@@ -66,16 +66,17 @@ BENCHMARK = (
     Problem(4095, 4097, 4093, "f16-f32"),
     *(Problem(n, n, n, types) for types in ("bf16-f32", "s8-s32") for n in (1024, 4096)),
 )
-# Multiples of a tile, one more and one less in every extent, primes, a single element.
-SMALL = tuple(
-    Problem(m, n, k, types)
-    for types in TYPES
-    for m, n, k in (
-        (128, 128, 64),
-        (129, 127, 65),
-        (127, 129, 31),
-        (256, 128, 96),
-        (61, 67, 71),
-        (1, 1, 1),
-    )
-) + (Problem(129, 127, 700),)  # more runs of k than a ring has slots
+# Multiples of a tile, one more and one less in every extent, primes, a single element; and more
+# runs of k than a ring of staged tiles has slots.
+_SMALL_SIZES = (
+    (128, 128, 64),
+    (129, 127, 65),
+    (127, 129, 31),
+    (256, 128, 96),
+    (61, 67, 71),
+    (1, 1, 1),
+)
+SMALL = (
+    *(Problem(m, n, k, types) for types in TYPES for m, n, k in _SMALL_SIZES),
+    Problem(129, 127, 700),
+)

@@ -88,7 +88,8 @@ def _difference(call: Call, values: Sequence[str]) -> str:
     if call.type.is_float:
         return f"abs({a} - {b})"
     t = call.args[0].type
-    return f"({a} > {b} ? {_unsigned(a, t)} - {_unsigned(b, t)} : {_unsigned(b, t)} - {_unsigned(a, t)})"
+    x, y = _unsigned(a, t), _unsigned(b, t)
+    return f"({a} > {b} ? {x} - {y} : {y} - {x})"
 
 
 _C_NAMES = {16: "f16", 32: "float", 64: "double"}

@@ -55,15 +55,23 @@ template <class A, class B> __device__ __forceinline__ auto floor_mod(A a, B b) 
 // Halide's shifts: by a negative amount they go the other way, and no amount is too large.
 template <class T> __device__ __forceinline__ T shift_left(T a, s64 by) {
   const int bits = 8 * sizeof(T);
-  return by < 0 ? (by <= -bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> -by)) : by >= bits ? (T)0 : (T)((u64)a << by); }
+  if (by < 0) return by <= -bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> -by);
+  return by >= bits ? (T)0 : (T)((u64)a << by);
+}
 """,
     "shift_right": """\
 template <class T> __device__ __forceinline__ T shift_right(T a, s64 by) {
   const int bits = 8 * sizeof(T);
-  return by >= bits ? (T)(a < 0 ? -1 : 0) : by >= 0 ? (T)(a >> by) : by <= -bits ? (T)0 : (T)((u64)a << -by); }
+  if (by >= 0) return by >= bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> by);
+  return by <= -bits ? (T)0 : (T)((u64)a << -by);
+}
 """,
     "bits_as": """\
-template <class To, class From> __device__ __forceinline__ To bits_as(From v) { union { From from; To to; } both; both.from = v; return both.to; }
+template <class To, class From> __device__ __forceinline__ To bits_as(From v) {
+  union { From from; To to; } both;
+  both.from = v;
+  return both.to;
+}
 """,
     "shared_address": """\
 __device__ __forceinline__ u32 shared_address(const void* p) {
@@ -110,7 +118,8 @@ __device__ __forceinline__ void barrier_arrive_copies(u32 b) {
 """,
     "barrier_wait": """\
 __device__ __forceinline__ void barrier_wait(u32 b, u32 parity) {
-  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1; @done bra out; bra again; out: }"
+  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;"
+    " @done bra out; bra again; out: }"
     :: "r"(b), "r"(parity) : "memory");
 }
 """,
@@ -166,7 +175,10 @@ __device__ __forceinline__ u32 pack8(int a, int b, int c, int d) {
 """,
     "store2": """\
 // Two adjacent elements with one store; the address is a multiple of their size.
-template <class T, class U> __device__ __forceinline__ void store2(T* p, U a, U b) { struct alignas(2 * sizeof(T)) Pair { T a, b; }; *(Pair*)p = Pair{(T)a, (T)b}; }
+template <class T, class U> __device__ __forceinline__ void store2(T* p, U a, U b) {
+  struct alignas(2 * sizeof(T)) Pair { T a, b; };
+  *(Pair*)p = Pair{(T)a, (T)b};
+}
 __device__ __forceinline__ void store2(float* p, float a, float b) {
   *(float2*)p = make_float2(a, b);
 }

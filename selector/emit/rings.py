@@ -78,8 +78,8 @@ class Ring:
             w.line("barrier_arrive_copies(full + 8 * ahead);" if self.signals else "copy_commit();")
 
     def _make_barriers(self) -> None:
-        """Two barriers a slot. Every thread arrives at both: one arrival for a warp would do where it
-        is free, and gains less than 1 %, but racecheck follows single threads only.
+        """Two barriers a slot. Every thread arrives at both: one arrival for a warp would do where
+        it is free, and gains less than 1 %, but racecheck follows single threads only.
         """
         c, w = self.context, self.context.writer
         offset = c.allocate_shared(16 * self.stages, "barriers")

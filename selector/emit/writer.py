@@ -23,7 +23,9 @@ _RESERVED = frozenset(  # noqa: SIM905 - a list of words reads better so
     ).split()
 )
 
-_LOCALS = re.compile(r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d")
+_LOCALS = re.compile(
+    r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d"
+)
 """Short names that emitted code declares where it needs them, and CUDA's own types and functions."""
 
 _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}

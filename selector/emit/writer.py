@@ -9,24 +9,20 @@ from contextlib import contextmanager
 from selector.emit.preamble import SNIPPET_NAMES
 from selector.intrinsics.functions import FUNCTIONS
 
-_RESERVED = frozenset(  # noqa: SIM905 - a list of words reads better so
-    (
-        "auto bool break case char class const continue default do double else enum extern float "
-        "for goto if inline int long main new operator private public register return short "
-        "signed sizeof static struct switch template this typedef union unsigned using virtual "
-        "void volatile while smem lane warp f16 bf16 u8 u16 u32 u64 s8 s16 s64 full free_ slot "
-        "round next more ahead int8_t min max abs alignas asm auto catch constexpr decltype delete "
-        "explicit export false friend mutable namespace noexcept nullptr operator protected "
-        "static_assert static_cast this throw true try typeid typename wchar_t signed "
-        "threadIdx blockIdx blockDim gridDim warpSize item line row block at to from step isnan "
-        "isinf isfinite "
-    ).split()
-)
-
+_WORDS = """
+abs ahead alignas asm at auto bf16 block blockDim blockIdx bool break case catch char class const
+constexpr continue decltype default delete do double else enum explicit export extern f16 false
+float for free_ friend from full goto gridDim if inline int int8_t isfinite isinf isnan item lane
+line long main max min more mutable namespace new next noexcept nullptr operator private protected
+public register return round row s16 s64 s8 short signed sizeof slot smem static static_assert
+static_cast step struct switch template this threadIdx throw to true try typedef typeid typename
+u16 u32 u64 u8 union unsigned using virtual void volatile warp warpSize wchar_t while
+"""
+_RESERVED = frozenset(_WORDS.split())
 _LOCALS = re.compile(
     r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d"
 )
-"""Short names that emitted code declares where it needs them, and CUDA's own types and functions."""
+"""Short names that emitted code declares where it needs them, and CUDA's own types."""
 
 _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 

@@ -73,12 +73,14 @@ def test_independent_nests_may_run_in_any_order(
     stored = [s for s, _ in pairs]
     assert len(set(stored)) == len(stored)
     if own:
-        others = {s for s in stored}
+        others = set(stored)
         assert all(loaded == s or loaded not in others for s, loaded in pairs)
 
 
 @given(st.permutations([0, 1, 2]), small)
-def test_counting_in_a_mixed_radix_is_independent(order: list[int], extents: tuple[int, ...]) -> None:
+def test_counting_in_a_mixed_radix_is_independent(
+    order: list[int], extents: tuple[int, ...]
+) -> None:
     """Whatever the order of its digits, a dense numbering is recognized."""
     to, step = [0, 0, 0], 1
     for position in order:
@@ -95,7 +97,10 @@ def test_elements_stored_twice_are_not_independent() -> None:
 def test_rows_of_a_parameter_are_apart() -> None:
     """With strides that are not constants, coordinates decide."""
     stride = Var("out.stride.1")
-    dims = (Dim(IntImm(0), Var("out.extent.0"), IntImm(1)), Dim(IntImm(0), Var("out.extent.1"), stride))
+    dims = (
+        Dim(IntImm(0), Var("out.extent.0"), IntImm(1)),
+        Dim(IntImm(0), Var("out.extent.1"), stride),
+    )
     param = BufferParam("out", FLOAT32, dims, Role.OUTPUT)
     index = (Affine.of(Var("$v0")) + Affine.of(Var("$i0")) * stride).to_expr()
     n = nest((4, 4, 1), index, affine((0, 0, 0), 0))
@@ -179,7 +184,9 @@ def test_vector_digits_make_every_index_affine(data: st.DataObject, lanes: int) 
 
 
 def test_cuts_that_cross_count_as_one_loop() -> None:
-    assert vector_digits(12, ramp(ramp(Var("b"), 1, 4), 9, 3), ramp(ramp(Var("b"), 1, 3), 9, 4)) == (12,)
+    assert vector_digits(
+        12, ramp(ramp(Var("b"), 1, 4), 9, 3), ramp(ramp(Var("b"), 1, 3), 9, 4)
+    ) == (12,)
 
 
 def test_statements_that_are_no_nests() -> None:

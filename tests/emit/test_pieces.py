@@ -42,9 +42,24 @@ def test_names_are_identifiers_and_unique(wishes: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["int", "smem", "lane", "i", "x", "r0", "a12", "to_f32", "to_bf16", "sqrtf", "min", "u32", "f16",
-     "ldmatrix4", "threadIdx", "item", "to", "from", "slot", "p0", "c1", "row0", "tap3", "float4", "uint2"],
-)  # fmt: skip
+    [
+        *("int", "smem", "lane", "i", "x", "r0", "a12", "to_f32", "to_bf16", "sqrtf", "min", "u32"),
+        *(
+            "f16",
+            "ldmatrix4",
+            "threadIdx",
+            "item",
+            "to",
+            "from",
+            "slot",
+            "p0",
+            "c1",
+            "row0",
+            "tap3",
+        ),
+        *("float4", "uint2"),
+    ],
+)
 def test_names_that_emitted_code_uses_itself_are_taken(name: str) -> None:
     assert Names().get(name) != name
 

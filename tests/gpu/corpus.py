@@ -7,5 +7,6 @@ from corpus_conv import CONVOLUTIONS
 from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
+from corpus_types import ELEMENTWISE
 
-CORPUS = cases(PLAIN, MIXED, CONVOLUTIONS, PRODUCTS)
+CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, CONVOLUTIONS, PRODUCTS)

@@ -91,9 +91,14 @@ def _source(
 
 
 def _stage(
-    image: hl.ImageParam, conv: hl.Func, out: hl.Func, r: Row, produced: hl.Func | None,
-    xo: hl.Var, yi: hl.Var,
-) -> None:  # fmt: skip
+    image: hl.ImageParam,
+    conv: hl.Func,
+    out: hl.Func,
+    r: Row,
+    produced: hl.Func | None,
+    xo: hl.Var,
+    yi: hl.Var,
+) -> None:
     if r.staged == "":
         return
     staged = image.in_(conv) if produced is None else produced
@@ -295,8 +300,15 @@ HALF = 1e-3
 BFLOAT = 1e-2
 
 
-def _row(name: str, r: Row, sizes: tuple[tuple[int, ...], ...] = SMALL, tolerance: float = 2e-6) -> Case:
+def _row(
+    name: str, r: Row, sizes: tuple[tuple[int, ...], ...] = SMALL, tolerance: float = 2e-6
+) -> Case:
     return Case(f"row_{name}", lambda: row_convolution(r), sizes, tensor=True, tolerance=tolerance)
+
+
+def _gelu(v: hl.Expr) -> hl.Expr:
+    cubic = v + hl.f32(0.044715) * v * v * v
+    return 0.5 * v * (1 + hl.tanh(hl.f32(0.79788456) * cubic))
 
 
 def _epilogues() -> Iterable[Case]:
@@ -313,7 +325,7 @@ def _epilogues() -> Iterable[Case]:
         "border": lambda v, x, y: hl.select((x < 3) | (y > 1), 0.0, v),
         "coordinates": lambda v, x, y: v * hl.f32(x) + hl.f32(y),
         "math": lambda v, x, y: hl.tanh(v) + hl.exp(-hl.abs(v)),
-        "gelu": lambda v, x, y: 0.5 * v * (1 + hl.tanh(0.79788456 * (v + 0.044715 * v * v * v))),
+        "gelu": lambda v, x, y: _gelu(v),
         "bool": lambda v, x, y: v > 0.5,
         "twice": lambda v, x, y: v * v + v,
     }
@@ -354,7 +366,13 @@ CONVOLUTIONS: list[Case] = [
     *_epilogues(),
     *_taps(),
     *(
-        Case(f"plane_{n}", lambda p=p: plane_convolution(p), ((131, 9), (128, 4)), True, tolerance=2e-6)
+        Case(
+            f"plane_{n}",
+            lambda p=p: plane_convolution(p),
+            ((131, 9), (128, 4)),
+            True,
+            tolerance=2e-6,
+        )
         for n, p in {
             "serial": Plane(),
             "unrolled": Plane(tap_rows="unrolled"),
@@ -368,15 +386,28 @@ CONVOLUTIONS: list[Case] = [
         }.items()
     ),
     *(
-        Case(f"loop_{s}_{g}", lambda s=s, g=g: rows_in_a_loop(s, g), ((131, 19), (128, 16), (200, 3)), True,
-             tolerance=2e-6)
+        Case(
+            f"loop_{s}_{g}",
+            lambda s=s, g=g: rows_in_a_loop(s, g),
+            ((131, 19), (128, 16), (200, 3)),
+            True,
+            tolerance=2e-6,
+        )
         for s, g in ((1, 4), (2, 4), (3, 4), (4, 4), (2, 1), (4, 2))
     ),
     Case("post_blur", lambda: post_blur(""), ((119, 5), (250, 7)), True, tolerance=2e-6),
-    Case("post_blur_threads", lambda: post_blur("threads"), ((119, 5), (250, 7)), True, tolerance=2e-6),
+    Case(
+        "post_blur_threads",
+        lambda: post_blur("threads"),
+        ((119, 5), (250, 7)),
+        True,
+        tolerance=2e-6,
+    ),
     Case("before_and_after", before_and_after, ((119, 5), (250, 7)), True, tolerance=HALF),
     Case("two_accumulators", lambda: two_accumulators(True), SIZES, True, tolerance=2e-6),
-    Case("two_accumulators_two_inputs", lambda: two_accumulators(False), SIZES, True, tolerance=2e-6),
+    Case(
+        "two_accumulators_two_inputs", lambda: two_accumulators(False), SIZES, True, tolerance=2e-6
+    ),
     Case("residual", residual, SIZES, True, scalars={"gain": 0.5}, tolerance=HALF),
     Case("one_warp", one_warp, SIZES, True, tolerance=2e-6),
-]  # fmt: skip
+]

@@ -1,4 +1,4 @@
-"""Corpus: structures that a schedule can make and that the other files do not have; awkward names."""
+"""Corpus: structures of schedules that the other files do not have; awkward names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import halide as hl
 from corpus_case import Case, variables
-from corpus_plain import tiled
+from corpus_types import tiled
 
 import halide_bridge as hb
 
@@ -46,7 +46,9 @@ def awkward_names(tensor: bool) -> hl.Func:
 def short_names() -> list[hl.Func]:
     """Single letters and numbered letters as buffers."""
     x, y = variables("x y")
-    inputs = [hl.ImageParam(F32, 2, n) for n in ("x", "r0", "a0", "c0", "p0", "e", "g", "q", "row0")]
+    inputs = [
+        hl.ImageParam(F32, 2, n) for n in ("x", "r0", "a0", "c0", "p0", "e", "g", "q", "row0")
+    ]
     total: hl.Expr = hl.f32(0.0)
     for number, p in enumerate(inputs):
         total = total + p[x, y] * hl.f32(number + 1)
@@ -62,7 +64,9 @@ def inline_reductions() -> hl.Func:
     image = hl.ImageParam(F32, 2, "image")
     r = hl.RDom([(0, 7)], "r")
     out = hl.Func("out")
-    out[x, y] = hl.sum(image[x + r.x, y]) + hl.maximum(image[x + r.x, y]) - hl.minimum(image[x, y + r.x])
+    out[x, y] = (
+        hl.sum(image[x + r.x, y]) + hl.maximum(image[x + r.x, y]) - hl.minimum(image[x, y + r.x])
+    )
     return tiled(out, x, y)
 
 
@@ -118,7 +122,7 @@ def loop_over_tiles() -> hl.Func:
 
 def shared_reduction() -> hl.Func:
     """Sums of a block's rows: partial sums in shared memory, then their sum."""
-    x, y, yo, yi, u = variables("x y yo yi u")
+    y, yo, yi, u = variables("y yo yi u")
     image = hl.ImageParam(F32, 2, "image")
     r = hl.RDom([(0, 128)], "r")
     total, out = hl.Func("total"), hl.Func("out")
@@ -158,8 +162,8 @@ def guarded() -> hl.Func:
     total[x, y] = hl.f32(0.0)
     total[x, y] += image[x + r.x, y + r.y]
     out[x, y] = hl.select(flip, -total[x, y], total[x, y])
-    tiled(out, x, y)
-    return out
+    total.update().unscheduled()
+    return tiled(out, x, y)
 
 
 def reversed_walk() -> hl.Func:
@@ -211,7 +215,7 @@ def histogram_kernel() -> hl.Func:
 
 def tensor_then_reduce() -> hl.Func:
     """A convolution, kept in shared memory, of which each thread sums a row."""
-    x, y, yo, yi, xo = variables("x y yo yi xo")
+    x, y, yo, yi = variables("x y yo yi")
     image, taps = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 1, "K")
     t, s = hl.RDom([(0, 8)], "t"), hl.RDom([(0, 128)], "s")
     conv, kept, total, out = (hl.Func(n) for n in ("conv", "kept", "total", "out"))
@@ -301,8 +305,13 @@ def warps_of_two_kinds() -> hl.Func:
     return out
 
 
-def _plain(name: str, build: Callable[[], object], sizes: tuple[tuple[int, ...], ...] = RAGGED,
-           tolerance: float = 2e-6, **more: object) -> Case:  # fmt: skip
+def _plain(
+    name: str,
+    build: Callable[[], object],
+    sizes: tuple[tuple[int, ...], ...] = RAGGED,
+    tolerance: float = 2e-6,
+    **more: object,
+) -> Case:
     return Case(name, build, sizes, tolerance=tolerance, **more)  # type: ignore[arg-type]
 
 
@@ -310,7 +319,14 @@ ROWS = ((131, 5), (128, 6), (300, 1))
 
 MIXED: list[Case] = [
     _plain("names", lambda: awkward_names(False), scalars={"lane": 0.5}),
-    Case("names_tensor", lambda: awkward_names(True), ROWS, True, scalars={"lane": 0.5}, tolerance=2e-6),
+    Case(
+        "names_tensor",
+        lambda: awkward_names(True),
+        ROWS,
+        True,
+        scalars={"lane": 0.5},
+        tolerance=2e-6,
+    ),
     _plain("names_short", short_names),
     _plain("inline_reductions", inline_reductions),
     _plain("index_of_largest", index_of_largest, tolerance=0),

@@ -64,7 +64,10 @@ def product(p: Product) -> hl.Func:
     order = _warps(update.atomic(), n, m, p, ki)
     update.reorder(ki, *order, ko)
     if p.staged:
-        for source, turned, other in ((a, p.layout[0] == "t", p.block[1]), (b, p.layout[1] != "t", p.block[0])):
+        for source, turned, other in (
+            (a, p.layout[0] == "t", p.block[1]),
+            (b, p.layout[1] != "t", p.block[0]),
+        ):
             copy = source.in_(mm)
             u, v = copy.args()
             extents = (other, p.step) if turned else (p.step, other)
@@ -159,15 +162,28 @@ def _shapes(p: Product, depth: int) -> Callable[[Shape], dict[str, Shape]]:
 SIZES = ((65, 67), (64, 128), (7, 5))
 
 
-def _case(name: str, p: Product, depths: tuple[int, ...] = (), tolerance: float = 2e-6,
-          only: tuple[str, ...] | None = None) -> list[Case]:  # fmt: skip
+def _case(
+    name: str,
+    p: Product,
+    depths: tuple[int, ...] = (),
+    tolerance: float = 2e-6,
+    only: tuple[str, ...] | None = None,
+) -> list[Case]:
     """One case for a constant depth; one for each of ``depths`` if it is that of the input."""
     if p.depth is not None:
         return [Case(f"product_{name}", lambda: product(p), SIZES, True, only, tolerance=tolerance)]
     return [
-        Case(f"product_{name}_{d}", lambda: product(p), SIZES, True, only, _shapes(p, d), tolerance=tolerance)
+        Case(
+            f"product_{name}_{d}",
+            lambda: product(p),
+            SIZES,
+            True,
+            only,
+            _shapes(p, d),
+            tolerance=tolerance,
+        )
         for d in depths
-    ]  # fmt: skip
+    ]
 
 
 def _all() -> list[Case]:
@@ -184,8 +200,15 @@ def _all() -> list[Case]:
         found += _case(f"constant_{depth}_staged", Product(depth=depth, step=depth))
     for stages in (2, 3, 4):
         found += _case(f"stages_{stages}", Product(depth=None, stages=stages), (32, 75, 160))
-        found += _case(f"stages_{stages}_tn", Product(depth=None, stages=stages, layout="tn"), (75,))
-    for name, types in (("bf16", (BF16, F32)), ("s8", (S8, S32)), ("u8", (U8, S32)), ("half", (F16, F16))):
+        found += _case(
+            f"stages_{stages}_tn", Product(depth=None, stages=stages, layout="tn"), (75,)
+        )
+    for name, types in (
+        ("bf16", (BF16, F32)),
+        ("s8", (S8, S32)),
+        ("u8", (U8, S32)),
+        ("half", (F16, F16)),
+    ):
         exact = 0 if types[1] == S32 else 2e-6
         for layout in ("nn", "tn", "nt", "tt"):
             p = Product(types=types, layout=layout, step=64)
@@ -193,19 +216,37 @@ def _all() -> list[Case]:
         p = Product(types=types, depth=None, stages=3, step=64)
         found += _case(f"{name}_stages", p, (64, 77, 200), 1e-2 if name == "half" else exact)
     for kind in ("bias", "rows", "residual", "triangle"):
-        found += _case(kind, Product(epilogue=kind, stages=2, depth=None), (75,), 1e-3 if kind == "residual" else 2e-6)
-    # An accumulator whose fast axis holds 32 and whose slow one 8 has no whole m16n8 tile as it lies.
+        found += _case(
+            kind,
+            Product(epilogue=kind, stages=2, depth=None),
+            (75,),
+            1e-3 if kind == "residual" else 2e-6,
+        )
+    # 32 along the accumulator's fast axis and 8 along its slow one: no whole m16n8 tile as it lies.
     flat, deep = Product(vector=(32, 8)), Product(vector=(8, 32))
     found += _case("m8n32", flat, only=("wmma.mma.m8n32k16.f16.f32",))
-    found += _case("m8n32_direct", Product(vector=(32, 8), staged=False, depth=24, step=24),
-                   only=("wmma.mma.m8n32k16.f16.f32",))
-    found += _case("m8n32_f16", Product(vector=(32, 8), types=(F16, F16)), tolerance=1e-2,
-                   only=("wmma.mma.m8n32k16.f16.f16",))
-    found += _case("m8n32_s8", Product(vector=(32, 8), types=(S8, S32)), tolerance=0,
-                   only=("wmma.mma.m8n32k16.s8.s32",))
+    found += _case(
+        "m8n32_direct",
+        Product(vector=(32, 8), staged=False, depth=24, step=24),
+        only=("wmma.mma.m8n32k16.f16.f32",),
+    )
+    found += _case(
+        "m8n32_f16",
+        Product(vector=(32, 8), types=(F16, F16)),
+        tolerance=1e-2,
+        only=("wmma.mma.m8n32k16.f16.f16",),
+    )
+    found += _case(
+        "m8n32_s8",
+        Product(vector=(32, 8), types=(S8, S32)),
+        tolerance=0,
+        only=("wmma.mma.m8n32k16.s8.s32",),
+    )
     found += _case("m32n8", deep, only=("wmma.mma.m32n8k16.f16.f32",))
     found += _case("mma", Product(vector=(8, 16), tiles=(2, 1)), only=("mma",))
-    found += _case("big", Product(vector=(32, 16), tiles=(1, 4), stages=3, depth=None, step=64), (130,))
+    found += _case(
+        "big", Product(vector=(32, 16), tiles=(1, 4), stages=3, depth=None, step=64), (130,)
+    )
     return found
 
 

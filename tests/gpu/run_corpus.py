@@ -79,7 +79,9 @@ def run_one(kernel: Any, data: Arrays, pad: int) -> list[tuple[str, float, str]]
         if types[name] == "bfloat16":
             want, got = bfloat(want), bfloat(got)
         error = difference(want, got)
-        wrong = np.argwhere(~np.isclose(want.astype(np.float64), got.astype(np.float64), 1e-2, 1e-2))
+        wrong = np.argwhere(
+            ~np.isclose(want.astype(np.float64), got.astype(np.float64), 1e-2, 1e-2)
+        )
         where = f"{len(wrong)} wrong, first {wrong[:3].tolist()}" if len(wrong) else ""
         rows.append((name, error, "writes outside its rows" if stray else where))
     return rows
@@ -107,7 +109,10 @@ def main() -> int:
                     good, bad = good + passed, bad + (not passed)
                     mark = "ok " if passed else "BAD"
                     if not passed or options.match:
-                        print(f"{mark} {file.stem:40} {name:12} pad {pad} {error:9.2e} {where}", flush=True)
+                        print(
+                            f"{mark} {file.stem:40} {name:12} pad {pad} {error:9.2e} {where}",
+                            flush=True,
+                        )
     print(f"{good} passed, {bad} failed")
     return 1 if bad else 0
 

@@ -83,7 +83,9 @@ def contents(block: Block, memory: Memory) -> Matrix:
 def simulate(statements: list[Accumulate], events: list[Event], memory: Memory) -> dict:
     """Accumulators by (name, offset) after the events."""
     registers: dict[int, Matrix] = {}
-    results = {(s.accumulator, value_at(s.offset)): np.zeros((s.m, s.n), np.int64) for s in statements}
+    results = {
+        (s.accumulator, value_at(s.offset)): np.zeros((s.m, s.n), np.int64) for s in statements
+    }
     for event in events:
         match event:
             case Fetch(blocks):
@@ -150,20 +152,49 @@ def check_fetches(events: list[Event], together: int) -> None:
         offsets = [value_at(b.origin) - value_at(first.origin) for b in event.blocks]
         assert {b.family for b in event.blocks} == {first.family}
         # Lane l names row l % 8 of matrix l / 8: two bits of l give two independent offsets.
-        by_lane = [sum(o for bit, o in enumerate(offsets[1:3]) if n >> bit & 1) for n in range(len(offsets))]
+        by_lane = [
+            sum(o for bit, o in enumerate(offsets[1:3]) if n >> bit & 1)
+            for n in range(len(offsets))
+        ]
         assert offsets == by_lane
 
 
-def access(buffer: str, rows: int, depth: int, strides: tuple[int, int], base: int = 0, *,
-           kind=FLOAT16, predicate: Expr | None = None, meets_band: bool = False) -> Access:  # fmt: skip
+def access(
+    buffer: str,
+    rows: int,
+    depth: int,
+    strides: tuple[int, int],
+    base: int = 0,
+    *,
+    kind=FLOAT16,
+    predicate: Expr | None = None,
+    meets_band: bool = False,
+) -> Access:
     return Access(
-        buffer, kind, rows, depth, Affine.of(BASE) + base,
-        Affine.of(strides[0]), Affine.of(strides[1]), predicate, meets_band,
-    )  # fmt: skip
+        buffer,
+        kind,
+        rows,
+        depth,
+        Affine.of(BASE) + base,
+        Affine.of(strides[0]),
+        Affine.of(strides[1]),
+        predicate,
+        meets_band,
+    )
 
 
-def convolution(m: int, taps: int, stride: int = 1, dilation: int = 1, base: int = 0, *,
-                kind=FLOAT16, n: int = 8, offset: int = 0, tap_base: int = 0) -> Accumulate:  # fmt: skip
+def convolution(
+    m: int,
+    taps: int,
+    stride: int = 1,
+    dilation: int = 1,
+    base: int = 0,
+    *,
+    kind=FLOAT16,
+    n: int = 8,
+    offset: int = 0,
+    tap_base: int = 0,
+) -> Accumulate:
     """Rows of A are windows ``n * stride`` apart; B is the band of the taps."""
     depth = dilation * (taps - 1) + stride * (n - 1) + 1
     a = access("I", m, depth, (n * stride, 1), base, kind=kind, meets_band=True)
@@ -186,7 +217,9 @@ def test_overlapping_windows_are_fetched_once() -> None:
     """Windows 8 apart of 16-bit elements: each block of A is the next row's first."""
     statement = convolution(32, 121)
     events = check([statement])
-    fetched = [b for e in events if isinstance(e, Fetch) for b in e.blocks if b.operand is statement.a]
+    fetched = [
+        b for e in events if isinstance(e, Fetch) for b in e.blocks if b.operand is statement.a
+    ]
     assert len({b.key for b in fetched}) == len(fetched)
     rows, deep = 32 // BLOCK_ROWS, depth_blocks(statement.a)
     assert len(fetched) < rows * deep
@@ -226,7 +259,9 @@ def test_predicates_of_one_operand_keep_blocks_apart() -> None:
     for number, predicate in enumerate((low, high)):
         a = access("A", 16, 16, (16, 1), predicate=predicate)
         b = access("B", 8, 16, (1, 8))
-        statements.append(Accumulate("acc", Affine.of(128 * number), 16, 8, 16, INSTRUCTIONS[FLOAT16], a, b))
+        statements.append(
+            Accumulate("acc", Affine.of(128 * number), 16, 8, 16, INSTRUCTIONS[FLOAT16], a, b)
+        )
     check(statements)
 
 
@@ -257,11 +292,18 @@ def runs(draw: st.DrawFn) -> list[Accumulate]:
     step = draw(st.sampled_from([8, 128, 37]))
     return [
         convolution(
-            m, taps, stride, dilation, step * i, kind=kind, n=n,
-            offset=0 if same else i * m * n, tap_base=b,
+            m,
+            taps,
+            stride,
+            dilation,
+            step * i,
+            kind=kind,
+            n=n,
+            offset=0 if same else i * m * n,
+            tap_base=b,
         )
         for i, b in enumerate(numbers)
-    ]  # fmt: skip
+    ]
 
 
 @settings(max_examples=300)

@@ -99,14 +99,19 @@ def test_kernels_and_buffers_between_them() -> None:
     ("text", "message"),
     [
         ("out[0] = 1.0f", "computed on the host"),
-        ("for (i, 0, 4) {\n gpu_block<CUDA> (b, 0, 2) {\n out[b] = 1.0f\n }\n}", "computed on the host"),
         (
-            "gpu_block<CUDA> (b, 0, 2) {\n for (i, 0, 2) {\n gpu_block<CUDA> (c, 0, 2) {\n out[c] = 1.0f\n"
+            "for (i, 0, 4) {\n gpu_block<CUDA> (b, 0, 2) {\n out[b] = 1.0f\n }\n}",
+            "computed on the host",
+        ),
+        (
+            "gpu_block<CUDA> (b, 0, 2) {\n for (i, 0, 2) {\n"
+            " gpu_block<CUDA> (c, 0, 2) {\n out[c] = 1.0f\n"
             " }\n }\n}",
             "not nested directly",
         ),
         (
-            "gpu_block<CUDA> (a, 0, 2) {\n gpu_block<CUDA> (b, 0, 2) {\n gpu_block<CUDA> (c, 0, 2) {\n"
+            "gpu_block<CUDA> (a, 0, 2) {\n gpu_block<CUDA> (b, 0, 2) {\n"
+            " gpu_block<CUDA> (c, 0, 2) {\n"
             " gpu_block<CUDA> (d, 0, 2) {\n out[d] = 1.0f\n }\n }\n }\n}",
             "4 block loops",
         ),

@@ -12,7 +12,7 @@ from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, 
 from selector.ir.types import BOOL
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
-I, J, N = Var("i"), Var("j"), Var("n")
+X, Y, N = Var("i"), Var("j"), Var("n")
 ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
 
 
@@ -25,7 +25,7 @@ def mul(a: Expr, b: Expr) -> Expr:
 
 
 def linear(i: int, j: int, n: int, c: int) -> Expr:
-    terms = [mul(IntImm(f), v) for f, v in ((i, I), (j, J), (n, N))]
+    terms = [mul(IntImm(f), v) for f, v in ((i, X), (j, Y), (n, N))]
     return add(add(add(terms[0], terms[1]), terms[2]), IntImm(c))
 
 
@@ -37,7 +37,7 @@ conditions = st.recursive(comparisons, lambda c: st.builds(conjunction, c, c), m
 
 @given(conditions, st.integers(1, 5), st.integers(1, 5), st.integers(-10, 10))
 def test_the_answer_is_exact(condition: Expr, extent_i: int, extent_j: int, n: int) -> None:
-    answer = holds_everywhere(condition, {I: extent_i, J: extent_j})
+    answer = holds_everywhere(condition, {X: extent_i, Y: extent_j})
     assert answer is not None
     everywhere = all(
         evaluate_scalar(condition, {"i": i, "j": j, "n": n})
@@ -48,27 +48,27 @@ def test_the_answer_is_exact(condition: Expr, extent_i: int, extent_j: int, n: i
 
 def test_a_condition_without_digits_is_its_own_answer() -> None:
     condition = Compare(CompareOp.EQ, N, IntImm(3))
-    assert holds_everywhere(condition, {I: 4}) is condition
+    assert holds_everywhere(condition, {X: 4}) is condition
 
 
 def test_what_is_not_known_is_not_guessed() -> None:
-    product = Compare(CompareOp.LT, mul(I, N), IntImm(8))
-    assert holds_everywhere(product, {I: 4}) is None
-    square = Compare(CompareOp.LT, mul(I, I), IntImm(8))
-    assert holds_everywhere(square, {I: 4}) is None
-    equal = Compare(CompareOp.EQ, I, IntImm(0))
-    assert holds_everywhere(equal, {I: 4}) is None
-    either = Binary(BinaryOp.OR, Compare(CompareOp.LT, I, IntImm(9)), equal)
-    assert holds_everywhere(either, {I: 4}) is None
-    rest = Compare(CompareOp.LT, Binary(BinaryOp.MOD, I, IntImm(3)), IntImm(3))
-    assert holds_everywhere(rest, {I: 4}) is None
-    table = Call(BOOL, "lookup", (I,))
-    assert holds_everywhere(table, {I: 4}) is None
+    product = Compare(CompareOp.LT, mul(X, N), IntImm(8))
+    assert holds_everywhere(product, {X: 4}) is None
+    square = Compare(CompareOp.LT, mul(X, X), IntImm(8))
+    assert holds_everywhere(square, {X: 4}) is None
+    equal = Compare(CompareOp.EQ, X, IntImm(0))
+    assert holds_everywhere(equal, {X: 4}) is None
+    either = Binary(BinaryOp.OR, Compare(CompareOp.LT, X, IntImm(9)), equal)
+    assert holds_everywhere(either, {X: 4}) is None
+    rest = Compare(CompareOp.LT, Binary(BinaryOp.MOD, X, IntImm(3)), IntImm(3))
+    assert holds_everywhere(rest, {X: 4}) is None
+    table = Call(BOOL, "lookup", (X,))
+    assert holds_everywhere(table, {X: 4}) is None
 
 
 def test_a_constant_answer_is_a_constant() -> None:
-    assert holds_everywhere(Compare(CompareOp.LT, I, IntImm(4)), {I: 4}) == TRUE
-    assert holds_everywhere(Compare(CompareOp.LT, I, IntImm(3)), {I: 4}) == IntImm(0, BOOL)
+    assert holds_everywhere(Compare(CompareOp.LT, X, IntImm(4)), {X: 4}) == TRUE
+    assert holds_everywhere(Compare(CompareOp.LT, X, IntImm(3)), {X: 4}) == IntImm(0, BOOL)
 
 
 def test_conjunction_folds() -> None:

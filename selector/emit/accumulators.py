@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from selector.diagnostics import EmitError
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+
+from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.banded import BandTables
-from selector.emit.context import Accumulator, KernelContext, Region, slice_offset
+from selector.emit.context import Accumulator, KernelContext, Region, slice_offset, thread_part
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Allocate,
     Block,
+    Expr,
     For,
     ForKind,
     IfThenElse,
     IntImm,
     LetStmt,
+    Load,
     Stmt,
     Store,
 )
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import substitute, walk_expr, walk_stmt
 from selector.lowering.fragments import is_swapped
-from selector.lowering.normalize import TENSOR_MEMORY
-from selector.lowering.structure import stored_names
-from selector.lowering.tiles import Accumulate, Banded, as_accumulate
+from selector.lowering.normalize import TENSOR_MEMORY, is_tensor_store
+from selector.lowering.structure import stored_names, thread_regions
+from selector.lowering.tiles import Accumulate, Banded, as_accumulate, first_lane
 
 Loops = dict[str, For]
 
@@ -33,6 +40,7 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
             half = s.type.bits == 16
             context.accumulators[s.name] = Accumulator(register, str(s.type), 0, {}, half)
     _visit(body, {}, context, tables)
+    _check_owners(body, context)
     for name, a in list(context.accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
@@ -79,6 +87,48 @@ def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandT
         if isinstance(operand, Banded):
             _check_taps(operand, loops)
             tables.add(operand, {name: (x.min, x.extent) for name, x in loops.items()})
+
+
+def _check_owners(body: Stmt, context: KernelContext) -> None:
+    """Registers belong to the warp that filled them: every statement must find its tiles there."""
+    owners: dict[str, tuple[Affine, ...]] = {}
+    for loops, region in thread_regions(body):
+        known: dict[Affine, tuple[Affine, ...]] = {}
+        for name, index in _accumulator_uses(region, context):
+            part = thread_part(first_lane(index), context)
+            if part not in known:
+                known[part] = _by_warp(part, loops)
+            if owners.setdefault(name, known[part]) != known[part]:
+                raise ScheduleError(
+                    f"`{name}` is read by other warps than those that hold it",
+                    "an accumulator lies in the registers of the warp that computes it",
+                    f"give all stages of `{name}` and its consumer the same gpu_threads loops",
+                    Where(func=name),
+                )
+
+
+def _accumulator_uses(region: Stmt, context: KernelContext) -> Iterator[tuple[str, Expr]]:
+    for s in walk_stmt(region):
+        if not isinstance(s, Store) or not is_tensor_store(s):
+            continue
+        if s.buffer in context.accumulators:
+            yield s.buffer, s.index
+            continue
+        for e in walk_expr(s.value):
+            if isinstance(e, Load) and e.buffer in context.accumulators:
+                yield e.buffer, e.index
+
+
+def _by_warp(part: Affine, loops: list[tuple[str, int]]) -> tuple[Affine, ...]:
+    """What an index adds for each warp; ``loops`` are thread loops, innermost first."""
+    if not part.terms:
+        return (part,) * prod(extent for _, extent in loops)
+    found: list[Affine] = []
+    for digits in product(*(range(extent) for _, extent in reversed(loops))):
+        values = zip(reversed(loops), digits, strict=True)
+        numbers: dict[str, Expr] = {name: IntImm(digit) for (name, _), digit in values}
+        found.append(to_affine(substitute(part.to_expr(), numbers)))
+    return tuple(found)
 
 
 def _check_taps(operand: Banded, loops: Loops) -> None:

@@ -127,15 +127,17 @@ class KernelContext:
         return all(c % elements == 0 or any(a in known for a in m) for m, c in index)
 
 
+def thread_part(index: Affine, context: KernelContext) -> Affine:
+    """The terms of an accumulator index that choose the warp."""
+    warps = context.thread_vars
+    terms = {m: c for m, c in index if any(isinstance(a, Var) and a.name in warps for a in m)}
+    return Affine.build(terms)
+
+
 def slice_offset(index: Expr | Affine, context: KernelContext, what: str) -> int:
     """The constant part of an accumulator index, the part that chooses the warp dropped."""
     affine = index if isinstance(index, Affine) else to_affine(index)
-    kept = {
-        m: c
-        for m, c in affine
-        if not any(isinstance(a, Var) and a.name in context.thread_vars for a in m)
-    }
-    constant = Affine.build(kept).constant
+    constant = (affine - thread_part(affine, context)).constant
     if constant is None:
         raise EmitError(
             f"`{what}` is kept in registers, which are only ever indexed by constants",

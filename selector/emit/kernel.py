@@ -33,6 +33,7 @@ from selector.ir.nodes import (
     For,
     ForKind,
     IfThenElse,
+    IntImm,
     LetStmt,
     Memory,
     Stmt,
@@ -152,8 +153,9 @@ class KernelEmitter:
             case LetStmt(name, value, body):
                 text = self.context.scalar.expr(value)
                 c_name = self.context.names.get(name)
-                self.context.writer.line(f"const {c_type(value.type)} {c_name} = {text};")
-                self._statement(body, unit, in_warp=in_warp)
+                with self.context.writer.block(""):  # the same name may come again after it
+                    self.context.writer.line(f"const {c_type(value.type)} {c_name} = {text};")
+                    self._statement(body, unit, in_warp=in_warp)
             case Evaluate():
                 pass
             case _:
@@ -192,19 +194,15 @@ class KernelEmitter:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a kernel")
 
     def _branch(self, c: Expr, t: Stmt, f: Stmt | None, unit: Unit, *, in_warp: bool) -> None:
-        reads, writes = self._touched(t)
-        if f is not None:
-            more_reads, more_writes = self._touched(f)
-            reads, writes = reads | more_reads, writes | more_writes
         if holds_tensor(t) or (f is not None and holds_tensor(f)):
             self.fill_bands(unit)
-        w = self.context.writer
+        w, other = self.context.writer, unit.state()
         with w.block(f"if ({self.context.scalar.expr(c)})"):
             self.statements(sequence(t), unit, in_warp=in_warp)
         if f is not None:
             with w.block("else"):
-                self.statements(sequence(f), unit, in_warp=in_warp)
-        unit.touch(reads, writes)
+                self.statements(sequence(f), other, in_warp=in_warp)
+        unit.join(other)
 
     # ------------------------------------------------------------------ loops and thread regions
 
@@ -223,10 +221,13 @@ class KernelEmitter:
             return
         for x in body:
             unit.touch(*self._touched(x))
+        before = unit.state()
         self.loop_depth += 1
         with self.loop_head(s):
             self.statements(body, unit, in_warp=in_warp)
         self.loop_depth -= 1
+        if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
+            unit.join(before)
 
     def loop_head(self, s: For) -> AbstractContextManager[None]:
         """``for`` over the iterations of a serial loop; a context for its body."""

@@ -102,8 +102,9 @@ class ThreadCode:
                     with w.block("else"):
                         self.statement(f)
             case LetStmt(name, value, body):
-                w.line(f"const {c_type(value.type)} {names.get(name)} = {scalar.expr(value)};")
-                self.statement(body)
+                with w.block(""):  # the same name may come again after it
+                    w.line(f"const {c_type(value.type)} {names.get(name)} = {scalar.expr(value)};")
+                    self.statement(body)
             case Allocate():
                 self._local(s)
             case Evaluate():
@@ -119,8 +120,9 @@ class ThreadCode:
             total *= extent.value
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
-        self.context.writer.line(f"{c_type(s.type.element)} {name}[{total}];")
-        self.statement(s.body)
+        with self.context.writer.block(""):
+            self.context.writer.line(f"{c_type(s.type.element)} {name}[{total}];")
+            self.statement(s.body)
 
     def _store(self, s: Store) -> None:
         lanes = s.value.type.lanes

@@ -7,7 +7,7 @@ counts as touched, so that the state is the same for every iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from selector.emit.writer import Writer
 
@@ -31,6 +31,15 @@ class Unit:
         """After a barrier nothing is pending."""
         self.read.clear()
         self.written.clear()
+
+    def state(self) -> Unit:
+        """A copy, for what may or may not be executed."""
+        return replace(self, written=set(self.written), read=set(self.read))
+
+    def join(self, other: Unit) -> None:
+        """Control comes from here or from ``other``: what is pending in either is pending."""
+        self.touch(other.read, other.written)
+        self.copying |= other.copying
 
     def must_wait(self, reads: set[str], writes: set[str]) -> bool:
         """Whether a statement that touches these needs a barrier before it."""

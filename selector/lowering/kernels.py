@@ -24,6 +24,7 @@ from selector.ir.simplify import mul
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import normalize
+from selector.lowering.races import refuse_races
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def split_kernels(module: Module) -> Program:
     """The launches of a selected module. ScheduleError for work outside GPU loops."""
     kernels: list[Kernel] = []
     buffers: list[Buffer] = []
+    refuse_races(module.body)
     _walk(normalize(module.body), module, kernels, buffers)
     if not kernels:
         raise ScheduleError(

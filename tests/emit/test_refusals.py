@@ -33,6 +33,17 @@ def threads(text: str, count: int | str = 2) -> str:
     return f"gpu_thread<CUDA> (t, 0, {count}) {{\n{text}\n}}"
 
 
+def warps(outer: str, inner: str, text: str) -> str:
+    """Two by two warps."""
+    heads = [f"gpu_thread<CUDA> ({name}, 0, 2) {{\n" for name in (outer, inner)]
+    return f"{''.join(heads)}{text}\n}}\n}}\n"
+
+
+def two(text: str) -> str:
+    """A statement on tile t + 2 * u of the accumulator."""
+    return text.replace("acc[ramp(0", "acc[ramp(t*128 + u*256")
+
+
 def tile(text: str, elements: int = 128) -> str:
     return f"allocate acc[float32 * {elements}] in WMMAAccumulator\n{text}"
 
@@ -129,6 +140,23 @@ REFUSALS = {
         EmitError,
         "both start at the same element|used with tiles",
     ),
+    "atomic updates of one element": (
+        block(threads("atomic (out) {\nout[int32(K[t])] = out[int32(K[t])] + 1.000000f\n}")),
+        ScheduleError,
+        "several threads update one element",
+    ),
+    "registers of other warps": (
+        block(
+            tile(
+                warps("t", "u", two(FILL))
+                + warps("t", "u", two(MULTIPLY.format(at=0)))
+                + warps("u", "t", two(READ)),
+                512,
+            )
+        ),
+        ScheduleError,
+        "read by other warps than those that hold it",
+    ),
     "a vector from itself": (
         block(
             threads("allocate s[float32 * 8]\ns[ramp(0, 1, 4)] = s[ramp(1, 1, 4)]\nout[t] = s[0]")
@@ -156,3 +184,7 @@ def test_the_programs_are_refused_for_what_they_name() -> None:
     """Without the fault the same program is emitted."""
     assert "mma_m16n8k16" in emit_text(block(tile(GOOD)))
     assert "mma_m16n8k16" in emit_text(block(threads(tile(GOOD), 4)))
+    stages = [warps("t", "u", two(x)) for x in (FILL, MULTIPLY.format(at=0), READ)]
+    assert "mma_m16n8k16" in emit_text(block(tile("".join(stages), 512)))
+    apart = threads("atomic (out) {\nout[t] = out[t] + 1.000000f\n}")
+    assert "out" in emit_text("gpu_block<CUDA> (b, 0, 1) {\n" + apart + "\n}")

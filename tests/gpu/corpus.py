@@ -8,5 +8,6 @@ from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
 from corpus_types import ELEMENTWISE
+from corpus_windows import WINDOWS
 
-CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, CONVOLUTIONS, PRODUCTS)
+CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, CONVOLUTIONS, PRODUCTS)

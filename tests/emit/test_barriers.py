@@ -1,0 +1,72 @@
+"""Barriers stand where threads exchange values, also around loops and branches that may not run."""
+
+from __future__ import annotations
+
+import re
+
+from test_refusals import block, emit_text
+
+BARRIER = "__syncthreads();"
+SHARED = "allocate one[float32 * 8] in GPUShared\nallocate two[float32 * 8] in GPUShared\n"
+
+
+def threads(text: str, name: str = "t") -> str:
+    return f"gpu_thread<CUDA> ({name}, 0, 8) {{\n{text}\n}}"
+
+
+WRITE = threads("one[t] = float32(K[t])", "t")
+EXCHANGE = threads("out[u] = one[7 - u]", "u")
+OTHER = threads("two[v] = float32(K[v])", "v")
+
+
+def kernel(*stmts: str) -> str:
+    """The body of the one kernel, without what is between barriers and stores."""
+    source = emit_text(block(SHARED + "\n".join(stmts)))
+    return source[source.index("smem[]") :]
+
+
+def skeleton(source: str) -> list[str]:
+    """Barriers, stores, and openings of loops and branches, in order."""
+    found = re.findall(
+        r"__syncthreads\(\);|\b(?:one|two)\[[^=;]*\] =|out\[[^=;]*\] =|#pragma unroll 1|if \(",
+        source,
+    )
+    return ["barrier" if f == BARRIER else f.split("[")[0] for f in found]
+
+
+def test_a_value_of_another_thread_waits() -> None:
+    assert skeleton(kernel(WRITE, EXCHANGE)) == ["one", "barrier", "out"]
+
+
+def test_nothing_waits_for_nothing() -> None:
+    """``two`` is not read in this kernel."""
+    assert skeleton(kernel(WRITE, OTHER, EXCHANGE)) == ["one", "two", "barrier", "out"]
+
+
+def test_overwriting_waits_for_readers() -> None:
+    assert skeleton(kernel(WRITE, EXCHANGE, WRITE)) == ["one", "barrier", "out", "barrier", "one"]
+
+
+def test_iterations_wait_for_each_other() -> None:
+    loop = f"for (i, 0, 4) {{\n{WRITE}\n{EXCHANGE}\n}}"
+    assert skeleton(kernel(loop)) == ["#pragma unroll 1", "barrier", "one", "barrier", "out"]
+
+
+def test_a_loop_that_may_not_run_is_no_barrier() -> None:
+    loop = f"for (i, 0, out.extent.0) {{\n{EXCHANGE}\n}}"
+    assert skeleton(kernel(WRITE, loop, EXCHANGE))[-2:] == ["barrier", "out"]
+    always = f"for (i, 0, 3) {{\n{EXCHANGE}\n}}"
+    assert skeleton(kernel(WRITE, always, EXCHANGE))[-2:] == ["out", "out"]
+
+
+def test_a_branch_that_may_not_run_is_no_barrier() -> None:
+    branch = f"if (out.extent.0 < 4) {{\n{EXCHANGE}\n{OTHER}\n}}"
+    assert skeleton(kernel(WRITE, branch, EXCHANGE)) == [
+        *("one", "if (", "barrier", "out", "two", "barrier", "out"),
+    ]
+
+
+def test_both_branches_start_from_the_same_state() -> None:
+    branch = f"if (out.extent.0 < 4) {{\n{EXCHANGE}\n{OTHER}\n}} else {{\n{EXCHANGE}\n{OTHER}\n}}"
+    found = skeleton(kernel(WRITE, branch))
+    assert found == ["one", "if (", "barrier", "out", "two", "barrier", "out", "two"]

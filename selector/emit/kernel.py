@@ -43,11 +43,11 @@ from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
 from selector.lowering.structure import (
-    constant_elements,
     hoist_allocations,
     loaded_names,
     outside_threads,
     peel_threads,
+    slot_elements,
     stored_names,
     thread_regions,
 )
@@ -128,7 +128,7 @@ class KernelEmitter:
         self._flush(run)
 
     def _join(self, s: Stmt, unit: Unit) -> None:
-        reads, writes = self._touched(s)
+        reads, writes = self.touched(s)
         if unit.must_wait(reads, writes):
             raise EmitError("memory is written between the parts of one run of tensor statements")
         unit.touch(reads, writes)
@@ -220,7 +220,7 @@ class KernelEmitter:
             Ring(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
         for x in body:
-            unit.touch(*self._touched(x))
+            unit.touch(*self.touched(x))
         before = unit.state()
         self.loop_depth += 1
         with self.loop_head(s):
@@ -284,10 +284,9 @@ class KernelEmitter:
             return
         if s.memory is Memory.AMX_TILE:
             raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
-        elements = constant_elements(s)
         copies = c.warps if in_warp and unit.rank == "lane" else 1
-        size = -(-elements * s.type.bytes // 16) * 16
-        total = size * copies * s.stages
+        size = slot_elements(s) * s.type.bytes * s.stages
+        total = size * copies
         known = self._offsets.get(s.name)  # an earlier allocation of that name is over by now
         offset = known[0] if known and known[1] >= total else c.allocate_shared(total, s.name)
         self._offsets[s.name] = (offset, max(total, known[1] if known else 0))
@@ -298,7 +297,7 @@ class KernelEmitter:
         self.places[s.name] = pointer
         c.storages[s.name] = Storage(pointer, s.type.element, Space.SHARED)
 
-    def _touched(self, s: Stmt) -> tuple[set[str], set[str]]:
+    def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what the kernel both reads and writes."""
         exchanged = self._exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
         reads = loaded_names(s) & exchanged
@@ -308,7 +307,7 @@ class KernelEmitter:
         """The barrier that a statement needs before it, and what it touches."""
         if is_tensor_store(s):
             self.fill_bands(unit)
-        reads, writes = self._touched(s)
+        reads, writes = self.touched(s)
         if unit.must_wait(reads, writes):
             unit.wait(self.context.writer)
         unit.touch(reads, writes)

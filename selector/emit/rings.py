@@ -21,7 +21,7 @@ from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store, Var
 from selector.ir.traverse import substitute_stmt
 from selector.lowering.normalize import sequence
-from selector.lowering.structure import constant_elements, peel_threads, stored_names
+from selector.lowering.structure import peel_threads, slot_elements, stored_names
 from selector.lowering.tiles import as_accumulate
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Ring:
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
         self.signals = not in_warp and self.emitter.loop_depth == 0
+        with self.context.writer.block(""):  # another ring may follow
+            self._emit(unit, in_warp=in_warp)
+
+    def _emit(self, unit: Unit, *, in_warp: bool) -> None:
         self.start(unit)
         self.emitter.fill_bands(unit)
         if self.signals and unit.written:  # what the loop reads besides its copies
@@ -103,6 +107,9 @@ class Ring:
                 w.line(unit.barrier)
             self._point("slot")
             unit.forget()
+            if self.signals:  # no barrier: other threads may still be in the last iteration
+                for x in self.consumers:
+                    unit.touch(*self.emitter.touched(x))
             pieces = self._refill(unit)
             if self._every_warp_multiplies():
                 c.interleaved = pieces
@@ -160,7 +167,7 @@ class Ring:
         """Let the buffers' names stand for one slot of their rings."""
         for a in self.staged:
             base = self.emitter.places[a.name]
-            pointer = f"({base} + {slot} * {constant_elements(a)})"
+            pointer = f"({base} + {slot} * {slot_elements(a)})"
             storage = self.context.storages[a.name]
             self.context.storages[a.name] = replace(storage, pointer=pointer)
 

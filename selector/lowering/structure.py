@@ -34,6 +34,12 @@ def constant_elements(s: Allocate) -> int:
     return total
 
 
+def slot_elements(s: Allocate) -> int:
+    """Elements from one slot of a ring to the next: slots start at multiples of 16 bytes."""
+    size = constant_elements(s) * s.type.bytes
+    return -(-size // 16) * 16 // s.type.bytes
+
+
 def hoist_allocations(s: Stmt) -> tuple[list[Allocate], list[Stmt]]:
     """Allocations at the head of a loop body, and the statements below them in order."""
     allocations: list[Allocate] = []

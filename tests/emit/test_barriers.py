@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from test_emit import plan
 from test_refusals import block, emit_text
 
 BARRIER = "__syncthreads();"
@@ -70,3 +71,31 @@ def test_both_branches_start_from_the_same_state() -> None:
     branch = f"if (out.extent.0 < 4) {{\n{EXCHANGE}\n{OTHER}\n}} else {{\n{EXCHANGE}\n{OTHER}\n}}"
     found = skeleton(kernel(WRITE, branch))
     assert found == ["one", "if (", "barrier", "out", "two", "barrier", "out", "two"]
+
+
+def plan_source(name: str) -> str:
+    source = plan(name).source
+    return source[source.index("smem[]") :]
+
+
+def test_slots_of_warps_do_not_overlap() -> None:
+    """A warp's ring of 3 slots of 152 elements of 16 bits: the next warp's begins after all."""
+    assert f"warp * {3 * 152 * 2})" in plan_source("ring_rows_3")
+
+
+def test_slots_start_at_multiples_of_16_bytes() -> None:
+    """53 floats of a tile make a slot of 56."""
+    assert "slot * 56)" in plan_source("ring_plain_3_50")
+
+
+def test_an_iteration_ahead_waits_for_readers_of_the_last() -> None:
+    """Signals keep copies apart; what the iterations themselves exchange needs the barrier."""
+    source = plan_source("ring_through_3")
+    loop = source[source.index("barrier_wait(full + 8 * slot") : source.index("slot = slot ==")]
+    assert loop.count(BARRIER) == 2
+
+
+def test_products_in_a_ring_have_no_barrier_for_the_block() -> None:
+    source = plan_source("product_stages_3_75")
+    loop = source[source.index("barrier_wait(full + 8 * slot") : source.index("slot = slot ==")]
+    assert BARRIER not in loop

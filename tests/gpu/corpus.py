@@ -7,7 +7,8 @@ from corpus_conv import CONVOLUTIONS
 from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
+from corpus_rings import RINGS
 from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
-CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, CONVOLUTIONS, PRODUCTS)
+CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS)

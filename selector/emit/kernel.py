@@ -225,6 +225,7 @@ class KernelEmitter:
         self.loop_depth += 1
         with self.loop_head(s):
             self.statements(body, unit, in_warp=in_warp)
+            unit.finish_copies(self.context.writer)  # what the next iteration may read first
         self.loop_depth -= 1
         if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
             unit.join(before)

@@ -38,15 +38,13 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
         if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY:
             register = context.names.fresh(s.name)
             half = s.type.bits == 16
-            context.accumulators[s.name] = Accumulator(register, str(s.type), 0, {}, half)
+            context.accumulators[s.name] = Accumulator(register, 0, {}, half)
     _visit(body, {}, context, tables)
     _check_owners(body, context)
     for name, a in list(context.accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
-        context.accumulators[name] = Accumulator(
-            a.register, a.type_name, total // 128, regions, a.half
-        )
+        context.accumulators[name] = Accumulator(a.register, total // 128, regions, a.half)
 
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:

@@ -48,7 +48,6 @@ class Accumulator:
     """Registers of one tensor allocation, as one warp holds them."""
 
     register: str
-    type_name: str
     fragments: int
     regions: dict[int, Region]
     half: bool
@@ -68,7 +67,6 @@ class KernelContext:
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     loops: dict[str, tuple[Expr, Expr]] = field(default_factory=dict)
-    block_vars: set[str] = field(default_factory=set)
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)

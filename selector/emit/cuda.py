@@ -111,7 +111,6 @@ def _grid_text(kernel: Kernel, context: KernelContext) -> str:
 
 def _bind_grid(grid: tuple[GridLoop, ...], context: KernelContext) -> None:
     for loop in grid:
-        context.block_vars.add(loop.name)
         context.names.get(loop.name)
 
 

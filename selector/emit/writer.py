@@ -91,6 +91,3 @@ class Names:
     def bind(self, name: str, text: str) -> None:
         """Spell an IR name as the given C expression."""
         self._of[name] = text
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._of

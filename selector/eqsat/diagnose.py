@@ -236,12 +236,12 @@ def _unused(c: Context) -> Miss | None:
     )
 
 
-def _has_reduction(value: Expr) -> bool:
-    return any(isinstance(e, VectorReduce) for e in walk_expr(value))
-
-
 def _one_reduction(c: Context, update: operands.Update) -> Miss | None:
-    if not update.reductions and _has_reduction(c.store.value):
+    buried = [e.op for e in walk_expr(c.store.value) if isinstance(e, VectorReduce)]
+    if not update.reductions and buried:
+        other = next((op for op in buried if op is not ReduceOp.ADD), None)
+        if other is not None:
+            return _not_a_sum(c, other)
         return c.miss(
             "its reduction is scaled or otherwise changed before it is added",
             "keep the update a plain sum of products and do the rest where the result is read",
@@ -260,12 +260,14 @@ def _one_reduction(c: Context, update: operands.Update) -> Miss | None:
             "write one update definition for each product",
         )
     op = first.op
-    if op is not ReduceOp.ADD:
-        return c.miss(
-            f"it reduces with `{op.value}`; tensor instructions only add",
-            "only sums of products have an instruction; keep this Func out of tensor memory",
-        )
-    return None
+    return None if op is ReduceOp.ADD else _not_a_sum(c, op)
+
+
+def _not_a_sum(c: Context, op: ReduceOp) -> Miss:
+    return c.miss(
+        f"it reduces with `{op.value}`; tensor instructions only add",
+        "only sums of products have an instruction; keep this Func out of tensor memory",
+    )
 
 
 def _accumulates(c: Context, update: operands.Update) -> Miss | None:

@@ -58,11 +58,6 @@ class TensorInstruction:
         return f"m{self.m}n{self.n}k{self.k}"
 
     @property
-    def macs(self) -> int:
-        """Multiply-adds that one instruction performs."""
-        return self.m * self.n * self.k
-
-    @property
     def granule(self) -> int:
         """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half
         its depth."""

@@ -483,8 +483,3 @@ class Module:
 
 
 Node = Expr | Stmt
-
-
-def walk_types() -> tuple[type, ...]:
-    """All node classes, for tables that must be total."""
-    return (*Expr.__args__, *Stmt.__args__)  # type: ignore[attr-defined]

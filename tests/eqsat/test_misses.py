@@ -182,6 +182,10 @@ SCENARIOS: dict[str, Scenario] = {
         parse_module(str(matmul(16, 16, 16)).replace("WMMAAccumulator", "AMXTile")),
         "is placed in amx memory", "place the Func in MemoryType.WMMAAccumulator",
     ),
+    "a running maximum": Scenario(
+        update(f"max({PRODUCT.replace('vector_reduce_add', 'vector_reduce_max')}, {ACC})"),
+        "it reduces with `max`", "only sums of products",
+    ),
     "a scaled sum": Scenario(
         update(f"{PRODUCT}*x256(2.000000f) + {ACC}"),
         "its reduction is scaled", "do the rest where the result is read",

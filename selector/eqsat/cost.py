@@ -26,6 +26,7 @@ NODE: dict[str, int] = {
     "Matrix": 1,
     "Toeplitz": 2,
     "ToeplitzT": 2,
+    "Vnni": 2,
 }
 """Cost of a node by constructor; 1 for all others."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from selector.diagnostics import InternalError
-from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, find
+from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -137,11 +137,15 @@ class Decoder:
                 kind = Type.parse(t).with_lanes(no * ni)
                 return Load(kind, self.buffer(buffer), index, self.mask(mask))
             case ("Toeplitz" | "ToeplitzT" as name, str(t), int(k), int(n), int(stride),
-                  int(dilation), tuple(inner)):  # fmt: skip
-                numbers = tuple(IntImm(v) for v in (k, n, stride, dilation))
+                  int(dilation), int(phases), tuple(inner)):  # fmt: skip
+                numbers = tuple(IntImm(v) for v in (k, n, stride, dilation, phases))
                 call = TOEPLITZ if name == "Toeplitz" else TOEPLITZ_TRANSPOSED
                 kind = Type.parse(t).with_lanes(k * n)
                 return Call(kind, call, (*numbers, self.expr(inner)))
+            case ("Vnni", str(t), int(k), int(n), int(packing), tuple(inner)):
+                numbers = tuple(IntImm(v) for v in (k, n, packing))
+                kind = Type.parse(t).with_lanes(-(-k // packing) * packing * n)
+                return Call(kind, VNNI, (*numbers, self.expr(inner)))
             case ("MultiplyAdd", str(name), int(m), int(n), int(k), tuple(c), tuple(a), tuple(b)):
                 record = find(name)
                 assert record is not None, name

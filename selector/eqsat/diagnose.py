@@ -25,6 +25,7 @@ from selector.ir.nodes import (
     Load,
     Location,
     LocToLoc,
+    Memory,
     ReduceOp,
     Select,
     Stmt,
@@ -143,20 +144,23 @@ def _no_unit(c: Context) -> Miss | None:
     return c.miss(
         f"`{c.store.buffer}` is placed in {c.location.value} memory, and {c.target_text} "
         f"has no {families} instructions",
-        _other_place(c.location),
+        _other_place(c.location, c.target),
     )
 
 
-def _other_place(location: Location) -> str:
-    """Which target executes a location, if any does."""
-    able = sorted(
-        name
-        for name, target in TARGETS.items()
-        if any(i.family in EXECUTES[location] for i in for_target(target))
-    )
-    if able:
-        return f"compile for {', '.join(able)}, or place the Func in another memory"
-    return "no target has them yet; on a GPU place the Func in MemoryType.WMMAAccumulator"
+def _other_place(location: Location, target: Target) -> str:
+    """Which target executes a location, and which memory this target's instructions use."""
+    able = [t.name for t in TARGETS.values() if _executes(t, location)]
+    own = [m for m in Memory if m.location is not Location.MEM and _executes(target, m.location)]
+    compile_for = f"compile for {', '.join(sorted(able))}" if able else "no target has them yet"
+    if not own:
+        return compile_for
+    return f"{compile_for}, or place the Func in MemoryType.{own[0].value}"
+
+
+def _executes(target: Target, location: Location) -> bool:
+    families = EXECUTES.get(location, ())
+    return any(i.family in families for i in for_target(target))
 
 
 def _other_shape(c: Context, shapes: frozenset[Shape]) -> Miss | None:

@@ -31,11 +31,15 @@ def legal_instructions(
 
 @cache
 def instruction_facts(instructions: tuple[TensorInstruction, ...]) -> str:
-    """``(instruction location name m n a b c)`` for each record and each location it serves."""
-    return "\n".join(
+    """``(instruction location name m n a b c)`` for each record and each location it serves, and
+    what its operands have to be."""
+    lines = [
         f"(instruction {text(location.value)} {text(i.name)} {i.m} {i.n} "
         f"{text(str(i.a_type))} {text(str(i.b_type))} {text(str(i.c_type))})"
         for location, families in EXECUTES.items()
         for i in instructions
         if i.family in families
-    )
+    ]
+    lines += [f"(packing {text(i.name)} {i.packing})" for i in instructions]
+    lines += [f"(configurable {text(i.name)})" for i in instructions if i.configurable]
+    return "\n".join(lines)

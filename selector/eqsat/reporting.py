@@ -11,8 +11,8 @@ from selector.diagnostics import SelectionError, Where
 from selector.eqsat.diagnose import Miss, stage_of
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
-from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, find
-from selector.ir.nodes import Call, ExprVar, IntImm, LocToLoc, Module, Stmt, Store
+from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
+from selector.ir.nodes import Call, ExprVar, IntImm, Load, LocToLoc, Module, Stmt, Store
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.report import Block, StatementReport
@@ -133,15 +133,21 @@ def _rules_of(stage: str, solution: Solution) -> tuple[str, ...]:
 
 def _temporary(e: object) -> str:
     match e:
-        case Call(_, name, (IntImm(k), IntImm(n), IntImm(stride), IntImm(dilation), _)) if name in (
-            TOEPLITZ,
-            TOEPLITZ_TRANSPOSED,
-        ):
-            return f"{name} {k} x {n} (stride {stride}, dilation {dilation})"
+        case Call(_, TOEPLITZ_NAME | TRANSPOSED_NAME as name, args):
+            k, n, stride, dilation, phases = (a.value for a in args[:5] if isinstance(a, IntImm))
+            more = f", phases {phases}" if phases > 1 else ""
+            return f"{name} {k} x {n} (stride {stride}, dilation {dilation}{more})"
+        case Call(_, name, (IntImm(k), IntImm(n), IntImm(packing), inner)) if name == VNNI:
+            source = f" of {_temporary(inner)}" if isinstance(inner, Call) else _source(inner)
+            return f"{k} x {n} in VNNI order (groups of {packing}){source}"
         case Call(t, name, _):
             return f"{name} ({t})"
         case _:
             return print_expr(e)  # type: ignore[arg-type]
+
+
+def _source(e: object) -> str:
+    return f" of {e.buffer}" if isinstance(e, Load) else ""
 
 
 def _block(call: Call, store: Store) -> Block:

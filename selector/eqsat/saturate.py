@@ -40,14 +40,18 @@ class Saturation:
 
 @dataclass
 class Engine:
-    """An e-graph with rules and facts in it; ``scope`` gives a clean copy and takes it back."""
+    """An e-graph with rules and facts in it; ``scope`` gives a clean copy and takes it back.
+
+    ``rules`` are (file name, text) in loading order; tests put changed rules in their place.
+    """
 
     facts: str
     without: frozenset[str] = frozenset()
     graph: egglog.EGraph = field(default_factory=egglog.EGraph)
+    rules: tuple[tuple[str, str], ...] = field(default_factory=rule_files)
 
     def __post_init__(self) -> None:
-        for name, source in rule_files():
+        for name, source in self.rules:
             self.load(name, source)
         self.run(self.facts)
 

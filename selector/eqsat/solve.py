@@ -61,7 +61,7 @@ class Solution:
 
 _PLUMBING = (
     "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "factor-", "fold-",
-    "gcd-", "lanes-", "mask-", "scaled-", "true-", "want-", "zero-",
+    "gcd-", "lanes-", "mask-", "masked-", "scaled-", "true-", "want-", "zero-",
 )  # fmt: skip
 
 

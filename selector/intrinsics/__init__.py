@@ -11,6 +11,7 @@ from selector.intrinsics.calls import (
     TILE_READ,
     TOEPLITZ,
     TOEPLITZ_TRANSPOSED,
+    VNNI,
     register_all,
 )
 from selector.intrinsics.functions import PureFunction, find_function, toeplitz, toeplitz_rows
@@ -23,6 +24,7 @@ __all__ = [
     "TILE_READ",
     "TOEPLITZ",
     "TOEPLITZ_TRANSPOSED",
+    "VNNI",
     "PureFunction",
     "TensorInstruction",
     "find",

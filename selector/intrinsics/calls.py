@@ -24,6 +24,7 @@ TILE_FILL = "tile.fill"
 TILE_READ = "tile.read"
 TOEPLITZ = "toeplitz"
 TOEPLITZ_TRANSPOSED = "toeplitz.t"
+VNNI = "vnni"
 
 
 def constants(call: Call, count: int) -> tuple[int, ...]:
@@ -50,20 +51,34 @@ def _multiply_add(call: Call, values: Sequence[Array]) -> Array:
     instruction = records.find(call.name)
     assert instruction is not None
     m, n, k = constants(call, 3)
-    c, a, b = values[3:6]
-    return lanes(instruction.block_semantics(matrix(c, m, n), matrix(a, m, k), matrix(b, k, n)))
+    c, a, packed = values[3:6]
+    b = (
+        matrix(packed, k, n)
+        if instruction.packing == 1
+        else functions.unpack_vnni(packed, k, n, instruction.packing)
+    )
+    return lanes(instruction.block_semantics(matrix(c, m, n), matrix(a, m, k), b))
+
+
+def _vnni(call: Call, values: Sequence[Array]) -> Array:
+    """Arguments (K, N, packing, matrix): its lanes in VNNI order, K padded to whole groups."""
+    k, n, packing = constants(call, 3)
+    packed = functions.pack_vnni(matrix(values[3], k, n), packing)
+    return packed.reshape(*values[3].shape[:-1], -1)
 
 
 def _toeplitz(call: Call, values: Sequence[Array]) -> Array:
-    k, n, stride, dilation = constants(call, 4)
-    return lanes(functions.toeplitz(values[4], k, n, stride, dilation))
+    """Arguments (K, N, stride, dilation, phases, taps)."""
+    k, n, stride, dilation, phases = constants(call, 5)
+    return lanes(functions.toeplitz(values[5], k, n, stride, dilation, phases))
 
 
 def _toeplitz_transposed(call: Call, values: Sequence[Array]) -> Array:
-    """Arguments (K, M, stride, dilation, taps): lanes (m, k) of the transposed band over m
+    """Arguments (K, M, stride, dilation, phases, taps): lanes (m, k) of the transposed band over m
     outputs."""
-    k, m, stride, dilation = constants(call, 4)
-    return lanes(np.swapaxes(functions.toeplitz(values[4], k, m, stride, dilation), -1, -2))
+    k, m, stride, dilation, phases = constants(call, 5)
+    band = functions.toeplitz(values[5], k, m, stride, dilation, phases)
+    return lanes(np.swapaxes(band, -1, -2))
 
 
 def _identity(call: Call, values: Sequence[Array]) -> Array:
@@ -82,6 +97,7 @@ def _meanings() -> dict[str, Meaning]:
     table.update(dict.fromkeys(functions.FUNCTIONS, _pure))
     table[TOEPLITZ] = _toeplitz
     table[TOEPLITZ_TRANSPOSED] = _toeplitz_transposed
+    table[VNNI] = _vnni
     table[TILE_FILL] = table[TILE_READ] = _identity
     return table
 

@@ -16,25 +16,51 @@ from numpy.typing import NDArray
 Array = NDArray[np.generic]
 
 
-def toeplitz(taps: Array, k: int, n: int, stride: int, dilation: int) -> Array:
-    """The banded matrix ``T[t, j] = taps[(t - stride*j) / dilation]`` of shape (..., k, n), zero
-    off the band.
+def toeplitz(
+    taps: Array, k: int, n: int, stride: int, dilation: int, phases: int = 1
+) -> Array:
+    """The banded matrix ``T[t, (q, p)] = taps[p, (t - stride*q) / dilation]`` of shape (..., k, n),
+    zero off the band.
 
-    ``taps`` is (..., number of taps); k must be ``toeplitz_rows(taps, n, stride, dilation)``.
+    Columns are outputs q in ``phases`` phases p each, the phase fastest; ``taps`` is (..., phases *
+    number of taps), a phase's taps together. k is at least ``toeplitz_rows(taps, n, stride,
+    dilation, phases)``, rows beyond are zero.
     """
-    count = taps.shape[-1]
-    assert k == toeplitz_rows(count, n, stride, dilation), (
-        f"a band of {count} taps has not {k} rows"
+    count = taps.shape[-1] // phases
+    assert n % phases == 0, f"{n} columns are no whole number of {phases} phases"
+    assert taps.shape[-1] == phases * count
+    assert k >= toeplitz_rows(count, n, stride, dilation, phases), (
+        f"a band of {count} taps has more than {k} rows"
     )
-    distance = np.arange(k)[:, None] - stride * np.arange(n)[None, :]
-    tap, rest = np.divmod(distance, dilation)
+    output, phase = np.divmod(np.arange(n)[None, :], phases)
+    tap, rest = np.divmod(np.arange(k)[:, None] - stride * output, dilation)
     valid = (rest == 0) & (tap >= 0) & (tap < count)
-    return np.where(valid, taps[..., np.where(valid, tap, 0)], np.zeros((), taps.dtype))
+    place = phase * count + np.where(valid, tap, 0)
+    return np.where(valid, taps[..., place], np.zeros((), taps.dtype))
 
 
-def toeplitz_rows(taps: int, n: int, stride: int, dilation: int) -> int:
-    """The reduction extent of a band over n outputs: dilation*(taps-1) + stride*(n-1) + 1."""
-    return dilation * (taps - 1) + stride * (n - 1) + 1
+def toeplitz_rows(taps: int, n: int, stride: int, dilation: int, phases: int = 1) -> int:
+    """The reduction extent of a band over n columns: dilation*(taps-1) + stride*(n/phases-1) + 1.
+
+    ``taps`` are those of one phase.
+    """
+    return dilation * (taps - 1) + stride * (n // phases - 1) + 1
+
+
+def pack_vnni(values: Array, packing: int) -> Array:
+    """A (..., K, N) matrix in VNNI order: (..., ceil(K / packing), N, packing), zero beyond K."""
+    *outer, k, n = values.shape
+    groups = -(-k // packing)
+    padded = np.zeros((*outer, groups * packing, n), values.dtype)
+    padded[..., :k, :] = values
+    return np.swapaxes(padded.reshape(*outer, groups, packing, n), -1, -2)
+
+
+def unpack_vnni(values: Array, k: int, n: int, packing: int) -> Array:
+    """The (..., K, N) matrix of lanes in VNNI order: the inverse of ``pack_vnni``."""
+    outer = values.shape[:-1]
+    groups = values.reshape(*outer, -1, n, packing)
+    return np.swapaxes(groups, -1, -2).reshape(*outer, -1, n)[..., :k, :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ and what it computes. Adding an instruction is adding a record here; the rules l
 
 A program may call an instruction on a *block*: any multiples M of m and N of n, and any positive
 reduction extent K. The block is cut into instruction tiles by the emitter, K padded with zeros up
-to a multiple of k.
+to a multiple of k. An instruction whose tiles are configured (AMX) takes any M and N.
+
+An instruction that reads groups of ``packing`` consecutive k of a column as one unit (AMX: pairs of
+bfloat16, fours of bytes) takes its B operand in VNNI order: lanes (k / packing, n, k % packing).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ Array = NDArray[np.generic]
 
 _WMMA = "PTX ISA 8.5, section 9.7.14.3 (wmma.mma)"
 _MMA = "PTX ISA 8.5, section 9.7.14.5 (mma)"
+_AMX = "Intel SDM volume 2, TDPBF16PS and TDPBSSD/TDPBSUD/TDPBUSD/TDPBUUD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,9 @@ class TensorInstruction:
     """``D[m, n] = C[m, n] + sum_k A[m, k] * B[k, n]`` for one tile of m x n x k elements.
 
     ``needs`` is the entry of ``Target.features`` without which the instruction does not exist;
-    ``source`` is the section of the manual that specifies it.
+    ``source`` is the section of the manual that specifies it. ``packing`` is the number of
+    consecutive k that lie side by side in B (1: B is in row-major order). ``configurable`` tiles
+    may have fewer rows and columns than m and n.
     """
 
     name: str
@@ -45,12 +51,15 @@ class TensorInstruction:
     c_type: Type
     needs: str
     source: str
+    packing: int = 1
+    configurable: bool = False
 
     def __post_init__(self) -> None:
         assert min(self.m, self.n, self.k) > 0, f"{self.name}: a shape is positive"
         assert self.a_type.lanes == self.b_type.lanes == self.c_type.lanes == 1
         assert self.a_type.is_float == self.c_type.is_float, f"{self.name}: accumulates in kind"
         assert f"m{self.m}n{self.n}k{self.k}" in self.name, f"{self.name}: shape is in the name"
+        assert self.k % self.packing == 0, f"{self.name}: groups of k divide k"
 
     @property
     def shape(self) -> str:
@@ -60,21 +69,27 @@ class TensorInstruction:
     @property
     def granule(self) -> int:
         """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half
-        its depth."""
-        return min(self.k, 16 // self.a_type.bytes)
+        its depth; configured tiles cost their full depth."""
+        return self.k if self.configurable else min(self.k, 16 // self.a_type.bytes)
 
     def issued_macs(self, block_m: int, block_n: int, block_k: int) -> int:
-        """Multiply-adds performed for a block, its K padded to the granule."""
-        return block_m * block_n * -(-block_k // self.granule) * self.granule
+        """Multiply-adds performed for a block, its K padded to the granule; a configured tile takes
+        a step for each row, whatever its columns."""
+        columns = _up(block_n, self.n) if self.configurable else block_n
+        return block_m * columns * _up(block_k, self.granule)
 
     def fits(self, block_m: int, block_n: int) -> bool:
         """Whether a block of these extents is a whole number of tiles."""
-        return block_m % self.m == 0 and block_n % self.n == 0
+        return self.configurable or (block_m % self.m == 0 and block_n % self.n == 0)
 
     def count(self, block_m: int, block_n: int, block_k: int) -> int:
         """Instructions issued for a block; K is padded up to a multiple of k."""
         assert self.fits(block_m, block_n), f"{self.name}: {block_m} x {block_n}"
-        return (block_m // self.m) * (block_n // self.n) * -(-block_k // self.k)
+        return -(-block_m // self.m) * -(-block_n // self.n) * -(-block_k // self.k)
+
+    def packed_lanes(self, k: int, n: int) -> int:
+        """Lanes of a B operand of k x n elements: k is padded with zeros to whole groups."""
+        return _up(k, self.packing) * n
 
     def semantics(self, c: Array, a: Array, b: Array) -> Array:
         """The exact tile: c is (m, n), a is (m, k), b is (k, n)."""
@@ -95,6 +110,10 @@ class TensorInstruction:
             return wide.astype(np.float16 if self.c_type.bits == 16 else np.float32)
         total = c.astype(np.int64) + a.astype(np.int64) @ b.astype(np.int64)
         return total.astype(np.int32)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
 
 
 def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
@@ -132,6 +151,14 @@ def _short(scalar: Type) -> str:
             return name.replace("int", "s")
 
 
+def _amx(name: str, k: int, a: Type, b: Type, c: Type) -> TensorInstruction:
+    """Tiles of up to 16 rows of 64 bytes."""
+    packing = 4 // a.bytes
+    return TensorInstruction(
+        f"amx.{name}.m16n16k{k}", "amx", 16, 16, k, a, b, c, "amx", _AMX, packing, True
+    )
+
+
 _WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
 
 INSTRUCTIONS: tuple[TensorInstruction, ...] = (
@@ -145,6 +172,11 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 16),), (BFLOAT16, FLOAT32), _MMA),
     *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
+    _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
+    _amx("tdpbssd", 64, INT8, INT8, INT32),
+    _amx("tdpbsud", 64, INT8, UINT8, INT32),
+    _amx("tdpbusd", 64, UINT8, INT8, INT32),
+    _amx("tdpbuud", 64, UINT8, UINT8, INT32),
 )
 
 _BY_NAME = {i.name: i for i in INSTRUCTIONS}

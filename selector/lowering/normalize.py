@@ -34,13 +34,13 @@ from selector.ir.traverse import (
 )
 
 LARGEST_UNROLL = 64
-TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR)
+TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR, Memory.AMX_TILE)
 
 
 def is_tensor_store(s: Stmt) -> bool:
     """Whether a statement writes or reads a tensor accumulator (in a selected program)."""
     return isinstance(s, Store) and any(
-        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma."))
+        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma.", "amx."))
         for e in walk_expr(s.value)
     )
 

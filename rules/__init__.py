@@ -1,8 +1,10 @@
-"""The rule files: egglog text, one concern a file, and nothing else in this room.
+"""The rule files: egglog text, one concern a file, and nothing else in this room but their tests.
 
 They are read in the order of their names: ``00_ir`` declares, ``1x`` knows, ``2x-4x`` are laws of
 the IR, ``5x-7x`` find tensor shapes, ``8x`` turns them into instructions. Each rule has a ``:name``
-and a one-line law above it.
+and a one-line law above it, and two tests in ``tests/`` in a file of the same name: a graph in which
+it fires, and a close one in which it must not (``selector/workbench/cases.py`` says how they are
+written).
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from importlib.resources import files
 @cache
 def rule_files() -> tuple[tuple[str, str], ...]:
     """(file name, text) of every rule file, in loading order."""
-    found = (f for f in files(__name__).iterdir() if f.name.endswith(".egg"))
+    return _texts("")
+
+
+@cache
+def test_files() -> tuple[tuple[str, str], ...]:
+    """(file name, text) of every file of tests, in the order of their names."""
+    return _texts("tests")
+
+
+def _texts(folder: str) -> tuple[tuple[str, str], ...]:
+    place = files(__name__).joinpath(folder)
+    found = (f for f in place.iterdir() if f.name.endswith(".egg"))
     return tuple(
         (f.name, f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name)
     )

@@ -166,13 +166,25 @@ def read_graph(graph: egglog.EGraph, count: int) -> Graph:
     return Graph(tuple(nodes), tuple(roots[i] for i in range(count)))
 
 
-def read_rows(graph: egglog.EGraph, relation: str) -> list[tuple[object, ...]]:
-    """The rows of a relation: plain values, and classes where the sort is a term."""
-    table = graph.freeze().functions[relation]
-    readers = [_converters(graph)[s] for s in table.input_sorts]
-    return [
-        tuple(read(v) for read, v in zip(readers, row.inputs, strict=True)) for row in table.rows
-    ]
+def read_tables(graph: egglog.EGraph, names: Iterable[str]) -> dict[str, list[tuple[object, ...]]]:
+    """The rows of relations and functions: plain values, and classes where the sort is a term. A
+    function's row has its output last; a table that no rule file declares is missing."""
+    functions, convert = graph.freeze().functions, _converters(graph)
+    tables: dict[str, list[tuple[object, ...]]] = {}
+    for name in names:
+        if name not in functions:
+            continue
+        table = functions[name]
+        readers = [convert[s] for s in table.input_sorts]
+        output = convert.get(table.output_sort)
+        tables[name] = [
+            (
+                *(read(v) for read, v in zip(readers, row.inputs, strict=True)),
+                *(() if output is None else (output(row.output),)),
+            )
+            for row in table.rows
+        ]
+    return tables
 
 
 def common_shape(

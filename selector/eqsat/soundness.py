@@ -1,181 +1,211 @@
 """Are the rules right? Every node of every class must have the class's value on random memory.
 
-After saturation each node is decoded over the best terms of its children and evaluated by the
-interpreter. The nodes of one class must agree lane by lane, and so must what the relations claim: a
-``tile`` is its expression, a ``matmul`` its reduction, a ``split`` its predicate. Values are small
-integers, so that floats are exact.
+After saturation each node is evaluated by the interpreter over the values of its children's classes
+(``valuation``). The nodes of one class must agree in type, in lanes, and lane by lane; so must what
+the relations claim (``claims``): a ``tile`` is its expression, a ``matmul`` its reduction, a
+``split`` its predicate. A saturation that the engine stops, because vectors of different lengths
+were made equal or a division failed, is a finding as well. ``blame`` names the rule.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selector.eqsat.decode import Decoder, Term
+from selector.diagnostics import InternalError
+from selector.eqsat.claims import CLAIMS, same
 from selector.eqsat.encode import encode_store
-from selector.eqsat.extract import Graph, Node, read_graph, read_rows
+from selector.eqsat.extract import Graph, Node, read_graph, read_tables
+from selector.eqsat.facts import EXECUTES
+from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import Engine
-from selector.intrinsics.calls import lanes, matrix
-from selector.ir.evaluator import evaluate_expr
-from selector.ir.nodes import Store
-from selector.ir.traverse import stmt_exprs
-from selector.ir.types import BOOL, INT32, Kind, Type
+from selector.eqsat.scopes import is_tensor, open_scope
+from selector.eqsat.valuation import Array, IllTypedError, World
+from selector.intrinsics import find
+from selector.ir.nodes import Allocate, Location, Module, Stmt, Store
+from selector.ir.traverse import stmt_children
+from selector.ir.types import Type
 
-Array = NDArray[np.generic]
-MEMORY = 512
-"""Elements of each random buffer; loads beyond give zero."""
+Value = tuple[Type | None, Array]
+_SHOWN = 160
 
 
 @dataclass
 class Soundness:
-    """What was compared, and every disagreement as text."""
+    """What was compared, every disagreement as text, and how often each rule matched."""
 
     nodes: int = 0
     classes: int = 0
     claims: int = 0
     mismatches: list[str] = field(default_factory=list[str])
     fired: Counter[str] = field(default_factory=Counter[str])
+    capped: tuple[str, ...] = ()
+
+    def add(self, other: Soundness) -> None:
+        """Count what another check found."""
+        self.nodes += other.nodes
+        self.classes += other.classes
+        self.claims += other.claims
+        self.mismatches += other.mismatches
+        self.fired.update(other.fired)
+        self.capped += other.capped
+
+
+def check_module(module: Module, engine: Engine, seed: int = 0) -> Soundness:
+    """Check the rules on every accumulator scope of a program, as selection sees it."""
+    result = Soundness()
+    for statements in dict.fromkeys(scopes_of(module)):
+        commands = [f"(set (statement {i}) {s})" for i, s in enumerate(statements)]
+        result.add(check_commands(commands, engine, seed))
+    return result
+
+
+def scopes_of(module: Module) -> list[tuple[str, ...]]:
+    """The encoded statements of every accumulator scope of a program, each distinct one once."""
+    found: list[tuple[str, ...]] = []
+
+    def visit(s: Stmt) -> None:
+        if isinstance(s, Allocate) and is_tensor(s):
+            found.append(open_scope(s).distinct)
+            return
+        for child in stmt_children(s):
+            visit(child)
+
+    visit(annotate_movement(module).body)
+    return found
 
 
 def check_program(statements: Sequence[Store], engine: Engine, seed: int = 0) -> Soundness:
     """Saturate annotated statements and compare all nodes and claims."""
     commands = [f"(set (statement {i}) {encode_store(s)})" for i, s in enumerate(statements)]
-    return _check(commands, engine, seed)
+    return check_commands(commands, engine, seed)
 
 
 def check_term(term: str, engine: Engine, seed: int = 0) -> Soundness:
     """The same for one encoded term."""
-    return _check([f"(let $subject {term})"], engine, seed)
+    return check_commands([f"(let $subject {term})"], engine, seed)
 
 
-def _check(commands: Sequence[str], engine: Engine, seed: int) -> Soundness:
+def check_commands(commands: Sequence[str], engine: Engine, seed: int = 0) -> Soundness:
+    """The same for a graph that these commands make: terms, statements, facts."""
     result = Soundness()
-    with engine.saturated(commands) as saturation:
-        result.fired = saturation.matches
-        graph = read_graph(engine.graph, 0)
-        rows = {name: read_rows(engine.graph, name) for name in _CLAIMS}
-    world = _World(graph, np.random.default_rng(seed))
-    for cls, nodes in graph.classes.items():
-        result.classes += 1
-        known: tuple[str, Array] | None = None
-        for node in nodes:
-            value = world.node(node)
-            if value is None:
-                continue
-            result.nodes += 1
-            if known is None:
-                known = (node.name, value)
-            elif not _same(known[1], value):
-                result.mismatches.append(
-                    f"class {cls}: {known[0]} and {node.name} {node.args} differ"
-                )
-    for name, claim in _CLAIMS.items():
-        for row in rows[name]:
-            result.claims += 1
-            if not claim(world, row):
-                result.mismatches.append(f"{name} {row} does not hold")
+    try:
+        with engine.saturated(commands) as saturation:
+            result.fired, result.capped = saturation.matches, saturation.capped
+            compare(engine, seed, result)
+    except InternalError as error:
+        result.mismatches.append(str(error))
     return result
 
 
-def _same(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and bool(np.all(a == b))
+def compare(engine: Engine, seed: int, result: Soundness) -> None:
+    """Compare all nodes and claims of the graph that an engine holds now; adds to ``result``."""
+    graph = read_graph(engine.graph, 0)
+    world = World(graph, np.random.default_rng(seed))
+    result.classes += len(graph.classes)
+    for node, value in _values(graph, world, result):
+        result.nodes += 1
+        known = world.values.get(node.cls)
+        if known is None:
+            world.enter(node, value)
+        elif (difference := _difference(known, value)) is not None:
+            term = graph.term(node)
+            shown = _short(term[1]) if term is not None else f"{node.name} {node.args}"
+            best = graph.best.get(node.cls)
+            known_as = _short(best[1]) if best is not None else graph.classes[node.cls][0].name
+            result.mismatches.append(f"{difference}: {known_as} and {shown}")
+    result.mismatches += _misplaced(graph)
+    _compare_claims(engine, world, result)
 
 
-class _World:
-    """Random memory and symbols, and the value of everything in them."""
-
-    def __init__(self, graph: Graph, generator: np.random.Generator):
-        self.graph = graph
-        self.memory: dict[str, Array] = {}
-        self.symbols: dict[str, object] = {}
-        for n in sorted(graph.nodes, key=lambda n: (n.name, str(n.args))):
-            match n.name, n.args:
-                case "Load", (str(t), str(buffer), *_):
-                    self.memory.setdefault(buffer, _random(generator, Type.parse(t), MEMORY))
-                case "Sym", (str(name),):
-                    self.symbols.setdefault(name, _random(generator, INT32, 1))
-                case "Atom", (str(t), int(count), str(name)):
-                    self.symbols.setdefault(name, _random(generator, Type.parse(t), count))
-                case _:
-                    pass
-
-    def term(self, term: Term) -> Array:
-        return evaluate_expr(Decoder().expr(term), self.symbols, self.memory)
-
-    def node(self, node: Node) -> Array | None:
-        """The value of a node over its children's best terms; a statement's is what it writes."""
-        found = self.graph.term(node)
-        if found is None:
-            return None
-        if node.name != "Store":
-            return self.term(found[2])
-        store = Decoder().store(found[2])
-        parts = [evaluate_expr(e, self.symbols, self.memory) for e in stmt_exprs(store)]
-        written = np.zeros(4 * MEMORY, dtype=np.float64)
-        mask = parts[2].astype(bool) if len(parts) > 2 else np.ones(parts[0].shape, bool)
-        written[parts[0][mask].astype(np.int64) % written.size] = parts[1][mask]
-        return written
-
-    def of(self, cls: object) -> Array:
-        """The value of a class."""
-        return self.term(self.graph.best[cls][2])  # type: ignore[index]
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _random(generator: np.random.Generator, scalar: Type, count: int) -> Array:
-    if scalar == BOOL:
-        return generator.integers(0, 2, count).astype(bool)
-    if scalar.is_float:
-        values = generator.integers(-3, 4, count)
-        return values.astype(
-            np.float16 if scalar.bits == 16 and scalar.kind is Kind.FLOAT else np.float32
-        )
-    low = 0 if scalar.kind is Kind.UINT else -3
-    return generator.integers(low, 6, count).astype(f"{'u' if low == 0 else 'i'}{scalar.bytes}")
+def _values(graph: Graph, world: World, result: Soundness) -> Iterable[tuple[Node, Value]]:
+    """Every node after all classes that it needs have values; ill-typed ones are mismatches."""
+    waiting: dict[object, list[Node]] = {}
+    ready = sorted((n for n in graph.nodes if not _children(n)), key=lambda n: n.name)
+    missing = {id(n): len(_children(n)) for n in graph.nodes}
+    for n in graph.nodes:
+        for child in _children(n):
+            waiting.setdefault(child, []).append(n)
+    released: set[object] = set()
+    while ready:
+        node = ready.pop()
+        try:
+            value = world.evaluate(node)
+        except IllTypedError as error:
+            term = graph.term(node)
+            shown = _short(term[1]) if term is not None else node.name
+            result.mismatches.append(f"{error}: {shown}")
+            continue
+        assert value is not None
+        yield node, value
+        if node.cls not in released:
+            released.add(node.cls)
+            for user in waiting.get(node.cls, ()):
+                missing[id(user)] -= 1
+                if not missing[id(user)]:
+                    ready.append(user)
 
 
-def _tile(world: _World, row: tuple[object, ...]) -> bool:
-    e, m, n, k, base, *strides = row
-    digits = np.indices((int(m), int(n), int(k))).reshape(3, -1)  # type: ignore[call-overload]
-    steps = [int(world.of(s)[0]) for s in strides]
-    expected = np.full(digits.shape[1], int(world.of(base)[0]))
-    for digit, step in zip(digits, steps, strict=True):
-        expected = expected + digit * step
-    return _same(world.of(e), expected)
+def _children(node: Node) -> set[object]:
+    """The classes that a node is made of."""
+    found: set[object] = set()
+    for value, sort in zip(node.args, node.sorts, strict=True):
+        if sort in ("Expr", "Stmt"):
+            found.add(value)
+        elif sort == "Args":
+            found.update(cast(Sequence[object], value))
+    return found
 
 
-def _matmul(world: _World, row: tuple[object, ...]) -> bool:
-    reduction, m, n, k, a, b = row[:6]
-    left, right = matrix(world.of(a), m, k), matrix(world.of(b), k, n)  # type: ignore[arg-type]
-    product = lanes(left.astype(np.float64) @ right.astype(np.float64))
-    return _same(world.of(reduction).astype(np.float64), product)
+def _difference(a: Value, b: Value) -> str | None:
+    """How two values of one class differ."""
+    if a[0] != b[0]:
+        return f"types {a[0]} and {b[0]} differ"
+    if same(a[1], b[1]):
+        return None
+    world, lane = np.argwhere(a[1] != b[1])[0]
+    return f"lane {lane} differs, {a[1][world, lane]} and {b[1][world, lane]}"
 
 
-def _split(world: _World, row: tuple[object, ...]) -> bool:
-    p, m, n, k, _, a, b = row
-    left, right = matrix(world.of(a), m, k), matrix(world.of(b), k, n)  # type: ignore[arg-type]
-    both = np.logical_and(left[:, None, :], np.swapaxes(right, 0, 1)[None, :, :])
-    return _same(world.of(p), both.reshape(-1))
+def _misplaced(graph: Graph) -> list[str]:
+    """Instructions on an accumulator that lives where they do not execute."""
+    found: list[str] = []
+    for n in graph.nodes:
+        if n.name != "Store":
+            continue
+        values = [v for s in graph.classes[n.cls] for v in graph.classes.get(s.args[2], ())]  # type: ignore[call-overload]
+        places = {v.args[1] for v in values if v.name == "Move"}
+        for v in values:
+            record = find(str(v.args[0])) if v.name == "MultiplyAdd" else None
+            families = {f for p in places for f in EXECUTES.get(Location(p), ())}
+            if record is not None and record.family not in families:
+                found.append(f"{record.name} does not execute in {sorted(map(str, places))}")
+    return list(dict.fromkeys(found))
 
 
-def _band_split(world: _World, row: tuple[object, ...]) -> bool:
-    p, m, n, k, stride, dilation, direction, image, taps = row
-    rows = int(dilation) * (int(k) - 1) + int(stride) * (int(n) - 1) + 1  # type: ignore[call-overload]
-    _, j, r = np.indices((int(m), int(n), int(k)))  # type: ignore[call-overload]
-    tap = r if direction == 1 else int(k) - 1 - r  # type: ignore[call-overload]
-    left, right = matrix(world.of(image), int(m), rows), world.of(taps)  # type: ignore[call-overload]
-    at = np.indices(j.shape)[0]
-    row_of_band = int(stride) * j + int(dilation) * tap  # type: ignore[call-overload]
-    both = np.logical_and(left[at, row_of_band], right[tap])
-    return _same(world.of(p), both.reshape(-1))
+def _compare_claims(engine: Engine, world: World, result: Soundness) -> None:
+    for name, rows in read_tables(engine.graph, CLAIMS).items():
+        for row in rows:
+            try:
+                holds = CLAIMS[name](world, row)
+            except KeyError:  # a class without a value: its nodes are mismatches already
+                continue
+            except ValueError:  # lanes that are no matrix of the claimed extents
+                holds = False
+            result.claims += 1
+            if not holds:
+                result.mismatches.append(f"{name} does not hold: {_shown_row(world, name, row)}")
 
 
-_CLAIMS: Mapping[str, Callable[[_World, tuple[object, ...]], bool]] = {
-    "tile": _tile,
-    "matmul": _matmul,
-    "split": _split,
-    "band-split": _band_split,
-}
+def _shown_row(world: World, name: str, row: Sequence[object]) -> str:
+    best = world.graph.best
+    shown = [_short(best[v][1]) if v in best else str(v) for v in row]  # type: ignore[index]
+    return f"({name} {' '.join(shown)})"

@@ -21,7 +21,7 @@ from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.fragments import Block, chunk_of, depth_blocks
-from selector.lowering.tiles import DEPTH, Banded
+from selector.lowering.tiles import DEPTH, PHASE, Banded
 
 LARGEST_TABLE = 96 * 1024
 
@@ -96,11 +96,15 @@ class BandTables:
         parts = max(1, min(warps // lines, blocks))
         run = -(-blocks // parts)
         w.line(
-            f"// {table.pointer}: {o.taps} taps as a {o.depth} x {o.rows} band, in fragment order"
+            f"// {table.pointer}: {o.taps} taps{_in_phases(o)} as a {o.depth} x {o.rows} band, "
+            "in fragment order"
         )
         with w.block(f"for (int item = threadIdx.x >> 5; item < {lines * parts}; item += {warps})"):
             w.line(f"const int line = item{f' / {parts}' if parts > 1 else ''};")
             w.line(f"const int row = {'0' if row_blocks == 1 else f'line % {row_blocks} * 8'} + g;")
+            if o.phases > 1:
+                w.line(f"const int phase = row % {o.phases};")
+                names.bind(PHASE.name, "phase")
             rest = "line" if row_blocks == 1 else f"line / {row_blocks}"
             values: dict[str, Expr] = {}
             for number, (name, low, extent) in enumerate(table.loops):
@@ -115,8 +119,10 @@ class BandTables:
                 if parts * run > blocks:
                     w.line(f"if (block >= {blocks}) break;")
                 count = 4 // o.type.bytes
+                output = "row" if o.phases == 1 else f"(row / {o.phases})"
                 w.line(
-                    f"const int at = block * {16 // o.type.bytes} + q * {count} - {o.stride} * row;"
+                    f"const int at = block * {16 // o.type.bytes} + q * {count} "
+                    f"- {o.stride} * {output};"
                 )
                 elements = [self._element(o, number, values) for number in range(count)]
                 pack = "pack16" if o.type.bytes == 2 else "pack8"
@@ -130,7 +136,10 @@ class BandTables:
         tap = f"tap{number}"
         w.line(f"const int {tap} = {at if o.dilation == 1 else f'{at} / {o.dilation}'};")
         names.bind(f"${tap}", tap)
-        index = substitute((o.base + o.tap_stride * Var(f"${tap}")).to_expr(), values)
+        place = o.base + o.tap_stride * Var(f"${tap}")
+        if o.phases > 1:
+            place = place + o.phase_stride * PHASE
+        index = substitute(place.to_expr(), values)
         predicate = o.predicate
         if predicate is not None:
             predicate = substitute(predicate, {DEPTH.name: Var(f"${tap}"), **values})
@@ -153,7 +162,7 @@ class BandTables:
         coordinates = None if param is None else split_by_strides(index, param.dims)
         if coordinates is None or o.predicate is not None:
             return False
-        ranges = {tap: (0, o.taps - 1)}
+        ranges = {tap: (0, o.taps - 1), PHASE.name: (0, o.phases - 1)}
         for number, (_, low, extent) in enumerate(self._tables[o].loops):
             ranges[f"$loop{number}"] = (low, low + extent - 1)
         for dim, coordinate in enumerate(coordinates):
@@ -189,6 +198,10 @@ class BandTables:
                 w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y, {c} = {a}_.z, {d} = {a}_.w;")
             case _:
                 raise AssertionError("chunks hold 4, 2 or 1 blocks")
+
+
+def _in_phases(o: Banded) -> str:
+    return f" in each of {o.phases} phases" if o.phases > 1 else ""
 
 
 def _range(index: Affine, ranges: dict[str, tuple[int, int]]) -> tuple[int, int] | None:

@@ -133,7 +133,7 @@ def _rules_of(stage: str, solution: Solution) -> tuple[str, ...]:
 
 def _temporary(e: object) -> str:
     match e:
-        case Call(_, TOEPLITZ_NAME | TRANSPOSED_NAME as name, args):
+        case Call(_, name, args) if name in (TOEPLITZ, TOEPLITZ_TRANSPOSED):
             k, n, stride, dilation, phases = (a.value for a in args[:5] if isinstance(a, IntImm))
             more = f", phases {phases}" if phases > 1 else ""
             return f"{name} {k} x {n} (stride {stride}, dilation {dilation}{more})"

@@ -26,7 +26,7 @@ from selector.ir.nodes import (
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
 
-ROW, DEPTH = Var("$row"), Var("$depth")
+ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Banded:
-    """A Toeplitz operand: element (row j, depth t) is ``taps[(t - stride * j) / dilation]`` where
-    that is a tap.
+    """A Toeplitz operand: element (row (q, p), depth t) is tap ``(t - stride * q) / dilation`` of
+    phase p where that is a tap; rows are outputs q in ``phases`` phases p each, the phase fastest.
+
+    Tap i of phase p is ``buffer[base + tap_stride * i + phase_stride * p]``.
     """
 
     buffer: str
@@ -62,10 +64,12 @@ class Banded:
     depth: int
     stride: int
     dilation: int
-    taps: int
+    phases: int
+    taps: int  # of one phase
     base: Affine
     tap_stride: Affine
-    predicate: Expr | None  # over DEPTH as the number of the tap
+    phase_stride: Affine
+    predicate: Expr | None  # over DEPTH as the number of the tap, and PHASE
 
 
 Operand = Access | Banded
@@ -110,19 +114,23 @@ def _operand(e: Expr, rows: int, depth: int, *, depth_fastest: bool) -> Operand:
 
 
 def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
-    sizes = [a.value for a in args[:4] if isinstance(a, IntImm)]
-    taps = args[4].value if isinstance(args[4], ExprVar) else args[4]
-    if len(sizes) != 4 or not isinstance(taps, Load):
+    sizes = [a.value for a in args[:5] if isinstance(a, IntImm)]
+    taps = args[5].value if isinstance(args[5], ExprVar) else args[5]
+    if len(sizes) != 5 or not isinstance(taps, Load):
         raise InternalError("a Toeplitz operand is made of a load")
-    count = taps.type.lanes
-    index = to_affine(lane(taps.index, ((DEPTH, count),)))
+    _, _, step, dilation, phases = sizes
+    count = taps.type.lanes // phases
+    digits = ((DEPTH, count), (PHASE, phases))
+    index = to_affine(lane(taps.index, digits))
     stride, base = index.coefficient(DEPTH), index.rest(DEPTH)
-    if stride.mentions(DEPTH.name) or base.mentions(DEPTH.name):
+    turn, base = base.coefficient(PHASE), base.rest(PHASE)
+    if any(part.mentions(v.name) for part in (stride, turn, base) for v in (DEPTH, PHASE)):
         raise InternalError("the taps of a Toeplitz operand are not affine")
-    condition = None if taps.predicate is None else lane(taps.predicate, ((DEPTH, count),))
-    element, (_, _, step, dilation) = taps.type.element, sizes
+    condition = None if taps.predicate is None else lane(taps.predicate, digits)
+    element = taps.type.element
     return Banded(
-        taps.buffer, element, rows, depth, step, dilation, count, base, stride, condition
+        taps.buffer, element, rows, depth, step, dilation, phases, count, base, stride, turn,
+        condition,
     )  # fmt: skip
 
 

@@ -99,6 +99,23 @@ CROSS_MASK = less(f"(Ramp (Ramp {T} (Int 3) 2) (Int 1) 256)", f"(Broadcast {S} 5
 
 CHANNELS = convolution(image=f"(Ramp (Ramp (Ramp {A} (Int 16) 2) (Int 1) 16) (Int 16) 16)")
 
+
+def phased(phases: int = 2, outputs: int = 128, taps: int = 2, mask_i: str = "") -> str:
+    """``outputs`` outputs in ``phases`` phases: the taps vary along them, the image does not."""
+    lanes = phases * outputs
+    index_i = f"(Ramp (Broadcast (Ramp {A} (Int 1) {taps}) {phases}) (Int 1) {outputs})"
+    index_k = f"(Broadcast (Ramp (Ramp {B} (Int {phases}) {taps}) (Int 1) {phases}) {outputs})"
+    a = cast(load(index_i, lanes * taps, "float16", "A", mask_i))
+    b = cast(load(index_k, lanes * taps, "float16", "B"))
+    return reduce(a, b, lanes=lanes)
+
+
+PHASED_MASK = less(
+    f"(Ramp (Broadcast (Ramp {T} (Int 1) 2) 2) (Int 1) 128)", f"(Broadcast {S} 512)"
+)
+DEMAND_PHASED = f"(demand-phased {nest(A, (S, 3), (T, 2), (B, 4), (A, 16))} 16 4 2 3)"
+TWISTED = f"(demand {nest(A, (S, 3), (T, 2), (B, 4), (A, 16))} 16 8 3)"
+
 NOT_A_TERM = '(Atom "float32" 8 "v")'
 
 CASES: dict[str, tuple[str, str]] = {
@@ -261,6 +278,18 @@ CASES: dict[str, tuple[str, str]] = {
     "split-moves-to-b-right": (product(mask_a=columns_right(S)), product(mask_a=columns(S))),
     "split-moves-to-a": (product(mask_b=rows(S)), product(mask_b=columns(S))),
     "split-moves-to-a-right": (product(mask_b=rows_right(S)), product(mask_b=rows(S))),
+    "block-columns": (product(), product(kinds=("float32", "float32"))),
+    "want-phases": (phased(), convolution()),
+    "block-of-phases": (phased(3, 128), phased(3, 100)),
+    "block-columns-phases": (phased(), convolution()),
+    "demand-phased-operands": (phased(), convolution()),
+    "demand-phased-compare": (phased(mask_i=PHASED_MASK), convolution(mask_i=BAND_MASK)),
+    "demand-phased-m": (DEMAND_PHASED, TWISTED),
+    "demand-phased-q": (DEMAND_PHASED, DEMAND_PHASED.replace("16 4 2 3", "3 4 2 3")),
+    "demand-phased-p": (DEMAND_PHASED, DEMAND_PHASED.replace("16 4 2 3", "16 3 2 3")),
+    "demand-phased-k": (DEMAND_PHASED, DEMAND_PHASED.replace("16 4 2 3", "16 4 5 3")),
+    "band-phased": (DEMAND_PHASED, DEMAND_PHASED.replace("16 4 2 3", "16 4 2 2")),
+    "band-tile": (convolution(), f"(demand {V} 3 3 3)"),
     "band-always": (convolution(), product()),
     "band-and": (
         convolution(mask_i=bop("&&", BAND_MASK, TAPS_MASK)),
@@ -277,7 +306,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "band-image": (convolution(mask_i=BAND_MASK), convolution(mask_i=CROSS_MASK)),
     "matmul": (product(), product(INDEX_A, INDEX_A)),
-    "factor-strides": (convolution(), product()),
+    "factor-strides": (convolution(), product(kinds=("float32", "float32"))),
     "scaled-constant": ("(factor (Int 2))", f"(factor {A})"),
     "scaled-symbol": (f"(factor {A})", "(factor (Int 2))"),
     "scaled-product": (f"(factor {bop('*', A, '(Int 2)')})", f"(factor {bop('*', A, B)})"),
@@ -289,7 +318,6 @@ CASES: dict[str, tuple[str, str]] = {
     "convolve-reversed": (convolution(step=-1), convolution()),
     "convolve-one-tap": (convolution(taps=1), convolution(taps=2)),
     "toeplitz": (convolution(unit=S), convolution(image=f"(Ramp (Ramp {A} {S} 2) {T} 256)")),
-    "toeplitz-reversed": (convolution(step=-1), convolution(step=-1, mask_i=CROSS_MASK)),
     "convolve-masks": (convolution(), product()),
     "factor-row-strides": (convolution(), product()),
     "convolve-ask-rows": (convolution(), convolution(step=-1)),
@@ -312,4 +340,7 @@ EXTRA: tuple[str, ...] = (
     convolution(step=-1, mask_i=BACK_MASK),
     convolution(2, 3),
     convolution(2, -4),
+    phased(2, 128, 1),
+    phased(4, 64, 3),
+    phased(3, 128, 5),
 )

@@ -1,0 +1,86 @@
+"""The schedules of the paper's table I (after Intel's optimization reference manual, chapter on
+AMX), each for both layouts of B.
+
+``reference``: tiles of C row by row; the tile stays in registers over the whole sum.
+``reordered``: column by column, so that a part of B stays in the cache.
+``preload_a``, ``preload_b``: a panel of the operand is copied before it is used.
+``parallel``: reference, with the rows of tiles on all cores.
+
+Software pipelining, the table's last row, interleaves the loads and stores of one tile with the
+products of another. Halide's loops cannot say that: an iteration is finished before the next one
+starts. What can be said is ``prefetch``, and the order within a statement is the emitter's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.amx_matmul.algorithm import Product
+from selector.diagnostics import UserError
+
+SCHEDULES = ("reference", "reordered", "preload_a", "preload_b", "parallel")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Rows ``m`` and columns ``n`` of C that stay in registers together, 16 x 16 a register.
+
+    One statement multiplies ``vector_n`` columns; its depth is one instruction's, 64 bytes.
+    """
+
+    n: int = 32
+    m: int = 32
+    vector_n: int = 16
+
+
+def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.Func:
+    """The output, scheduled as one of ``SCHEDULES``."""
+    if name not in SCHEDULES:
+        raise UserError(f"no schedule {name!r}", hint=f"schedules: {', '.join(SCHEDULES)}")
+    no, mo, ni, mi = (hl.Var(v) for v in ("no", "mo", "ni", "mi"))
+    nu = hl.Var("nu")
+    p.output.tile(p.n, p.m, no, mo, ni, mi, tiles.n, tiles.m).split(ni, nu, ni, tiles.vector_n)
+    p.output.reorder(ni, mi, nu, no, mo).vectorize(ni).vectorize(mi).unroll(nu)
+    if name in ("reordered", "preload_b"):
+        p.output.reorder(mo, no)
+    inner, outer = (mo, no) if name in ("reordered", "preload_b") else (no, mo)
+    accumulate(p, inner, tiles)
+    if name == "preload_a":
+        preload(p, p.a, outer)
+    if name == "preload_b":
+        preload(p, p.b, outer)
+    if name == "parallel":
+        p.output.parallel(outer)
+    return p.output
+
+
+def accumulate(p: Product, at: hl.Var, tiles: Tiles) -> None:
+    """The sum in tile registers: one instruction's depth a step."""
+    hb.store_in(p.mm, hb.MemoryType.AMXTile)
+    nu, nv, ko, ki = hl.Var("nu"), hl.Var("nv"), hl.RVar("ko"), hl.RVar("ki")
+    p.mm.bound_extent(p.n, tiles.n).bound_extent(p.m, tiles.m).compute_at(p.output, at)
+    p.mm.split(p.n, nu, nv, tiles.vector_n).reorder(nv, p.m, nu)
+    p.mm.vectorize(nv).vectorize(p.m).unroll(nu)
+    update, depth = p.mm.update().atomic(), 64 // p.element_bytes
+    update.split(p.n, nu, nv, tiles.vector_n)
+    if p.group == 1:
+        update.split(p.k.x, ko, ki, depth).reorder(ki, nv, p.m, nu, ko)
+        update.vectorize(ki)
+    else:
+        update.split(p.k.y, ko, ki, depth // p.group).reorder(p.k.x, ki, nv, p.m, nu, ko)
+        update.vectorize(p.k.x).vectorize(ki)
+    update.vectorize(nv).vectorize(p.m).unroll(nu)
+
+
+def preload(p: Product, operand: hl.ImageParam, at: hl.Var) -> None:
+    """Copy the part of an operand that one iteration of a loop reads."""
+    staged = operand.in_(p.mm)
+    staged.compute_at(p.output, at)
+    inner = staged.args()[0]
+    if operand.dimensions() == 3:
+        staged.vectorize(inner)
+        inner = staged.args()[1]
+    staged.vectorize(inner, 16)

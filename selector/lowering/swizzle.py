@@ -1,0 +1,85 @@
+"""A matrix in VNNI order as one load whose index walks memory in that order.
+
+``vnni(K, N, g, buffer[base + k*sk + n*sn])`` lists the lanes (k / g, n, k % g); where g divides K
+that is the same load with another nest of ramps, which any emitter can copy at full speed.
+"""
+
+from __future__ import annotations
+
+from selector.intrinsics import VNNI
+from selector.ir.affine import Affine, to_affine
+from selector.ir.lanes import lane
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Compare,
+    Expr,
+    IntImm,
+    Load,
+    Ramp,
+    Var,
+)
+
+_K, _N = Var("$k"), Var("$n")
+
+Level = tuple[Affine, int]
+
+
+def in_memory_order(value: Expr) -> Expr:
+    """The value with a swizzled load as a load; anything else is left alone."""
+    match value:
+        case Call(t, name, (IntImm(k), IntImm(n), IntImm(group), Load(_, buffer, index, mask))) if (
+            name == VNNI and k % group == 0
+        ):
+            swizzled = _reordered(index, k, n, group)
+            predicate = None if mask is None else _reordered(mask, k, n, group)
+            if swizzled is None or (mask is not None and predicate is None):
+                return value
+            return Load(t, buffer, swizzled, predicate)
+        case _:
+            return value
+
+
+def _reordered(e: Expr, k: int, n: int, group: int) -> Expr | None:
+    """Lanes (k, n) of an index or a predicate as lanes (k / group, n, k % group); None if it is not
+    affine."""
+    match e:
+        case Compare(op, a, b):
+            left, right = _reordered(a, k, n, group), _reordered(b, k, n, group)
+            return None if left is None or right is None else Compare(op, left, right)
+        case Binary(BinaryOp.AND, a, b):
+            left, right = _reordered(a, k, n, group), _reordered(b, k, n, group)
+            return None if left is None or right is None else Binary(BinaryOp.AND, left, right)
+        case _ if e.type.is_integer:
+            at = to_affine(lane(e, ((_N, n), (_K, k))))
+            sk, sn, base = at.coefficient(_K), at.coefficient(_N), at.rest(_K).rest(_N)
+            if any(p.mentions(v.name) for p in (sk, sn, base) for v in (_K, _N)):
+                return None
+            return nest(base, ((sk, group), (sn, n), (sk * group, k // group)))
+        case _:
+            return None
+
+
+def nest(base: Affine, levels: tuple[Level, ...]) -> Expr:
+    """A vector index: levels innermost first, those that continue one another merged."""
+    merged: list[Level] = []
+    for stride, count in levels:
+        if count == 1:
+            continue
+        if merged and (merged[-1][0] * merged[-1][1] - stride).constant == 0:
+            merged[-1] = (merged[-1][0], merged[-1][1] * count)
+        else:
+            merged.append((stride, count))
+    result = base.to_expr()
+    for stride, count in merged:
+        result = _level(result, stride, count)
+    return result
+
+
+def _level(base: Expr, stride: Affine, count: int) -> Expr:
+    if stride.constant == 0:
+        return Broadcast(base, count)
+    step, lanes = stride.to_expr(), base.type.lanes
+    return Ramp(base, step if lanes == 1 else Broadcast(step, lanes), count)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from selector.diagnostics import InternalError
+from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE
 from selector.eqsat.decode import Decoder, Term
 from selector.eqsat.explain import minimal_rules
@@ -90,9 +92,16 @@ def solve(statements: tuple[str, ...], facts: str) -> Solution:
 
 
 def saturated(statements: tuple[str, ...], engine: Engine) -> tuple[Graph, Saturation]:
-    """The graph of encoded statements after all phases, read out."""
-    with engine.scope(statements) as saturation:
-        return read_graph(engine.graph, len(statements)), saturation
+    """The graph of encoded statements after all phases, read out.
+
+    InternalError that names the rule and its file if an unsound rule stopped the engine.
+    """
+    try:
+        with engine.scope(statements) as saturation:
+            return read_graph(engine.graph, len(statements)), saturation
+    except InternalError as error:
+        commands = [f"(set (statement {i}) {s})" for i, s in enumerate(statements)]
+        raise stopped(error, commands, engine) from error
 
 
 def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape], ...]]:

@@ -106,20 +106,24 @@ def compare(engine: Engine, seed: int, result: Soundness) -> None:
     """Compare all nodes and claims of the graph that an engine holds now; adds to ``result``."""
     graph = read_graph(engine.graph, 0)
     world = World(graph, np.random.default_rng(seed))
+    first: dict[object, Node] = {}
     result.classes += len(graph.classes)
     for node, value in _values(graph, world, result):
         result.nodes += 1
-        known = world.values.get(node.cls)
-        if known is None:
+        known = first.setdefault(node.cls, node)
+        if known is node:
             world.enter(node, value)
-        elif (difference := _difference(known, value)) is not None:
-            term = graph.term(node)
-            shown = _short(term[1]) if term is not None else f"{node.name} {node.args}"
-            best = graph.best.get(node.cls)
-            known_as = _short(best[1]) if best is not None else graph.classes[node.cls][0].name
-            result.mismatches.append(f"{difference}: {known_as} and {shown}")
+        elif (difference := _difference(world.values[node.cls], value)) is not None:
+            texts = f"{_shown(graph, known)} and {_shown(graph, node)}"
+            result.mismatches.append(f"{difference}: {texts}")
     result.mismatches += _misplaced(graph)
     _compare_claims(engine, world, result)
+
+
+def _shown(graph: Graph, node: Node) -> str:
+    """A node as text, over the best terms of its children."""
+    term = graph.term(node)
+    return node.name if term is None else _short(term[1])
 
 
 def _short(text: str) -> str:
@@ -140,9 +144,7 @@ def _values(graph: Graph, world: World, result: Soundness) -> Iterable[tuple[Nod
         try:
             value = world.evaluate(node)
         except IllTypedError as error:
-            term = graph.term(node)
-            shown = _short(term[1]) if term is not None else node.name
-            result.mismatches.append(f"{error}: {shown}")
+            result.mismatches.append(f"{error}: {_shown(graph, node)}")
             continue
         assert value is not None
         yield node, value

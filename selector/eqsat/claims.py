@@ -29,6 +29,7 @@ Claim = Callable[[World, Row], bool]
 ASKS: Mapping[str, str] = {
     "want": "write a vector as a ramp of n parts",
     "want-gcd": "a common divisor",
+    "want-divided": "quotient and remainder of an index",
     "demand": "a tile",
     "demand-packed": "a tile in groups",
     "demand-phased": "a tile of four levels",
@@ -168,7 +169,7 @@ def _packed_matmul(world: World, row: Row) -> bool:
 
 
 def _dense_rows(world: World, row: Row) -> bool:
-    """The same lanes, in a temporary or in rows that are dense in memory, without a predicate."""
+    """The same lanes, in a temporary or in rows that are dense in memory."""
     a, dense = row
     return same(world.of(a), world.of(dense)) and any(
         _is_dense(world, n.name, n.args)
@@ -181,8 +182,7 @@ def _is_dense(world: World, name: str, args: Row) -> bool:
         return True
     if name != "Matrix":
         return False
-    one = bool(np.all(world.of(args[5]) == 1)) or args[6] == 1
-    return one and bool(np.all(world.of(args[7])))
+    return bool(np.all(world.of(args[5]) == 1)) or args[6] == 1
 
 
 def _split(world: World, row: Row) -> bool:
@@ -245,6 +245,16 @@ def _scaled(world: World, row: Row) -> bool:
     return scalars is not None and same(scalars[0], scalars[1] * _ints(row[2])[0])
 
 
+def _divided(world: World, row: Row) -> bool:
+    """e = divisor * quotient + remainder, with 0 <= remainder <= most < divisor."""
+    e, divisor, quotient, remainder, most = row
+    by, bound = _ints(divisor, most)
+    rest = world.of(remainder).astype(np.int64)
+    total = by * world.of(quotient).astype(np.int64) + rest
+    small = bool(np.all(rest >= 0)) and bool(np.all(rest <= bound)) and bound < by
+    return small and same(world.of(e).astype(np.int64), total)
+
+
 def _zero(world: World, row: Row) -> bool:
     return not np.any(world.of(row[0]))
 
@@ -304,6 +314,7 @@ CLAIMS: Mapping[str, Claim] = {
     "split": _split,
     "band-split": _band_split,
     "scaled": _scaled,
+    "divided": _divided,
     "convolve": _convolve,
     "convolve-rows": _convolve_rows,
     "matmul": _matmul,

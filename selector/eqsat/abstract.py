@@ -12,7 +12,7 @@ terms), which keeps associativity out of the e-graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import gcd, isfinite
 
@@ -97,10 +97,34 @@ class _Names:
                 return self.total(e)
             case Binary(BinaryOp.MUL, a, b):
                 return Binary(BinaryOp.MUL, self.stride(a), self.stride(b))
+            case Binary(BinaryOp.DIV | BinaryOp.MOD as op, a, b):
+                return Binary(op, self.dividend(a), self.stride(b))
             case Binary():
                 return map_expr(e, self.index)
             case _:
                 return self.value(e)
+
+    def dividend(self, e: Expr) -> Expr:
+        """An index that is divided: its bases show what they are multiples of, as symbol * content
+        + constant."""
+        if e.type.lanes == 1:
+            if e.type != INT32 or _has_load(e):
+                return self.value(e)
+            polynomial = Affine.of(e)
+            constant = IntImm(polynomial.offset)
+            if polynomial.constant is not None:
+                return constant
+            multiple = self.stride((polynomial - polynomial.offset).to_expr())
+            return Binary(BinaryOp.ADD, multiple, constant) if polynomial.offset else multiple
+        match e:
+            case Ramp(base, stride, count):
+                return Ramp(self.dividend(base), self.stride(stride), count)
+            case Broadcast(value, count):
+                return Broadcast(self.dividend(value), count)
+            case Binary(BinaryOp.ADD | BinaryOp.SUB, _, _):
+                return self.total(e, self.dividend)
+            case _:
+                return self.index(e)
 
     def stride(self, e: Expr) -> Expr:
         """A factor of an index: a constant stays, anything else is a symbol times its integer
@@ -130,10 +154,10 @@ class _Names:
         unit = self.symbol(primitive.to_expr(), primitive)
         return Binary(BinaryOp.MUL, unit, IntImm(content))
 
-    def total(self, e: Expr) -> Expr:
+    def total(self, e: Expr, term: Callable[[Expr], Expr] | None = None) -> Expr:
         """A sum of vectors: negations moved into the terms, fewest parts first."""
         ordered = sorted(_terms(e, False), key=_parts)
-        mapped = [(self.index(t), minus) for t, minus in ordered]
+        mapped = [((term or self.index)(t), minus) for t, minus in ordered]
         plus = [t for t, minus in mapped if not minus] or [_zero(e)]
         result = plus[0]
         for t in plus[1:]:

@@ -62,8 +62,8 @@ class Solution:
 
 
 _PLUMBING = (
-    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "factor-", "fold-",
-    "gcd-", "lanes-", "mask-", "masked-", "scaled-", "true-", "want-", "zero-",
+    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "divided-", "factor-",
+    "fold-", "gcd-", "lanes-", "mask-", "masked-", "scaled-", "true-", "want-", "zero-",
 )  # fmt: skip
 
 

@@ -100,6 +100,15 @@ CROSS_MASK = less(f"(Ramp (Ramp {T} (Int 3) 2) (Int 1) 256)", f"(Broadcast {S} 5
 CHANNELS = convolution(image=f"(Ramp (Ramp (Ramp {A} (Int 16) 2) (Int 1) 16) (Int 16) 16)")
 
 
+EVEN = bop("*", A, "(Int 2)")
+ODD = bop("+", EVEN, "(Int 1)")
+
+
+def over(vector: str, divisor: int, op: str = "/") -> str:
+    """A vector of 8 lanes, divided by a constant."""
+    return bop(op, vector, f"(Broadcast (Int {divisor}) 8)")
+
+
 def phased(phases: int = 2, outputs: int = 128, taps: int = 2, mask_i: str = "") -> str:
     """``outputs`` outputs in ``phases`` phases: the taps vary along them, the image does not."""
     lanes = phases * outputs
@@ -233,6 +242,35 @@ CASES: dict[str, tuple[str, str]] = {
         cast(cast(load(V, 8, "int8"), "int16"), "int32"),
         cast(cast(load(V, 8, "int32"), "int16"), "int32"),
     ),
+    "want-quotient": (over(V, 2), over(V, -2)),
+    "want-remainder": (over(V, 2, "%"), over(V, -2, "%")),
+    "quotient": (over(nest(EVEN, ("(Int 1)", 8)), 2), over(V, 2)),
+    "remainder": (over(nest(EVEN, ("(Int 1)", 8)), 2, "%"), over(V, 2, "%")),
+    "divided-constant": ("(want-divided (Int -7) 3)", f"(want-divided {A} 3)"),
+    "divided-multiple": (f"(want-divided {EVEN} 2)", f"(want-divided {EVEN} 5)"),
+    "want-divided-sum": (f"(want-divided {ODD} 2)", f"(want-divided {EVEN} 2)"),
+    "divided-sum": (f"(want-divided {ODD} 2)", f"(want-divided {bop('+', A, '(Int 1)')} 2)"),
+    "want-divided-broadcast": (f"(want-divided (Broadcast {EVEN} 8) 2)", f"(want-divided {V} 2)"),
+    "divided-broadcast": (
+        f"(want-divided (Broadcast {ODD} 8) 2)", f"(want-divided (Broadcast {A} 8) 2)",
+    ),
+    "want-divided-ramp": (f"(want-divided {V} 2)", f"(want-divided {EVEN} 2)"),
+    "divided-steps": (
+        f"(want-divided {nest(ODD, ('(Int -4)', 3))} 2)",
+        f"(want-divided {nest(ODD, ('(Int 3)', 3))} 2)",
+    ),
+    "divided-symbolic-steps": (
+        f"(want-divided {nest(ODD, (EVEN, 3))} 2)", f"(want-divided {nest(ODD, (S, 3))} 2)",
+    ),
+    "divided-within": (
+        f"(want-divided {nest(bop('+', EVEN, '(Int 1)'), ('(Int 1)', 3))} 4)"
+        .replace(EVEN, bop("*", A, "(Int 4)")),
+        f"(want-divided {nest(bop('+', bop('*', A, '(Int 4)'), '(Int 2)'), ('(Int 1)', 3))} 4)",
+    ),
+    "want-divided-groups": (
+        f"(want-divided {nest(EVEN, ('(Int 1)', 6))} 2)",
+        f"(want-divided {nest(EVEN, ('(Int 1)', 5))} 2)",
+    ),
     "want-one": (f"(want {A} 1)", f"(want {V} 2)"),
     "want-broadcast": (f"(want (Broadcast {A} 6) 3)", f"(want (Broadcast {V} 5) 3)"),
     "want-ramp": (f"(want {V} 2)", f"(want {V} 3)"),
@@ -340,6 +378,10 @@ EXTRA: tuple[str, ...] = (
     convolution(step=-1, mask_i=BACK_MASK),
     convolution(2, 3),
     convolution(2, -4),
+    over(nest(ODD, ("(Int 1)", 2), ("(Int 2)", 4)), 2),
+    over(nest(bop("+", bop("*", A, "(Int -4)"), "(Int -3)"), ("(Int 1)", 2), ("(Int -8)", 4)), 4),
+    over(nest(bop("+", bop("*", A, "(Int 8)"), "(Int 3)"), ("(Int 1)", 2), (EVEN, 4)), 2, "%"),
+    over(nest(ODD, ("(Int 3)", 8)), 3, "%"),
     phased(2, 128, 1),
     phased(4, 64, 3),
     phased(3, 128, 5),

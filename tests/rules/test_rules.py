@@ -29,7 +29,7 @@ def engine() -> Engine:
 def matches(term: str, rule: str) -> int:
     """How often a rule matches in the saturated graph of a term, a statement or a fact."""
     name = term[1:].split(" ", 1)[0]
-    relations = ("want", "want-gcd", "demand", "demand-phased", "factor")
+    relations = ("want", "want-gcd", "want-divided", "demand", "demand-phased", "factor")
     program = term if name in relations else f"(let $subject {term})"
     return engine().probe(program).matches[rule]
 

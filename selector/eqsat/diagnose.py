@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.eqsat import operands
-from selector.eqsat.access import access
+from selector.ir.access import access
 from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.scopes import Scope

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from selector.eqsat.access import Level, access, align, cut, merge
+from selector.ir.access import Level, access, align, cut, merge
 from selector.intrinsics import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import (

@@ -4,5 +4,5 @@ Files in reading order: ``types``, ``nodes``, ``traverse``; the text form ``lexi
 ``lexer``, ``forms``, ``expression_parser``, ``statement_parser``, ``parser``; the JSON form
 ``serialize``, ``json_reader``; the rules ``checks``, ``verify``; the meaning ``bfloat16``,
 ``arithmetic``, ``evaluator``, ``builtins``, ``parameters``, ``interpreter``; index arithmetic
-``simplify``, ``affine``, ``lanes``.
+``simplify``, ``affine``, ``access``, ``lanes``.
 """

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.eqsat import operands
-from selector.ir.access import access
 from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
+from selector.ir.access import access
 from selector.ir.nodes import (
     Binary,
     BinaryOp,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from selector.ir.access import Level, access, align, cut, merge
 from selector.intrinsics import TensorInstruction
+from selector.ir.access import Level, access, align, cut, merge
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -60,7 +60,7 @@ class Update:
         value = store.value.value if isinstance(store.value, LocToLoc) else store.value
         terms = tuple(_sum_terms(value))
         reductions = tuple(t for t in terms if isinstance(t, VectorReduce))
-        own = [t for t in terms if _loads_from(t, store)]
+        own = [t for t in terms if loads_from(t, store)]
         factors = _factors(reductions[0].value) if reductions else None
         return Update(terms, reductions, factors, len(own) == 1 and len(terms) == 2)
 
@@ -73,7 +73,8 @@ def _sum_terms(e: Expr) -> list[Expr]:
             return [e]
 
 
-def _loads_from(e: Expr, store: Store) -> bool:
+def loads_from(e: Expr, store: Store) -> bool:
+    """Whether a value is the accumulator as the statement stores it, read before that."""
     match e:
         case LocToLoc(_, _, Load(_, buffer, index, _)):
             a, b = access(index), access(store.index)

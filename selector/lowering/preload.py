@@ -32,7 +32,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, div, mod, mul
-from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
+from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs
 from selector.lowering.swizzle import nest
 
 _K, _N = Var("$k"), Var("$n")
@@ -102,13 +102,12 @@ class _Layout:
         if seen is None or any(stride.constant is None for stride, _ in seen.levels):
             return None
         levels = [(stride.constant or 0, count) for stride, count in seen.levels]
-        rows = [(s // self.pitch, n) for s, n in levels if s % self.pitch == 0 and s]
         columns = [(s, n) for s, n in levels if s % self.pitch]
         width = 1 + sum(s * (n - 1) for s, n in columns)
         place = self.split(seen.base, ranges, width)
         if place is None or min((s for s, _ in levels), default=0) < 0:
             return None
-        index = self._moved(place, levels, rows)
+        index = self._moved(place, levels)
         return None if index is None else replace(s, index=index)
 
     def _moved(

@@ -110,13 +110,11 @@ class _Layout:
         index = self._moved(place, levels)
         return None if index is None else replace(s, index=index)
 
-    def _moved(
-        self,
-        place: tuple[Affine, Affine],
-        levels: list[tuple[int, int]],
-        rows: list[tuple[int, int]],
-    ) -> Expr | None:
+    def _moved(self, place: tuple[Affine, Affine], levels: list[tuple[int, int]]) -> Expr | None:
+        """The index of these levels (stride, count) in VNNI order; None if it cuts through
+        groups."""
         row, column = place
+        rows = [(s // self.pitch, n) for s, n in levels if s % self.pitch == 0 and s]
         whole = row.divided_by(self.group)
         if rows and (whole is None or len(rows) > 1 or rows[0][0] != 1 or rows[0][1] % self.group):
             return None

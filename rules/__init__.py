@@ -2,9 +2,9 @@
 
 They are read in the order of their names: ``00_ir`` declares, ``1x`` knows, ``2x-4x`` are laws of
 the IR, ``5x-7x`` find tensor shapes, ``8x`` turns them into instructions. Each rule has a ``:name``
-and a one-line law above it, and two tests in ``tests/`` in a file of the same name: a graph in which
-it fires, and a close one in which it must not (``selector/workbench/cases.py`` says how they are
-written).
+and a one-line law above it, and two tests in ``tests/``, in a file of the same name: a graph in
+which it fires, and a close one in which it must not (``selector/workbench/cases.py`` says how they
+are written).
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ the rule must have matched and every check hold; under ``must not fire`` it must
 and a ``(fail (check ...))`` says what would be wrong. Several rules in one pair of brackets are all
 meant. A header without brackets, ``; test: two tiles of one row``, is about no rule in particular.
 
-The instructions are those of ``sm_80`` and of ``amx`` together (their accumulators live in different
-places, so they do not meet); a line ``; target: sm_90a amx`` changes that for the tests below it.
-Every test has a graph of its own. The name of a global begins with
-``$`` and must not be a variable of a rule: two letters at least.
+The instructions are those of ``sm_80`` and of ``amx`` together (their accumulators live in
+different places, so they do not meet); a line ``; target: sm_90a amx`` changes that for the tests
+below it. Every test has a graph of its own. The name of a global begins with ``$`` and must not be
+a variable of a rule: two letters at least.
 """
 
 from __future__ import annotations

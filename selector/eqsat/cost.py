@@ -1,8 +1,8 @@
 """What is preferred: the one table of costs.
 
 A multiply-add block is compared first by the multiply-adds it issues (padding included), then by
-the number of instructions, then by the order of the instruction table. Everything else is compared
-by size.
+the number of instructions, then by whether its depth is whole groups of a packed operand, then by
+the order of the instruction table. Everything else is compared by size.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ NODE: dict[str, int] = {
 
 _RANK = {i.name: rank for rank, i in enumerate(INSTRUCTIONS)}
 
-BlockCost = tuple[int, int, int, int]
+BlockCost = tuple[int, int, int, int, int]
 
 
 def block_cost(name: str, m: int, n: int, k: int) -> BlockCost:
-    """Issued multiply-adds, instructions, rank of the instruction, rows of the block."""
+    """Issued multiply-adds, instructions, depth beyond whole groups, rank of the instruction, rows
+    of the block."""
     instruction = find(name)
     assert instruction is not None, name
     count = instruction.count(m, n, k)
-    return (instruction.issued_macs(m, n, k), count, _RANK[name], m)
+    beyond = k % instruction.packing
+    return (instruction.issued_macs(m, n, k), count, beyond, _RANK[name], m)
 
 
 def total_cost(costs: Iterable[BlockCost]) -> tuple[int, ...]:
@@ -49,5 +51,5 @@ def total_cost(costs: Iterable[BlockCost]) -> tuple[int, ...]:
     return (
         sum(c[0] for c in blocks),
         sum(c[1] for c in blocks),
-        *(max(c[i] for c in blocks) for i in (2, 3)),
+        *(max(c[i] for c in blocks) for i in (2, 3, 4)),
     )

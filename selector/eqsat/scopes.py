@@ -38,16 +38,22 @@ def is_tensor(s: Stmt) -> bool:
 
 def open_scope(allocation: Allocate) -> Scope:
     """The scope of an annotated tensor allocation."""
-    placed: dict[str, Location] = {}
-    for s in walk_stmt(allocation):
-        if isinstance(s, Allocate) and is_tensor(s):
-            placed.setdefault(s.name, s.memory.location)
+    placed = accumulators_of(allocation)
     symbols = {name: f"t{i}" for i, name in enumerate(placed)}
     stores = tuple(
         s for s in walk_stmt(allocation.body) if isinstance(s, Store) and touches_tensor(s)
     )
     skeletons = tuple(abstract(s, symbols) for s in stores)
     return Scope(allocation, placed, stores, skeletons)
+
+
+def accumulators_of(allocation: Allocate) -> dict[str, Location]:
+    """The tensor allocations of a scope and where they live, the outermost first."""
+    placed: dict[str, Location] = {}
+    for s in walk_stmt(allocation):
+        if isinstance(s, Allocate) and is_tensor(s):
+            placed.setdefault(s.name, s.memory.location)
+    return placed
 
 
 def touches_tensor(s: Stmt) -> bool:

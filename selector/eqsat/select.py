@@ -13,8 +13,10 @@ from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
+from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
 from selector.eqsat.scopes import Scope, direct_exprs, is_tensor, open_scope, touches_tensor
+from selector.eqsat.slices import slice_reductions
 from selector.eqsat.solve import Solution, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
@@ -71,13 +73,30 @@ class _Selector:
 
     def scope(self, allocation: Allocate) -> Stmt:
         """A tensor allocation and everything in it."""
-        scope = open_scope(allocation)
-        solution = solve(scope.distinct, self.facts)
-        misses = self.misses(scope, solution)
+        scope, solution, misses = self.attempt(allocation)
         if misses and self.strict:
             raise_miss(self.module, scope, misses, solution.saturation.capped)
         self.describe(scope, solution, misses)
         return _plain(allocation) if misses else _rewritten(scope, solution)
+
+    def attempt(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
+        """The scope as it is prepared; if that has no instructions, with sums of one term, or in
+        parts of one stride. Misses are those of the first."""
+        prepared = prepare(allocation)
+        first = self.solved(prepared)
+        if not first[2]:
+            return first
+        for other in (prepare(allocation, one_term=True), slice_reductions(prepared)):
+            if other is not None and other != prepared:
+                found = self.solved(other)
+                if not found[2]:
+                    return found
+        return first
+
+    def solved(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
+        scope = open_scope(allocation)
+        solution = solve(scope.distinct, self.facts)
+        return scope, solution, self.misses(scope, solution)
 
     def describe(self, scope: Scope, solution: Solution, misses: tuple[Miss, ...]) -> None:
         """Report entries of a scope; an unrolled copy of an earlier scope is only counted."""

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.generic]
 
 
-def toeplitz(
-    taps: Array, k: int, n: int, stride: int, dilation: int, phases: int = 1
-) -> Array:
+def toeplitz(taps: Array, k: int, n: int, stride: int, dilation: int, phases: int = 1) -> Array:
     """The banded matrix ``T[t, (q, p)] = taps[p, (t - stride*q) / dilation]`` of shape (..., k, n),
     zero off the band.
 

@@ -1,0 +1,169 @@
+"""Tensor statements in one form, before they are encoded: the second stage of selection.
+
+What users write in several ways becomes ``acc = value`` and ``acc = acc + reduce(a * b)``:
+
+* lets are inlined, vectors of one lane are scalars;
+* a sum that is added to nothing is added to zero, or to what stands beside it: ``acc = bias + sum``
+  is ``acc = bias; acc = acc + sum``;
+* several sums in one statement are several statements;
+* a lane-wise product that is added is a sum of one term, if asked;
+* a factor that all sums of an accumulator share is applied where the result is read
+  (``selector.eqsat.scaling``).
+
+Sums of floats are taken in another order by this, as they are by any tensor instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from selector.eqsat.operands import loads_from
+from selector.eqsat.scaling import factor_scales, is_uniform
+from selector.eqsat.scopes import accumulators_of, touches_tensor
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Broadcast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    Location,
+    LocToLoc,
+    Ramp,
+    ReduceOp,
+    Stmt,
+    Store,
+    VectorReduce,
+)
+from selector.ir.traverse import (
+    expr_children,
+    map_expr,
+    map_stmt,
+    substitute,
+    substitute_stmt,
+    walk_expr,
+)
+from selector.ir.types import Type
+
+
+def prepare(allocation: Allocate, one_term: bool = False) -> Allocate:
+    """An annotated tensor allocation with its statements in that form; the values stored in
+    ordinary memory are the same.
+
+    ``one_term``: a lane-wise product that is added to the accumulator is a sum of one term.
+    """
+    placed = accumulators_of(allocation)
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case LetStmt(name, value, body) if value.type.lanes > 1 and not _loads(value):
+                return visit(substitute_stmt(body, {name: value}))
+            case Store() if touches_tensor(s):
+                tidied = map_stmt(s, lambda x: x, _tidy)
+                assert isinstance(tidied, Store)
+                return _split(tidied, placed, one_term)
+            case _:
+                return map_stmt(s, visit, lambda e: e)
+
+    return factor_scales(replace(allocation, body=visit(allocation.body)))
+
+
+def _loads(e: Expr) -> bool:
+    return any(isinstance(x, Load) for x in walk_expr(e))
+
+
+def _tidy(e: Expr) -> Expr:
+    """Without lets, and without ramps and broadcasts of one part."""
+    match e:
+        case Let(name, value, body):
+            return _tidy(substitute(body, {name: value}))
+        case Ramp(value, _, 1) | Broadcast(value, 1):
+            return _tidy(value)
+        case _:
+            return map_expr(e, _tidy)
+
+
+def _split(s: Store, placed: dict[str, Location], one_term: bool) -> Stmt:
+    """A statement that adds sums, as one statement for each."""
+    if s.buffer not in placed or s.predicate is not None or not isinstance(s.value, LocToLoc):
+        return s
+    terms = _signed_terms(s.value.value, False)
+    own = [(t, minus) for t, minus in terms if loads_from(t, s)]
+    others = [(t, minus) for t, minus in terms if not loads_from(t, s)]
+    sums = [_as_sum(t, minus, one_term and bool(own)) for t, minus in others]
+    rest = [(t, minus) for (t, minus), total in zip(others, sums, strict=True) if total is None]
+    found = [total for total in sums if total is not None]
+    if not found or len(own) > 1 or any(_moves(t) for t, _ in rest):
+        return s
+    if own and (rest or own[0][1] or [t for t, _ in others] == found[:1]):
+        return s
+    start = [] if own else [_stored(s, _total(rest, s.value.type))]
+    current = LocToLoc(placed[s.buffer], Location.MEM, Load(s.value.type, s.buffer, s.index, None))
+    updates = [_stored(s, Binary(BinaryOp.ADD, current, total)) for total in found]
+    return Block((*start, *updates)) if len(start + updates) > 1 else updates[0]
+
+
+def _stored(s: Store, value: Expr) -> Store:
+    assert isinstance(s.value, LocToLoc)
+    return replace(s, value=replace(s.value, value=value))
+
+
+def _signed_terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:
+    match e:
+        case Binary(BinaryOp.ADD, a, b):
+            return [*_signed_terms(a, minus), *_signed_terms(b, minus)]
+        case Binary(BinaryOp.SUB, a, b):
+            return [*_signed_terms(a, minus), *_signed_terms(b, not minus)]
+        case _:
+            return [(e, minus)]
+
+
+def _total(terms: list[tuple[Expr, bool]], t: Type) -> Expr:
+    """The signed sum of terms; zero for none."""
+    if not terms:
+        return uniform(0, t)
+    ordered = sorted(terms, key=lambda term: term[1])
+    result = uniform(0, t) if ordered[0][1] else ordered[0][0]
+    for term, minus in ordered[0 if ordered[0][1] else 1 :]:
+        result = Binary(BinaryOp.SUB if minus else BinaryOp.ADD, result, term)
+    return result
+
+
+def uniform(value: int, t: Type) -> Expr:
+    """A number in every lane of a type."""
+    scalar = FloatImm(float(value), t.element) if t.is_float else IntImm(value, t.element)
+    return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
+
+
+def _as_sum(e: Expr, minus: bool, one_term: bool) -> VectorReduce | None:
+    """A term as the sum of products, its sign and factors inside; None if it is none."""
+    match e:
+        case VectorReduce(ReduceOp.ADD, value, lanes) if not _moves(value):
+            inner = _scaled(value, uniform(-1, value.type)) if minus else value
+            return e if not minus else VectorReduce(ReduceOp.ADD, inner, lanes)
+        case Binary(BinaryOp.MUL, a, b) if is_uniform(a) or is_uniform(b):
+            factor, inner = (a, b) if is_uniform(a) else (b, a)
+            found = _as_sum(inner, minus, one_term)
+            if found is None:
+                return None
+            scalar = factor.value if isinstance(factor, Broadcast) else factor
+            wide = Broadcast(scalar, found.value.type.lanes)
+            return replace(found, value=_scaled(found.value, wide))
+        case Binary(BinaryOp.MUL, _, _) if one_term and not _moves(e) and _loads(e):
+            value = _scaled(e, uniform(-1, e.type)) if minus else e
+            return VectorReduce(ReduceOp.ADD, value, e.type.lanes)
+        case _:
+            return None
+
+
+def _scaled(value: Expr, factor: Expr) -> Expr:
+    return Binary(BinaryOp.MUL, factor, value)
+
+
+def _moves(e: Expr) -> bool:
+    return isinstance(e, LocToLoc) or any(_moves(c) for c in expr_children(e))

@@ -1,0 +1,236 @@
+"""Factors of whole sums: ``sum(alpha * a * b)`` is ``alpha * sum(a * b)``.
+
+An instruction has no factor, so one that all updates of an accumulator share is taken out of them
+and applied where the accumulator is read. Integers wrap around and stay exact; floats are rounded
+once at the end instead of at every term. A 16-bit accumulator keeps its range only under a factor
+of one, so that others stay where they are, as do factors that change while the accumulator lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import frexp, prod
+
+from selector.eqsat.operands import loads_from
+from selector.eqsat.scopes import accumulators_of, touches_tensor
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Expr,
+    FloatImm,
+    For,
+    IntImm,
+    LetStmt,
+    Load,
+    LocToLoc,
+    ReduceOp,
+    Stmt,
+    Store,
+    VectorReduce,
+)
+from selector.ir.printer import print_expr
+from selector.ir.simplify import wrap
+from selector.ir.traverse import free_vars, map_expr, map_stmt, stmt_exprs, walk_expr, walk_stmt
+from selector.ir.types import Type
+
+Scale = tuple[Expr, ...]
+"""Scalar factors in a fixed order; constants are one factor, one is none."""
+
+
+def is_uniform(e: Expr) -> bool:
+    """Whether a value is one scalar in every lane, as it stands."""
+    return e.type.lanes == 1 or (isinstance(e, Broadcast) and e.value.type.lanes == 1)
+
+
+def factor_scales(allocation: Allocate) -> Allocate:
+    """The allocation with shared factors of its updates moved to its reads."""
+    scales: dict[str, Scale] = {}
+    for buffer in accumulators_of(allocation):
+        scale = _common_scale(allocation, buffer)
+        if scale:
+            scales[buffer] = scale
+    if not scales:
+        return allocation
+    return replace(allocation, body=_apply(allocation.body, scales))
+
+
+def _common_scale(allocation: Allocate, buffer: str) -> Scale:
+    """The factor that may be taken out of all updates of an accumulator; empty if there is none."""
+    stores = [s for s in walk_stmt(allocation.body) if isinstance(s, Store)]
+    own = [s for s in stores if s.buffer == buffer]
+    updates = [(s, total) for s in own if (total := _update(s)) is not None]
+    found = {_parts(total.value)[0] for _, total in updates}
+    if len(found) != 1 or any(_reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
+        return ()
+    (scale,) = found
+    starts = [s for s in own if _update(s) is None]
+    exact = _power_of_two(scale) is not None
+    if not all(_is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
+        return ()
+    narrow = updates[0][1].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0)
+    return () if narrow or not _is_invariant(scale, allocation) else scale
+
+
+def _update(s: Store) -> VectorReduce | None:
+    """The sum of ``acc = acc + sum``, with the accumulator on either side."""
+    match s.value:
+        case LocToLoc(_, _, Binary(BinaryOp.ADD, a, b)):
+            for own, total in ((a, b), (b, a)):
+                if loads_from(own, s) and isinstance(total, VectorReduce):
+                    return total if total.op is ReduceOp.ADD else None
+        case _:
+            pass
+    return None
+
+
+def _parts(e: Expr) -> tuple[Scale, Expr]:
+    """The uniform factors of a product, and the rest: two operands, or one cast of their
+    product."""
+    factors = _factors(e)
+    scalars = [f for f in factors if is_uniform(f)]
+    rest = [f for f in factors if not is_uniform(f)]
+    if len(rest) == 1 and not _is_cast_product(rest[0]):
+        loaded = [f for f in scalars if _is_loaded(f)]
+        rest += loaded[:1]
+        scalars = [f for f in scalars if f not in loaded[:1]]
+    if not scalars or (len(rest) < 2 and not any(map(_is_cast_product, rest))):
+        return (), e
+    product = rest[0]
+    for f in rest[1:]:
+        product = Binary(BinaryOp.MUL, product, f)
+    return _normal([_scalar(f) for f in scalars], e.type.element), product
+
+
+def _is_cast_product(e: Expr) -> bool:
+    match e:
+        case Cast(_, Binary(BinaryOp.MUL, _, _)):
+            return True
+        case _:
+            return False
+
+
+def _is_loaded(e: Expr) -> bool:
+    return any(isinstance(x, Load) for x in walk_expr(e))
+
+
+def _factors(e: Expr) -> list[Expr]:
+    match e:
+        case Binary(BinaryOp.MUL, a, b):
+            return [*_factors(a), *_factors(b)]
+        case _:
+            return [e]
+
+
+def _scalar(e: Expr) -> Expr:
+    return e.value if isinstance(e, Broadcast) else e
+
+
+def _normal(scalars: list[Expr], t: Type) -> Scale:
+    constants = [x.value for x in scalars if isinstance(x, IntImm | FloatImm)]
+    others = [x for x in scalars if not isinstance(x, IntImm | FloatImm)]
+    number = prod(constants)
+    known: list[Expr] = []
+    if number != 1:
+        known = [FloatImm(float(number), t) if t.is_float else IntImm(wrap(int(number), t), t)]
+    return (*known, *sorted(others, key=lambda x: print_expr(x, {})))
+
+
+def _power_of_two(scale: Scale) -> float | None:
+    """The factor, if it is a constant that only moves exponents; 1.0 for none."""
+    match scale:
+        case ():
+            return 1.0
+        case (FloatImm(value, _),) if abs(frexp(value)[0]) == 0.5:
+            return value
+        case (IntImm(-1, _),):
+            return -1.0
+        case _:
+            return None
+
+
+def _is_zero(e: Expr) -> bool:
+    match e:
+        case LocToLoc(_, _, value) | Broadcast(value, _):
+            return _is_zero(value)
+        case IntImm(0, _) | FloatImm(0.0, _):
+            return True
+        case _:
+            return False
+
+
+def _reads(s: Store, buffer: str) -> bool:
+    return any(isinstance(e, Load) and e.buffer == buffer for e in walk_expr(s.value))
+
+
+def _reads_loose(s: Stmt, buffer: str) -> bool:
+    """Whether something that is no store reads the accumulator."""
+    if isinstance(s, Store):
+        return False
+    return any(
+        isinstance(x, Load) and x.buffer == buffer for e in stmt_exprs(s) for x in walk_expr(e)
+    )
+
+
+def _is_invariant(scale: Scale, allocation: Allocate) -> bool:
+    """Whether the factor has one value while the accumulator lives."""
+    bound: set[str] = set()
+    stored: set[str] = set()
+    for s in walk_stmt(allocation.body):
+        match s:
+            case For() | LetStmt():
+                bound.add(s.name)
+            case Store():
+                stored.add(s.buffer)
+            case _:
+                pass
+    used = {n for e in scale for n in free_vars(e)}
+    read = {x.buffer for e in scale for x in walk_expr(e) if isinstance(x, Load)}
+    return not used & bound and not read & stored
+
+
+def _apply(s: Stmt, scales: Mapping[str, Scale]) -> Stmt:
+    match s:
+        case Store() if s.buffer in scales and (total := _update(s)) is not None:
+            bare = replace(total, value=_parts(total.value)[1])
+            return map_stmt(s, lambda x: x, lambda e: _replaced(e, total, bare))
+        case Store() if touches_tensor(s):
+            read = replace(s, value=_scaled_reads(s.value, scales))
+            return _scaled_start(read, scales[s.buffer]) if s.buffer in scales else read
+        case _:
+            return map_stmt(s, lambda x: _apply(x, scales), lambda e: e)
+
+
+def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
+    return new if e is old else map_expr(e, lambda c: _replaced(c, old, new))
+
+
+def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:
+    match e:
+        case LocToLoc(_, _, Load(t, buffer, _, _)) if buffer in scales:
+            value: Expr = e
+            for factor in scales[buffer]:
+                value = Binary(BinaryOp.MUL, value, _wide(factor, t.lanes))
+            return value
+        case _:
+            return map_expr(e, lambda c: _scaled_reads(c, scales))
+
+
+def _scaled_start(s: Store, scale: Scale) -> Store:
+    """An initial value divided by the factor: zero, or exact because the factor is a power of
+    two."""
+    assert isinstance(s.value, LocToLoc)
+    if _is_zero(s.value):
+        return s
+    t, factor = s.value.type, _power_of_two(scale)
+    assert factor is not None
+    inverse = FloatImm(1 / factor, t.element) if t.is_float else IntImm(int(factor), t.element)
+    value = Binary(BinaryOp.MUL, s.value.value, _wide(inverse, t.lanes))
+    return replace(s, value=replace(s.value, value=value))
+
+
+def _wide(e: Expr, lanes: int) -> Expr:
+    return e if lanes == 1 else Broadcast(e, lanes)

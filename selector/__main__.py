@@ -4,6 +4,7 @@
     python -m selector select FILE.vir     the selected program (--source: the emitted CUDA)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
+    python -m selector rules ...           the rule author's bench (rules --help)
 
 ``-`` reads standard input. A mistake of the user ends in one message and exit code 2; ``explain``
 of a program with statements that were asked onto a tensor unit and cannot go there in exit code 1.
@@ -21,6 +22,7 @@ from pathlib import Path
 from selector.diagnostics import UserError
 from selector.ir.nodes import Module
 from selector.targets import TARGETS, find_target
+from selector.workbench.commands import add_commands
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -46,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="dump | select | explain")
+    commands = parser.add_subparsers(required=True, metavar="dump | select | explain | rules")
     for name, run, what in (
         ("dump", dump, "read, verify and print a program"),
         ("select", select, "print the selected program"),
@@ -64,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--source", action="store_true", help="print the emitted source")
         if name == "explain":
             command.add_argument("--minimal", action="store_true", help="only the rules it needs")
+    rules = commands.add_parser("rules", help="check, test, list and trace the rules")
+    add_commands(rules)
     return parser
 
 

@@ -33,6 +33,8 @@ class Outcome:
     case: Case
     matches: Counter[str]
     problems: tuple[Problem, ...]
+    stopped: bool = False
+    """Whether saturation ended before its time: a cap, or a merge of what is not equal."""
 
     @property
     def passed(self) -> bool:
@@ -88,6 +90,7 @@ class _Run:
     case: Case
     engine: Engine
     problems: list[Problem] = field(default_factory=list[Problem])
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         self.stepper = Stepper(self.engine)
@@ -97,7 +100,7 @@ class _Run:
         if self._commands(self.case.setup) and self._saturate():
             self._matched()
             self._commands(self.case.rest)
-        return Outcome(self.case, self.stepper.matches, tuple(self.problems))
+        return Outcome(self.case, self.stepper.matches, tuple(self.problems), self.stopped)
 
     def _commands(self, forms: Sequence[Form]) -> bool:
         """Run commands and checks in order; whether egglog accepted all."""
@@ -173,11 +176,13 @@ class _Run:
         return True
 
     def _runaway(self, form: Form, stop: RunawayError) -> Problem:
+        self.stopped = True
         rules = tuple(self._named(rule) for rule in stop.rules)
         return at(form, self.rule, f"saturation does not end: {stop.why}; still matching:", rules)
 
     def _conflict(self, context: str) -> Problem:
         """A merge that is not allowed, with the rule whose match makes it."""
+        self.stopped = True
         steps = self.stepper.steps
         conflict = find_conflict(self.engine, self.case, steps, self.bench.rules)
         name = context.split()[-1]

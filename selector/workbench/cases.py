@@ -19,21 +19,28 @@ meant. A header without brackets, ``; test: two tiles of one row``, is about no 
 The instructions are those of ``sm_80`` and of ``amx`` together (their accumulators live in
 different places, so they do not meet); a line ``; target: sm_90a amx`` changes that for the tests
 below it. Every test has a graph of its own. The name of a global begins with ``$`` and must not be
-a variable of a rule: two letters at least.
+a variable of a rule: two letters at least. Rules and declarations in a file of tests are loaded
+with the others, for all of its tests.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 
 from rules import test_files
 from selector.diagnostics import ParseError
 from selector.targets import find_target
-from selector.workbench.source import Comment, Form, excerpt, read_text, scan
+from selector.workbench.source import Comment, Form, excerpt, scan
+
+RULES = ("rule", "rewrite", "birewrite")
+DECLARATIONS = (
+    *RULES, "sort", "datatype", "datatype*", "constructor", "function", "relation", "ruleset",
+    "unstable-combined-ruleset",
+)  # fmt: skip
+"""Commands that declare; in a file of tests they hold for all of them."""
 
 DEFAULT_TARGETS = ("sm_80", "amx")
 
@@ -83,6 +90,10 @@ class Case:
         """The checks, and commands between them."""
         return self.forms[len(self.setup) :]
 
+    def on(self, targets: tuple[str, ...]) -> Case:
+        """The same test with other targets' instructions."""
+        return replace(self, targets=targets)
+
     @property
     def program(self) -> str:
         """The text of the commands that build the graph."""
@@ -98,13 +109,12 @@ def is_check(form: Form) -> bool:
     return form.head in ("check", "fail")
 
 
-def load(paths: Iterable[str | Path] = ()) -> tuple[Case, ...]:
-    """All tests of these files; without any, those that come with the rules.
+def load() -> tuple[Case, ...]:
+    """The tests that come with the rules.
 
     ``ParseError`` for a file that is not made as the docstring above says.
     """
-    given = [(str(p), read_text(p)) for p in paths]
-    files = given or [(f"rules/tests/{name}", text) for name, text in test_files()]
+    files = [(f"rules/tests/{name}", text) for name, text in test_files()]
     return tuple(case for name, text in files for case in read_cases(text, name))
 
 
@@ -126,6 +136,8 @@ def read_cases(text: str, file: str) -> tuple[Case, ...]:
     forms: list[Form] = []
     for item in scan(text, file):
         match item:
+            case Form() if item.head in DECLARATIONS:
+                continue  # a file's own rules: ``selector.workbench.files``
             case Form() if header is None:
                 raise _wrong(text, item, "a command before the first `; [rule] fires`")
             case Form():

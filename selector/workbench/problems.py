@@ -14,7 +14,9 @@ _PLACE = re.compile(r"In (\d+):(\d+)-(?:(\d+):)?(\d+)(?: of ([^:]*))?: ")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. ``details`` are lines of what the graph held instead."""
+    """One finding. ``details`` are lines of what the graph held instead; ``breaks``: egglog does not
+    take the file.
+    """
 
     file: str
     line: int
@@ -23,6 +25,7 @@ class Problem:
     what: str
     shown: str = ""
     details: tuple[str, ...] = ()
+    breaks: bool = False
 
     @property
     def place(self) -> str:

@@ -7,21 +7,16 @@ of a file are told and not the first only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import egglog.bindings as egglog
 
 from rules import rule_files
 from selector.eqsat.saturate import PHASES
+from selector.workbench.cases import RULES
 from selector.workbench.problems import Problem, at, of_egglog
 from selector.workbench.source import Comment, Form, scan
 from selector.workbench.stepping import run_text
-
-RULES = ("rule", "rewrite", "birewrite")
-DECLARATIONS = (
-    *RULES, "sort", "datatype", "datatype*", "constructor", "function", "relation", "ruleset",
-    "unstable-combined-ruleset", "include",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,8 @@ def lint(files: Sequence[tuple[str, str]]) -> tuple[Problem, ...]:
         try:
             run_text(graph, form.padded, form.file)
         except egglog.EggSmolError as error:
-            found.append(of_egglog(form, error.context, form.option(":name")))
+            problem = of_egglog(form, error.context, form.option(":name"))
+            found.append(replace(problem, breaks=True))
     return tuple(found)
 
 
@@ -103,7 +99,8 @@ def _habits(rule: Rule, known: dict[str, Rule]) -> list[Problem]:
         found.append(at(form, "", "this rule has no :name"))
     elif name in known:
         first = known[name].form.place
-        found.append(at(form, name, f"a second rule of this name; the first is {first}"))
+        problem = at(form, name, f"a second rule of this name; the first is {first}")
+        found.append(replace(problem, breaks=True))
     if not rule.law:
         found.append(at(form, name, "no law above this rule: a line `; lhs -> rhs`"))
     if not rule.ruleset:

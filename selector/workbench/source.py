@@ -19,8 +19,8 @@ _TOKEN = re.compile(r';[^\n]*|"(?:\\.|[^"\\])*"|[()]|\s+|[^\s()";]+|"', re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A top-level form: its text, its file, the line and column (from 1) where it begins, and the
-    comment lines directly above it.
+    """A top-level form: its text, its file, the line and column (from 1) where it begins, the
+    comment lines directly above it, and its offset in the file.
     """
 
     text: str
@@ -28,6 +28,7 @@ class Form:
     line: int
     column: int
     above: tuple[str, ...] = ()
+    offset: int = 0
 
     @property
     def head(self) -> str:
@@ -75,21 +76,25 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
     """The forms and comment lines of a file in order; ``ParseError`` where one does not end."""
     depth, start = 0, 0
     above: list[str] = []
-    last_line = 0
+    last_line, inner = 0, 0
     for token in _TOKEN.finditer(text):
         word, line = token[0], 0
         match word[0]:
             case "(":
-                start = token.start() if depth == 0 else start
+                if depth == 0:
+                    start = token.start()
+                elif not inner and text[token.start() - 1] == "\n":
+                    inner = position(text, token.start())[0]
                 depth += 1
             case ")" if depth == 0:
                 raise _unbalanced(text, token.start(), file, "this parenthesis closes nothing")
             case ")":
                 depth -= 1
                 if depth == 0:
+                    inner = 0
                     line, column = position(text, start)
                     adjacent = tuple(above) if last_line == line - 1 else ()
-                    yield Form(text[start : token.end()], file, line, column, adjacent)
+                    yield Form(text[start : token.end()], file, line, column, adjacent, start)
                     above = []
             case ";" if depth == 0:
                 line, column = position(text, token.start())
@@ -104,7 +109,9 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
             case _:
                 pass
     if depth:
-        raise _unbalanced(text, start, file, "this parenthesis is never closed")
+        why = "this parenthesis is never closed"
+        more = f"; the command on line {inner} begins inside it" if inner else ""
+        raise _unbalanced(text, start, file, why + more)
 
 
 def _unbalanced(text: str, offset: int, file: str, why: str) -> ParseError:

@@ -22,7 +22,7 @@ from selector.workbench.conflict import find_conflict
 from selector.workbench.problems import Problem, at, of_egglog, within
 from selector.workbench.ruleset import Rule, RuleFiles, read_rules, standard_files
 from selector.workbench.source import Form
-from selector.workbench.stepping import RunawayError, Stepper, run_text
+from selector.eqsat.stepping import RunawayError, Stepper, run_text
 from selector.workbench.terms import Explainer
 
 

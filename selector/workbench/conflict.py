@@ -17,7 +17,7 @@ from selector.eqsat.extract import read_graph
 from selector.eqsat.saturate import Engine
 from selector.workbench.cases import Case
 from selector.workbench.ruleset import Rule
-from selector.workbench.stepping import Step, run_text
+from selector.eqsat.stepping import Step, run_text
 from selector.workbench.terms import cut, show_term
 
 BACK = 10

@@ -16,7 +16,7 @@ from selector.eqsat.saturate import PHASES
 from selector.workbench.cases import RULES
 from selector.workbench.problems import Problem, at, of_egglog
 from selector.workbench.source import Comment, Form, scan
-from selector.workbench.stepping import run_text
+from selector.eqsat.stepping import run_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import egglog.bindings as egglog
 from selector.eqsat.encode import real, text
 from selector.eqsat.extract import Graph, read_graph
 from selector.eqsat.saturate import Engine
-from selector.workbench.stepping import run_text
+from selector.eqsat.stepping import run_text
 
 MOST = 4
 """Terms or rows that are shown."""

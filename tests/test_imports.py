@@ -38,6 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "selector.runtime.plan",
     ),
     "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
+    "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
     "rules": (),
     "halide_bridge": ("selector",),
     "casestudies": (*PUBLIC, "halide_bridge"),
@@ -49,7 +50,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "cupy": ("selector.runtime.cuda", "casestudies", "tests"),
     "halide": ("halide_bridge", "casestudies"),
-    "egglog": ("selector.eqsat", "rules"),
+    "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),
 }
 

@@ -114,7 +114,7 @@ class Stepper:
                 return changed
             changed = True
             if i == MAX_STEPS:
-                why = f"{MAX_STEPS} runs of {_shown(tuple(parts))} did not saturate"
+                why = f"{MAX_STEPS} runs of {_shown(("saturate", *parts))} did not saturate"
                 raise RunawayError(self.phase, why, self._hot())
         return changed
 

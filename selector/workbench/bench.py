@@ -16,13 +16,13 @@ import egglog.bindings as egglog
 
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine
+from selector.eqsat.stepping import RunawayError, Stepper, run_text
 from selector.targets import find_target
 from selector.workbench.cases import Case, Kind, is_check
 from selector.workbench.conflict import find_conflict
-from selector.workbench.problems import Problem, at, of_egglog, within
+from selector.workbench.problems import Problem, at, of_egglog, place_of, within
 from selector.workbench.ruleset import Rule, RuleFiles, read_rules, standard_files
 from selector.workbench.source import Form
-from selector.eqsat.stepping import RunawayError, Stepper, run_text
 from selector.workbench.terms import Explainer
 
 
@@ -124,8 +124,8 @@ class _Run:
         return True
 
     def _refused(self, form: Form, error: egglog.EggSmolError) -> None:
-        if "Illegal merge" in error.context:
-            self.problems.append(self._conflict(error.context))
+        if error.context.startswith("Panic"):
+            self.problems.append(self._panic(error.context))
         else:
             self.problems.append(of_egglog(form, error.context, self.rule))
 
@@ -137,7 +137,7 @@ class _Run:
         except RunawayError as stop:
             self.problems.append(self._runaway(self.case.forms[0], stop))
         except egglog.EggSmolError as error:
-            self.problems.append(self._conflict(error.context))
+            self.problems.append(self._panic(error.context))
         return not self.problems
 
     def _matched(self) -> None:
@@ -180,9 +180,19 @@ class _Run:
         rules = tuple(self._named(rule) for rule in stop.rules)
         return at(form, self.rule, f"saturation does not end: {stop.why}; still matching:", rules)
 
+    def _panic(self, context: str) -> Problem:
+        """A rule whose action cannot be done."""
+        self.stopped = True
+        if "Illegal merge" in context:
+            return self._conflict(context)
+        place = place_of(context)
+        for rule in self.bench.rules.values():
+            if place is not None and rule.form.covers(*place):
+                return of_egglog(rule.form, context, rule.name)
+        return at(self.case.forms[0], self.rule, context)
+
     def _conflict(self, context: str) -> Problem:
         """A merge that is not allowed, with the rule whose match makes it."""
-        self.stopped = True
         steps = self.stepper.steps
         conflict = find_conflict(self.engine, self.case, steps, self.bench.rules)
         name = context.split()[-1]

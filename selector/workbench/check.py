@@ -89,7 +89,7 @@ def check(
     return result
 
 
-def test(
+def run_tests(
     pattern: str,
     paths: Sequence[str] = (),
     extra: Sequence[str] = (),

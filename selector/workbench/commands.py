@@ -18,12 +18,12 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(
         required=True, metavar="check | test | list | coverage | trace | graph"
     )
-    check = _command(
-        commands, "check", run_check, "check rules and tests: the standard ones, or FILEs"
-    )
+    check = commands.add_parser("check", help="check rules and tests")
+    _command(check, run_check, "check rules and tests: the standard ones, or FILEs")
     check.add_argument("files", nargs="*", metavar="FILE", help="rules or tests, told by content")
     check.add_argument("--alone", action="store_true", help="without the standard rules")
-    test = _command(commands, "test", run_test, "run the tests of rules")
+    test = commands.add_parser("test", help="run the tests of rules")
+    _command(test, run_test, "run the tests of rules")
     test.add_argument("files", nargs="*", metavar="FILE", help="tests; without, those of the rules")
     test.add_argument(
         "-k", dest="pattern", default="", metavar="PATTERN", help="only matching ones"
@@ -34,16 +34,10 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     _rules_option(test)
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Command,
-    what: str,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=what, description=what)
+def _command(command: argparse.ArgumentParser, run: Command, what: str) -> None:
+    command.description = what
     command.add_argument("--json", action="store_true", help="as data")
     command.set_defaults(command=run)
-    return command
 
 
 def _rules_option(command: argparse.ArgumentParser) -> None:
@@ -91,9 +85,9 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def run_test(options: argparse.Namespace) -> int:
-    from selector.workbench.check import test
+    from selector.workbench.check import run_tests
 
-    result = test(
+    result = run_tests(
         options.pattern, options.files, options.rules, targets(options), instructions(options)
     )
     say_json(result.as_dict()) if options.json else say(str(result))

@@ -15,9 +15,9 @@ import egglog.bindings as egglog
 
 from selector.eqsat.extract import read_graph
 from selector.eqsat.saturate import Engine
+from selector.eqsat.stepping import Step, run_text
 from selector.workbench.cases import Case
 from selector.workbench.ruleset import Rule
-from selector.eqsat.stepping import Step, run_text
 from selector.workbench.terms import cut, show_term
 
 BACK = 10
@@ -61,12 +61,7 @@ def _claims(engine: Engine, rules: Sequence[Rule]) -> Conflict | None:
     """Match every union on the graph as it is; the first whose sides differ in lanes."""
     for i, rule in enumerate(rules):
         for body, left, right in unions(engine.graph, rule):
-            run_text(
-                engine.graph,
-                f"(relation claim-{i} (Expr Expr)) (ruleset claims-{i})"
-                f"(rule ({body}) ((claim-{i} {left} {right})) :ruleset claims-{i} :name \"c{i}\")"
-                f"(run-schedule (run claims-{i}))",
-            )  # fmt: skip
+            _claim(engine, i, body, left, right)
             break
     try:
         for _ in range(50):
@@ -77,6 +72,19 @@ def _claims(engine: Engine, rules: Sequence[Rule]) -> Conflict | None:
     except egglog.EggSmolError:
         return None
     return _differing(engine, rules)
+
+
+def _claim(engine: Engine, i: int, body: str, left: str, right: str) -> None:
+    """Write down what a rule would union; nothing for a union of statements."""
+    for text in (
+        f"(relation claim-{i} (Expr Expr)) (ruleset claims-{i})",
+        f'(rule ({body}) ((claim-{i} {left} {right})) :ruleset claims-{i} :name "claim-{i}")',
+        f"(run-schedule (run claims-{i}))",
+    ):
+        try:
+            run_text(engine.graph, text)
+        except egglog.EggSmolError:
+            return
 
 
 def _differing(engine: Engine, rules: Sequence[Rule]) -> Conflict | None:

@@ -14,8 +14,8 @@ _PLACE = re.compile(r"In (\d+):(\d+)-(?:(\d+):)?(\d+)(?: of ([^:]*))?: ")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. ``details`` are lines of what the graph held instead; ``breaks``: egglog does not
-    take the file.
+    """One finding. ``details`` are lines of what the graph held instead; ``breaks``: egglog does
+    not take the file.
     """
 
     file: str
@@ -82,6 +82,12 @@ def of_egglog(form: Form, message: str, rule: str) -> Problem:
         return at(form, rule, what)
     width = end - column + 1 if end_line is None else len(form.text)
     return Problem(form.file, line, column, rule, what, _shown(form, line, column, max(1, width)))
+
+
+def place_of(message: str) -> tuple[str, int] | None:
+    """File and line of the innermost place that an error of egglog names; None if it names none."""
+    places = [m for m in _PLACE.finditer(message) if m[5]]
+    return (places[-1][5], int(places[-1][1])) if places else None
 
 
 def _shown(form: Form, line: int, column: int, width: int) -> str:

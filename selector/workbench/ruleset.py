@@ -13,10 +13,10 @@ import egglog.bindings as egglog
 
 from rules import rule_files
 from selector.eqsat.saturate import PHASES
+from selector.eqsat.stepping import run_text
 from selector.workbench.cases import RULES
 from selector.workbench.problems import Problem, at, of_egglog
 from selector.workbench.source import Comment, Form, scan
-from selector.eqsat.stepping import run_text
 
 
 @dataclass(frozen=True, slots=True)

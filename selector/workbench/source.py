@@ -48,6 +48,12 @@ class Form:
         at = words.index(name) + 1 if name in words else len(words)
         return words[at].strip('"') if at < len(words) else ""
 
+    def covers(self, file: str, line: int) -> bool:
+        """Whether a line of a file (egglog names it without its folder) is one of the form."""
+        return Path(self.file).name == Path(
+            file
+        ).name and self.line <= line <= self.line + self.text.count("\n")
+
     @property
     def place(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -86,8 +92,8 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
                 elif not inner and text[token.start() - 1] == "\n":
                     inner = position(text, token.start())[0]
                 depth += 1
-            case ")" if depth == 0:
-                raise _unbalanced(text, token.start(), file, "this parenthesis closes nothing")
+            case _ if why := _misplaced(word, depth):
+                raise _unbalanced(text, token.start(), file, why)
             case ")":
                 depth -= 1
                 if depth == 0:
@@ -102,16 +108,23 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
                     above = [*above, word] if last_line == line - 1 else [word]
                     last_line = line
                     yield Comment(word.lstrip(";").strip(), line)
-            case '"' if word == '"':
-                raise _unbalanced(text, token.start(), file, "this string does not end")
-            case _ if depth == 0 and not word.isspace() and word[0] != ";":
-                raise _unbalanced(text, token.start(), file, f"a command expected, not `{word}`")
             case _:
                 pass
     if depth:
         why = "this parenthesis is never closed"
         more = f"; the command on line {inner} begins inside it" if inner else ""
         raise _unbalanced(text, start, file, why + more)
+
+
+def _misplaced(word: str, depth: int) -> str:
+    """Why a token cannot stand where it does; empty if it can."""
+    if word == '"':
+        return "this string does not end"
+    if depth or word[0] in "(;" or word.isspace():
+        return ""
+    if word == ")":
+        return "this parenthesis closes nothing"
+    return f"a command expected, not `{word}`"
 
 
 def _unbalanced(text: str, offset: int, file: str, why: str) -> ParseError:

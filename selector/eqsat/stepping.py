@@ -114,7 +114,8 @@ class Stepper:
                 return changed
             changed = True
             if i == MAX_STEPS:
-                why = f"{MAX_STEPS} runs of {_shown(("saturate", *parts))} did not saturate"
+                shown = _shown(("saturate", *parts))
+                why = f"{shown} did not come to an end in {MAX_STEPS} runs"
                 raise RunawayError(self.phase, why, self._hot())
         return changed
 

@@ -42,7 +42,9 @@ class Kernel:
     def __call__(
         self, *args: Any, out: Any = None, stream: Any = None, sizes: Any = None, **named: Any
     ) -> Any:
-        """Run on the GPU. Inputs in calling order or by name, then scalars.
+        """Run on the GPU, or on the CPU for target ``amx``.
+
+        Inputs come in calling order or by name, then scalars.
 
         Inputs are NumPy, CuPy or torch arrays; the result is of the same kind: an array, or a dict
         by name if there are several outputs. ``out=`` (array or dict) is written instead of new
@@ -101,7 +103,16 @@ class Kernel:
         return dict(self._clock.seconds)
 
     def cubin(self) -> bytes:
-        """Machine code for the kernel's target; compiled at the first call, without a GPU."""
+        """Machine code for the kernel's target; compiled at the first call, without a GPU.
+
+        ``TargetError`` for a target that is no GPU: see ``library``.
+        """
+        if self.target.family != "cuda":
+            raise TargetError(
+                f"{self.name} is compiled for {self.plan.target}, which has no cubin",
+                why="a cubin is machine code for an NVIDIA GPU",
+                hint="kernel.library() gives the shared object for the CPU",
+            )
         found = self._artifact.cubins.get(self.plan.target)
         if found is not None:
             return found
@@ -110,19 +121,60 @@ class Kernel:
         start = time.perf_counter()
         code = nvrtc.compile_to_cubin(self.source, self.plan.target)
         self._clock.time("cubin", start)
-        self._artifact = _with_cubin(self._artifact, code)
-        if self._entry is not None:
-            cache, key = self._entry
-            cache.put(key, self._artifact)
+        self._keep(_with_cubin(self._artifact, code))
         return code
 
+    def library(self, tiles: str | None = None) -> bytes:
+        """The shared object of a kernel for the CPU; compiled by the system's C compiler at the
+        first call, where none that was saved fits.
+
+        ``tiles``: ``"hardware"`` for tile registers, which needs no such CPU to compile;
+        ``"software"`` for the same program on arrays; default: what this CPU has. ``TargetError``
+        for a target that is no CPU, and without a compiler.
+        """
+        if self.target.family != "amx":
+            raise TargetError(
+                f"{self.name} is compiled for {self.plan.target}, which has no shared object",
+                hint="kernel.cubin() gives the machine code for the GPU",
+            )
+        if tiles not in (None, "hardware", "software"):
+            raise TargetError(
+                f"tiles={tiles!r} is neither 'hardware' nor 'software'",
+                hint="leave it out for what this CPU has",
+            )
+        from selector.runtime import cpu_compile
+
+        wanted = cpu_compile.wanted_build(self.source, tiles)
+        found = cpu_compile.choose(self._artifact.libraries, wanted)
+        if found is not None:
+            return found.code
+        start = time.perf_counter()
+        made = cpu_compile.compile_library(self.source, wanted)
+        self._clock.time("library", start)
+        self._keep(replace(self._artifact, libraries=(made, *self._artifact.libraries)))
+        return made.code
+
+    def _keep(self, artifact: Artifact) -> None:
+        """Go on with more machine code, and put it into the cache."""
+        self._artifact = artifact
+        if self._entry is not None:
+            cache, key = self._entry
+            cache.put(key, artifact)
+
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write a file that ``selector.load`` reads, with machine code if the target has any.
+        """Write a file that ``selector.load`` reads, with machine code: for the CPU that of this
+        machine and, if it uses tiles, that for tile registers in hardware.
 
         ``ArtifactError`` if ``path`` holds something else and ``overwrite`` is not set.
         """
         if self.target.family == "cuda":
             self.cubin()
+        else:
+            from selector.runtime.cpu_compile import uses_tiles
+
+            if uses_tiles(self.source):
+                self.library("hardware")
+            self.library()
         artifacts.save(self._artifact, path, overwrite)
 
     def __repr__(self) -> str:
@@ -131,11 +183,10 @@ class Kernel:
 
     @cached_property
     def _executable(self) -> Executable:
-        if self.target.family != "cuda":
-            raise TargetError(
-                f"{self.name} is compiled for {self.plan.target}, which cannot be run yet",
-                hint="kernel.interpret(...) runs the selected program on any machine",
-            )
+        if self.target.family == "amx":
+            from selector.runtime.cpu import CpuExecutable
+
+            return CpuExecutable(self.plan, self.library)
         from selector.runtime.cuda import driver
 
         return Executable(self.plan, self.cubin, driver())

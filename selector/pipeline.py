@@ -83,25 +83,26 @@ def _select(work: Work) -> Work:
     return replace(work, module=selection.module, statements=tuple(selection.reports))
 
 
+def _hoist(work: Work) -> Work:
+    """Temporaries in memory, for targets whose operands lie there."""
+    if work.target.family != "amx":
+        return work
+    from selector.lowering.hoist import hoist
+    from selector.lowering.preload import swizzle_preloaded
+
+    return replace(work, module=hoist(swizzle_preloaded(work.module)))
+
+
 def _emit(work: Work) -> Work:
     match work.target.family:
         case "cuda":
             from selector.emit.cuda import emit
 
             return replace(work, plan=emit(work.module, work.target))
-        case "amx":  # no emitter yet: a plan without launches, good for `interpret`
-            module = work.module
-            plan = Plan(
-                module.name,
-                work.target.name,
-                "",
-                module.buffers,
-                module.scalars,
-                module.requirements,
-                (),
-                (),
-            )
-            return replace(work, plan=plan)
+        case "amx":
+            from selector.emit.c import emit
+
+            return replace(work, plan=emit(work.module, work.target))
         case family:
             raise InternalError(f"no emitter for the family {family!r}")
 
@@ -119,12 +120,14 @@ def _selection(before: Work, after: Work) -> dict[str, str]:
 
 
 def _source(_: Work, after: Work) -> dict[str, str]:
-    return {".cu": "" if after.plan is None else after.plan.source}
+    suffix = ".c" if after.target.family == "amx" else ".cu"
+    return {suffix: "" if after.plan is None else after.plan.source}
 
 
 STAGES = (
     Stage("verify", _verify, _program),
     Stage("select", _select, _selection),
+    Stage("hoist", _hoist, _program),
     Stage("emit", _emit, _source),
 )
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.writer import Names
-from selector.intrinsics.functions import find_function
+from selector.intrinsics.functions import PureFunction, find_function
 from selector.ir.affine import split_by_strides, to_affine
 from selector.ir.nodes import (
     Binary,
@@ -113,11 +113,36 @@ def literal(value: float, t: Type) -> str:
 
 
 class ScalarEmitter:
-    """Turns scalar expressions into text, given where buffers live and how names are spelled."""
+    """Turns scalar expressions into text, given where buffers live and how names are spelled.
+
+    The words of CUDA C++ that C lacks are methods of their own: ``c_scalar`` has others.
+    """
+
+    language = "CUDA"
 
     def __init__(self, names: Names, storages: dict[str, Storage]) -> None:
         self.names = names
         self.storages = storages
+
+    def literal(self, value: float, t: Type) -> str:
+        """A floating-point constant."""
+        return literal(value, t)
+
+    def extremum(self, t: Type) -> str:
+        """The minimum function of a type, spelled with ``min``."""
+        return {32: "fminf", 64: "fmin", 16: "fminf"}[t.bits] if t.is_float else "min"
+
+    def function(self, function: PureFunction, t: Type) -> str:
+        """The name of a pure function of arguments of type ``t``."""
+        return function.cuda
+
+    def spell(self, call: Call, values: list[str]) -> str | None:
+        """The text of an intrinsic, or None."""
+        return spell(call, values)
+
+    def zero(self, t: Type) -> str:
+        """Zero of a scalar type."""
+        return f"{c_type(t)}{{}}" if _is_half(t) else f"({c_type(t)})0"
 
     def index(self, e: Expr) -> str:
         """An integer expression, put into a readable normal form first."""
@@ -129,7 +154,7 @@ class ScalarEmitter:
             case IntImm(value, t):
                 return self._integer(value, t)
             case FloatImm(value, t):
-                return literal(value, t)
+                return self.literal(value, t)
             case Var(name, _):
                 return self.names.get(name)
             case Cast(t, v):
@@ -173,8 +198,7 @@ class ScalarEmitter:
         x, y = self._operand(a), self._operand(b)
         match op:
             case BinaryOp.MIN | BinaryOp.MAX:
-                name = {32: "fminf", 64: "fmin", 16: "fminf"}[t.bits] if t.is_float else "min"
-                text = f"{name.replace('min', op.value)}({x}, {y})"
+                text = f"{self.extremum(t).replace('min', op.value)}({x}, {y})"
             case BinaryOp.DIV | BinaryOp.MOD if t.is_integer:
                 text = self._divide(op, x, y, b, t)
             case BinaryOp.MOD:
@@ -202,15 +226,16 @@ class ScalarEmitter:
         function = find_function(e.name)
         if function is None:
             raw = e.name in RAW_ARGUMENTS
-            text = spell(e, [self.expr(a) if raw else self._operand(a) for a in e.args])
+            text = self.spell(e, [self.expr(a) if raw else self._operand(a) for a in e.args])
             if text is not None:
                 return self._intrinsic(e, text)
             raise EmitError(
-                f"the function {e.name!r} has no form in CUDA",
+                f"the function {e.name!r} has no form in {self.language}",
                 hint="compute it in a Func of its own that runs outside the kernel",
             )
         half = _is_half(e.type)
-        text = f"{function.cuda}({', '.join(self._operand(a) for a in e.args)})"
+        name = self.function(function, e.args[0].type)
+        text = f"{name}({', '.join(self._operand(a) for a in e.args)})"
         return convert(text, Type(Kind.FLOAT, 32), e.type) if half else text
 
     def _intrinsic(self, e: Call, text: str) -> str:
@@ -259,5 +284,4 @@ class ScalarEmitter:
         condition = " && ".join(t for t in tests if t)
         if not condition:
             return text
-        zero = f"{c_type(e.type)}{{}}" if _is_half(e.type) else f"({c_type(e.type)})0"
-        return f"({condition} ? {text} : {zero})"
+        return f"({condition} ? {text} : {self.zero(e.type)})"

@@ -26,7 +26,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, walk_expr
 
-_COMBINE = {
+COMBINE = {
     ReduceOp.ADD: "{0} + {1}",
     ReduceOp.MUL: "{0} * {1}",
     ReduceOp.MIN: "min({0}, {1})",
@@ -178,7 +178,7 @@ class ThreadCode:
         w.line(f"{c_type(t)} {total} = {first};")
         with w.block(f"for (int {counter} = 1; {counter} < {factor}; ++{counter})"):
             text = self.context.scalar.expr(self.lane_of(value, inner))
-            w.line(f"{total} = {_COMBINE[op].format(total, text)};")
+            w.line(f"{total} = {COMBINE[op].format(total, text)};")
         return Var(names.verbatim(total), t)
 
 

@@ -59,9 +59,10 @@ class Names:
     taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, more: frozenset[str] = frozenset()) -> None:
+        """``more``: words that are taken besides those of CUDA."""
         self._of: dict[str, str] = {}
-        self._taken: set[str] = set(_RESERVED)
+        self._taken: set[str] = {*_RESERVED, *more}
 
     def fresh(self, wish: str) -> str:
         """A new identifier that resembles ``wish``."""

@@ -1,11 +1,13 @@
-"""Saved kernels: one file that runs on a machine with NumPy and CuPy only.
+"""Saved kernels: one file that runs on a machine with NumPy only (and CuPy, for a GPU).
 
 A zip archive with fixed names, so that any tool can look inside:
 
 * ``manifest.json``: what the file is, its version, and the SHA-256 of every other member
 * ``plan.json``: parameters, launches and sizes (``runtime.plan_json``)
 * ``module.vir``: the selected program in the text form, for ``interpret``
-* ``kernel.cu``: the source; ``<target>.cubin``: machine code, absent until it was asked for
+* ``kernel.cu`` or ``kernel.c``: the source
+* ``<target>.cubin``, or ``<n>.so`` with ``libraries.json`` that says how each was built: machine
+  code, absent until it was asked for
 * ``report.json``, ``report.txt``: what was selected, as data and as text
 
 Nothing is pickled and nothing in it is executed while reading. Whatever is wrong with a file, the
@@ -23,13 +25,15 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from selector.diagnostics import ArtifactError, UserError
+from selector.runtime.cpu_compile import Build, Library
 from selector.runtime.plan import Plan
 from selector.runtime.plan_json import plan_from_json, plan_to_json
+from selector.targets import find_target
 
 FORMAT = "tensor-selector kernel"
 VERSION = 1
@@ -57,7 +61,9 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a saved kernel holds. ``cubins`` is by target name; ``report`` is JSON data."""
+    """What a saved kernel holds. ``cubins`` is by target name; ``libraries`` are shared objects for
+    CPUs, the preferred one first; ``report`` is JSON data.
+    """
 
     plan: Plan
     module_text: str
@@ -65,6 +71,7 @@ class Artifact:
     report: dict[str, Any]
     cubins: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    libraries: tuple[Library, ...] = ()
 
 
 def to_bytes(artifact: Artifact) -> bytes:
@@ -72,11 +79,14 @@ def to_bytes(artifact: Artifact) -> bytes:
     members = {
         "plan.json": _json(plan_to_json(artifact.plan)),
         "module.vir": artifact.module_text.encode(),
-        "kernel.cu": artifact.plan.source.encode(),
+        _source_member(artifact.plan.target): artifact.plan.source.encode(),
         "report.json": _json(artifact.report),
         "report.txt": artifact.report_text.encode(),
         **{f"{target}.cubin": code for target, code in sorted(artifact.cubins.items())},
     }
+    if artifact.libraries:
+        members["libraries.json"] = _json([asdict(x.build) for x in artifact.libraries])
+        members |= {f"{i}.so": x.code for i, x in enumerate(artifact.libraries)}
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -168,7 +178,8 @@ def _read(data: bytes, name: str) -> Artifact:
     for member, content in members.items():
         if hashlib.sha256(content).hexdigest() != manifest["sha256"][member]:
             raise ArtifactError(f"{name} is damaged", why=f"{member} has changed", hint=_AGAIN)
-    plan = plan_from_json(json.loads(members["plan.json"]), members["kernel.cu"].decode())
+    source = members[_source_member(manifest["target"])].decode()
+    plan = plan_from_json(json.loads(members["plan.json"]), source)
     if (plan.name, plan.target) != (manifest["name"], manifest["target"]):
         raise ArtifactError(f"{name} is damaged", why="manifest and plan differ", hint=_AGAIN)
     cubins = {n.removesuffix(".cubin"): c for n, c in members.items() if n.endswith(".cubin")}
@@ -179,7 +190,27 @@ def _read(data: bytes, name: str) -> Artifact:
         dict(json.loads(members["report.json"])),
         cubins,
         dict(manifest["versions"]),
+        _libraries(members),
     )
+
+
+def _source_member(target: str) -> str:
+    return "kernel.c" if find_target(target).family == "amx" else "kernel.cu"
+
+
+def _libraries(members: Mapping[str, bytes]) -> tuple[Library, ...]:
+    builds = json.loads(members.get("libraries.json", b"[]"))
+    return tuple(
+        Library(
+            Build(str(b["tiles"]), _texts(b["flags"]), _texts(b["needs"]), str(b["compiler"])),
+            members[f"{i}.so"],
+        )
+        for i, b in enumerate(builds)
+    )
+
+
+def _texts(values: list[Any]) -> tuple[str, ...]:
+    return tuple(str(v) for v in values)
 
 
 def _manifest(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""What the parts of the C emitter share while one function is written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from selector.emit.c_ranges import Ranges
+from selector.emit.c_scalar import CScalarEmitter
+from selector.emit.scalar import Storage
+from selector.emit.writer import Names, Writer
+from selector.ir.nodes import Expr, Load
+from selector.targets import Target
+
+
+@dataclass(slots=True)
+class CContext:
+    """The state of one C function being emitted.
+
+    ``safe`` are loads and ``holding`` conditions that a test ahead of the code being written
+    covers; ``guarded`` is set inside both versions of such code.
+    """
+
+    name: str
+    target: Target
+    names: Names
+    ranges: Ranges = field(default_factory=Ranges)
+    storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
+    safe: frozenset[Load] = frozenset()
+    holding: frozenset[Expr] = frozenset()
+    guarded: bool = False
+    parallel: bool = False  # inside a parallel region
+    can_fail: bool = False  # memory is allocated
+    constants: list[str] = field(default_factory=list[str])  # text ahead of the function
+    writer: Writer = field(default_factory=Writer)
+
+    @property
+    def scalar(self) -> CScalarEmitter:
+        return CScalarEmitter(self.names, self.storages, self.safe, self.holding)
+
+    def conjunction(self, tests: tuple[Expr, ...]) -> str:
+        return " && ".join(self.scalar.condition(t) for t in tests)
+
+    @contextmanager
+    def inside(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Generator[None]:
+        """The loops of these variables are around what is written."""
+        outer = self.ranges
+        self.ranges = outer.extended(bounds)
+        yield
+        self.ranges = outer
+
+    @contextmanager
+    def covered(self, safe: frozenset[Load], holding: frozenset[Expr]) -> Generator[None]:
+        """A test ahead covers these loads and conditions."""
+        outer = self.safe, self.holding, self.guarded
+        self.safe, self.holding, self.guarded = self.safe | safe, self.holding | holding, True
+        yield
+        self.safe, self.holding, self.guarded = outer
+
+    @contextmanager
+    def fresh_guard(self) -> Generator[None]:
+        """Code inside has tests of its own."""
+        outer, self.guarded = self.guarded, False
+        yield
+        self.guarded = outer
+
+    @contextmanager
+    def stored(self, name: str, storage: Storage) -> Generator[None]:
+        """A buffer lives in ``storage``."""
+        outer = self.storages.get(name)
+        self.storages[name] = storage
+        yield
+        if outer is None:
+            del self.storages[name]
+        else:
+            self.storages[name] = outer

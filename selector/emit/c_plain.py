@@ -1,0 +1,331 @@
+"""Plain code in C: stores inside loops, in the form that compilers vectorize.
+
+A vector store becomes loops over its lanes. What would have to be tested for every element (is a
+load inside its buffer, does a condition hold) is tested once ahead of the loops where that can be
+said, and the loops are written twice: without tests, and with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from selector.emit.c_context import CContext
+from selector.emit.c_lanes import LaneLoops, Reduction, ScalarValue, lane_loops
+from selector.emit.c_ranges import Ranges, Tests
+from selector.emit.nests import as_nest, independent
+from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.threads import COMBINE
+from selector.ir.affine import to_affine
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Block,
+    BufferParam,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IfThenElse,
+    IntImm,
+    Load,
+    ReduceOp,
+    Stmt,
+    Store,
+)
+from selector.ir.simplify import add, sub
+from selector.ir.traverse import free_vars, stmt_children, walk_expr, walk_stmt
+from selector.lowering.predicates import TRUE, conjunction
+
+_LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
+_MOST_STORES = 32  # that are written twice under one test
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """``tests``, if they all hold, make ``safe`` loads safe and ``holding`` conditions true."""
+
+    tests: tuple[Expr, ...]
+    safe: frozenset[Load]
+    holding: frozenset[Expr]
+
+    @property
+    def gains(self) -> bool:
+        return bool(self.safe or self.holding)
+
+
+def loop_bounds(s: For) -> tuple[Expr, Expr]:
+    """Least and greatest value of a loop's variable."""
+    return s.min, sub(add(s.min, s.extent), IntImm(1))
+
+
+def digit_bounds(digits: dict[str, int]) -> dict[str, tuple[Expr, Expr]]:
+    return {name: (IntImm(0), IntImm(n - 1)) for name, n in digits.items()}
+
+
+class PlainCode:
+    """Writes plain stores and decides where their tests stand."""
+
+    def __init__(self, context: CContext) -> None:
+        self.context = context
+
+    # ------------------------------------------------------------------ tests ahead of loops
+
+    def cover(self, s: Stmt) -> Cover | None:
+        """What one test ahead of a plain statement can cover; None if nothing."""
+        tests = Tests.ahead(self.context.ranges)
+        safe: set[Load] = set()
+        failing: set[Load] = set()
+        holding: set[Expr] = set()
+        for store, ranges in _stores(s, tests.ranges):
+            tests.ranges = ranges
+            self._cover_store(lane_loops(store), tests, safe, failing, holding)
+        found = Cover(tests.condition(), frozenset(safe - failing), frozenset(holding))
+        return found if found.gains else None
+
+    def cover_form(self, form: LaneLoops) -> Cover | None:
+        """The same for one store inside its loops."""
+        tests = Tests.ahead(self.context.ranges)
+        safe: set[Load] = set()
+        failing: set[Load] = set()
+        holding: set[Expr] = set()
+        self._cover_store(form, tests, safe, failing, holding)
+        found = Cover(tests.condition(), frozenset(safe - failing), frozenset(holding))
+        return found if found.gains else None
+
+    def _cover_store(
+        self,
+        form: LaneLoops,
+        tests: Tests,
+        safe: set[Load],
+        failing: set[Load],
+        holding: set[Expr],
+    ) -> None:
+        around = tests.ranges
+        for load, digits in form.loads():
+            storage = self.context.storages[load.buffer]
+            if storage.elements is None or load in self.context.safe:
+                continue
+            tests.ranges = around.extended(digit_bounds(digits))
+            if tests.inside(to_affine(load.index), storage.elements):
+                safe.add(load)
+            else:
+                failing.add(load)
+            if load.predicate is not None:
+                self._cover_condition(load.predicate, tests, holding)
+        tests.ranges = around.extended(digit_bounds({v.name: n for v, n in form.digits}))
+        if form.store.predicate is not None:
+            self._cover_condition(form.store.predicate, tests, holding)
+        tests.ranges = around
+
+    def _cover_condition(self, condition: Expr, tests: Tests, holding: set[Expr]) -> None:
+        everywhere = holds_in(condition, tests.ranges)
+        if everywhere is not None and not any(isinstance(x, Load) for x in walk_expr(everywhere)):
+            holding.add(condition)
+            if everywhere != TRUE:
+                tests.others.append(everywhere)
+
+    def versions(self, cover: Cover | None, write: Callable[[], None]) -> None:
+        """``write`` under a test and without it, or once where no test is needed."""
+        c = self.context
+        if cover is None:
+            with c.covered(frozenset(), frozenset()):
+                write()
+            return
+        if not cover.tests:
+            with c.covered(cover.safe, cover.holding):
+                write()
+            return
+        with (
+            c.writer.block(f"if ({c.conjunction(cover.tests)})"),
+            c.covered(cover.safe, cover.holding),
+        ):
+            write()
+        with c.writer.block("else"), c.covered(frozenset(), frozenset()):
+            write()
+
+    def tests_stand_here(self, s: For) -> bool:
+        """Whether a test ahead of this plain loop is better than one further in."""
+        if self.context.guarded:
+            return False
+        stores = [x for x in walk_stmt(s) if isinstance(x, Store)]
+        if len(stores) > _MOST_STORES:
+            return False
+        if not any(isinstance(x, For) for x in walk_stmt(s.body)):
+            return all(x.value.type.lanes == 1 for x in stores) or _iterations(s) is not None
+        size = _iterations(s)
+        return size is not None and size <= _LARGEST_NEST
+
+    # ------------------------------------------------------------------ stores
+
+    def store(self, s: Store) -> None:
+        """A store of any number of lanes."""
+        self.form(lane_loops(s))
+
+    def form(self, form: LaneLoops) -> None:
+        """A scalar store inside loops; through a copy where it reads what other lanes store."""
+        if form.digits and self._reads_itself(form):
+            self._through_copy(form)
+            return
+        cover = None if self.context.guarded or not form.digits else self.cover_form(form)
+        if self.context.guarded:
+            self._loops(form, len(form.digits) - 1)
+        else:
+            self.versions(cover, lambda: self._loops(form, len(form.digits) - 1))
+
+    def _reads_itself(self, form: LaneLoops) -> bool:
+        place = to_affine(form.store.index)
+        return any(
+            x.buffer == form.store.buffer and to_affine(x.index) != place for x, _ in form.loads()
+        )
+
+    def _through_copy(self, form: LaneLoops) -> None:
+        """All lanes are evaluated before the first is stored."""
+        s, c = form.store, self.context
+        t = s.value.type.element
+        total, index = 1, to_affine(IntImm(0))
+        for var, extent in form.digits:
+            index += to_affine(var) * total
+            total *= extent
+        name = f"$copy.{s.buffer}"
+        pointer = c.names.fresh(f"{c.names.get(s.buffer)}_lanes")
+        with c.writer.block(""):
+            c.writer.line(f"{c_type(t)} {pointer}[{total}];")
+            with c.stored(name, Storage(pointer, t, Space.LOCAL)):
+                made = Store(name, index.to_expr(), s.value)
+                self.form(LaneLoops(form.digits, form.reductions, made))
+                value = Load(t, name, index.to_expr())
+                self.form(LaneLoops(form.digits, (), Store(s.buffer, s.index, value, s.predicate)))
+
+    def _loops(self, form: LaneLoops, level: int) -> None:
+        c = self.context
+        if level < 0:
+            self._one(form)
+            return
+        var, extent = form.digits[level]
+        name = c.names.get(var.name)
+        c.writer.line("INDEPENDENT")
+        with (
+            c.writer.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"),
+            c.inside(digit_bounds({var.name: extent})),
+        ):
+            self._loops(form, level - 1)
+
+    def _one(self, form: LaneLoops) -> None:
+        """The innermost statement."""
+        c, s = self.context, form.store
+        test = s.predicate
+        if test is not None and test not in c.holding:
+            with c.writer.block(f"if ({c.scalar.condition(test)})"):
+                self._assign(form)
+        elif form.reductions:
+            with c.writer.block(""):
+                self._assign(form)
+        else:
+            self._assign(form)
+
+    def _assign(self, form: LaneLoops) -> None:
+        c, s = self.context, form.store
+        for reduction in form.reductions:
+            self._reduce(reduction)
+        target = c.scalar.address(c.storages[s.buffer], s.index)
+        c.writer.line(f"{target} = {c.scalar.expr(s.value)};")
+
+    def _reduce(self, r: Reduction) -> None:
+        c = self.context
+        total, counter = c.names.get(r.total.name), c.names.get(r.counter.name)
+        if r.first is None:
+            initial = "0" if r.op is ReduceOp.ADD else "1"
+            if r.total.type.is_float:
+                initial = c.scalar.literal(float(initial), r.total.type)
+        else:
+            initial = self._value(r.first)
+        c.writer.line(f"{c_type(r.total.type)} {total} = {initial};")
+        first = 0 if r.first is None else 1
+        head = f"for (int {counter} = {first}; {counter} < {r.factor}; ++{counter})"
+        with c.writer.block(head):
+            value = self._value(r.rest)
+            c.writer.line(f"{total} = {_combined(c, r, total, value)};")
+
+    def _value(self, v: ScalarValue) -> str:
+        for reduction in v.reductions:
+            self._reduce(reduction)
+        return self.context.scalar.expr(v.value)
+
+    def is_independent(self, s: For) -> bool:
+        """Whether the iterations of a plain loop around one store may run in any order."""
+        nest = as_nest(s)
+        return nest is not None and independent(nest, self._param(nest.store))
+
+    def _param(self, s: Store) -> BufferParam | None:
+        storage = self.context.storages.get(s.buffer)
+        return None if storage is None else storage.param
+
+
+def _combined(c: CContext, r: Reduction, total: str, value: str) -> str:
+    t = r.total.type
+    if not (t.is_float and t.bits == 16):
+        return COMBINE[r.op].format(total, value)
+    narrow = "to_bf16" if c_type(t) == "bf16" else "to_f16"
+    return f"{narrow}({COMBINE[r.op].format(f'to_f32({total})', f'to_f32({value})')})"
+
+
+def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
+    """A condition free of loop variables that implies ``condition`` in all iterations."""
+    if not free_vars(condition) & ranges.bounds.keys():
+        return condition
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            x, y = holds_in(a, ranges), holds_in(b, ranges)
+            return None if x is None or y is None else conjunction(x, y)
+        case Compare(CompareOp.LT, a, b):
+            difference = to_affine(b) - to_affine(a) - 1
+        case Compare(CompareOp.LE, a, b):
+            difference = to_affine(b) - to_affine(a)
+        case Compare(CompareOp.GT, a, b):
+            difference = to_affine(a) - to_affine(b) - 1
+        case Compare(CompareOp.GE, a, b):
+            difference = to_affine(a) - to_affine(b)
+        case _:
+            return None
+    found = ranges.interval(difference)
+    if found is None:
+        return None
+    if ranges.at_least_zero(found[0]):
+        return TRUE
+    return Compare(CompareOp.LE, IntImm(0), found[0].to_expr())
+
+
+def _stores(s: Stmt, ranges: Ranges) -> Iterator[tuple[Store, Ranges]]:
+    """Every store below a statement, with the ranges of the loops around it."""
+    match s:
+        case Store():
+            yield s, ranges
+        case For():
+            yield from _stores(s.body, ranges.extended({s.name: loop_bounds(s)}))
+        case _:
+            for child in stmt_children(s):
+                yield from _stores(child, ranges)
+
+
+def _iterations(s: Stmt) -> int | None:
+    """How often the innermost lanes of a nest of loops run, if that is a constant."""
+    match s:
+        case For(_, _, IntImm(n), _, body):
+            inner = _iterations(body)
+            return None if inner is None else n * inner
+        case For():
+            return None
+        case Store():
+            return s.value.type.lanes
+        case _:
+            counts = [_iterations(x) for x in stmt_children(s)]
+            known = [x for x in counts if x is not None]
+            return None if len(known) < len(counts) else sum(known)
+
+
+def is_simple(s: Stmt) -> bool:
+    """Whether a statement is made of loops, branches and stores alone."""
+    return isinstance(s, For | Store | IfThenElse | Block) and all(
+        is_simple(x) for x in stmt_children(s)
+    )

@@ -1,0 +1,179 @@
+"""Bounds of index expressions over the loops around them, as expressions that can be tested ahead
+of those loops.
+
+``Ranges`` knows for each loop variable its least and greatest value. What it answers holds for all
+iterations, and is exact for affine indices whose factors have a known sign (constants, strides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from selector.ir.affine import Affine, Monomial, to_affine
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Select, Var
+from selector.ir.traverse import free_vars
+
+Interval = tuple[Affine, Affine]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """``bounds``: least and greatest value by variable, both possibly of outer variables.
+
+    ``nonnegative``: variables that are at least 0 (extents, strides, sizes, loops from 0).
+    """
+
+    bounds: Mapping[str, tuple[Expr, Expr]] = field(default_factory=dict[str, tuple[Expr, Expr]])
+    nonnegative: frozenset[str] = frozenset()
+
+    def extended(self, more: Mapping[str, tuple[Expr, Expr]]) -> Ranges:
+        low = {n for n, (least, _) in more.items() if self.at_least_zero(to_affine(least))}
+        return Ranges({**self.bounds, **more}, self.nonnegative - more.keys() | low)
+
+    def at_least_zero(self, value: Affine) -> bool:
+        """Whether a polynomial is known never to be negative."""
+        return all(c > 0 and all(self._atom_at_least_zero(a) for a in m) for m, c in value)
+
+    def _atom_at_least_zero(self, atom: Expr) -> bool:
+        match atom:
+            case Var(name, _):
+                return name in self.nonnegative
+            case Binary(BinaryOp.MOD, _, IntImm()):
+                return True
+            case Binary(BinaryOp.MIN | BinaryOp.DIV, a, b):
+                return self.at_least_zero(to_affine(a)) and self.at_least_zero(to_affine(b))
+            case Binary(BinaryOp.MAX, a, b):
+                return self.at_least_zero(to_affine(a)) or self.at_least_zero(to_affine(b))
+            case _:
+                return False
+
+    def interval(self, value: Affine) -> Interval | None:
+        """Least and greatest value over all iterations, free of the bounded variables; None if they
+        are not known.
+        """
+        low = high = Affine()
+        for m, c in value:
+            part = self._term(m, c)
+            if part is None:
+                return None
+            low, high = low + part[0], high + part[1]
+        return low, high
+
+    def _term(self, m: Monomial, c: int) -> Interval | None:
+        varying = [a for a in m if free_vars(a) & self.bounds.keys()]
+        if not varying:
+            same = Affine.build({m: c})
+            return same, same
+        if len(varying) > 1:
+            return None
+        fixed = [a for a in m if a is not varying[0]]
+        if not all(self._atom_at_least_zero(a) for a in fixed):
+            return None
+        found = self._atom(varying[0])
+        if found is None:
+            return None
+        factor = Affine.build({tuple(fixed): c})
+        ends = found if c > 0 else found[::-1]
+        return factor * ends[0], factor * ends[1]
+
+    def _atom(self, atom: Expr) -> Interval | None:
+        match atom:
+            case Var(name, _):
+                return self._variable(name)
+            case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b):
+                return self._both(a, b, op, op)
+            case Select(_, a, b):
+                return self._both(a, b, BinaryOp.MIN, BinaryOp.MAX)
+            case Binary(BinaryOp.MOD, _, IntImm(n, _)) if n > 0:
+                return Affine(), Affine.of(n - 1)
+            case Binary(BinaryOp.DIV, a, IntImm(n, _)) if n > 0:
+                inner = self.interval(to_affine(a))
+                if inner is None:
+                    return None
+                low, high = (Binary(BinaryOp.DIV, e.to_expr(), IntImm(n)) for e in inner)
+                return to_affine(low), to_affine(high)
+            case _:
+                return None
+
+    def _variable(self, name: str) -> Interval | None:
+        low, high = (to_affine(e) for e in self.bounds[name])
+        least, greatest = self.interval(low), self.interval(high)
+        return None if least is None or greatest is None else (least[0], greatest[1])
+
+    def _both(self, a: Expr, b: Expr, low: BinaryOp, high: BinaryOp) -> Interval | None:
+        x, y = self.interval(to_affine(a)), self.interval(to_affine(b))
+        if x is None or y is None:
+            return None
+        least = Binary(low, x[0].to_expr(), y[0].to_expr())
+        greatest = Binary(high, x[1].to_expr(), y[1].to_expr())
+        return to_affine(least), to_affine(greatest)
+
+
+@dataclass(slots=True)
+class Tests:
+    """Conditions gathered ahead of a loop: indices inside buffers, and other conditions.
+
+    ``around`` are all loops around that place, which may prove a condition; ``ranges`` those that
+    the conditions have to cover.
+    """
+
+    around: Ranges
+    ranges: Ranges
+    lows: list[Affine] = field(default_factory=list[Affine])
+    highs: list[tuple[Affine, Affine]] = field(default_factory=list[tuple[Affine, Affine]])
+    others: list[Expr] = field(default_factory=list[Expr])
+
+    @staticmethod
+    def ahead(around: Ranges) -> Tests:
+        """Tests at a place inside the loops of ``around``."""
+        return Tests(around, Ranges({}, around.nonnegative))
+
+    def inside(self, index: Affine, size: Expr) -> bool:
+        """Ask for 0 <= ``index`` < ``size`` in all iterations; False if that has no test."""
+        if self._known(index, to_affine(size)):
+            return True
+        found = self.ranges.interval(index)
+        if found is None:
+            return False
+        self._least(found[0])
+        self._greatest(found[1], to_affine(size))
+        return True
+
+    def _known(self, index: Affine, size: Affine) -> bool:
+        everything = self.around.extended(self.ranges.bounds)
+        found = everything.interval(index)
+        if found is None:
+            return False
+        known = self.ranges.at_least_zero
+        return known(found[0]) and known(size - found[1] - 1)
+
+    def _least(self, low: Affine) -> None:
+        if self.ranges.at_least_zero(low):
+            return
+        for i, other in enumerate(self.lows):
+            difference = (low - other).constant
+            if difference is not None:
+                self.lows[i] = low if difference < 0 else other
+                return
+        self.lows.append(low)
+
+    def _greatest(self, high: Affine, size: Affine) -> None:
+        if self.ranges.at_least_zero(size - high - 1):
+            return
+        for i, (other, limit) in enumerate(self.highs):
+            difference = (high - other).constant
+            if limit == size and difference is not None:
+                self.highs[i] = (high if difference > 0 else other, limit)
+                return
+        self.highs.append((high, size))
+
+    def condition(self) -> tuple[Expr, ...]:
+        """The conjunction of what is asked; empty if all of it is known to hold."""
+        tests: list[Expr] = [Compare(CompareOp.LE, IntImm(0), a.to_expr()) for a in self.lows]
+        tests += [Compare(CompareOp.LT, a.to_expr(), s.to_expr()) for a, s in self.highs]
+        return tuple(_distinct((*tests, *self.others)))
+
+
+def _distinct(tests: Iterable[Expr]) -> list[Expr]:
+    return list(dict.fromkeys(tests))

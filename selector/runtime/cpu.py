@@ -1,0 +1,168 @@
+"""Running a plan on the CPU: the shared object through ctypes, arrays in place.
+
+``CpuDriver`` is a ``Driver`` whose device is the host, so that ``execute.Executable`` does the
+checks and keeps the prepared calls. An array that a kernel cannot read where it lies (it runs
+backwards, its last axis is not the innermost) is copied on the way in, and on the way out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from selector.diagnostics import ArgumentError, ArtifactError, TargetError
+from selector.runtime import arguments, host
+from selector.runtime.arrays import HOST, Library, is_array, view
+from selector.runtime.driver import Function, Grid
+from selector.runtime.execute import Executable
+from selector.runtime.plan import Plan
+
+_C_TYPES: dict[str, Any] = {
+    "bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double,
+    "float16": ctypes.c_uint16,
+    **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}")
+       for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+class CpuDriver:
+    """``Driver`` over host memory. A module is a loaded shared object."""
+
+    def capability(self, device: int) -> int:
+        return 0
+
+    def current_device(self) -> int:
+        return HOST
+
+    def signature(self, value: Any) -> Hashable:
+        """None for what has to be copied, or is no array at all."""
+        if type(value) is np.ndarray:
+            if not _rows_in_order(value.shape, value.strides, value.itemsize):
+                return None
+            return (value.shape, value.strides, value.dtype, value.flags.writeable)
+        if not is_array(value):
+            return None
+        seen = view("", value)
+        if seen.device != HOST or not _rows_in_order(seen.shape, seen.strides, 1):
+            return None
+        return (seen.library, seen.shape, seen.strides, seen.dtype, seen.writable)
+
+    def pointer(self, value: Any) -> int:
+        if type(value) is np.ndarray:
+            return value.ctypes.data
+        return view("", value).pointer
+
+    def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
+        if given is not None:
+            raise ArgumentError(
+                "stream= has no meaning for a kernel that runs on the CPU",
+                hint="leave it out: the call returns when the result is there",
+            )
+        return None
+
+    def stream_key(self, stream: Any) -> Hashable:
+        return None
+
+    def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
+        return np.empty(shape, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        return array
+
+    def download(self, value: Any) -> np.ndarray[Any, Any]:
+        return host.to_upload(value)
+
+    def load(self, cubin: bytes) -> Any:
+        """A shared object of this process; ``ArtifactError`` if it is none."""
+        handle, path = tempfile.mkstemp(prefix="tensor-selector-", suffix=".so")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(cubin)
+            return ctypes.CDLL(path)
+        except OSError as error:
+            raise ArtifactError(
+                "the machine code of a kernel cannot be loaded", why=str(error)
+            ) from error
+        finally:
+            os.unlink(path)  # it stays mapped
+
+    def function(self, module: Any, entry: str, shared_bytes: int) -> Function:
+        function = getattr(module, entry)
+        function.restype = ctypes.c_int
+
+        def run(
+            grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
+        ) -> None:
+            if function(*map(_argument, args)):
+                raise TargetError(
+                    f"{entry}: there is not enough memory for the kernel's temporaries",
+                    hint="split the call along an outer axis, or compute intermediates in tiles",
+                )
+
+        return run
+
+
+def _argument(value: Any) -> Any:
+    """An address or a NumPy scalar as C takes it."""
+    if isinstance(value, int):
+        return ctypes.c_void_p(value)
+    name = value.dtype.name
+    return _C_TYPES[name](int(value.view(np.uint16)) if name == "float16" else value.item())
+
+
+def _rows_in_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
+    """Whether the last axis is dense and all others run forwards."""
+    steps = [(n, s) for n, s in zip(shape, strides, strict=True) if n > 1]
+    if any(s < 0 for _, s in steps):
+        return False
+    return not shape or shape[-1] <= 1 or strides[-1] == unit
+
+
+class CpuExecutable(Executable):
+    """A plan with its shared object. ``library`` is asked once."""
+
+    def __init__(self, plan: Plan, library: Callable[[], bytes]) -> None:
+        super().__init__(plan, library, CpuDriver())
+
+    def __call__(
+        self,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        out: Any = None,
+        stream: Any = None,
+        sizes: Any = None,
+    ) -> Any:
+        given = {**arguments.match_names(self.plan, args, named)}
+        given |= arguments.match_outputs(self.plan, out)
+        for buffer in self.plan.buffers:
+            value = given.get(buffer.name)
+            if hasattr(value, "__cuda_array_interface__"):
+                raise ArgumentError(
+                    f"{buffer.name} is on a GPU; {self.plan.name} runs on the CPU",
+                    hint=f"copy it first: {buffer.name}.get(), or {buffer.name}.cpu() of torch",
+                )
+        return super().__call__(args, named, out, stream, sizes)
+
+    def _run(
+        self,
+        arrays: list[Any],
+        numbers: list[Any],
+        outs: list[Any] | None,
+        stream: Any,
+        sizes: Any,
+        signatures: Hashable,
+    ) -> list[Any]:
+        results = super()._run(arrays, numbers, outs, stream, sizes, signatures)
+        if outs is not None:
+            return results
+        pairs = zip(self._outputs, results, strict=True)
+        return [host.to_result(buffer, value, arrays) for buffer, value in pairs]

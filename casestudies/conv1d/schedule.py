@@ -18,6 +18,7 @@ from casestudies.conv1d.algorithm import Convolution
 from casestudies.conv1d.problem import Problem
 
 LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
+LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,14 @@ def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
     p.conv.bound_extent(p.x, size.width).compute_at(p.output, yi)
     hb.store_in(p.conv, hb.MemoryType.WMMAAccumulator)
     p.conv.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv)
-    (
-        p.conv.update()
-        .split(p.x, xv, xi, size.outputs)
-        .reorder(p.t.x, xi, xv)
-        .atomic()
-        .vectorize(xi)
-        .vectorize(p.t.x)
-        .unroll(xv)
-    )
+    update = p.conv.update().split(p.x, xv, xi, size.outputs)
+    taps = p.t.x
+    if p.taps > LONGEST_BAND:
+        bands, taps = hl.RVar("bands"), hl.RVar("taps")
+        update.split(p.t.x, bands, taps, LONGEST_BAND).reorder(taps, xi, xv, bands).unroll(bands)
+    else:
+        update.reorder(taps, xi, xv)
+    update.atomic().vectorize(xi).vectorize(taps).unroll(xv)
     stage_rows(p, ys if size.segments > 1 else xo, size)
     return p.output
 
@@ -102,7 +102,9 @@ def stage_rows(p: Convolution, group: hl.Var, size: Tiles) -> None:
     """
     staged = p.image.in_(p.conv)
     x, y = staged.args()
-    width = -(-(size.width + p.taps - 1) // 8) * 8
+    bands = -(-p.taps // LONGEST_BAND)
+    taps = p.taps if bands == 1 else bands * LONGEST_BAND
+    width = -(-(size.width + taps - 1) // 8) * 8
     staged.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
     if size.stages > 1:
         hb.pipeline_stages(staged, size.stages)

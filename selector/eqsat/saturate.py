@@ -31,11 +31,13 @@ PHASES: tuple[tuple[str, str, int], ...] = (
 
 @dataclass
 class Saturation:
-    """What a run did: matches by rule, rounds by phase, and the phases that hit a cap."""
+    """What a run did: matches by rule, rounds by phase, the phases that hit a cap, and the rows of
+    all tables at the end."""
 
     matches: Counter[str] = field(default_factory=Counter[str])
     rounds: dict[str, int] = field(default_factory=dict[str, int])
     capped: tuple[str, ...] = ()
+    rows: int = 0
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Engine:
                 if result.rounds[phase] >= most or self.size() > MAX_TUPLES:
                     result.capped = (*result.capped, phase)
                     break
+        result.rows = self.size()
         return result
 
     def round(self, schedule: str, result: Saturation) -> bool:

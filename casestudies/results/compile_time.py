@@ -1,0 +1,149 @@
+"""Compile time of the 1-D convolution against its number of taps: the README's figure.
+
+    python -m casestudies.results.compile_time            measure and write compile_time.json
+    python -m casestudies.results.compile_time --plot     also draw compile_time.png (matplotlib)
+
+The paper's figure 6 shows the same quantity for its selector. Every time is the median of several
+compilations in one process, with the rules loaded and the memo of solved statements emptied each
+time: ``lower`` is Halide's own passes and the bridge, ``saturate`` the rules and the choice among
+what they found, ``select`` the rest of selection, ``emit`` the CUDA text, ``nvrtc`` its machine
+code. ``rows`` is the size of the e-graph, all tables counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DATA, PLOT = HERE / "compile_time.json", HERE / "compile_time.png"
+TAPS = (16, 32, 64, 128, 256, 512, 1024)
+TARGET = "sm_90a"
+STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
+
+
+def measure(taps: int, repeats: int = 5) -> dict[str, Any]:
+    """Milliseconds of each stage, and the rows of the e-graph."""
+    import halide_bridge as hb
+    from casestudies.conv1d import CASE
+    from casestudies.conv1d.problem import Problem
+    from selector.emit.cuda import emit
+    from selector.eqsat.select import select
+    from selector.runtime.nvrtc import compile_to_cubin
+    from selector.targets import find_target
+
+    target, samples = find_target(TARGET), list[dict[str, float]]()
+    rows = 0
+    for repeat in range(repeats + 1):
+        output = CASE.build(Problem(4096, 4096, taps), "tensor")
+        module, lower = timed(lambda output=output: hb.lower(output, target=TARGET))
+        rows, saturate = solved(module, target)
+        selection, select_warm = timed(lambda module=module: select(module, target))
+        plan, emitting = timed(lambda selection=selection: emit(selection.module, target))
+        _, nvrtc = timed(lambda plan=plan: compile_to_cubin(plan.source, TARGET))
+        times = (lower, saturate, select_warm, emitting, nvrtc)
+        if repeat:  # the first one loads what all share
+            samples.append(dict(zip(STAGES, times, strict=True)))
+    return {
+        "taps": taps,
+        "rows": rows,
+        **{s: statistics.median(sample[s] for sample in samples) for s in STAGES},
+    }
+
+
+def solved(module: Any, target: Any) -> tuple[int, float]:
+    """Rows of the largest scope's e-graph, and milliseconds for all scopes; nothing remembered
+    before. Leaves them remembered, so that ``select`` then times the rest."""
+    from selector.eqsat.facts import instruction_facts, legal_instructions
+    from selector.eqsat.movement import annotate_movement
+    from selector.eqsat.scopes import is_tensor, open_scope
+    from selector.eqsat.solve import forget, solve
+    from selector.ir.nodes import Allocate
+    from selector.ir.traverse import walk_stmt
+
+    forget()
+    facts = instruction_facts(legal_instructions(target))
+    body = annotate_movement(module).body
+    scopes = [open_scope(s) for s in walk_stmt(body) if isinstance(s, Allocate) and is_tensor(s)]
+    start = time.perf_counter()
+    solutions = [solve(scope.distinct, facts) for scope in scopes]
+    elapsed = 1e3 * (time.perf_counter() - start)
+    return max(s.saturation.rows for s in solutions), elapsed
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """A result and the milliseconds that it took."""
+    start = time.perf_counter()
+    result = call()
+    return result, 1e3 * (time.perf_counter() - start)
+
+
+def processor() -> str:
+    """The CPU's name as the system gives it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def draw(data: dict[str, Any], path: Path = PLOT) -> None:
+    """Stages stacked over taps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    points = data["points"]
+    figure, axes = pyplot.subplots(figsize=(7, 3.4), dpi=150)
+    bottom = [0.0] * len(points)
+    labels = [str(p["taps"]) for p in points]
+    for stage in STAGES:
+        heights = [p[stage] for p in points]
+        axes.bar(labels, heights, bottom=bottom, label=stage, width=0.6)
+        bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
+    axes.set_xlabel("taps")
+    axes.set_ylabel("milliseconds")
+    axes.set_title(f"Compile time of conv1d for {TARGET}", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def table(data: dict[str, Any]) -> str:
+    """The README's table."""
+    lines = [
+        "| taps | " + " | ".join(STAGES) + " | rows of the e-graph |",
+        "|" + "---|" * (len(STAGES) + 2),
+    ]
+    for p in data["points"]:
+        times = " | ".join(f"{p[s]:.0f}" if p[s] >= 10 else f"{p[s]:.1f}" for s in STAGES)
+        lines.append(f"| {p['taps']} | {times} | {p['rows']} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--plot", action="store_true", help="draw compile_time.png as well")
+    parser.add_argument("--render", action="store_true", help="draw and print what was measured")
+    options = parser.parse_args()
+    if options.render:
+        data = json.loads(DATA.read_text(encoding="utf-8"))
+    else:
+        points = [measure(taps) for taps in TAPS]
+        data = {"date": str(date.today()), "processor": processor(), "points": points}
+        DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    if options.plot or options.render:
+        draw(data)
+    print(table(data))
+
+
+if __name__ == "__main__":
+    main()

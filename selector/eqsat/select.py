@@ -15,9 +15,10 @@ from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
+from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import Scope, direct_exprs, is_tensor, open_scope, touches_tensor
 from selector.eqsat.slices import slice_reductions
-from selector.eqsat.solve import Solution, solve
+from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
@@ -55,13 +56,49 @@ def select(
     return Selection(replace(module, body=body), merge_reports(selector.reports))
 
 
+@dataclass(frozen=True, slots=True)
+class SolvedScope:
+    """A scope in the form in which it was solved, for who looks at a selection from outside."""
+
+    scope: Scope
+    solution: Solution
+    misses: tuple[Miss, ...]
+
+
+def solved_scopes(
+    module: Module,
+    target: Target,
+    instructions: Iterable[str] | None = None,
+    engine: Engine | None = None,
+) -> tuple[SolvedScope, ...]:
+    """The scopes of a module in program order, solved; ``engine`` has other rules than ours."""
+    only = None if instructions is None else tuple(instructions)
+    selector = _Selector(module, target, legal_instructions(target, only), False, engine)
+    found: list[SolvedScope] = []
+
+    def stmt(s: Stmt) -> Stmt:
+        if isinstance(s, Allocate) and is_tensor(s):
+            found.append(SolvedScope(*selector.attempt(s)))
+            return s
+        return map_stmt(s, stmt, lambda e: e)
+
+    stmt(annotate_movement(module).body)
+    return tuple(found)
+
+
 class _Selector:
     """One run over a module; ``reports`` grows in program order."""
 
     def __init__(
-        self, module: Module, target: Target, legal: tuple[TensorInstruction, ...], strict: bool
+        self,
+        module: Module,
+        target: Target,
+        legal: tuple[TensorInstruction, ...],
+        strict: bool,
+        engine: Engine | None = None,
     ) -> None:
         self.module, self.target, self.legal, self.strict = module, target, legal, strict
+        self.engine = engine
         self.facts = instruction_facts(legal)
         self.reports: list[StatementReport] = []
         self.entries: dict[object, list[int]] = {}
@@ -95,7 +132,11 @@ class _Selector:
 
     def solved(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
         scope = open_scope(allocation)
-        solution = solve(scope.distinct, self.facts)
+        if self.engine is None:
+            solution = solve(scope.distinct, self.facts)
+        else:
+            graph, saturation = saturated(scope.distinct, self.engine)
+            solution = Solution(scope.distinct, *choose(graph), saturation, self.facts)
         return scope, solution, self.misses(scope, solution)
 
     def describe(self, scope: Scope, solution: Solution, misses: tuple[Miss, ...]) -> None:

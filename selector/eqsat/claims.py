@@ -35,9 +35,9 @@ ASKS: Mapping[str, str] = {
     "demand-phased": "a tile of four levels",
     "phases": "where a period of the columns may be",
     "mask": "split a predicate between the factors",
+    "packed-mask": "a predicate in groups",
     "band-mask": "split a predicate along a band",
     "factor": "a stride as unit times constant",
-    "masked": "may be false somewhere; only withholds",
     "statement": "the statements of the scope",
 }
 """Relations that put questions or name things; their rows say nothing about values."""
@@ -193,6 +193,15 @@ def _split(world: World, row: Row) -> bool:
     return same(world.of(p), both.reshape(len(both), -1))
 
 
+def _packed_split(world: World, row: Row) -> bool:
+    """p[m, n, k] = pB[k / packing, n, k % packing]."""
+    p, m, n, k, g, packed = row
+    rows, columns, depth, packing = _ints(m, n, k, g)
+    right = np.swapaxes(unpack_vnni(world.of(packed), depth, columns, packing), -1, -2)
+    everywhere = np.repeat(right[:, None, :, :], rows, axis=1)
+    return depth % packing == 0 and same(world.of(p), everywhere.reshape(len(right), -1))
+
+
 def _band_split(world: World, row: Row) -> bool:
     p, m, q, ph, k, stride, dilation, direction, image, taps = row
     rows, outputs, phases, depth, st, d = _ints(m, q, ph, k, stride, dilation)
@@ -313,6 +322,7 @@ CLAIMS: Mapping[str, Claim] = {
     "columns": _block,
     "split": _split,
     "band-split": _band_split,
+    "packed-split": _packed_split,
     "scaled": _scaled,
     "divided": _divided,
     "convolve": _convolve,

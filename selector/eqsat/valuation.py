@@ -17,6 +17,7 @@ outside give zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -54,29 +55,30 @@ class World:
         self.graph = graph
         self.values: dict[object, tuple[Type | None, Array]] = {}
         self._generator = generator
-        self._frame = Frame(WORLDS, {})
+        self.frame = Frame(WORLDS, {})
         self._elements: dict[str, Type] = {}
         self._leaves: dict[object, Term] = {}
         self._exact = _computed_types(graph)
         for n in sorted(graph.nodes, key=_key):
-            self._bind(n)
+            with suppress(ValueError):  # a type that does not exist: `evaluate` says so
+                self._bind(n)
 
     def _bind(self, n: Node) -> None:
         """Memory or a value for what a node names."""
         match n.name, n.args:
             case "Load" | "Matrix", (str(t), str(buffer), *_):
                 self._buffer(buffer, Type.parse(t))
-            case "Sym", (str(name),) if name not in self._frame.variables:
-                self._frame.variables[name] = _symbols(self._generator)
-            case "Atom", (str(t), int(lanes), str(name)) if name not in self._frame.variables:
-                self._frame.variables[name] = self._random(Type.parse(t), lanes, opaque=True)
+            case "Sym", (str(name),) if name not in self.frame.variables:
+                self.frame.variables[name] = _symbols(self._generator)
+            case "Atom", (str(t), int(lanes), str(name)) if name not in self.frame.variables:
+                self.frame.variables[name] = self._random(Type.parse(t), lanes, opaque=True)
             case _:
                 pass
 
     def _buffer(self, name: str, element: Type) -> None:
         if name not in self._elements:
             self._elements[name] = element
-            self._frame.buffers[name] = Buffer(element, self._random(element, MEMORY))
+            self.frame.buffers[name] = Buffer(element, self._random(element, MEMORY))
 
     def _random(self, scalar: Type, count: int, opaque: bool = False) -> Array:
         """(WORLDS, count) values of a type; an opaque int32 is an index."""
@@ -105,15 +107,19 @@ class World:
             if node.name == "Store":
                 return None, self._written(term)
             expression = Decoder().expr(term)
-        except AssertionError as error:
+            self._check_element(node, expression.type.element)
+            with np.errstate(all="ignore"):
+                value = evaluate(expression, self.frame)
+        except (AssertionError, ValueError) as error:
             raise IllTypedError(str(error) or "the operands' types do not go together") from None
-        if node.name in ("Load", "Matrix"):
-            buffer, element = str(node.args[1]), expression.type.element
-            if self._elements[buffer] != element:
-                raise IllTypedError(f"{buffer} holds {self._elements[buffer]}, not {element}")
-        with np.errstate(all="ignore"):
-            value = evaluate(expression, self._frame)
         return expression.type, np.broadcast_to(value, (WORLDS, expression.type.lanes))
+
+    def _check_element(self, node: Node, element: Type) -> None:
+        """A buffer holds elements of one type."""
+        if node.name in ("Load", "Matrix"):
+            held = self._elements.get(str(node.args[1]))
+            if held != element:
+                raise IllTypedError(f"{node.args[1]} holds {held}, not {element}")
 
     def enter(self, node: Node, value: tuple[Type | None, Array]) -> None:
         """Make a value the one of a node's class."""
@@ -122,7 +128,7 @@ class World:
         if kind is None:
             return
         name = f"#{len(self.values)}"
-        self._frame.variables[name] = array
+        self.frame.variables[name] = array
         literal = node.name in ("Int", "Always")
         self._leaves[node.cls] = (
             (node.name, *node.args) if literal else ("Atom", str(kind.element), kind.lanes, name)
@@ -151,11 +157,11 @@ class World:
         """The memory that a statement leaves; elements outside are counted from the other end."""
         store = Decoder().store(term)
         shape = (WORLDS, store.value.type.lanes)
-        index = np.broadcast_to(evaluate(store.index, self._frame), shape).astype(np.int64)
-        value = np.broadcast_to(evaluate(store.value, self._frame), shape)
+        index = np.broadcast_to(evaluate(store.index, self.frame), shape).astype(np.int64)
+        value = np.broadcast_to(evaluate(store.value, self.frame), shape)
         keep = np.ones(shape, bool)
         if store.predicate is not None:
-            keep = np.broadcast_to(evaluate(store.predicate, self._frame), shape).astype(bool)
+            keep = np.broadcast_to(evaluate(store.predicate, self.frame), shape).astype(bool)
         written = np.full((WORLDS, 4 * MEMORY), _NOTHING)
         for row in range(WORLDS):
             written[row, index[row][keep[row]] % written.shape[1]] = value[row][keep[row]]

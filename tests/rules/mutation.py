@@ -1,0 +1,212 @@
+"""Wrong versions of the rules, made by operators, and the search for a program that tells.
+
+A mutant is a rule with one spot changed: a factor or a term left out, a guard dropped, a sign
+turned, two neighbouring arguments swapped, an operator exchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from soundness_programs import Program, Rules, near_misses, programs, rule_cases, rule_forms
+
+from rules import rule_files
+from selector.diagnostics import InternalError, UserError
+from selector.eqsat.saturate import Engine
+from selector.eqsat.soundness import Soundness, compare
+
+Tree = str | list["Tree"]
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[()]|[^\s()"]+')
+_COMPARISONS = (">", "<", ">=", "<=", "!=")
+_ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rule with ``old`` (which occurs in it once) replaced by ``new``."""
+
+    rule: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {' '.join(self.old.split())} -> {' '.join(self.new.split())}"
+
+    @property
+    def text(self) -> str:
+        """The changed rule."""
+        form = rule_forms()[self.rule]
+        assert form.text.count(self.old) == 1, f"{self}: it occurs {form.text.count(self.old)}x"
+        return form.text.replace(self.old, self.new)
+
+    @property
+    def rules(self) -> Rules:
+        """All rule files with the changed rule in its place."""
+        form, changed = rule_forms()[self.rule], self.text
+        files = tuple(
+            (name, text.replace(form.text, changed) if name == form.file else text)
+            for name, text in rule_files()
+        )
+        assert files != rule_files(), f"{self} changes nothing"
+        return files
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the soundness run says of a mutant: the program that told and its finding, if any; how
+    often the rule matched; how many programs were tried."""
+
+    program: str = ""
+    finding: str = ""
+    fired: int = 0
+    tried: int = 0
+
+    @property
+    def found(self) -> bool:
+        return bool(self.finding)
+
+
+def judge(mutant: Mutant) -> Verdict:
+    """Run programs until one tells, those first that are about the rule or its file."""
+    form = rule_forms()[mutant.rule]
+    engines: dict[str, Engine] = {}
+    fired = 0
+    for tried, program in enumerate(ordered(mutant.rule, form.file), 1):
+        if program.facts not in engines:
+            try:
+                engines[program.facts] = Engine(program.facts, rules=mutant.rules)
+            except UserError as error:
+                return Verdict("", f"not a rule: {error.why}")
+        result = check_where_fires(program, engines[program.facts], mutant.rule)
+        fired += result.fired[mutant.rule]
+        if result.mismatches:
+            return Verdict(program.name, result.mismatches[0], fired, tried)
+    return Verdict(fired=fired, tried=tried)
+
+
+def check_where_fires(program: Program, engine: Engine, rule: str) -> Soundness:
+    """A graph in which the rule does nothing needs no comparison."""
+    result = Soundness()
+    try:
+        with engine.saturated(program.commands) as saturation:
+            result.fired = saturation.matches
+            if result.fired[rule]:
+                compare(engine, 0, result)
+    except InternalError as error:
+        result.mismatches.append(str(error))
+    return result
+
+
+def ordered(rule: str, file: str) -> list[Program]:
+    """The rule's own tests, whole small programs, the tests of the rule's file."""
+    own = [p for p in rule_cases() if rule in p.rules]
+    return [
+        *own,
+        *near_misses(),
+        *programs(),
+        *(p for p in rule_cases() if p.file == file and p not in own),
+    ]
+
+
+def parse(text: str) -> Tree:
+    """An s-expression as nested lists of tokens."""
+    stack: list[list[Tree]] = [[]]
+    for token in _TOKEN.findall(text):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            done = stack.pop()
+            stack[-1].append(done)
+        else:
+            stack[-1].append(token)
+    (tree,) = stack[0]
+    return tree
+
+
+def show(tree: Tree) -> str:
+    return tree if isinstance(tree, str) else f"({' '.join(map(show, tree))})"
+
+
+def spots(tree: Tree) -> Iterator[tuple[list[Tree], int]]:
+    """Every place in a tree, as a list and an index in it."""
+    if isinstance(tree, list):
+        for i, child in enumerate(tree):
+            yield tree, i
+            yield from spots(child)
+
+
+def changes(tree: Tree, right: bool) -> Iterator[Tree]:
+    """Wrong versions of one place; ``right`` on a rule's right-hand side."""
+    match tree:
+        case ["-", "0", x]:
+            yield x
+        case [str(op), a, b] if op in _ARITHMETIC:
+            yield a
+            yield b
+        case ["Bop", str(op), a, b] if right:
+            yield a
+            yield b
+            yield ["Bop", '"-"' if op == '"+"' else '"+"' if op == '"*"' else '"||"', a, b]
+        case ["Int", str(value)] if right and value.lstrip("-").isdigit():
+            yield ["Int", str(-int(value) if value != "0" else 1)]
+        case [head, *arguments] if right and isinstance(head, str) and head.isalpha():
+            for i in range(len(arguments) - 1):
+                a, b = arguments[i : i + 2]
+                if a != b and {type(a), type(b)} != {str, list}:
+                    yield [head, *arguments[:i], b, a, *arguments[i + 2 :]]
+        case "1" | "-1" if right:
+            yield str(-int(tree))
+        case _:
+            return
+
+
+def is_guard(tree: Tree) -> bool:
+    """A condition that binds nothing."""
+    match tree:
+        case [str(op), _, _] if op in _COMPARISONS:
+            return True
+        case ["=", "0", ["%", _, _]] | ["=", "1", ["lanes", _]]:
+            return True
+        case _:
+            return False
+
+
+def generated(rule: str) -> Iterator[tuple[str, str]]:
+    """The mutants of a rule: what was changed, and the whole changed text."""
+    text = rule_forms()[rule].text
+    original = parse(text)
+    for number, (_, _) in enumerate(spots(original)):
+        for variant in range(64):
+            tree = parse(text)
+            parent, i = list(spots(tree))[number]
+            options = list(_options(tree, parent, i))
+            if variant >= len(options):
+                break
+            what, new = options[variant]
+            if new is None:
+                del parent[i]
+            else:
+                parent[i] = new
+            yield what, show(tree)
+
+
+def _options(tree: Tree, parent: list[Tree], i: int) -> Iterator[tuple[str, Tree | None]]:
+    old = parent[i]
+    if is_guard(old):
+        yield f"without {show(old)}", None
+    if old in (":ruleset", ":name", ":when"):
+        return
+    assert isinstance(tree, list)
+    right = any(s is parent for s, _ in _right(tree)) or parent is tree[2]
+    left_numbers = any(s is parent for s, _ in spots(tree))
+    for new in changes(old, right) if left_numbers else ():
+        yield f"{show(old)} -> {show(new)}", new
+
+
+def _right(tree: list[Tree]) -> Iterator[tuple[list[Tree], int]]:
+    """Places of the right-hand side of a rule or rewrite."""
+    yield tree, 2
+    yield from spots(tree[2])

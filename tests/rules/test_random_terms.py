@@ -1,0 +1,57 @@
+"""The rules are right on random terms: hypothesis looks for one on which they are not, and
+shrinks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from soundness_programs import SMALL, engine
+from tensor_terms import Product
+from term_strategies import LANES, NARROW, indices, predicates, products, values
+
+from selector.eqsat.blame import blame
+from selector.eqsat.soundness import check_commands
+
+QUIET = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def check(command: str, seed: int) -> None:
+    result = check_commands([command], engine(SMALL), seed)
+    if result.mismatches:
+        pytest.fail(f"{command}\n{blame([command], SMALL, seed=seed)}\n{result.mismatches[0]}")
+
+
+@QUIET
+@given(st.sampled_from(LANES).flatmap(indices), st.integers(0, 99))
+def test_indices(term: str, seed: int):
+    check(f"(let $term {term})", seed)
+
+
+@QUIET
+@given(st.sampled_from(LANES).flatmap(predicates), st.integers(0, 99))
+def test_predicates(term: str, seed: int):
+    check(f"(let $term {term})", seed)
+
+
+@QUIET
+@given(
+    st.tuples(st.sampled_from(("int32", "float32", *NARROW)), st.sampled_from(LANES)).flatmap(
+        lambda c: values(*c)
+    ),
+    st.integers(0, 99),
+)
+def test_values(term: str, seed: int):
+    check(f"(let $term {term})", seed)
+
+
+@QUIET
+@given(products(), st.integers(0, 99))
+def test_updates(product: Product, seed: int):
+    check(f"(set (statement 0) {product.update})", seed)

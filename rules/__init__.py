@@ -9,6 +9,7 @@ are written).
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -20,14 +21,31 @@ def rule_files() -> tuple[tuple[str, str], ...]:
 
 
 @cache
+def laws() -> dict[str, str]:
+    """The law above each rule, by the rule's name."""
+    rule = re.compile(r'((?:^;.*\n)+)^\((?:bi)?r(?:ule|ewrite)\b(?s:.)*?:name "([^"]+)"', re.M)
+    return {
+        name: " ".join(line.lstrip("; ").strip() for line in law.splitlines())
+        for _, text in rule_files()
+        for law, name in rule.findall(text)
+    }
+
+
+@cache
 def test_files() -> tuple[tuple[str, str], ...]:
     """(file name, text) of every file of tests, in the order of their names."""
     return _texts("tests")
 
 
-def _texts(folder: str) -> tuple[tuple[str, str], ...]:
+@cache
+def program_files() -> tuple[tuple[str, str], ...]:
+    """(file name, text) of the programs in the IR's text form that the rules are tried on."""
+    return _texts("tests/programs", ".vir")
+
+
+def _texts(folder: str, ending: str = ".egg") -> tuple[tuple[str, str], ...]:
     place = files(__name__).joinpath(folder)
-    found = (f for f in place.iterdir() if f.name.endswith(".egg"))
+    found = (f for f in place.iterdir() if f.name.endswith(ending))
     return tuple(
         (f.name, f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name)
     )

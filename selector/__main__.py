@@ -16,7 +16,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from selector.diagnostics import UserError
@@ -65,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "select":
             command.add_argument("--source", action="store_true", help="print the emitted source")
         if name == "explain":
-            command.add_argument("--minimal", action="store_true", help="only the rules it needs")
+            command.add_argument("--laws", action="store_true", help="the law of each rule as well")
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
     add_commands(rules)
     return parser
@@ -124,13 +123,10 @@ def select(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Print the report of a selection that lets misses pass."""
     from selector.eqsat.select import select as run_selection
-    from selector.report import Report
 
     module = read_program(options.file)
     report = run_selection(module, find_target(options.target), strict=False).report
-    if options.minimal:
-        report = Report(tuple(replace(s, rules=s.minimal_rules()) for s in report.statements))
-    text = json.dumps(report.as_dict(), indent=2) if options.json else str(report)
+    text = json.dumps(report.as_dict(), indent=2) if options.json else report.text(options.laws)
     write(text, options.out)
     return 1 if report.misses else 0
 

@@ -35,14 +35,14 @@ class StatementReport:
     """One statement on a tensor unit, or a miss.
 
     ``stage`` is "init", "update", "read" or "plain"; ``block`` is None for fills, reads and misses;
-    ``rules`` are the named rules that matched; ``copies`` is how many equal statements (up to
-    bases) share this entry.
+    ``copies`` is how many equal statements (up to bases) share this entry; ``matched`` are the
+    named rules that matched in its scope, ``rules`` those that led to the result.
     """
 
     where: Where
     stage: str
     block: Block | None
-    rules: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
     temporaries: tuple[str, ...] = ()
     miss: str = ""
     hint: str = ""
@@ -54,9 +54,19 @@ class StatementReport:
     def func(self) -> str:
         return self.where.func
 
-    def minimal_rules(self) -> tuple[str, ...]:
-        """A minimal set of rules that still selects this statement; takes a second or so."""
-        return self.rules if self.explain is None else self.explain()
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The chain of rules that led to the result, in the order in which they apply: they are
+        enough, and without any of them the statement is not selected so. Found when first asked
+        for, in some tenths of a second."""
+        return () if self.explain is None else self.explain()
+
+    @property
+    def laws(self) -> dict[str, str]:
+        """The law of each rule of the chain, in words."""
+        from rules import laws
+
+        return {rule: laws().get(rule, "") for rule in self.rules}
 
     def as_dict(self) -> dict[str, object]:
         """The entry as data, for JSON."""
@@ -75,6 +85,7 @@ class StatementReport:
             "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
             "rules": list(self.rules),
+            "matched": list(self.matched),
             "temporaries": list(self.temporaries),
             "miss": self.miss,
             "hint": self.hint,
@@ -85,20 +96,26 @@ class StatementReport:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
+        rules = tuple(data["rules"])
         return StatementReport(
             Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
             _block(data),
-            tuple(data["rules"]),
+            tuple(data["matched"]),
             tuple(data["temporaries"]),
             data["miss"],
             data["hint"],
             tuple(data["capped"]),
             data["copies"],
+            lambda: rules,
         )
 
+    def text(self, laws: bool = False) -> str:
+        """The entry in words; ``laws``: with the law of each rule."""
+        return "\n".join(_lines(self, laws))
+
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return self.text()
 
 
 def _block(data: Mapping[str, Any]) -> Block | None:
@@ -109,7 +126,7 @@ def _block(data: Mapping[str, Any]) -> Block | None:
     return Block(data["instruction"], (m, n, k), block_m, block_n, block_k, data["count"], *macs)
 
 
-def _lines(s: StatementReport) -> list[str]:
+def _lines(s: StatementReport, laws: bool) -> list[str]:
     copies = f" x{s.copies}" if s.copies > 1 else ""
     place = f"  {s.where.location}" if s.where.location else ""
     head = f"{s.where.func} ({s.stage}){copies}{place}"
@@ -125,7 +142,10 @@ def _lines(s: StatementReport) -> list[str]:
     elif s.stage != "plain":
         lines.append("  fill of the tile" if s.stage == "init" else "  read of the tile")
     lines += [f"  temporary {t}" for t in s.temporaries]
-    if s.rules:
+    if s.rules and laws:
+        width = max(map(len, s.rules))
+        lines += ["  rules", *(f"    {rule:<{width}}  {law}" for rule, law in s.laws.items())]
+    elif s.rules:
         lines.append(f"  rules {' '.join(s.rules)}")
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]
     return lines
@@ -163,9 +183,14 @@ class Report:
         statements = tuple(StatementReport.from_dict(s) for s in data["statements"])
         return Report(statements, {str(k): float(v) for k, v in data["seconds"].items()})
 
-    def __str__(self) -> str:
-        lines = [str(s) for s in self.statements] or ["no statement is placed on a tensor unit"]
+    def text(self, laws: bool = False) -> str:
+        """The report in words; ``laws``: with the law of each rule."""
+        lines = [s.text(laws) for s in self.statements]
+        lines = lines or ["no statement is placed on a tensor unit"]
         if self.seconds:
             times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
             lines.append(f"compiled in: {', '.join(times)}")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import SelectionError, Where
+from selector.eqsat.abstract import Skeleton
+from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, stage_of
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
-from selector.ir.nodes import Call, ExprVar, IntImm, Load, LocToLoc, Module, Stmt, Store
+from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Module, Stmt, Store
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.report import Block, StatementReport
@@ -71,8 +73,8 @@ def describe(
     reasons = {id(m.statement): m for m in misses}
     entries: list[StatementReport] = []
     for term in copies:
-        store = next(
-            s for s, k in zip(scope.stores, scope.skeletons, strict=True) if k.term == term
+        store, skeleton = next(
+            (s, k) for s, k in zip(scope.stores, scope.skeletons, strict=True) if k.term == term
         )
         place = where(module, scope, store)
         count = copies[term]
@@ -86,7 +88,7 @@ def describe(
                 StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count)
             )
             continue
-        entries.append(_selected(place, store, solution, solution.index[term], count))
+        entries.append(_selected(place, store, skeleton, solution, count))
     return entries
 
 
@@ -94,16 +96,19 @@ def merge_reports(entries: Sequence[StatementReport]) -> tuple[StatementReport, 
     """Entries that differ in nothing but their text as one, in order of first appearance."""
     groups: dict[object, StatementReport] = {}
     for e in entries:
-        key = (e.where.func, e.stage, e.where.location, e.block, e.rules, e.temporaries, e.miss)
+        key = (e.where.func, e.stage, e.where.location, e.block, e.matched, e.temporaries, e.miss)
         known = groups.get(key)
         groups[key] = e if known is None else replace(known, copies=known.copies + e.copies)
     return tuple(groups.values())
 
 
 def _selected(
-    place: Where, store: Store, solution: Solution, index: int, copies: int
+    place: Where, store: Store, skeleton: Skeleton, solution: Solution, copies: int
 ) -> StatementReport:
-    decoded = solution.decoded(index)
+    index = solution.index[skeleton.term]
+    term = solution.terms[index]
+    assert term is not None
+    decoded = Decoder(skeleton.symbols, skeleton.buffers).store(term)
     call = next((e for e in walk_expr(decoded.value) if isinstance(e, Call) and find(e.name)), None)
     temporaries = tuple(
         _temporary(e.value) for e in walk_expr(decoded.value) if isinstance(e, ExprVar)
@@ -112,42 +117,49 @@ def _selected(
         place,
         place.stage,
         None if call is None else _block(call, store),
-        _rules_of(place.stage, solution),
+        _matched(place.stage, solution),
         temporaries,
         capped=solution.saturation.capped,
         copies=copies,
-        explain=lambda: solution.minimal,
+        explain=lambda: _chain(place.stage, solution, index),
     )
 
 
-def _rules_of(stage: str, solution: Solution) -> tuple[str, ...]:
-    """The rules of an entry: fills and reads need one each, updates what matched in their scope."""
-    match stage:
-        case "init":
-            return ("tile-fill",)
-        case "read":
-            return ("tile-read",)
-        case _:
-            return tuple(r for r in solution.rules if r not in ("tile-fill", "tile-read"))
+def _chain(stage: str, solution: Solution, index: int) -> tuple[str, ...]:
+    """The rules that led to an entry: fills and reads need one each."""
+    alone = {"init": ("tile-fill",), "read": ("tile-read",)}
+    return alone.get(stage) or solution.chain(index)
 
 
-def _temporary(e: object) -> str:
+def _matched(stage: str, solution: Solution) -> tuple[str, ...]:
+    """The rules that matched for an entry; those of its scope for an update."""
+    if stage in ("init", "read"):
+        return _chain(stage, solution, 0)
+    return tuple(r for r in solution.matched if r not in ("tile-fill", "tile-read"))
+
+
+def _temporary(e: Expr) -> str:
     match e:
         case Call(_, name, args) if name in (TOEPLITZ, TOEPLITZ_TRANSPOSED):
             k, n, stride, dilation, phases = (a.value for a in args[:5] if isinstance(a, IntImm))
             more = f", phases {phases}" if phases > 1 else ""
-            return f"{name} {k} x {n} (stride {stride}, dilation {dilation}{more})"
+            bands = f"(stride {stride}, dilation {dilation}{more})"
+            return f"{name} {k} x {n}{_source(args[5])} {bands}"
         case Call(_, name, (IntImm(k), IntImm(n), IntImm(packing), inner)) if name == VNNI:
             source = f" of {_temporary(inner)}" if isinstance(inner, Call) else _source(inner)
             return f"{k} x {n} in VNNI order (groups of {packing}){source}"
         case Call(t, name, _):
             return f"{name} ({t})"
+        case Load(t, buffer, _, _):
+            return f"{t.lanes} values of {buffer}, gathered into rows"
         case _:
-            return print_expr(e)  # type: ignore[arg-type]
+            return print_expr(e)
 
 
-def _source(e: object) -> str:
-    return f" of {e.buffer}" if isinstance(e, Load) else ""
+def _source(e: Expr) -> str:
+    """The buffer that a temporary is made of."""
+    load = next((x for x in walk_expr(e) if isinstance(x, Load)), None)
+    return "" if load is None else f" of {load.buffer}"
 
 
 def _block(call: Call, store: Store) -> Block:

@@ -6,14 +6,14 @@ compilations stay cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from selector.diagnostics import InternalError
 from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE
 from selector.eqsat.decode import Decoder, Term
-from selector.eqsat.explain import minimal_rules
+from selector.eqsat.explain import chain, is_telling, wanted
 from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
 from selector.eqsat.saturate import Engine, Saturation, engine_for
 from selector.ir.nodes import Store
@@ -32,11 +32,14 @@ class Solution:
     shapes: tuple[frozenset[Shape], ...]
     saturation: Saturation
     facts: str
+    chains: dict[int, tuple[str, ...]] = field(
+        default_factory=dict[int, tuple[str, ...]], compare=False, repr=False
+    )
 
     @cached_property
-    def rules(self) -> tuple[str, ...]:
+    def matched(self) -> tuple[str, ...]:
         """The rules that matched, without those that only ask questions or know facts."""
-        return tuple(sorted(r for r, n in self.saturation.matches.items() if n and _telling(r)))
+        return tuple(sorted(r for r, n in self.saturation.matches.items() if n and is_telling(r)))
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -49,26 +52,16 @@ class Solution:
         assert term is not None
         return Decoder().store(term)
 
-    @cached_property
-    def minimal(self) -> tuple[str, ...]:
-        """A minimal set of rules with the same result."""
-
-        def result(without: frozenset[str]) -> object:
-            engine = engine_for(self.facts, without)
-            return choose(saturated(self.statements, engine)[0])[0]
-
-        fired = [r for r, n in self.saturation.matches.items() if n]
-        return minimal_rules(fired, lambda without: result(without) == self.terms)
-
-
-_PLUMBING = (
-    "and-", "band-", "block-", "convolve-ask", "convolve-masks", "demand-", "divided-", "factor-",
-    "fold-", "gcd-", "lanes-", "mask-", "masked-", "scaled-", "true-", "want-", "zero-",
-)  # fmt: skip
-
-
-def _telling(rule: str) -> bool:
-    return not rule.startswith(_PLUMBING)
+    def chain(self, index: int) -> tuple[str, ...]:
+        """The rules that led to a selected update, in the order in which they apply; empty for
+        fills, reads and plain statements."""
+        if index not in self.chains:
+            term = self.terms[index]
+            result = None if term is None else wanted(term)
+            self.chains[index] = (
+                () if result is None else chain(self.statements[index], self.facts, result)
+            )
+        return self.chains[index]
 
 
 _solutions: dict[tuple[tuple[str, ...], str], Solution] = {}

@@ -1,0 +1,143 @@
+"""The chain of rules of a result: enough, without anything that could be left out, in order."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tensor_programs import SM80, Spec, convolution, matmul
+
+from rules import laws, rule_files
+from selector.eqsat import select
+from selector.eqsat.explain import Subsets, Wanted, is_telling, wanted
+from selector.eqsat.extract import read_graph
+from selector.eqsat.facts import instruction_facts, legal_instructions
+from selector.eqsat.movement import annotate_movement
+from selector.eqsat.prepare import prepare
+from selector.eqsat.saturate import Engine
+from selector.eqsat.scopes import open_scope
+from selector.eqsat.solve import Solution, solve
+from selector.ir.nodes import Allocate, Module
+from selector.ir.parser import parse_module
+from selector.report import Report
+from selector.targets import Target, find_target
+from selector.workbench.ruleset import read_rules, standard_files
+
+AMX = find_target("amx")
+BF16 = Spec("bfloat16", "float32")
+
+
+def on_amx(module: Module) -> Module:
+    return parse_module(str(module).replace("WMMAAccumulator", "AMXTile"))
+
+
+PROGRAMS: dict[str, tuple[Module, Target]] = {
+    "matmul": (matmul(16, 16, 16), SM80),
+    "matmul of columns": (matmul(32, 16, 32, a_layout="column", b_layout="column"), SM80),
+    "matmul written flat": (matmul(16, 16, 16, style="flat", swapped=True), SM80),
+    "convolution": (convolution(256, 8), SM80),
+    "convolution, stride 2, dilation 3": (convolution(256, 8, stride=2, dilation=3), SM80),
+    "convolution, reversed taps": (convolution(256, 8, reverse="K"), SM80),
+    "bytes": (matmul(16, 16, 32, Spec("int8", "int32")), SM80),
+    "swizzled matmul": (on_amx(matmul(16, 16, 32, BF16)), AMX),
+    "swizzled convolution": (on_amx(convolution(256, 9, spec=BF16)), AMX),
+}
+
+
+def solved(name: str) -> tuple[Solution, int, Wanted]:
+    """The solution of a program, the number of its update, and its result."""
+    module, target = PROGRAMS[name]
+    body = annotate_movement(module).body
+    assert isinstance(body, Allocate)
+    scope = open_scope(prepare(body))
+    solution = solve(scope.distinct, instruction_facts(legal_instructions(target)))
+    results = [None if t is None else wanted(t) for t in solution.terms]
+    (index,) = [i for i, r in enumerate(results) if r is not None]
+    result = results[index]
+    assert result is not None
+    return solution, index, result
+
+
+SUBSETS = Subsets(rule_files())
+RULES = tuple(rule for rules in SUBSETS.rulesets.values() for rule in rules)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_chain_is_enough_and_nothing_of_it_can_go(name: str):
+    solution, index, result = solved(name)
+    chain = solution.chain(index)
+    silent = frozenset(r for r in RULES if not is_telling(r))
+
+    def selects(rules: frozenset[str]) -> bool:
+        graph, run = SUBSETS.run(solution.statements[index], solution.facts, silent | rules)
+        return result(graph) and not run.capped
+
+    assert selects(frozenset(chain))
+    for rule in chain:
+        assert not selects(frozenset(chain) - {rule}), f"{rule} can be left out"
+    assert set(chain) <= set(solution.matched)
+
+
+@pytest.mark.parametrize("name", ["convolution", "swizzled matmul"])
+def test_engines_with_these_rules_alone_agree(name: str):
+    solution, index, result = solved(name)
+    chain = solution.chain(index)
+    others = frozenset(r for r in RULES if is_telling(r)) - set(chain)
+
+    def selects(without: frozenset[str]) -> bool:
+        engine = Engine(solution.facts, without)
+        with engine.scope([solution.statements[index]]):
+            return result(read_graph(engine.graph, 1))
+
+    assert selects(others)
+    assert not selects(others | {chain[len(chain) // 2]})
+    assert not selects(others | {chain[-1]})
+
+
+def test_the_chain_tells_the_story_in_order():
+    solution, index, _ = solved("convolution")
+    chain = solution.chain(index)
+    story = ("product", "tile", "convolve", "toeplitz", "multiply-add")
+    assert [r for r in chain if r in story] == list(story)
+    assert not {"matmul", "select-load"} & set(chain)
+    again = Solution(solution.statements, solution.terms, solution.shapes, solution.saturation,
+                     solution.facts)  # fmt: skip
+    assert again.chain(index) == chain
+
+
+def test_swizzles_are_in_the_story():
+    solution, index, _ = solved("swizzled matmul")
+    chain = solution.chain(index)
+    story = ("product", "matmul", "swizzle", "multiply-add-packed")
+    assert [r for r in chain if r in story] == list(story)
+
+
+def test_laws_are_told_on_request():
+    report = select(matmul(16, 16, 16), SM80).report
+    (update,) = report.updates
+    assert set(update.laws) == set(update.rules)
+    text = report.text(laws=True)
+    assert "reduce(cast(A) * cast(B)) is a product" in text
+    assert laws()["matmul"] in text
+    assert laws()["matmul"] not in str(report)
+
+
+def test_laws_are_those_of_the_files():
+    assert laws() == {rule.name: rule.law for rule in read_rules(standard_files())}
+
+
+def test_chains_travel_as_data():
+    report = select(matmul(16, 16, 16), SM80).report
+    data = json.loads(json.dumps(report.as_dict()))
+    back = Report.from_dict(data)
+    assert back.updates[0].rules == report.updates[0].rules
+    assert set(back.updates[0].rules) < set(back.updates[0].matched)
+    assert str(back) == str(report)
+
+
+def test_temporaries_have_the_users_names():
+    report = select(convolution(256, 8), SM80).report
+    assert report.updates[0].temporaries == ("toeplitz 15 x 8 of K (stride 1, dilation 1)",)
+    module, target = PROGRAMS["swizzled matmul"]
+    (update,) = select(module, target).report.updates
+    assert update.temporaries == ("32 x 16 in VNNI order (groups of 2) of B",)

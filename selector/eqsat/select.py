@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
 from selector.eqsat.facts import instruction_facts, legal_instructions
@@ -118,17 +119,15 @@ class _Selector:
 
     def attempt(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
         """The scope as it is prepared; if that has no instructions, with sums of one term, or in
-        parts of one stride. Misses are those of the first."""
+        parts of one stride, whichever takes least. Misses are those of the first."""
         prepared = prepare(allocation)
         first = self.solved(prepared)
         if not first[2]:
             return first
-        for other in (prepare(allocation, one_term=True), slice_reductions(prepared)):
-            if other is not None and other != prepared:
-                found = self.solved(other)
-                if not found[2]:
-                    return found
-        return first
+        others = (prepare(allocation, one_term=True), *slice_reductions(prepared))
+        solved = [self.solved(other) for other in others if other != prepared]
+        found = [s for s in solved if not s[2]]
+        return min(found, key=lambda s: _cost(s[0], s[1]), default=first)
 
     def solved(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
         scope = open_scope(allocation)
@@ -162,6 +161,17 @@ class _Selector:
         ]
         strays = [s for s in walk_stmt(scope.allocation.body) if _stray(s)]
         return (*missing, *(Miss.stray(s) for s in strays))
+
+
+def _cost(scope: Scope, solution: Solution) -> tuple[int, ...]:
+    """Cost of all instructions of a scope."""
+    terms = [solution.terms[solution.index[k.term]] for k in scope.skeletons]
+    blocks = [t[3] for t in terms if t is not None]
+    return total_cost(
+        block_cost(*b[1:5])  # type: ignore[arg-type]
+        for b in blocks
+        if isinstance(b, tuple) and b[0] == "MultiplyAdd"
+    )
 
 
 def _rewritten(scope: Scope, solution: Solution) -> Stmt:

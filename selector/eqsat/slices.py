@@ -1,14 +1,15 @@
 """Reductions along several dimensions at once, as one statement for each part that has one stride.
 
 A product of matrices walks its depth with one stride in each operand. Where a statement reduces
-over more (both axes of a 2-D convolution, channels and taps), the sum over the outer part of the
-reduction is written out: ``acc = acc + sum[y, x] a*b`` is ``acc = acc + sum[x] a*b`` once for each
-y. The statements have one skeleton, so that selection looks at one of them.
+over more (both axes of a 2-D convolution, channels and taps), all dimensions of the reduction but
+one are written out: ``acc = acc + sum[y, x] a*b`` is ``acc = acc + sum[x] a*b`` once for each y.
+The statements have one skeleton, so that selection looks at one of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import accumulators_of
@@ -24,7 +25,6 @@ from selector.ir.nodes import (
     Expr,
     IntImm,
     Load,
-    LocToLoc,
     Not,
     Ramp,
     Select,
@@ -32,38 +32,80 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt
+from selector.ir.traverse import map_expr, map_stmt, walk_stmt
 
 MOST_PARTS = 64
 
 
-def slice_reductions(allocation: Allocate) -> Allocate | None:
-    """A prepared allocation with its reductions in parts; None if there is nothing to do."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A reduction over (after, kept, before), the last fastest, of which ``kept`` stays one."""
+
+    before: int
+    kept: int
+    after: int
+
+    @property
+    def terms(self) -> int:
+        return self.before * self.kept * self.after
+
+
+def slice_reductions(allocation: Allocate) -> Iterator[Allocate]:
+    """A prepared allocation with its reductions in parts: keeping one dimension of them after the
+    other, the fastest first."""
+    seen = [allocation.body]
+    for dimension in range(_dimensions(allocation)):
+        body = _sliced(allocation, dimension)
+        if body not in seen:
+            seen.append(body)
+            yield replace(allocation, body=body)
+
+
+def _dimensions(allocation: Allocate) -> int:
+    stores = (s for s in walk_stmt(allocation.body) if isinstance(s, Store))
+    found = [cuts[1] for s in stores if (cuts := _cuts(s)) is not None]
+    return max((len(c) for c in found), default=0)
+
+
+def _sliced(allocation: Allocate, dimension: int) -> Stmt:
     placed = accumulators_of(allocation)
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store) and s.buffer in placed:
-            return _parts(s)
+            return _parts(s, dimension)
         return map_stmt(s, visit, lambda e: e)
 
-    body = visit(allocation.body)
-    return None if body == allocation.body else replace(allocation, body=body)
+    return visit(allocation.body)
 
 
-def _parts(s: Store) -> Stmt:
+def _cuts(s: Store) -> tuple[VectorReduce, tuple[Cut, ...]] | None:
+    """The sum of an update, and each way to keep one of its dimensions, the fastest first."""
     update = Update.of(s)
     if not update.adds_itself or len(update.reductions) != 1 or update.factors is None:
-        return s
+        return None
     total = update.reductions[0]
     terms = total.value.type.lanes // total.lanes
     axes = [_depth_levels(f.load, terms) for f in update.factors]
-    if axes[0] is None or axes[1] is None:
+    joint = None if axes[0] is None or axes[1] is None else align(axes[0], axes[1])
+    if joint is None:
+        return None
+    cuts: list[Cut] = []
+    before = 1
+    for count in _merged(joint):
+        cuts.append(Cut(before, count, terms // before // count))
+        before *= count
+    return total, tuple(cuts)
+
+
+def _parts(s: Store, dimension: int) -> Stmt:
+    found = _cuts(s)
+    if found is None or dimension >= len(found[1]):
         return s
-    joint = align(axes[0], axes[1])
-    inner = None if joint is None else _innermost(joint)
-    if inner is None or inner == terms or terms // inner > MOST_PARTS:
+    total, chosen = found[0], found[1][dimension]
+    count = chosen.before * chosen.after
+    if count == 1 or count > MOST_PARTS:
         return s
-    pieces = [_slice(total.value, terms, inner, part) for part in range(terms // inner)]
+    pieces = [_slice(total.value, chosen, part) for part in range(count)]
     if any(p is None for p in pieces):
         return s
     stores = [
@@ -84,75 +126,80 @@ def _depth_levels(load: Load | None, terms: int) -> tuple[Level, ...] | None:
     return None if split is None else split[0]
 
 
-def _innermost(axes: tuple[tuple[Affine, Affine, int], ...]) -> int:
-    """How many terms of the reduction both operands walk with one stride each."""
-    if not axes:
-        return 1
-    s, t, count = axes[0]
-    for next_s, next_t, more in axes[1:]:
-        if next_s != s * count or next_t != t * count:
-            break
-        count *= more
-    return count
+def _merged(axes: tuple[tuple[Affine, Affine, int], ...]) -> list[int]:
+    """Counts of the dimensions that both operands walk with one stride each, the fastest first."""
+    found: list[tuple[Affine, Affine, int]] = []
+    for s, t, count in axes:
+        if found and s == found[-1][0] * found[-1][2] and t == found[-1][1] * found[-1][2]:
+            found[-1] = (*found[-1][:2], found[-1][2] * count)
+        else:
+            found.append((s, t, count))
+    return [count for _, _, count in found]
 
 
-def _slice(e: Expr, terms: int, inner: int, part: int) -> Expr | None:
-    """The lanes (tile, part, inner) of a vector (tile, terms / inner, inner); None if that has no
-    simple form."""
-    lanes = e.type.lanes // terms * inner
+def _slice(e: Expr, c: Cut, part: int) -> Expr | None:
+    """The lanes (tile, kept) of a vector (tile, after, kept, before); None if that has no simple
+    form."""
+    lanes = e.type.lanes // c.terms * c.kept
     if e.type.element.is_integer and not e.type.is_bool:
         seen = access(e) if isinstance(e, Ramp | Broadcast | Binary) else None
         if seen is not None:
-            return _slice_walk(seen, terms, inner, part)
+            return _slice_walk(seen, c, part)
     match e:
         case Load(t, buffer, index, predicate):
-            place = _slice(index, terms, inner, part)
-            mask = None if predicate is None else _slice(predicate, terms, inner, part)
+            place = _slice(index, c, part)
+            mask = None if predicate is None else _slice(predicate, c, part)
             if place is None or (predicate is not None and mask is None):
                 return None
             return Load(t.with_lanes(lanes), buffer, place, mask)
         case Broadcast(value, _):
-            return _slice_copies(value, lanes, terms, inner, part)
+            return _slice_copies(value, lanes, c, part)
         case Cast(t, value):
-            found = _slice(value, terms, inner, part)
+            found = _slice(value, c, part)
             return None if found is None else Cast(t.with_lanes(lanes), found)
         case Binary(op, a, b):
-            x, y = (_slice(v, terms, inner, part) for v in (a, b))
+            x, y = (_slice(v, c, part) for v in (a, b))
             return None if x is None or y is None else Binary(op, x, y)
         case Compare(op, a, b):
-            x, y = (_slice(v, terms, inner, part) for v in (a, b))
+            x, y = (_slice(v, c, part) for v in (a, b))
             return None if x is None or y is None else Compare(op, x, y)
-        case Select(c, a, b):
-            q, x, y = (_slice(v, terms, inner, part) for v in (c, a, b))
+        case Select(condition, a, b):
+            q, x, y = (_slice(v, c, part) for v in (condition, a, b))
             return None if q is None or x is None or y is None else Select(q, x, y)
         case Not(value):
-            found = _slice(value, terms, inner, part)
+            found = _slice(value, c, part)
             return None if found is None else Not(found)
-        case LocToLoc() | _:
+        case _:
             return None
 
 
-def _slice_copies(value: Expr, lanes: int, terms: int, inner: int, part: int) -> Expr | None:
+def _slice_copies(value: Expr, lanes: int, c: Cut, part: int) -> Expr | None:
     width = value.type.lanes
-    if width % terms == 0:
-        found = _slice(value, terms, inner, part)
+    if width % c.terms == 0:
+        found = _slice(value, c, part)
     else:
-        found = value if inner % width == 0 else None
+        found = value if width == 1 or (c.before == 1 and c.kept % width == 0) else None
     if found is None:
         return None
     count = lanes // found.type.lanes
     return found if count == 1 else Broadcast(found, count)
 
 
-def _slice_walk(seen: Access, terms: int, inner: int, part: int) -> Expr | None:
-    depth = cut(seen.levels, terms)
-    split = None if depth is None else cut(depth[0], inner)
-    if depth is None or split is None:
+def _slice_walk(seen: Access, c: Cut, part: int) -> Expr | None:
+    depth = cut(seen.levels, c.terms)
+    before = None if depth is None else cut(depth[0], c.before)
+    kept = None if before is None else cut(before[1], c.kept)
+    if depth is None or before is None or kept is None:
         return None
-    base, rest = seen.base, part
-    for stride, count in split[1]:
-        base, rest = base + stride * (rest % count), rest // count
-    return walk(base, (*split[0], *depth[1]))
+    base = _at(seen.base, before[0], part % c.before)
+    return walk(_at(base, kept[1], part // c.before), (*kept[0], *depth[1]))
+
+
+def _at(base: Affine, levels: tuple[Level, ...], number: int) -> Affine:
+    """The element of a walk."""
+    for stride, count in levels:
+        base, number = base + stride * (number % count), number // count
+    return base
 
 
 def walk(base: Affine, levels: tuple[Level, ...]) -> Expr:

@@ -37,7 +37,7 @@ class CContext:
 
     @property
     def scalar(self) -> CScalarEmitter:
-        return CScalarEmitter(self.names, self.storages, self.safe, self.holding)
+        return CScalarEmitter(self.names, self.storages, self.safe, self.holding, self.ranges)
 
     def conjunction(self, tests: tuple[Expr, ...]) -> str:
         return " && ".join(self.scalar.condition(t) for t in tests)

@@ -56,6 +56,7 @@ class FunctionBody:
         self.tiles: TileCode | None = None
         self._scopes: dict[int, tuple[TileScope, str]] = {}  # by identity of the allocation
         self._configured = False  # one configuration holds throughout
+        self._tracked = False  # which one is loaded is known at run time
 
     def emit(self, body: Stmt) -> None:
         """The whole body."""
@@ -108,8 +109,9 @@ class FunctionBody:
         """Code of one thread, with the configurations that it needs."""
         c = self.context
         own = set(self._configurations(s))
-        outer = self._configured
+        outer = self._configured, self._tracked
         self._configured = len(own) == 1 and not any(self._parallel_scopes(s))
+        self._tracked = bool(own) and not self._configured
         if self._configured:
             c.writer.line(f"tile_configure(&{next(iter(own))});")
         elif own:
@@ -118,7 +120,7 @@ class FunctionBody:
         if own:
             test = "" if self._configured else "if (configured != NULL) "
             c.writer.line(f"{test}tile_release();")
-        self._configured = outer
+        self._configured, self._tracked = outer
 
     def _configurations(self, s: Stmt) -> Iterator[str]:
         """Configurations that a thread uses outside of parallel loops further in."""
@@ -278,7 +280,7 @@ class FunctionBody:
                 self._shared_loop("parallel for", collapse, s, both)
         c.parallel = False
         self.tiles = own
-        if tiles and not self._configured and self._dynamic:
+        if tiles and self._tracked:
             w.line("configured = NULL;")
 
     def _shared_loop(self, what: str, collapse: str, s: For, both: bool) -> None:
@@ -361,10 +363,6 @@ class FunctionBody:
             w.line(f"free({name});")
 
     # ------------------------------------------------------------------ what touches tiles
-
-    @property
-    def _dynamic(self) -> bool:
-        return bool(self._scopes)
 
     def _accumulator_names(self) -> set[str]:
         assert self.tiles is not None

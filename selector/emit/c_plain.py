@@ -8,7 +8,8 @@ said, and the loops are written twice: without tests, and with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 from selector.emit.c_context import CContext
 from selector.emit.c_lanes import LaneLoops, Reduction, ScalarValue, lane_loops
@@ -16,7 +17,7 @@ from selector.emit.c_ranges import Ranges, Tests
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import COMBINE
-from selector.ir.affine import to_affine
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -34,7 +35,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.simplify import add, sub
-from selector.ir.traverse import free_vars, stmt_children, walk_expr, walk_stmt
+from selector.ir.traverse import free_vars, map_expr, stmt_children, walk_expr, walk_stmt
 from selector.lowering.predicates import TRUE, conjunction
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
@@ -167,11 +168,11 @@ class PlainCode:
         if form.digits and self._reads_itself(form):
             self._through_copy(form)
             return
-        cover = None if self.context.guarded or not form.digits else self.cover_form(form)
         if self.context.guarded:
-            self._loops(form, len(form.digits) - 1)
+            self._nest(form)
         else:
-            self.versions(cover, lambda: self._loops(form, len(form.digits) - 1))
+            cover = self.cover_form(form) if form.digits else None
+            self.versions(cover, lambda: self._nest(form))
 
     def _reads_itself(self, form: LaneLoops) -> bool:
         place = to_affine(form.store.index)
@@ -196,6 +197,20 @@ class PlainCode:
                 self.form(LaneLoops(form.digits, form.reductions, made))
                 value = Load(t, name, index.to_expr())
                 self.form(LaneLoops(form.digits, (), Store(s.buffer, s.index, value, s.predicate)))
+
+    def _nest(self, form: LaneLoops) -> None:
+        """The loops of a store, with pointers to where each of them begins: compilers vectorize
+        the short loops inside others only when nothing else is in their indices.
+        """
+        pointers = Pointers(self.context, form)
+        if not form.digits or not pointers.lines:
+            self._loops(form, len(form.digits) - 1)
+            return
+        with self.context.writer.block(""), ExitStack() as stack:
+            self.context.writer.lines("\n".join(pointers.lines))
+            for name, storage in pointers.storages.items():
+                stack.enter_context(self.context.stored(name, storage))
+            self._loops(pointers.form, len(form.digits) - 1)
 
     def _loops(self, form: LaneLoops, level: int) -> None:
         c = self.context
@@ -243,7 +258,7 @@ class PlainCode:
         c.writer.line(f"{c_type(r.total.type)} {total} = {initial};")
         first = 0 if r.first is None else 1
         head = f"for (int {counter} = {first}; {counter} < {r.factor}; ++{counter})"
-        with c.writer.block(head):
+        with c.writer.block(head), c.inside(digit_bounds({r.counter.name: r.factor})):
             value = self._value(r.rest)
             c.writer.line(f"{total} = {_combined(c, r, total, value)};")
 
@@ -260,6 +275,78 @@ class PlainCode:
     def _param(self, s: Store) -> BufferParam | None:
         storage = self.context.storages.get(s.buffer)
         return None if storage is None else storage.param
+
+
+class Pointers:
+    """A store in loops whose safe accesses start at pointers made ahead of the loops."""
+
+    def __init__(self, context: CContext, form: LaneLoops) -> None:
+        self.context = context
+        self.lines: list[str] = []
+        self.storages: dict[str, Storage] = {}
+        self._inner = {v.name for v, _ in form.digits} | set(_counters(form.reductions))
+        self._made: dict[tuple[str, Affine], str] = {}
+        s = form.store
+        value = self._moved(s.value)
+        reductions = tuple(self._reduction(r) for r in form.reductions)
+        buffer, index = self._place(s.buffer, s.index, constant=False)
+        self.form = LaneLoops(form.digits, reductions, Store(buffer, index, value, s.predicate))
+
+    def _place(self, buffer: str, index: Expr, *, constant: bool) -> tuple[str, Expr]:
+        """A pointer to the part of an index that the loops do not change, and the rest."""
+        place = to_affine(index)
+        fixed = Affine(tuple(t for t in place if not self._varies(t[0])))
+        shared = fixed - fixed.offset
+        if not shared.terms:
+            return buffer, index
+        key = (buffer, shared)
+        if key not in self._made:
+            c = self.context
+            home = c.storages[buffer]
+            name = c.names.fresh(f"{home.pointer}_at")
+            const = "const " if constant else ""
+            start = c.scalar.index(shared.to_expr())
+            self.lines.append(f"{const}{c_type(home.type)} *{name} = {home.pointer} + {start};")
+            self._made[key] = f"$at.{name}"
+            self.storages[f"$at.{name}"] = Storage(name, home.type, home.space)
+        return self._made[key], (place - shared).to_expr()
+
+    def _varies(self, atoms: tuple[Expr, ...]) -> bool:
+        return any(free_vars(a) & self._inner or _reads_memory(a) for a in atoms)
+
+    def _moved(self, e: Expr) -> Expr:
+        match e:
+            case Load(t, buffer, index, predicate) if self._is_safe(e):
+                moved, rest = self._place(buffer, index, constant=True)
+                return Load(t, moved, rest, predicate)
+            case Load():
+                return e
+            case _:
+                return map_expr(e, self._moved)
+
+    def _is_safe(self, e: Load) -> bool:
+        c = self.context
+        storage = c.storages[e.buffer]
+        return not _reads_memory(e.index) and (storage.elements is None or e in c.safe)
+
+    def _reduction(self, r: Reduction) -> Reduction:
+        first = None if r.first is None else self._value(r.first)
+        return replace(r, first=first, rest=self._value(r.rest))
+
+    def _value(self, v: ScalarValue) -> ScalarValue:
+        return ScalarValue(tuple(map(self._reduction, v.reductions)), self._moved(v.value))
+
+
+def _counters(reductions: tuple[Reduction, ...]) -> Iterator[str]:
+    for r in reductions:
+        yield r.counter.name
+        for part in (r.first, r.rest):
+            if part is not None:
+                yield from _counters(part.reductions)
+
+
+def _reads_memory(e: Expr) -> bool:
+    return any(isinstance(x, Load) for x in walk_expr(e))
 
 
 def _combined(c: CContext, r: Reduction, total: str, value: str) -> str:

@@ -60,6 +60,13 @@ class Ranges:
             low, high = low + part[0], high + part[1]
         return low, high
 
+    def inside(self, index: Affine, size: Affine) -> bool:
+        """Whether 0 <= ``index`` < ``size`` is known to hold in all iterations."""
+        found = self.interval(index)
+        if found is None:
+            return False
+        return self.at_least_zero(found[0]) and self.at_least_zero(size - found[1] - 1)
+
     def _term(self, m: Monomial, c: int) -> Interval | None:
         varying = [a for a in m if free_vars(a) & self.bounds.keys()]
         if not varying:
@@ -131,7 +138,7 @@ class Tests:
 
     def inside(self, index: Affine, size: Expr) -> bool:
         """Ask for 0 <= ``index`` < ``size`` in all iterations; False if that has no test."""
-        if self._known(index, to_affine(size)):
+        if self.around.extended(self.ranges.bounds).inside(index, to_affine(size)):
             return True
         found = self.ranges.interval(index)
         if found is None:
@@ -139,14 +146,6 @@ class Tests:
         self._least(found[0])
         self._greatest(found[1], to_affine(size))
         return True
-
-    def _known(self, index: Affine, size: Affine) -> bool:
-        everything = self.around.extended(self.ranges.bounds)
-        found = everything.interval(index)
-        if found is None:
-            return False
-        known = self.ranges.at_least_zero
-        return known(found[0]) and known(size - found[1] - 1)
 
     def _least(self, low: Affine) -> None:
         if self.ranges.at_least_zero(low):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 
 from selector.emit.builtins import spell
+from selector.emit.c_ranges import Ranges
 from selector.emit.scalar import ScalarEmitter, Storage, c_type, convert
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Compare, Expr, IntImm, Load
+from selector.ir.nodes import Binary, BinaryOp, Call, Compare, Expr, Load
 from selector.ir.types import FLOAT32, INT32, Kind, Type
 
 _FUNCTIONS = {
@@ -35,8 +36,10 @@ class CScalarEmitter(ScalarEmitter):
         storages: dict[str, Storage],
         safe: frozenset[Load] = frozenset(),
         holding: frozenset[Expr] = frozenset(),
+        ranges: Ranges | None = None,
     ) -> None:
         super().__init__(names, storages)
+        self.ranges = ranges or Ranges()  # of the loops around
         self.safe = safe  # loads that are inside their buffers
         self.holding = holding  # conditions that are true
 
@@ -100,9 +103,8 @@ class CScalarEmitter(ScalarEmitter):
     def guard(self, storage: Storage, index: Expr) -> str | None:
         if storage.elements is None:
             return None
-        place = to_affine(index).constant
         limit = storage.elements
-        if place is not None and isinstance(limit, IntImm) and 0 <= place < limit.value:
+        if self.ranges.inside(to_affine(index), to_affine(limit)):
             return None
         return f"(u64)({self.index(index)}) < (u64)({self.index(limit)})"
 

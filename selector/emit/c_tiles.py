@@ -437,13 +437,17 @@ class TileCode:
                  if loads_of(s, a)]  # fmt: skip
         with self.context.writer.block(""), ExitStack() as stack:
             for name in names:
-                stack.enter_context(self.in_memory(name, filled=True))
+                stack.enter_context(self.in_memory(name, filled=True, read_by=s))
             guard = self.context.covered(frozenset(), frozenset())
             stack.enter_context(guard if tested else self.context.fresh_guard())
             write()
 
-    def in_memory(self, accumulator: str, *, filled: bool) -> AbstractContextManager[None]:
-        """An image of an accumulator on the stack; ``filled``: with what the registers hold."""
+    def in_memory(
+        self, accumulator: str, *, filled: bool, read_by: Stmt | None = None
+    ) -> AbstractContextManager[None]:
+        """An image of an accumulator on the stack; ``filled``: with what the registers hold, or as
+        much of it as a statement reads.
+        """
         c = self.context
         home = c.storages[accumulator]
         pointer = c.names.fresh(f"{home.pointer}_image")
@@ -453,7 +457,8 @@ class TileCode:
         image = Storage(pointer, home.type, Space.LOCAL, None, home.elements)
         if filled:
             for b in self.scope.of(accumulator):
-                self._spill(b, pointer)
+                if read_by is None or _may_read(read_by, b):
+                    self._spill(b, pointer)
         self._image = pointer
         return c.stored(accumulator, image)
 
@@ -567,6 +572,18 @@ def _conjuncts(tests: Iterable[Expr]) -> Iterable[Expr]:
                 yield from _conjuncts((a, b))
             case _:
                 yield test
+
+
+def _may_read(s: Stmt, b: Sums) -> bool:
+    """Whether a statement reads elements of a block; dense indices are looked at closely."""
+    for e in walk_all_exprs(s):
+        if not isinstance(e, Load) or e.buffer != b.accumulator:
+            continue
+        first = first_lane(e.index).constant
+        dense = isinstance(e.index, Ramp) and e.index.stride == IntImm(1)
+        if not dense or first is None or (first < b.end and b.offset < first + e.type.lanes):
+            return True
+    return False
 
 
 def _next_use(uses: Sequence[tuple[object, object]], at: int, key: object) -> int:

@@ -6,9 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
 from selector.targets import find_target
+
+if TYPE_CHECKING:
+    from selector.workbench.bench import Bench
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -32,6 +36,43 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--target", action="append", default=[], help="instructions of it")
         command.add_argument("--instructions", help="families or names, with commas")
     _rules_option(test)
+    listing = commands.add_parser("list", help="name every rule: ruleset, place, law")
+    _command(listing, run_list, "name every rule: ruleset, place, law")
+    listing.add_argument(
+        "-k", dest="pattern", default="", metavar="PATTERN", help="only matching ones"
+    )
+    _rules_option(listing)
+    covered = commands.add_parser("coverage", help="which rules fired, and which never")
+    _command(covered, run_coverage, "which rules fired in the tests and in programs, which never")
+    covered.add_argument(
+        "programs", nargs="*", metavar="PROGRAM.vir", help="without, those that come with the rules"
+    )
+    covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
+    traced = commands.add_parser("trace", help="which rules led a program to its instructions")
+    _command(traced, run_trace, "which rules led a program to its instructions")
+    traced.add_argument(
+        "program", metavar="PROGRAM.vir", help="a program in the text form, - for input"
+    )
+    drawn = commands.add_parser("graph", help="draw the e-graph of a program (.svg, .dot)")
+    _command(drawn, run_graph, "draw the e-graph of a program")
+    drawn.add_argument(
+        "program", metavar="PROGRAM.vir", help="a program in the text form, - for input"
+    )
+    drawn.add_argument("-o", "--out", required=True, metavar="FILE", help="out.svg or out.dot")
+    drawn.add_argument("--force", action="store_true", help="overwrite FILE")
+    drawn.add_argument(
+        "--statement", type=int, metavar="N", help="the N-th distinct statement, from 1 (an update)"
+    )
+    drawn.add_argument(
+        "--nodes", type=int, default=5, metavar="N", help="most nodes of a class (5)"
+    )
+    drawn.add_argument(
+        "--all", action="store_true", help="every class below the statement, not only what was used"
+    )
+    for command in (covered, traced, drawn):
+        command.add_argument("--target", help="by default amx or sm_80, by the program's memory")
+        command.add_argument("--instructions", help="families or names, with commas")
+        _rules_option(command)
 
 
 def _command(command: argparse.ArgumentParser, run: Command, what: str) -> None:
@@ -92,3 +133,69 @@ def run_test(options: argparse.Namespace) -> int:
     )
     say_json(result.as_dict()) if options.json else say(str(result))
     return result.code
+
+
+def run_list(options: argparse.Namespace) -> int:
+    from selector.workbench.listing import list_rules, matching_rules
+
+    rules = matching_rules(rule_files(options), options.pattern)
+    say_json([r.as_dict() for r in rules]) if options.json else say(list_rules(rules))
+    return 0
+
+
+def run_coverage(options: argparse.Namespace) -> int:
+    from selector.workbench.cases import load
+    from selector.workbench.listing import coverage
+    from selector.workbench.programs import corpus, default_target, read_program
+
+    modules = [read_program(p) for p in options.programs] or corpus()
+    programs = [(m, target_of(options) or default_target(m)) for m in modules]
+    result = coverage(bench(options), load(), programs)
+    say_json(result.as_dict()) if options.json else say(str(result))
+    return 1 if options.require_all and result.never else 0
+
+
+def run_trace(options: argparse.Namespace) -> int:
+    """Exit code 1 if a statement was not selected."""
+    from selector.workbench.programs import default_target, read_program
+    from selector.workbench.trace import trace
+
+    module = read_program(options.program)
+    found = trace(bench(options), module, target_of(options) or default_target(module))
+    text = "\n\n".join(map(str, found)) or "no statement is placed on a tensor unit"
+    say_json([t.as_dict() for t in found]) if options.json else say(text)
+    return 1 if any(t.entry.miss for t in found) else 0
+
+
+def run_graph(options: argparse.Namespace) -> int:
+    from selector.workbench.picture import Options, draw
+    from selector.workbench.programs import default_target, read_program
+    from selector.workbench.rendering import may_write, write
+
+    may_write(options.out, options.force)
+    module = read_program(options.program)
+    target = target_of(options) or default_target(module)
+    picture = draw(
+        bench(options), module, target, Options(options.statement, options.nodes, options.all)
+    )
+    write(picture, options.out)
+    say_json(picture.as_dict()) if options.json else say(f"{options.out}: {picture.summary}")
+    return 0
+
+
+def rule_files(options: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """The standard rule files and those of ``--rules``."""
+    from selector.workbench.files import read_given, with_standard
+
+    return with_standard(read_given(options.rules).rules)
+
+
+def bench(options: argparse.Namespace) -> Bench:
+    from selector.workbench.bench import Bench
+
+    return Bench(rule_files(options), instructions(options))
+
+
+def target_of(options: argparse.Namespace) -> str:
+    """The one target that was asked for; empty if none was."""
+    return "" if options.target is None else find_target(options.target).name

@@ -37,7 +37,8 @@ class Step:
     @property
     def fired(self) -> tuple[str, ...]:
         """The rules that matched, most matches first."""
-        return tuple(rule for rule, n in self.matches.most_common() if n)
+        found = [(-n, rule) for rule, n in self.matches.items() if n]
+        return tuple(rule for _, rule in sorted(found))
 
 
 class RunawayError(Exception):

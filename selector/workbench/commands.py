@@ -61,13 +61,13 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("-o", "--out", required=True, metavar="FILE", help="out.svg or out.dot")
     drawn.add_argument("--force", action="store_true", help="overwrite FILE")
     drawn.add_argument(
-        "--statement", type=int, metavar="N", help="the N-th distinct statement, from 1 (an update)"
+        "--statement", type=int, metavar="N", help="as `trace` counts; the first update"
     )
     drawn.add_argument(
         "--nodes", type=int, default=5, metavar="N", help="most nodes of a class (5)"
     )
     drawn.add_argument(
-        "--all", action="store_true", help="every class below the statement, not only what was used"
+        "--all", action="store_true", help="every class below it, not only what was used"
     )
     for command in (covered, traced, drawn):
         command.add_argument("--target", help="by default amx or sm_80, by the program's memory")

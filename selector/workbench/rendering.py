@@ -63,9 +63,9 @@ def dot(picture: Picture) -> str:
         bold = ", penwidth=2, color=darkgreen" if any(n.selected for n in box.lines) else ""
         lines.append(f'  c{box.number} [label="{label}"{bold}];')
     for box in picture.boxes:
-        for line in box.lines:
-            style = " [color=darkgreen, penwidth=2]" if line.selected else ""
-            lines += [f"  c{box.number} -> c{to}{style};" for to in line.refers]
+        for to, kind in _targets(box).items():
+            style = " [color=darkgreen, penwidth=2]" if kind == "selected" else ""
+            lines.append(f"  c{box.number} -> c{to}{style};")
     return "\n".join((*lines, "}", ""))
 
 
@@ -92,15 +92,15 @@ def svg(picture: Picture) -> str:
     places = layout(picture)
     width = max(p.x + p.width for p in places.values()) + 20
     height = max(p.y + p.height for p in places.values()) + 20
-    width = max(width, 20 + CHARACTER * 1.2 * len(picture.summary))
+    legend = "green: the selected program, blue: the statement as written, *: a class left out"
+    width = max(width, 40 + CHARACTER * len(legend))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">',
         f"<style>{_STYLE}</style>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#f6f7fa"/>',
         f'<text class="head" x="20" y="24">{escape(picture.title)}</text>',
-        '<text class="title" x="20" y="42">green: the selected program; '
-        "blue: the statement as it was written; * a class that is not drawn</text>",
+        f'<text class="title" x="20" y="42">{legend}</text>',
     ]
     edges: list[tuple[int, str]] = []
     for box in picture.boxes:
@@ -139,16 +139,22 @@ def _drawn(box: Box, place: Place) -> list[str]:
     return parts
 
 
+def _targets(box: Box) -> dict[int, str]:
+    """The boxes that a box refers to, with what uses the reference: "selected", "written" or ""."""
+    kinds: dict[int, str] = {}
+    for line in box.lines:
+        for to in (t for t in line.refers if t != box.number):
+            kind = "selected" if line.selected else "written" if line.written else ""
+            if to not in kinds or kind == "selected" or (kind and not kinds[to]):
+                kinds[to] = kind
+    return kinds
+
+
 def _edges(box: Box, places: dict[int, Place]) -> list[tuple[int, str]]:
     """Curves from the bottom of a box to the tops of those that its lines refer to."""
     found: list[tuple[int, str]] = []
     here = places[box.number]
-    kinds: dict[int, str] = {}
-    for line in box.lines:
-        for to in line.refers:
-            kind = "selected" if line.selected else "written" if line.written else ""
-            if to not in kinds or kind == "selected" or (kind and not kinds[to]):
-                kinds[to] = kind
+    kinds = _targets(box)
     for i, (to, kind) in enumerate(kinds.items()):
         there = places[to]
         x = here.x + here.width * (i + 1) / (len(kinds) + 1)

@@ -46,6 +46,7 @@ class Trace:
     (rule, law) that is enough.
     """
 
+    number: int
     entry: StatementReport
     firings: tuple[Firing, ...]
     chain: tuple[tuple[str, str], ...]
@@ -54,6 +55,7 @@ class Trace:
     def as_dict(self) -> dict[str, object]:
         """The trace as data, for JSON."""
         return {
+            "number": self.number,
             "statement": self.entry.as_dict(),
             "chain": [{"rule": rule, "law": law} for rule, law in self.chain],
             "fired": [f.as_dict() for f in self.firings],
@@ -63,7 +65,7 @@ class Trace:
     def __str__(self) -> str:
         e = self.entry
         head = str(e).splitlines()
-        lines = [head[0], f"  {e.where.statement}"]
+        lines = [f"{self.number}. {head[0]}", f"  {e.where.statement}"]
         lines += [line for line in head[1:] if not line.startswith("  rules ")]
         if self.chain:
             width = max(len(rule) for rule, _ in self.chain)
@@ -83,21 +85,25 @@ def trace(bench: Bench, module: Module, target: str) -> tuple[Trace, ...]:
     engine = bench.engine((target,))
     seen: set[object] = set()
     found: list[Trace] = []
+    count = 0
     for solved in solved_scopes(module, find_target(target), bench.only, engine):
         key = (solved.solution.statements, tuple(s.buffer for s in solved.scope.stores))
         if key not in seen:
             seen.add(key)
-            found += _scope(bench, engine, module, solved)
+            found += _scope(bench, engine, module, solved, count)
+        count += len(solved.scope.distinct)
     return tuple(found)
 
 
-def _scope(bench: Bench, engine: Engine, module: Module, solved: SolvedScope) -> Iterator[Trace]:
+def _scope(
+    bench: Bench, engine: Engine, module: Module, solved: SolvedScope, before: int
+) -> Iterator[Trace]:
     entries = describe(module, solved.scope, solved.solution, solved.misses)
     for i, (statement, entry) in enumerate(zip(solved.scope.distinct, entries, strict=True)):
         steps, stopped = run(engine, [statement])
         names = () if entry.miss else _chain(bench, solved, i, statement, steps)
         laws = tuple((rule, bench.rules[rule].law) for rule in names if rule in bench.rules)
-        yield Trace(entry, firings(steps), laws, stopped)
+        yield Trace(before + i + 1, entry, firings(steps), laws, stopped)
 
 
 def run(engine: Engine, statements: Sequence[str]) -> tuple[list[Step], str]:

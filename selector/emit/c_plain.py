@@ -36,6 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars, map_expr, stmt_children, walk_expr, walk_stmt
+from selector.ir.types import INT32
 from selector.lowering.predicates import TRUE, conjunction
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
@@ -269,6 +270,8 @@ class PlainCode:
 
     def is_independent(self, s: For) -> bool:
         """Whether the iterations of a plain loop around one store may run in any order."""
+        if any(isinstance(x, Store) and x.value.type.lanes > 1 for x in walk_stmt(s)):
+            return False  # the loops over its lanes are
         nest = as_nest(s)
         return nest is not None and independent(nest, self._param(nest.store))
 
@@ -287,12 +290,13 @@ class Pointers:
         self._inner = {v.name for v, _ in form.digits} | set(_counters(form.reductions))
         self._made: dict[tuple[str, Affine], str] = {}
         s = form.store
+        self._target = s.buffer
         value = self._moved(s.value)
         reductions = tuple(self._reduction(r) for r in form.reductions)
-        buffer, index = self._place(s.buffer, s.index, constant=False)
+        buffer, index = self._place(s.buffer, s.index)
         self.form = LaneLoops(form.digits, reductions, Store(buffer, index, value, s.predicate))
 
-    def _place(self, buffer: str, index: Expr, *, constant: bool) -> tuple[str, Expr]:
+    def _place(self, buffer: str, index: Expr) -> tuple[str, Expr]:
         """A pointer to the part of an index that the loops do not change, and the rest."""
         place = to_affine(index)
         fixed = Affine(tuple(t for t in place if not self._varies(t[0])))
@@ -304,7 +308,7 @@ class Pointers:
             c = self.context
             home = c.storages[buffer]
             name = c.names.fresh(f"{home.pointer}_at")
-            const = "const " if constant else ""
+            const = "" if buffer == self._target else "const "
             start = c.scalar.index(shared.to_expr())
             self.lines.append(f"{const}{c_type(home.type)} *{name} = {home.pointer} + {start};")
             self._made[key] = f"$at.{name}"
@@ -317,7 +321,7 @@ class Pointers:
     def _moved(self, e: Expr) -> Expr:
         match e:
             case Load(t, buffer, index, predicate) if self._is_safe(e):
-                moved, rest = self._place(buffer, index, constant=True)
+                moved, rest = self._place(buffer, index)
                 return Load(t, moved, rest, predicate)
             case Load():
                 return e
@@ -361,6 +365,8 @@ def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
     """A condition free of loop variables that implies ``condition`` in all iterations."""
     if not free_vars(condition) & ranges.bounds.keys():
         return condition
+    if isinstance(condition, Compare) and condition.a.type != INT32:
+        return None
     match condition:
         case Binary(BinaryOp.AND, a, b):
             x, y = holds_in(a, ranges), holds_in(b, ranges)

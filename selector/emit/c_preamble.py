@@ -267,5 +267,5 @@ def _conversions(half: bool) -> str:
         return f"{_BF16_TO_F32}#define to_f32(v) bf16_to_f32(v)\n"
     return (
         f"{_BF16_TO_F32}static inline float f16_to_f32(f16 v) {{ return (float)v; }}\n"
-        "#define to_f32(v) _Generic((v), f16: f16_to_f32, bf16: bf16_to_f32)(v)\n"
+        "#define to_f32(v) _Generic((v), f16: f16_to_f32, default: bf16_to_f32)(v)\n"
     )

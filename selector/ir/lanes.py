@@ -37,6 +37,7 @@ from selector.ir.nodes import (
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, binary, div, mod, mul
 from selector.ir.traverse import substitute
+from selector.ir.types import Type
 
 Digits = tuple[tuple[Expr, int], ...]
 
@@ -88,7 +89,8 @@ def _lane(e: Expr, digits: Digits) -> Expr:  # noqa: C901 (one case per node)
     match e:
         case Ramp(base, stride, _):
             inner, outer = split(digits, base.type.lanes)
-            return add(_lane(base, inner), mul(number(outer), _lane(stride, inner)))
+            step = _lane(stride, inner)
+            return add(_lane(base, inner), mul(_as_type(number(outer), step.type), step))
         case Broadcast(value, _):
             return _lane(value, split(digits, value.type.lanes)[0])
         case Cast(t, value):
@@ -115,6 +117,13 @@ def _lane(e: Expr, digits: Digits) -> Expr:  # noqa: C901 (one case per node)
             raise InternalError(f"a lane of {print_expr(e)} has no scalar form")
         case _:
             assert_never(e)
+
+
+def _as_type(e: Expr, t: Type) -> Expr:
+    """A lane number as an integer of a ramp's type."""
+    if e.type == t:
+        return e
+    return IntImm(e.value, t) if isinstance(e, IntImm) else Cast(t, e)
 
 
 def _gathered(e: Call | Shuffle | VectorReduce, digits: Digits) -> Expr:

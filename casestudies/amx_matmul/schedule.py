@@ -5,6 +5,8 @@ AMX), each for both layouts of B.
 ``reordered``: column by column, so that a part of B stays in the cache.
 ``preload_a``, ``preload_b``: a panel of the operand is copied before it is used.
 ``parallel``: reference, with the rows of tiles on all cores.
+``blocked``: for speed, square blocks of tiles whose operands stay in a core's second-level cache;
+``blocked_parallel``: those on all cores.
 
 Software pipelining, the table's last row, interleaves the loads and stores of one tile with the
 products of another. Halide's loops cannot say that: an iteration is finished before the next one
@@ -13,7 +15,7 @@ starts. What can be said is ``prefetch``, and the order within a statement is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import halide as hl
 
@@ -21,25 +23,33 @@ import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import Product
 from selector.diagnostics import UserError
 
-SCHEDULES = ("reference", "reordered", "preload_a", "preload_b", "parallel")
+LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
+SCHEDULES = (
+    "reference", "reordered", "preload_a", "preload_b", "parallel", "blocked", "blocked_parallel",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Rows ``m`` and columns ``n`` of C that stay in registers together, 16 x 16 a register.
 
-    One statement multiplies ``vector_n`` columns; its depth is one instruction's, 64 bytes.
+    One statement multiplies ``vector_n`` columns (0: as many as its lanes allow); its depth is one
+    instruction's, 64 bytes. ``block`` rows and columns are one block of the schedules for speed.
     """
 
     n: int = 32
     m: int = 32
-    vector_n: int = 16
+    vector_n: int = 0
+    block: int = 256
 
 
 def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.Func:
     """The output, scheduled as one of ``SCHEDULES``."""
     if name not in SCHEDULES:
         raise UserError(f"no schedule {name!r}", hint=f"schedules: {', '.join(SCHEDULES)}")
+    if not tiles.vector_n:
+        columns = LANES_LIMIT // (tiles.m * depth(p))
+        tiles = replace(tiles, vector_n=next(n for n in (32, 16) if n <= min(columns, tiles.n)))
     no, mo, ni, mi = (hl.Var(v) for v in ("no", "mo", "ni", "mi"))
     nu = hl.Var("nu")
     p.output.tile(p.n, p.m, no, mo, ni, mi, tiles.n, tiles.m).split(ni, nu, ni, tiles.vector_n)
@@ -54,7 +64,19 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
         preload(p, p.b, outer)
     if name == "parallel":
         p.output.parallel(outer)
+    if name.startswith("blocked"):
+        nb, mb = hl.Var("nb"), hl.Var("mb")
+        tiles_n, tiles_m = tiles.block // tiles.n, tiles.block // tiles.m
+        p.output.split(no, nb, no, tiles_n).split(mo, mb, mo, tiles_m)
+        p.output.reorder(ni, mi, nu, no, mo, nb, mb)
+        if name == "blocked_parallel":
+            p.output.parallel(nb).parallel(mb)
     return p.output
+
+
+def depth(p: Product) -> int:
+    """k of one instruction."""
+    return 64 // p.element_bytes
 
 
 def accumulate(p: Product, at: hl.Var, tiles: Tiles) -> None:
@@ -64,13 +86,13 @@ def accumulate(p: Product, at: hl.Var, tiles: Tiles) -> None:
     p.mm.bound_extent(p.n, tiles.n).bound_extent(p.m, tiles.m).compute_at(p.output, at)
     p.mm.split(p.n, nu, nv, tiles.vector_n).reorder(nv, p.m, nu)
     p.mm.vectorize(nv).vectorize(p.m).unroll(nu)
-    update, depth = p.mm.update().atomic(), 64 // p.element_bytes
+    update = p.mm.update().atomic()
     update.split(p.n, nu, nv, tiles.vector_n)
     if p.group == 1:
-        update.split(p.k.x, ko, ki, depth).reorder(ki, nv, p.m, nu, ko)
+        update.split(p.k.x, ko, ki, depth(p)).reorder(ki, nv, p.m, nu, ko)
         update.vectorize(ki)
     else:
-        update.split(p.k.y, ko, ki, depth // p.group).reorder(p.k.x, ki, nv, p.m, nu, ko)
+        update.split(p.k.y, ko, ki, depth(p) // p.group).reorder(p.k.x, ki, nv, p.m, nu, ko)
         update.vectorize(p.k.x).vectorize(ki)
     update.vectorize(nv).vectorize(p.m).unroll(nu)
 

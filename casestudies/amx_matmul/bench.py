@@ -1,0 +1,212 @@
+"""The matrix product on AMX against oneDNN (torch on the CPU), and every cell of table I checked.
+
+    python -m casestudies.amx_matmul.bench --build DIR     compile all kernels (needs Halide)
+    python -m casestudies.amx_matmul.bench --run DIR       check and time them (needs NumPy; torch
+                                                           for the peers, a CPU with AMX for times)
+
+Times are medians and minima of single calls in microseconds, outputs allocated beforehand; checks
+compare with float64 on random data, over outputs that were poisoned before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from casestudies.common.data import decode, encode, relative_error
+
+TYPES = (("bf16", "bf16"), ("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"))
+TIMED = (("bf16", "bf16"), ("s8", "s8"))
+GROUP = {"bf16": 2, "s8": 4, "u8": 4}
+SIZES = ((64, 64, 128), (70, 50, 132), (33, 17, 64), (256, 320, 192), (1, 1, 4))
+TIMED_SIZE = 1024
+CALLS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A schedule in a layout for operand types."""
+
+    types: tuple[str, str]
+    layout: str
+    schedule: str
+
+    @property
+    def name(self) -> str:
+        return f"amx-{'-'.join(self.types)}-{self.layout}-{self.schedule}"
+
+    def path(self, folder: Path) -> Path:
+        return folder / f"{self.name}.kernel"
+
+
+def cells() -> Iterator[Cell]:
+    """All of table I, and the schedules for speed."""
+    schedules = ("reference", "reordered", "preload_a", "preload_b", "parallel", "blocked",
+                 "blocked_parallel")  # fmt: skip
+    for types in TYPES:
+        for layout in ("standard", "vnni"):
+            for schedule in schedules:
+                yield Cell(types, layout, schedule)
+
+
+def build(folder: Path) -> None:
+    """Compile and save every kernel."""
+    import halide_bridge as hb
+    from casestudies.amx_matmul.algorithm import multiply
+    from casestudies.amx_matmul.schedule import schedule
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in cells():
+        output = schedule(multiply(cell.types, cell.layout), cell.schedule)
+        hb.compile(output, target="amx").save(cell.path(folder), overwrite=True)
+
+
+def operands(cell: Cell, m: int, n: int, k: int, seed: int) -> tuple[dict[str, Any], Any]:
+    """Random A and B as the kernel takes them (bf16 as bits), and the product in float64."""
+    generator = np.random.default_rng(seed)
+
+    def draw(element: str, shape: tuple[int, int]) -> tuple[Any, Any]:
+        values = encode(generator.standard_normal(shape, dtype=np.float32), element, np)
+        return values, decode(values, element, np)
+
+    a, wide_a = draw(cell.types[0], (m, k))
+    b, wide_b = draw(cell.types[1], (k, n))
+    if cell.layout == "vnni":
+        group = GROUP[cell.types[1]]
+        b = np.ascontiguousarray(b.reshape(k // group, group, n).swapaxes(1, 2))
+    return {"A": a, "B": b}, wide_a @ wide_b
+
+
+def aligned(array: Any) -> Any:
+    """A copy that starts at a cache line, as torch's tensors do: a tile's row is one line then."""
+    room = np.empty(array.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    result = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result
+
+
+def poisoned(cell: Cell, m: int, n: int) -> Any:
+    if cell.types[0] == "bf16":
+        return np.full((m, n), np.nan, np.float32)
+    return np.full((m, n), -(2**31) + 7, np.int32)
+
+
+def check(kernel: Any, cell: Cell, m: int, n: int, k: int) -> float:
+    """Relative Frobenius error of one call."""
+    arrays, expected = operands(cell, m, n, k, seed=m + n + k)
+    out = poisoned(cell, m, n)
+    kernel(**arrays, out=out)
+    return relative_error(out, expected, np)
+
+
+def timed(call: Callable[[], object]) -> dict[str, float]:
+    """Median and minimum of single calls, after some that are not counted."""
+    samples: list[float] = []
+    for i in range(CALLS + 5):
+        start = time.perf_counter()
+        call()
+        if i >= 5:
+            samples.append(1e6 * (time.perf_counter() - start))
+    return {"median": statistics.median(samples), "minimum": min(samples)}
+
+
+def peers(element: str) -> dict[str, Callable[[], object]]:
+    """oneDNN through torch: row-major B as we take it, and B transposed in memory, which it
+    prefers."""
+    import torch
+
+    n = TIMED_SIZE
+    if element == "bf16":
+        a, b = (torch.randn(n, n).to(torch.bfloat16) for _ in range(2))
+        out = torch.empty(n, n, dtype=torch.bfloat16)
+        turned = b.t().contiguous().t()
+        return {
+            "oneDNN (torch.mm, out=)": lambda: torch.mm(a, b, out=out),
+            "oneDNN (torch.mm, out=, B column-major)": lambda: torch.mm(a, turned, out=out),
+        }
+    a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
+    out = torch.empty(n, n, dtype=torch.int32)
+    turned = b.t().contiguous().t()
+    return {
+        "oneDNN (torch._int_mm, out=)": lambda: torch._int_mm(a, b, out=out),
+        "oneDNN (torch._int_mm, out=, B column-major)": lambda: torch._int_mm(a, turned, out=out),
+    }
+
+
+def run(folder: Path, timing: bool) -> dict[str, Any]:
+    """Check every cell at every size; time the schedules for speed against the peers."""
+    import selector
+
+    rows: list[dict[str, Any]] = []
+    for cell in cells():
+        kernel = selector.load(cell.path(folder))
+        errors = {f"{m}x{n}x{k}": check(kernel, cell, m, n, k) for m, n, k in SIZES}
+        limit = 2e-3 if cell.types[0] == "bf16" else 0.0
+        rows.append({"cell": cell.name, "errors": errors, "passed": max(errors.values()) <= limit})
+    result: dict[str, Any] = {"rows": rows, "times": {}}
+    if timing:
+        import torch
+
+        threads = len(os.sched_getaffinity(0))
+        result["threads"], result["torch"] = threads, torch.__version__
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            for types in TIMED:
+                result["times"][f"{types[0]} {count}"] = times_of(folder, types, count)
+    return result
+
+
+def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, Any]:
+    """Ours in both layouts and the peers, one after the other with pauses: idle threads spin."""
+    import selector
+
+    found: dict[str, Any] = {}
+    for layout in ("standard", "vnni"):
+        cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
+        kernel = selector.load(cell.path(folder))
+        n = TIMED_SIZE
+        arrays, _ = operands(cell, n, n, n, seed=1)
+        arrays = {name: aligned(array) for name, array in arrays.items()}
+        out = aligned(poisoned(cell, n, n))
+        time.sleep(0.3)
+        found[f"ours, {layout}"] = timed(lambda k=kernel, a=arrays, o=out: k(**a, out=o))
+        found[f"ours, {layout}"]["error"] = check(kernel, cell, n, n, n)
+    for name, call in peers(types[0]).items():
+        time.sleep(0.3)
+        found[name] = timed(call)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--build", metavar="DIR", type=Path)
+    parser.add_argument("--run", metavar="DIR", type=Path)
+    parser.add_argument("--no-times", action="store_true", help="check the numbers only")
+    parser.add_argument("--results", metavar="FILE", type=Path, help="write what was found as JSON")
+    options = parser.parse_args()
+    if options.build:
+        build(options.build)
+    if options.run:
+        found = run(options.run, not options.no_times)
+        text = json.dumps(found, indent=1)
+        if options.results:
+            options.results.write_text(text + "\n", encoding="utf-8")
+        failed = [r for r in found["rows"] if not r["passed"]]
+        print(json.dumps(found["times"], indent=1))
+        print(f"{len(found['rows']) - len(failed)} of {len(found['rows'])} kernels right")
+        for row in failed:
+            print(row)
+
+
+if __name__ == "__main__":
+    main()

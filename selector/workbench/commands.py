@@ -47,6 +47,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     covered.add_argument(
         "programs", nargs="*", metavar="PROGRAM.vir", help="without, those that come with the rules"
     )
+    covered.add_argument("--no-tests", action="store_true", help="count programs only")
     covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
     traced = commands.add_parser("trace", help="which rules led a program to its instructions")
     _command(traced, run_trace, "which rules led a program to its instructions")
@@ -150,7 +151,8 @@ def run_coverage(options: argparse.Namespace) -> int:
 
     modules = [read_program(p) for p in options.programs] or corpus()
     programs = [(m, target_of(options) or default_target(m)) for m in modules]
-    result = coverage(bench(options), load(), programs)
+    cases = () if options.no_tests else load()
+    result = coverage(bench(options), cases, programs)
     say_json(result.as_dict()) if options.json else say(str(result))
     return 1 if options.require_all and result.never else 0
 

@@ -197,8 +197,10 @@ class _Drawing:
 
     def _kept(self, cls: object) -> list[Node]:
         """The nodes that decide where edges go: the marked ones, or as many as are drawn."""
-        marked = [n for n in self._nodes(cls) if id(n) in self.used | self.written]
-        return self._shown(cls) if self.options.everything else marked
+        shown = self._shown(cls)
+        if self.options.everything:
+            return shown
+        return [n for n in shown if id(n) in self.used or id(n) in self.written]
 
     def _shown(self, cls: object) -> list[Node]:
         """The nodes of a class that are drawn: marked ones, then the cheapest."""

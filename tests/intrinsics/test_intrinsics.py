@@ -15,7 +15,9 @@ from selector.intrinsics import (
     toeplitz,
     toeplitz_rows,
 )
-from selector.ir.evaluator import registered
+from selector.intrinsics.functions import pack_vnni, unpack_vnni
+from selector.ir.evaluator import evaluate_expr, registered
+from selector.ir.nodes import Call, IntImm, Load, Ramp
 from selector.ir.types import FLOAT16, FLOAT32
 from selector.targets import TARGETS, find_target
 
@@ -36,6 +38,9 @@ def test_every_promised_instruction_is_there():
     for name in ("m16n8k16.f16.f32", "m16n8k16.f16.f16", "m16n8k16.bf16.f32", "m16n8k32.s8.s32",
                  "m16n8k32.u8.s32"):  # fmt: skip
         assert f"mma.{name}" in names
+    for name in ("tdpbf16ps.m16n16k32", "tdpbssd.m16n16k64", "tdpbsud.m16n16k64",
+                 "tdpbusd.m16n16k64", "tdpbuud.m16n16k64"):  # fmt: skip
+        assert f"amx.{name}" in names
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
@@ -125,6 +130,48 @@ def test_absolute_value_of_integers_is_unsigned():
     function = find_function("abs")
     assert function is not None
     assert function.evaluate(np.array([-128], np.int8)).tolist() == [128]
+
+
+@pytest.mark.parametrize(("k", "packing"), [(8, 2), (8, 4), (7, 2), (5, 4), (1, 2)])
+def test_vnni_order(k: int, packing: int):
+    n = 3
+    values = np.arange(1, 2 * k * n + 1).reshape(2, k, n)
+    packed = pack_vnni(values, packing)
+    assert packed.shape == (2, -(-k // packing), n, packing)
+    for depth in range(packed.shape[1] * packing):
+        expected = values[:, depth] if depth < k else np.zeros((2, n), values.dtype)
+        np.testing.assert_array_equal(packed[:, depth // packing, :, depth % packing], expected)
+    lanes = packed.reshape(2, -1)
+    np.testing.assert_array_equal(unpack_vnni(lanes, k, n, packing), values)
+
+
+def test_a_packed_operand_is_read_in_vnni_order():
+    generator = np.random.default_rng(3)
+    m, n, k = 5, 7, 6
+    for instruction in (i for i in INSTRUCTIONS if i.packing > 1):
+        a = integers(generator, (m, k), instruction.a_type)
+        b = integers(generator, (k, n), instruction.b_type)
+        c = integers(generator, (m, n), instruction.c_type)
+        packed = pack_vnni(b, instruction.packing).reshape(-1)
+        assert packed.size == instruction.packed_lanes(k, n)
+        memory = {"C": c.reshape(-1), "A": a.reshape(-1), "B": packed}
+        shapes = {"C": instruction.c_type, "A": instruction.a_type, "B": instruction.b_type}
+        operands = tuple(
+            Load(shapes[name].with_lanes(data.size), name, Ramp(IntImm(0), IntImm(1), data.size))
+            for name, data in memory.items()
+        )
+        sizes = (IntImm(m), IntImm(n), IntImm(k))
+        call = Call(instruction.c_type.with_lanes(m * n), instruction.name, (*sizes, *operands))
+        result = evaluate_expr(call, {}, memory)
+        np.testing.assert_array_equal(result, (c + a.astype(int) @ b.astype(int)).reshape(-1))
+
+
+def test_configured_tiles_take_any_extent_and_cost_their_rows():
+    instruction = find("amx.tdpbf16ps.m16n16k32")
+    assert instruction is not None
+    assert instruction.fits(3, 5)
+    assert instruction.count(17, 16, 33) == 4
+    assert instruction.issued_macs(3, 5, 7) == 3 * 16 * 32
 
 
 def test_an_unknown_function_is_none():

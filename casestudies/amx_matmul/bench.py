@@ -14,15 +14,18 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from casestudies.common.data import decode, encode, relative_error
+from casestudies.common.machine import processor
 
 TYPES = (("bf16", "bf16"), ("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"))
 TIMED = (("bf16", "bf16"), ("s8", "s8"))
@@ -158,12 +161,19 @@ def run(folder: Path, timing: bool) -> dict[str, Any]:
         import torch
 
         threads = len(os.sched_getaffinity(0))
-        result["threads"], result["torch"] = threads, torch.__version__
+        result |= {"date": str(date.today()), "processor": processor(), "threads": threads}
+        result |= {"torch": torch.__version__, "compiler": compiler()}
         for count in (1, threads):
             torch.set_num_threads(count)
             for types in TIMED:
                 result["times"][f"{types[0]} {count}"] = times_of(folder, types, count)
     return result
+
+
+def compiler() -> str:
+    """The C compiler's first line about itself."""
+    found = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()[0]
 
 
 def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, Any]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from casestudies.common.machine import processor
 
 HERE = Path(__file__).resolve().parent
 DATA, PLOT = HERE / "compile_time.json", HERE / "compile_time.png"
@@ -85,14 +86,6 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, 1e3 * (time.perf_counter() - start)
 
 
-def processor() -> str:
-    """The CPU's name as the system gives it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def draw(data: dict[str, Any], path: Path = PLOT) -> None:
     """Stages stacked over taps."""
     import matplotlib
@@ -117,32 +110,17 @@ def draw(data: dict[str, Any], path: Path = PLOT) -> None:
     figure.savefig(path)
 
 
-def table(data: dict[str, Any]) -> str:
-    """The README's table."""
-    lines = [
-        "| taps | " + " | ".join(STAGES) + " | rows of the e-graph |",
-        "|" + "---|" * (len(STAGES) + 2),
-    ]
-    for p in data["points"]:
-        times = " | ".join(f"{p[s]:.0f}" if p[s] >= 10 else f"{p[s]:.1f}" for s in STAGES)
-        lines.append(f"| {p['taps']} | {times} | {p['rows']} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--plot", action="store_true", help="draw compile_time.png as well")
-    parser.add_argument("--render", action="store_true", help="draw and print what was measured")
     options = parser.parse_args()
-    if options.render:
-        data = json.loads(DATA.read_text(encoding="utf-8"))
-    else:
-        points = [measure(taps) for taps in TAPS]
-        data = {"date": str(date.today()), "processor": processor(), "points": points}
-        DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    if options.plot or options.render:
+    points = [measure(taps) for taps in TAPS]
+    data = {"date": str(date.today()), "processor": processor(), "points": points}
+    DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    for point in points:
+        print(point)
+    if options.plot:
         draw(data)
-    print(table(data))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The README's tables of measured times, made from the data of one run of ``tests/gpu/run_all.py``.
+"""The README's tables of measured times; those of the GPU come from one run of
+``tests/gpu/run_all.py``, those of the CPU from ``cpu``.
 
     python -m casestudies.results.render            rewrite the tables in README.md
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
@@ -22,10 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from casestudies.results import cpu
+
 HERE = Path(__file__).resolve().parent
 README = HERE.parent.parent / "README.md"
 PLOT = HERE / "conv1d.png"
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 OURS, STOCK = "tensor", "stock Halide"
 
 
@@ -168,13 +170,21 @@ def render(data: dict[str, Any], about: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def replaced(readme: str, text: str) -> str:
-    """The README with ``text`` between its markers."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def replaced(readme: str, section: str, text: str) -> str:
+    """The README with ``text`` between the markers of a section."""
+    start, stop = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
+    before, begin, rest = readme.partition(start)
+    _, end, after = rest.partition(stop)
     if not begin or not end:
-        sys.exit(f"error: README.md has no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+        sys.exit(f"error: README.md has no {start} ... {stop}")
+    return f"{before}{start}\n{text}\n{stop}{after}"
+
+
+def rendered(readme: str) -> str:
+    """The README with all its measured tables as the data has them."""
+    readme = replaced(readme, "results", render(*read()))
+    readme = replaced(readme, "amx", cpu.amx(cpu.read("amx.json")))
+    return replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
 
 
 def plot(data: dict[str, Any], about: dict[str, Any], path: Path) -> None:
@@ -207,16 +217,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 if out of date")
     parser.add_argument("--plot", action="store_true", help=f"draw {PLOT.name} (matplotlib)")
     options = parser.parse_args(arguments)
-    data, about = read()
     old = README.read_text(encoding="utf-8")
-    new = replaced(old, render(data, about))
+    new = rendered(old)
     if options.check:
         if new != old:
             print("README.md is out of date: python -m casestudies.results.render", file=sys.stderr)
         return int(new != old)
     README.write_text(new, encoding="utf-8")
     if options.plot:
-        plot(data, about, PLOT)
+        plot(*read(), PLOT)
     return 0
 
 

@@ -1,0 +1,66 @@
+"""The README's tables that need no GPU: AMX against oneDNN, and compile time over taps.
+
+Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``) and ``compile_time.json``
+(``python -m casestudies.results.compile_time``), unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
+
+
+def read(name: str) -> dict[str, Any]:
+    """The data of a run; ``name`` is its file here."""
+    return json.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+def amx(data: dict[str, Any]) -> str:
+    """Times of the matrix product on one thread and on all, and what was checked."""
+    lines = [
+        f"Measured {data['date']} on {data['processor']}, {data['threads']} cores; torch "
+        f"{data['torch']}, {data['compiler']}. 1024 x 1024 x 1024, microseconds.",
+        "",
+        "| operands, threads | implementation | median | minimum |",
+        "|---|---|---:|---:|",
+    ]
+    for job, found in data["times"].items():
+        element, threads = job.split()
+        best = min(found, key=lambda name: found[name]["median"])
+        for name, time in found.items():
+            median, minimum = f"{time['median']:.0f}", f"{time['minimum']:.0f}"
+            lines.append(
+                f"| {element}, {threads} | {name} | "
+                f"{f'**{median}**' if name == best else median} | {minimum} |"
+            )
+    right = sum(row["passed"] for row in data["rows"])
+    sizes = len(data["rows"][0]["errors"])
+    lines += [
+        "",
+        f"In the same run {right} of {len(data['rows'])} kernels (every schedule, both layouts, "
+        f"all operand types) were right at {sizes} sizes each, ragged ones included. B in VNNI "
+        "order is read as it is stored; the row-major B is swizzled inside the call.",
+    ]
+    return "\n".join(lines)
+
+
+def compile_time(data: dict[str, Any]) -> str:
+    """Milliseconds by stage, and the size of the e-graph."""
+    lines = [
+        f"Measured {data['date']} on {data['processor']}, one process; milliseconds, medians.",
+        "",
+        f"| taps | {' | '.join(STAGES)} | rows of the e-graph |",
+        f"|---:|{'---:|' * (len(STAGES) + 1)}",
+    ]
+    for point in data["points"]:
+        times = " | ".join(_digits(point[stage]) for stage in STAGES)
+        lines.append(f"| {point['taps']} | {times} | {point['rows']} |")
+    return "\n".join(lines)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"

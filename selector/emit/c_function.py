@@ -63,7 +63,7 @@ class FunctionBody:
         for s in walk_stmt(body):
             self._refuse(s)
         self._plan(body)
-        self._thread(body, lambda: self.statement(body))
+        self._thread(Block((body,)), lambda: self.statement(body))
 
     def _refuse(self, s: Stmt) -> None:
         if isinstance(s, For) and s.kind in _GPU_LOOPS:
@@ -284,7 +284,7 @@ class FunctionBody:
             w.line("configured = NULL;")
 
     def _shared_loop(self, what: str, collapse: str, s: For, both: bool) -> None:
-        self.context.writer.line(f"#pragma omp {what} schedule(dynamic){collapse}")
+        self.context.writer.line(f"#pragma omp {what} schedule(static){collapse}")
         with self._head(s):
             if both:
                 assert isinstance(s.body, For)
@@ -350,9 +350,8 @@ class FunctionBody:
         c, w, kind = self.context, self.context.writer, c_type(storage.type)
         c.can_fail = True
         assert storage.elements is not None
-        count = c.scalar.index((to_affine(storage.elements) * storage.type.bytes + 64).to_expr())
-        size = f"(u64)({count}) / 64 * 64"
-        w.line(f"{kind} *restrict {name} = aligned_alloc(64, {size});")
+        size = c.scalar.index((to_affine(storage.elements) * storage.type.bytes).to_expr())
+        w.line(f"{kind} *restrict {name} = memory_take({size});")
         with w.block(f"if ({name} == NULL)"):
             if c.parallel:
                 w.line("#pragma omp atomic write")
@@ -360,7 +359,7 @@ class FunctionBody:
         with w.block("else"):
             with c.stored(s.name, storage):
                 self.statement(s.body)
-            w.line(f"free({name});")
+            w.line(f"memory_give({name});")
 
     # ------------------------------------------------------------------ what touches tiles
 

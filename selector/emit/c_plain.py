@@ -33,13 +33,22 @@ from selector.ir.nodes import (
     ReduceOp,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.simplify import add, sub
-from selector.ir.traverse import free_vars, map_expr, stmt_children, walk_expr, walk_stmt
+from selector.ir.traverse import (
+    free_vars,
+    map_expr,
+    stmt_children,
+    substitute,
+    walk_expr,
+    walk_stmt,
+)
 from selector.ir.types import INT32
 from selector.lowering.predicates import TRUE, conjunction
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
+_UNROLLED = 4  # lanes of an innermost loop that are written one after the other
 _MOST_STORES = 32  # that are written twice under one test
 
 
@@ -203,12 +212,14 @@ class PlainCode:
         """The loops of a store, with pointers to where each of them begins: compilers vectorize
         the short loops inside others only when nothing else is in their indices.
         """
-        pointers = Pointers(self.context, form)
-        if not form.digits or not pointers.lines:
-            self._loops(form, len(form.digits) - 1)
+        if not form.digits:
+            self._one(form)
             return
-        with self.context.writer.block(""), ExitStack() as stack:
-            self.context.writer.lines("\n".join(pointers.lines))
+        pointers = Pointers(self.context, form)
+        with ExitStack() as stack:
+            if pointers.lines:
+                stack.enter_context(self.context.writer.block(""))
+                self.context.writer.lines("\n".join(pointers.lines))
             for name, storage in pointers.storages.items():
                 stack.enter_context(self.context.stored(name, storage))
             self._loops(pointers.form, len(form.digits) - 1)
@@ -219,6 +230,10 @@ class PlainCode:
             self._one(form)
             return
         var, extent = form.digits[level]
+        if level == 0 and len(form.digits) > 1 and extent <= _UNROLLED and self._is_free(form):
+            for number in range(extent):  # side by side, so that the loop around is vectorized
+                self._one(_at(form, var, number))
+            return
         name = c.names.get(var.name)
         c.writer.line("INDEPENDENT")
         with (
@@ -226,6 +241,15 @@ class PlainCode:
             c.inside(digit_bounds({var.name: extent})),
         ):
             self._loops(form, level - 1)
+
+    def _is_free(self, form: LaneLoops) -> bool:
+        """Whether nothing is tested or summed for each element."""
+        if form.reductions or form.store.predicate is not None:
+            return False
+        homes = self.context.storages
+        return all(
+            x.predicate is None and homes[x.buffer].elements is None for x, _ in form.loads()
+        )
 
     def _one(self, form: LaneLoops) -> None:
         """The innermost statement."""
@@ -290,11 +314,12 @@ class Pointers:
         self._inner = {v.name for v, _ in form.digits} | set(_counters(form.reductions))
         self._made: dict[tuple[str, Affine], str] = {}
         s = form.store
+        kept = None if s.predicate in context.holding else s.predicate
         self._target = s.buffer
         value = self._moved(s.value)
         reductions = tuple(self._reduction(r) for r in form.reductions)
         buffer, index = self._place(s.buffer, s.index)
-        self.form = LaneLoops(form.digits, reductions, Store(buffer, index, value, s.predicate))
+        self.form = LaneLoops(form.digits, reductions, Store(buffer, index, value, kept))
 
     def _place(self, buffer: str, index: Expr) -> tuple[str, Expr]:
         """A pointer to the part of an index that the loops do not change, and the rest."""
@@ -302,7 +327,9 @@ class Pointers:
         fixed = Affine(tuple(t for t in place if not self._varies(t[0])))
         shared = fixed - fixed.offset
         if not shared.terms:
-            return buffer, index
+            home = self.context.storages[buffer]
+            self.storages[f"$at.{buffer}"] = Storage(home.pointer, home.type, home.space)
+            return f"$at.{buffer}", index
         key = (buffer, shared)
         if key not in self._made:
             c = self.context
@@ -322,7 +349,8 @@ class Pointers:
         match e:
             case Load(t, buffer, index, predicate) if self._is_safe(e):
                 moved, rest = self._place(buffer, index)
-                return Load(t, moved, rest, predicate)
+                kept = None if predicate in self.context.holding else predicate
+                return Load(t, moved, rest, kept)
             case Load():
                 return e
             case _:
@@ -339,6 +367,14 @@ class Pointers:
 
     def _value(self, v: ScalarValue) -> ScalarValue:
         return ScalarValue(tuple(map(self._reduction, v.reductions)), self._moved(v.value))
+
+
+def _at(form: LaneLoops, digit: Var, number: int) -> LaneLoops:
+    """The store for one value of the innermost digit."""
+    value: dict[str, Expr] = {digit.name: IntImm(number)}
+    s = form.store
+    store = Store(s.buffer, substitute(s.index, value), substitute(s.value, value), s.predicate)
+    return LaneLoops(form.digits[1:], form.reductions, store)
 
 
 def _counters(reductions: tuple[Reduction, ...]) -> Iterator[str]:

@@ -403,7 +403,8 @@ class TileCode:
                     self.context.writer.line(f"tile_zero({register});")
             return
         with self.context.writer.block(""):
-            filled = blocks is None or _reads(value, s.buffer)
+            partly = blocks is None or s.predicate is not None
+            filled = partly or _reads(value, s.buffer)
             with self.in_memory(s.buffer, filled=filled), self.context.fresh_guard():
                 self.plain.store(Store(s.buffer, s.index, value, s.predicate))
             for b in self.scope.of(s.buffer) if blocks is None else blocks:

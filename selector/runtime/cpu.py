@@ -8,6 +8,7 @@ backwards, its last axis is not the innermost) is copied on the way in, and on t
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,6 +24,7 @@ from selector.runtime.driver import Function, Grid
 from selector.runtime.execute import Executable
 from selector.runtime.plan import Plan
 
+_CACHE_LINE = 64
 _C_TYPES: dict[str, Any] = {
     "bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double,
     "float16": ctypes.c_uint16,
@@ -73,10 +75,19 @@ class CpuDriver:
         return nullcontext()
 
     def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
-        return np.empty(shape, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
+        """NumPy's own arrays lie at multiples of 16 bytes, where every row of a tile would cross a
+        cache line.
+        """
+        kind = np.dtype(np.uint16) if dtype == "bfloat16" else np.dtype(dtype)
+        count = math.prod(shape) * kind.itemsize
+        room = np.empty(count + _CACHE_LINE, np.uint8)
+        first = -room.ctypes.data % _CACHE_LINE
+        return room[first : first + count].view(kind).reshape(shape)
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        return array
+        copy = self.empty(array.shape, array.dtype.name, Library.NUMPY, HOST)
+        copy[...] = array
+        return copy
 
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return host.to_upload(value)

@@ -55,7 +55,7 @@ def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss], capped: Seq
     first = min(misses, key=early)
     place = where(module, scope, first.statement)
     near = f"; nearest instruction: {first.nearest}" if first.nearest else ""
-    more = f" ({len(misses) - 1} more statements of this scope miss too)" if len(misses) > 1 else ""
+    more = _others(len(misses) - 1)
     limit = f"; the search stopped at its cap in: {', '.join(capped)}" if capped else ""
     raise SelectionError(
         f"`{place.func}` ({place.stage or 'condition'}) cannot go to the tensor unit{more}",
@@ -63,6 +63,16 @@ def raise_miss(module: Module, scope: Scope, misses: Sequence[Miss], capped: Seq
         first.hint,
         place,
     )
+
+
+def _others(count: int) -> str:
+    match count:
+        case 0:
+            return ""
+        case 1:
+            return " (another statement of this scope misses too)"
+        case _:
+            return f" ({count} more statements of this scope miss too)"
 
 
 def describe(

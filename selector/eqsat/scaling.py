@@ -69,7 +69,7 @@ def _common_scale(allocation: Allocate, buffer: str) -> Scale:
     (scale,) = found
     starts = [s for s in own if _update(s) is None]
     exact = _power_of_two(scale) is not None
-    if not all(_is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
+    if not all(is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
         return ()
     narrow = updates[0][1].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0)
     return () if narrow or not _is_invariant(scale, allocation) else scale
@@ -152,10 +152,11 @@ def _power_of_two(scale: Scale) -> float | None:
             return None
 
 
-def _is_zero(e: Expr) -> bool:
+def is_zero(e: Expr) -> bool:
+    """Whether a value is zero in every lane, as it stands."""
     match e:
         case LocToLoc(_, _, value) | Broadcast(value, _):
-            return _is_zero(value)
+            return is_zero(value)
         case IntImm(0, _) | FloatImm(0.0, _):
             return True
         case _:
@@ -223,7 +224,7 @@ def _scaled_start(s: Store, scale: Scale) -> Store:
     """An initial value divided by the factor: zero, or exact because the factor is a power of
     two."""
     assert isinstance(s.value, LocToLoc)
-    if _is_zero(s.value):
+    if is_zero(s.value):
         return s
     t, factor = s.value.type, _power_of_two(scale)
     assert factor is not None

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from selector.eqsat.conditions.registers import too_many
 from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
@@ -118,14 +119,13 @@ class _Selector:
         return _plain(allocation) if misses else _rewritten(scope, solution)
 
     def attempt(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
-        """The scope as it is prepared; if that has no instructions, with sums of one term, or in
-        parts of one stride, whichever takes least. Misses are those of the first."""
+        """The scope as it is prepared; if that has no instructions, in parts of one stride,
+        whichever takes least. Misses are those of the first."""
         prepared = prepare(allocation)
         first = self.solved(prepared)
         if not first[2]:
             return first
-        others = (prepare(allocation, one_term=True), *slice_reductions(prepared))
-        solved = [self.solved(other) for other in others if other != prepared]
+        solved = [self.solved(other) for other in slice_reductions(prepared)]
         found = [s for s in solved if not s[2]]
         return min(found, key=lambda s: _cost(s[0], s[1]), default=first)
 
@@ -155,12 +155,16 @@ class _Selector:
         """Why statements of the scope are not mapped, in program order; empty if all are."""
         numbers = [solution.index[k.term] for k in scope.skeletons]
         missing = [
-            diagnose(scope, i, solution.shapes[n], self.legal, self.target)
+            diagnose(scope, i, solution.shapes[n], self.legal, self.target, self.module.origins)
             for i, n in enumerate(numbers)
             if solution.terms[n] is None
         ]
         strays = [s for s in walk_stmt(scope.allocation.body) if _stray(s)]
-        return (*missing, *(Miss.stray(s) for s in strays))
+        misses = (*missing, *(Miss.stray(s) for s in strays))
+        if misses or not scope.stores:
+            return misses
+        crowded = too_many(scope, [solution.terms[n] for n in numbers], self.module.origins)
+        return () if crowded is None else (crowded,)
 
 
 def _cost(scope: Scope, solution: Solution) -> tuple[int, ...]:

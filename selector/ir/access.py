@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, Ramp
+from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Ramp
 
 Level = tuple[Affine, int]
 
@@ -50,8 +50,48 @@ def access(index: Expr) -> Access | None:
             return _total(access(a), access(b), 1 if op is BinaryOp.ADD else -1)
         case Binary(BinaryOp.MUL, a, b):
             return _product(access(a), access(b))
+        case Binary(BinaryOp.DIV | BinaryOp.MOD as op, a, Broadcast(IntImm(divisor), _)):
+            return divided(op, access(a), divisor)
         case _:
             return None
+
+
+def divided(op: BinaryOp, a: Access | None, divisor: int) -> Access | None:
+    """The quotient or remainder of a walk in whole groups: ``divisor*q + r`` in every lane, r below
+    the divisor."""
+    if a is None or divisor <= 0:
+        return None
+    rest = a.base.offset % divisor
+    whole = (a.base - rest).divided_by(divisor)
+    if whole is None:
+        return None
+    quotients, remainders = list[Level](), list[Level]()
+    for stride, count in _grouped(a.levels, divisor):
+        multiple = stride.divided_by(divisor)
+        if multiple is None and (stride.constant is None or stride.constant < 0):
+            return None
+        quotients.append((multiple or Affine(), count))
+        remainders.append((Affine() if multiple is not None else stride, count))
+    most = rest + sum((s.constant or 0) * (count - 1) for s, count in remainders)
+    if most >= divisor:
+        return None
+    if op is BinaryOp.DIV:
+        return Access(whole, tuple(quotients))
+    return Access(Affine.of(rest), tuple(remainders))
+
+
+def _grouped(levels: tuple[Level, ...], divisor: int) -> list[Level]:
+    """Levels that walk through groups of ``divisor`` cut into a walk inside one and one over
+    them."""
+    found: list[Level] = []
+    for stride, count in levels:
+        step = stride.constant
+        inside = divisor // step if step and step > 0 and divisor % step == 0 else 0
+        if 1 < inside < count and count % inside == 0:
+            found += [(stride, inside), (stride * inside, count // inside)]
+        else:
+            found.append((stride, count))
+    return found
 
 
 def _stack(inner: Access | None, stride: Affine, count: int) -> Access | None:

@@ -6,7 +6,6 @@ What users write in several ways becomes ``acc = value`` and ``acc = acc + reduc
 * a sum that is added to nothing is added to zero, or to what stands beside it: ``acc = bias + sum``
   is ``acc = bias; acc = acc + sum``;
 * several sums in one statement are several statements;
-* a lane-wise product that is added is a sum of one term, if asked;
 * a factor that all sums of an accumulator share is applied where the result is read
   (``selector.eqsat.scaling``).
 
@@ -51,12 +50,9 @@ from selector.ir.traverse import (
 from selector.ir.types import Type
 
 
-def prepare(allocation: Allocate, one_term: bool = False) -> Allocate:
+def prepare(allocation: Allocate) -> Allocate:
     """An annotated tensor allocation with its statements in that form; the values stored in
-    ordinary memory are the same.
-
-    ``one_term``: a lane-wise product that is added to the accumulator is a sum of one term.
-    """
+    ordinary memory are the same."""
     placed = accumulators_of(allocation)
 
     def visit(s: Stmt) -> Stmt:
@@ -66,7 +62,7 @@ def prepare(allocation: Allocate, one_term: bool = False) -> Allocate:
             case Store() if touches_tensor(s):
                 tidied = map_stmt(s, lambda x: x, _tidy)
                 assert isinstance(tidied, Store)
-                return _split(tidied, placed, one_term)
+                return _split(tidied, placed)
             case _:
                 return map_stmt(s, visit, lambda e: e)
 
@@ -88,14 +84,14 @@ def _tidy(e: Expr) -> Expr:
             return map_expr(e, _tidy)
 
 
-def _split(s: Store, placed: dict[str, Location], one_term: bool) -> Stmt:
+def _split(s: Store, placed: dict[str, Location]) -> Stmt:
     """A statement that adds sums, as one statement for each."""
     if s.buffer not in placed or s.predicate is not None or not isinstance(s.value, LocToLoc):
         return s
     terms = _signed_terms(s.value.value, False)
     own = [(t, minus) for t, minus in terms if loads_from(t, s)]
     others = [(t, minus) for t, minus in terms if not loads_from(t, s)]
-    sums = [_as_sum(t, minus, one_term and bool(own)) for t, minus in others]
+    sums = [_as_sum(t, minus) for t, minus in others]
     rest = [(t, minus) for (t, minus), total in zip(others, sums, strict=True) if total is None]
     found = [total for total in sums if total is not None]
     if not found or len(own) > 1 or any(_moves(t) for t, _ in rest):
@@ -140,7 +136,7 @@ def uniform(value: int, t: Type) -> Expr:
     return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 
-def _as_sum(e: Expr, minus: bool, one_term: bool) -> VectorReduce | None:
+def _as_sum(e: Expr, minus: bool) -> VectorReduce | None:
     """A term as the sum of products, its sign and factors inside; None if it is none."""
     match e:
         case VectorReduce(ReduceOp.ADD, value, lanes) if not _moves(value):
@@ -148,15 +144,12 @@ def _as_sum(e: Expr, minus: bool, one_term: bool) -> VectorReduce | None:
             return e if not minus else VectorReduce(ReduceOp.ADD, inner, lanes)
         case Binary(BinaryOp.MUL, a, b) if is_uniform(a) or is_uniform(b):
             factor, inner = (a, b) if is_uniform(a) else (b, a)
-            found = _as_sum(inner, minus, one_term)
+            found = _as_sum(inner, minus)
             if found is None:
                 return None
             scalar = factor.value if isinstance(factor, Broadcast) else factor
             wide = Broadcast(scalar, found.value.type.lanes)
             return replace(found, value=_scaled(found.value, wide))
-        case Binary(BinaryOp.MUL, _, _) if one_term and not _moves(e) and _loads(e):
-            value = _scaled(e, uniform(-1, e.type)) if minus else e
-            return VectorReduce(ReduceOp.ADD, value, e.type.lanes)
         case _:
             return None
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from selector import environment, pipeline
-from selector.diagnostics import EmitError, TargetError
+from selector.diagnostics import TargetError
 from selector.ir.nodes import Module
 from selector.report import Report
 from selector.runtime import artifact as artifacts
@@ -74,13 +74,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The emitted source; ``EmitError`` for a target without an emitter."""
-        if not self.plan.source:
-            raise EmitError(
-                f"there is no source for {self.plan.target}",
-                why="nothing emits code for it yet",
-                hint="kernel.interpret(...) runs the selected program",
-            )
+        """The emitted source: CUDA, or C for target ``amx``."""
         return self.plan.source
 
     @cached_property

@@ -36,11 +36,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step with its name; ``dump`` gives what to write, from the work before it and after it."""
+    """A step with its name; ``dump`` gives what to write, from the work before it and after it.
+
+    ``family``: only for targets of that family; empty: for all.
+    """
 
     name: str
     run: Callable[[Work], Work]
     dump: Callable[[Work, Work], dict[str, str]]
+    family: str = ""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,8 @@ def run(work: Work, clock: Clock) -> Work:
     root = environment.dump_directory()
     check = environment.checks_enabled()
     folder = None if root is None else dump.new_folder(root, work.module, work.target)
-    for number, stage in enumerate(STAGES):
+    stages = [s for s in STAGES if s.family in ("", work.target.family)]
+    for number, stage in enumerate(stages):
         start = time.perf_counter()
         before, work = work, stage.run(work)
         clock.time(stage.name, start)
@@ -85,8 +90,6 @@ def _select(work: Work) -> Work:
 
 def _hoist(work: Work) -> Work:
     """Temporaries in memory, for targets whose operands lie there."""
-    if work.target.family != "amx":
-        return work
     from selector.lowering.hoist import hoist
     from selector.lowering.preload import swizzle_preloaded
 
@@ -127,7 +130,7 @@ def _source(_: Work, after: Work) -> dict[str, str]:
 STAGES = (
     Stage("verify", _verify, _program),
     Stage("select", _select, _selection),
-    Stage("hoist", _hoist, _program),
+    Stage("hoist", _hoist, _program, "amx"),
     Stage("emit", _emit, _source),
 )
 

@@ -18,7 +18,7 @@ from runtime_plans import CONV_SOURCE, conv_plan
 import selector
 from selector import environment
 from selector.api import Kernel
-from selector.diagnostics import ArtifactError, EmitError, InternalError, TargetError, UserError
+from selector.diagnostics import ArtifactError, InternalError, TargetError, UserError
 from selector.ir.parser import parse_module
 from selector.pipeline import Clock
 from selector.runtime import nvrtc
@@ -36,7 +36,7 @@ O[ramp(0, 1, 8)] = I[ramp(0, 1, 8)]
 
 
 def kernel(target: str = "sm_90a") -> Kernel:
-    plan = replace(conv_plan(target), source="" if target == "amx" else CONV_SOURCE)
+    plan = replace(conv_plan(target), source=CONV_SOURCE)
     return Kernel(replace(ARTIFACT, plan=plan), Clock(), None)
 
 
@@ -93,15 +93,6 @@ def without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "cupy", None)
     cuda.driver.cache_clear()
-
-
-def test_calling_an_amx_kernel() -> None:
-    text = said(TargetError, lambda: kernel("amx")())
-    assert text.startswith("conv is compiled for amx, which cannot be run yet")
-
-
-def test_source_of_an_amx_kernel() -> None:
-    assert said(EmitError, lambda: kernel("amx").source).startswith("there is no source for amx")
 
 
 def test_a_gpu_without_target() -> None:
@@ -235,6 +226,7 @@ def test_there_are_few_variables_and_all_are_documented() -> None:
     import re
 
     used = {v for p in sources for v in re.findall(r"SELECTOR_[A-Z_]+", p.read_text())}
+    used.remove("SELECTOR_SOFTWARE_TILES")  # a macro of emitted C
     assert used == set(re.findall(r"``(SELECTOR_[A-Z_]+)``", environment.__doc__))
     assert len(used) <= 5
 

@@ -28,6 +28,7 @@ README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 _BLOCK = re.compile(r"<!-- (\w+): (.*?) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 _NUMBERS = (
     (re.compile(r"\d+\.\d ms"), "# ms"),  # times
+    (re.compile(r"\d+ rules, (.*), \d+\.\d s"), r"# rules, \1, # s"),
     (re.compile(r"(relative error )\d\.\de-\d\d"), r"\1#"),  # sums of NumPy depend on the machine
 )
 
@@ -128,6 +129,25 @@ def test_memory_without_instructions_is_refused(kind: str, tmp_path: Path) -> No
     assert "MemoryType.WMMAAccumulator" in text
     script.write_text(text.replace("WMMAAccumulator", kind))
     assert "SelectionError" in run_here(script).stderr
+
+
+def test_the_bench(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The commands run as they stand, and the wrong rule of the example is found."""
+    (tmp_path / "rules").symlink_to(ROOT / "rules")
+    lines = [
+        line.split("#")[0].split() for line in block(README, "commands", "the bench").splitlines()
+    ]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    (tmp_path / "mine.egg").write_text(block(README, "file", "mine.egg"))
+    assert len(lines) == 6
+    for line in (*lines, ["python", "-m", "selector", "rules", "check", "mine.egg"]):
+        done = subprocess.run(
+            [sys.executable, *line[1:]], cwd=tmp_path, env=variables,
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == (line[-1] == "mine.egg"), done.stdout[-2000:] + done.stderr
+    assert (tmp_path / "conv1d.svg").exists()
+    compare("output", "mine.egg", done.stdout, request)
 
 
 def test_tables_are_those_of_the_data() -> None:
@@ -252,6 +272,9 @@ def test_how_to_add_a_rule(clone: Path) -> None:
     follow(clone, "How to add a rule")
     out = pytest_in(clone, "tests/rules", "-k", "select or every_rule")
     assert " passed" in out
+    done = run("selector", "rules", "test", "-k", "select-always", clone=clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 rule, 2 tests, 0 failed" in done.stdout
 
 
 def test_a_rule_file_that_is_dropped_in_is_loaded(clone: Path) -> None:

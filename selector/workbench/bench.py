@@ -7,7 +7,7 @@ a test found wrong, with the terms of the graph that it found it in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -209,14 +209,3 @@ class _Run:
 def _failed_check(form: Form, error: egglog.EggSmolError) -> bool:
     said = error.context
     return is_check(form) and ("Check failed" in said or "should have failed" in said)
-
-
-def run_all(
-    bench: Bench, cases: Iterable[Case], watch: Callable[[Outcome], None] = lambda outcome: None
-) -> tuple[Outcome, ...]:
-    """Run tests in order; ``watch`` sees each outcome as it comes."""
-    outcomes: list[Outcome] = []
-    for case in cases:
-        outcomes.append(bench.run(case))
-        watch(outcomes[-1])
-    return tuple(outcomes)

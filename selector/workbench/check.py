@@ -45,13 +45,17 @@ class Result:
 
     def __str__(self) -> str:
         failed = sum(not o.passed for o in self.outcomes)
-        count = len(self.problems)
-        found = "no problem" if not count else f"{count} problem{'s' if count > 1 else ''}"
+        found = counted(len(self.problems), "problem") if self.problems else "no problem"
         lines = [str(p) for p in self.problems]
-        tests = f"{len(self.outcomes)} tests, {failed} failed"
+        tests = f"{counted(len(self.outcomes), 'test')}, {failed} failed"
         left = f", {self.left} not run" if self.left else ""
-        lines.append(f"{found}: {self.rules} rules, {tests}{left}, {self.seconds:.1f} s")
+        lines.append(f"{found}: {counted(self.rules, 'rule')}, {tests}{left}, {self.seconds:.1f} s")
         return "\n".join(lines)
+
+
+def counted(count: int, what: str) -> str:
+    """``1 test``, ``2 tests``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def check(

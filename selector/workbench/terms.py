@@ -65,6 +65,8 @@ class Explainer:
             match fact:
                 case egglog.Eq():
                     left, right = fact.left, fact.right
+                    if self._one_class(left, right):
+                        return self._listed("both are", left, "")
                     return [*self._side(left, right), *self._side(right, left)]
                 case egglog.Fact():
                     return self._side(fact.expr, None)
@@ -83,13 +85,24 @@ class Explainer:
             case egglog.Call() | egglog.Var() if _ground(side):
                 if isinstance(side, egglog.Call) and not self._holds(side):
                     return [f"{shown} is not in the graph"]
-                cls = self._value(side)
                 wanted = other.name if isinstance(other, egglog.Call) else ""
-                terms = class_terms(self.graph, cls, wanted)
-                more = [f"  and {len(terms) - MOST} more"] if len(terms) > MOST else []
-                return [f"{shown} is", *(f"  {cut(t)}" for t in terms[:MOST]), *more]
+                return self._listed(f"{shown} is", side, wanted)
             case _:
                 return [f"nothing matches {shown}"] if isinstance(side, egglog.Call) else []
+
+    def _one_class(self, left: object, right: object) -> bool:
+        """Whether two terms of the graph are one class of it."""
+        sides = (left, right)
+        if not all(_ground(s) and not isinstance(s, egglog.Lit) and self._holds(s) for s in sides):
+            return False
+        value = self._value(left)
+        return value == self._value(right) and value in self.graph.classes
+
+    def _listed(self, head: str, side: object, first: str) -> list[str]:
+        """The terms of a side's class under a heading."""
+        terms = class_terms(self.graph, self._value(side), first)
+        more = [f"  and {len(terms) - MOST} more"] if len(terms) > MOST else []
+        return [head, *(f"  {cut(t)}" for t in terms[:MOST]), *more]
 
     def _tables(self) -> dict[str, str]:
         """Functions and relations that are no constructors, with the sort of their output."""

@@ -34,7 +34,7 @@ def test_the_rules_are_right(rules: Rules) -> None:
 def test_a_rule_with_its_test(rules: Rules, tmp_path: Path) -> None:
     done = rules("check", write(tmp_path, SELECT_ALWAYS + FIRES))
     assert done.code == 0, done.out
-    assert " 1 tests, 0 failed" in done.out
+    assert " 1 test, 0 failed" in done.out
 
 
 def test_rules_and_tests_in_two_files(rules: Rules, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_saturation_without_end_is_stopped(rules: Rules, tmp_path: Path) -> None
 def test_test_by_name(rules: Rules) -> None:
     done = rules("test", "-k", r"^\S+ ramp-zero ")
     assert done.code == 0, done.out
-    assert "1 rules, 2 tests, 0 failed" in done.out
+    assert "1 rule, 2 tests, 0 failed" in done.out
     data = json.loads(rules("test", "-k", "tile-fill", "--json").out)
     assert (data["tests"], data["passed"]) == (2, 2)
 

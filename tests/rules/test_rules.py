@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from selector.eqsat.saturate import Engine
 from selector.workbench.bench import Bench
 from selector.workbench.cases import Case, Kind, load
 from selector.workbench.ruleset import lint, standard_files
@@ -40,3 +41,25 @@ def test_a_rule_is_tested_in_the_file_of_its_name():
 def test_rule(case: Case):
     outcome = bench().run(case)
     assert outcome.passed, "\n".join(map(str, outcome.problems))
+
+
+REDUNDANT = {"band-compare"}
+"""Rules whose claims hold without them: mask-compare demands the same tiles."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        pytest.param(case, rule, id=rule)
+        for case in CASES
+        if case.kind is Kind.FIRES
+        for rule in case.rules
+        if rule not in REDUNDANT
+    ],
+)
+def test_what_is_checked_needs_the_rule(case: Case, rule: str):
+    files, facts = bench().files, bench().facts(case.targets)
+    without = Engine(facts, frozenset({rule}), rules=files)
+    outcome = Bench(files, engines={case.targets: without}).run(case)
+    assert any(p.what == "this does not hold" for p in outcome.problems)

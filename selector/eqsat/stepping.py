@@ -152,7 +152,7 @@ def run_text(graph: egglog.EGraph, text: str, file: str | None = None) -> list[o
 
 
 def _parse(text: str) -> Node:
-    words = iter(re.findall(r"[()]|[^\s()]+", text))
+    words = iter(re.findall(r"[()]|[^\s()]+", re.sub(r";[^\n]*", "", text)))
 
     def node(word: str) -> Node:
         if word != "(":

@@ -14,11 +14,12 @@ from functools import cached_property
 
 import egglog.bindings as egglog
 
+from selector.diagnostics import ParseError, UserError
 from selector.eqsat.facts import instruction_facts, legal_instructions
-from selector.eqsat.saturate import Engine
+from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.stepping import RunawayError, Stepper, run_text
 from selector.targets import find_target
-from selector.workbench.cases import Case, Kind, is_check
+from selector.workbench.cases import SCHEDULES, Case, Kind, is_check
 from selector.workbench.conflict import find_conflict
 from selector.workbench.problems import Problem, at, of_egglog, place_of, within
 from selector.workbench.ruleset import Rule, RuleFiles, read_rules, standard_files
@@ -41,6 +42,23 @@ class Outcome:
         return not self.problems
 
 
+class WatchedEngine(Engine):
+    """An engine that tells an author what stopped it, and stops where egglog would go on."""
+
+    def saturate(self) -> Saturation:
+        """``UserError`` if the rules have no end, or an action cannot be done."""
+        stepper = Stepper(self)
+        hint = "`python -m selector rules check` names the rule at fault"
+        try:
+            rounds = stepper.saturate()
+        except RunawayError as stop:
+            why = f"{stop.why}; still matching: {', '.join(stop.rules)}"
+            raise UserError("saturation does not end", why, hint) from None
+        except egglog.EggSmolError as error:
+            raise UserError("egglog stopped", error.context, hint) from None
+        return Saturation(stepper.matches, rounds)
+
+
 @dataclass
 class Bench:
     """Rule files, the restriction of instructions, and the engines made of them."""
@@ -58,8 +76,21 @@ class Bench:
         """The engine with these targets' instructions. ``ParseError`` if a file is not right."""
         key = tuple(targets)
         if key not in self.engines:
-            self.engines[key] = Engine(self.facts(key), rules=self.files)
+            self._names()
+            self.engines[key] = WatchedEngine(self.facts(key), rules=self.files)
         return self.engines[key]
+
+    def _names(self) -> None:
+        """``ParseError`` for two rules of one name, at which egglog would give up."""
+        seen: dict[str, Rule] = {}
+        for rule in read_rules(self.files):
+            if rule.name and rule.name in seen:
+                first = seen[rule.name].form.place
+                raise ParseError(
+                    f"two rules are called {rule.name!r}", f"the first is {first}", "",
+                    rule.form.place,
+                )  # fmt: skip
+            seen[rule.name] = rule
 
     def facts(self, targets: Iterable[str]) -> str:
         """The instruction facts of targets."""
@@ -106,8 +137,8 @@ class _Run:
         """Run commands and checks in order; whether egglog accepted all."""
         for form in forms:
             try:
-                if form.head == "run-schedule":
-                    self.stepper.schedule(form.text)
+                if form.head in SCHEDULES:
+                    self.stepper.schedule(f"(seq {form.text})")
                 else:
                     run_text(self.engine.graph, form.padded, form.file)
             except RunawayError as stop:

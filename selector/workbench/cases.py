@@ -42,6 +42,7 @@ DECLARATIONS = (
 )  # fmt: skip
 """Commands that declare; in a file of tests they hold for all of them."""
 
+SCHEDULES = ("run", "run-schedule")
 DEFAULT_TARGETS = ("sm_80", "amx")
 
 _HEADER = re.compile(r"\[([^\]]*)\]\s*(fires|must not fire)?\s*(?::\s*(.*))?$|test:\s*(.+)$")
@@ -102,7 +103,7 @@ class Case:
     @property
     def scheduled(self) -> bool:
         """Whether the test runs rules itself."""
-        return any(f.head in ("run", "run-schedule") for f in self.setup)
+        return any(f.head in SCHEDULES for f in self.setup)
 
 
 def is_check(form: Form) -> bool:

@@ -16,7 +16,7 @@ import egglog.bindings as egglog
 from selector.eqsat.extract import read_graph
 from selector.eqsat.saturate import Engine
 from selector.eqsat.stepping import Step, run_text
-from selector.workbench.cases import Case
+from selector.workbench.cases import SCHEDULES, Case
 from selector.workbench.ruleset import Rule
 from selector.workbench.terms import cut, show_term
 
@@ -51,7 +51,7 @@ def _restart(engine: Engine, case: Case, steps: Iterable[Step]) -> None:
     engine.run("(pop)")
     engine.run("(push)")
     for form in case.setup:
-        if form.head != "run-schedule":
+        if form.head not in SCHEDULES:
             run_text(engine.graph, form.text)
     for step in steps:
         run_text(engine.graph, f"(run-schedule (run {step.ruleset}))")

@@ -16,7 +16,6 @@ from selector.eqsat.decode import Term
 from selector.eqsat.encode import text as quoted
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.select import SolvedScope, solved_scopes
-from selector.eqsat.stepping import RunawayError, Stepper
 from selector.ir.nodes import Module
 from selector.targets import find_target
 from selector.workbench.bench import Bench, pushed
@@ -106,10 +105,7 @@ def draw(bench: Bench, module: Module, target: str, options: Options) -> Picture
     statement = solved.scope.distinct[index]
     with pushed(engine):
         engine.run(f"(set (statement 0) {statement})")
-        try:
-            Stepper(engine).saturate()
-        except RunawayError as stop:
-            raise UserError("the graph has no end", stop.why) from None
+        engine.saturate()
         graph = read_graph(engine.graph, 1)
         lanes = {row[0]: row[1] for row in read_tables(engine.graph, ["lanes"])["lanes"]}
     store = solved.scope.stores[solved.scope.skeletons.index(_skeleton(solved, statement))]

@@ -112,6 +112,21 @@ def test_mistakes_in_rules(
     assert lines[caret - 1][lines[caret].index("^") :].startswith(under)
 
 
+def test_a_run_of_a_ruleset_counts_as_one(rules: Rules, tmp_path: Path) -> None:
+    text = """; [ramp-zero] fires
+(let $term (Ramp (Sym "a") (Int 0) 4))
+(run axioms 2)
+(check (= $term (Broadcast (Sym "a") 4)))
+; [ramp-zero] must not fire
+(let $term (Ramp (Sym "a") (Int 0) 4))
+(run-schedule ; nothing but
+  (saturate (run supporting)))
+(fail (check (= $term (Broadcast (Sym "a") 4))))
+"""
+    done = rules("check", write(tmp_path, text))
+    assert done.code == 0, done.out
+
+
 def test_every_mistake_of_a_file_is_told(rules: Rules, tmp_path: Path) -> None:
     text = '; a\n(rewrite (Ramp x 3) x :ruleset axioms :name "r")\n(rewrite (Not x) y)\n'
     data = json.loads(rules("check", write(tmp_path, text), "--json").out)

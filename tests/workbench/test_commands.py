@@ -266,3 +266,38 @@ def test_egglog_and_numpy_are_enough(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '; a\n(rewrite (Broadcast (Ramp b s n) m) (Ramp b s n) :ruleset axioms :name "r")\n',
+            "Illegal merge",
+        ),
+        (
+            "; a\n(rule ((= e (Broadcast x m)) (> m 1)) ((Broadcast x (+ m 1))) "
+            ':ruleset supporting :name "r")\n',
+            "saturation does not end",
+        ),
+        (
+            '; a\n(rewrite (Bop "+" x x) x :ruleset axioms :name "ramp-one")\n',
+            "two rules are called 'ramp-one'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_stops_every_command(
+    rules: Rules, tmp_path: Path, text: str, message: str
+) -> None:
+    extra = tmp_path / "extra.egg"
+    extra.write_text(text)
+    channels = PROGRAMS / "conv1d.vir"
+    commands = (
+        ("trace", channels), ("graph", channels, "-o", tmp_path / "a.svg"),
+        ("coverage", "--no-tests", channels),
+    )  # fmt: skip
+    for command in commands:
+        done = rules(*command, "--rules", extra)
+        assert done.code == 2
+        assert message in done.err
+        assert not (tmp_path / "a.svg").exists()

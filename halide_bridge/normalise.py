@@ -23,9 +23,11 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     Not,
+    Ramp,
     Select,
     Stmt,
     Store,
+    VectorReduce,
 )
 from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt, walk_expr
 
@@ -57,7 +59,8 @@ class _Normaliser:
                 return self.stmt(substitute_stmt(body, {name: value}))
             case Store(buffer, index, value, predicate):
                 mask = None if predicate is None else self.expr(predicate)
-                return Store(buffer, canonical_index(self.expr(index)), self.expr(value), mask)
+                place = canonical_index(self.expr(index))
+                return whole_reduction(Store(buffer, place, self.expr(value), mask))
             case _:
                 return map_stmt(s, self.stmt, self.expr)
 
@@ -71,6 +74,35 @@ class _Normaliser:
         if isinstance(e, Let) and can_inline(e.value):
             return self.expr(substitute(e.body, {e.name: e.value}))
         return normal_expr(map_expr(e, self.expr))
+
+
+def whole_reduction(s: Store) -> Store:
+    """A reduction that Halide took over some of its vectorized loops, taken over all of them.
+
+    Over two reduction loops it leaves ``f[ramp(x5(b), x5(s), n)] = reduce(v) op f[same]`` with the
+    index as a plain loop variable: five lanes add to each element, and the one store keeps one of
+    them. What is meant is ``f[ramp(b, s, n)] = reduce'(v) op f[same]`` with n results.
+    """
+    match s.index:
+        case Ramp(Broadcast(base, _), Broadcast(stride, _), count) if base.type.lanes == 1:
+            index = Ramp(base, stride, count)
+        case _:
+            return s
+    match s.value:
+        case Binary(op, VectorReduce(reduce, value, _), Load(t, buffer, place, None) as own):
+            pass
+        case Binary(op, Load(t, buffer, place, None) as own, VectorReduce(reduce, value, _)):
+            pass
+        case _:
+            return s
+    if s.predicate is not None or buffer != s.buffer or place != s.index:
+        return s
+    if op.value != {"add": "+", "mul": "*"}.get(reduce.value, reduce.value):
+        return s
+    total = VectorReduce(reduce, value, count)
+    current = Load(t.with_lanes(count), buffer, index)
+    left, right = (current, total) if s.value.a is own else (total, current)
+    return Store(s.buffer, index, Binary(op, left, right))
 
 
 def normal_expr(e: Expr) -> Expr:

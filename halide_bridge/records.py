@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from halide_bridge.names import Names
-from halide_bridge.normalise import can_inline, normal_expr
+from halide_bridge.normalise import can_inline, normal_expr, whole_reduction
 from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
 from selector.ir import nodes as ir
@@ -194,7 +194,7 @@ class Reader:
         mask, stored = self._optional(predicate), self._nodes[value]
         if name in self._booleans:
             stored = _as_boolean(stored)
-        return ir.Store(self._names(name), where, stored, mask)
+        return whole_reduction(ir.Store(self._names(name), where, stored, mask))
 
     def read_allocate(
         self, name: str, type_: Record, extents: tuple[int, ...], memory: str, body: int

@@ -150,9 +150,7 @@ def filtered(
 
 def correlate(image: Array, taps: Array, width: int, stride: int = 1, dilation: int = 1) -> Array:
     """sum_r I[y, stride*x + dilation*r] * K[r] for ``width`` outputs of each row."""
-    return sum(
-        taps[r] * image[:, dilation * r :][:, ::stride][:, :width] for r in range(len(taps))
-    )  # type: ignore[return-value]
+    return sum(taps[r] * image[:, dilation * r :][:, ::stride][:, :width] for r in range(len(taps)))  # type: ignore[return-value]
 
 
 def plain(stride: int = 1, dilation: int = 1) -> Callable[[Arrays, Shape], Array]:

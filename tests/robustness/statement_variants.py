@@ -188,7 +188,8 @@ def planes(m: Machine) -> Iterator[Variant]:
             return out
 
         lines = [zeroed(m, LANES), accumulate(value, LANES, Writer())]
-        why = "" if taps > 1 or m.name == "amx" else "in another unit than along the reduction"
+        unable = {"wmma": "in another unit than along", "amx": "tile registers"}
+        why = "" if taps > 1 else unable[m.name]
         yield Variant(
             f"plane, {name}", m, assemble(m, shapes, lines, LANES), shapes, compute,
             rows if taps > 1 else 1, why,

@@ -1,0 +1,85 @@
+"""The corpus of variants as Halide pipelines: all are selected, and right. Run as a program it
+prints the rates.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from corpus_case import Case, output_shapes, random_inputs
+from halide_tiles import GROUPS
+from halide_variants import Pipeline, around, rows
+from machines import MACHINES, Machine, real
+from outcomes import Outcome, judged, rate
+
+import halide_bridge as hb
+from selector.diagnostics import ScheduleError
+
+
+@cache
+def corpus(machine: str) -> dict[str, Pipeline]:
+    """The pipelines of a machine by name."""
+    found = [p for group in (rows, around, *GROUPS) for p in group()]
+    table = {p.name: p for p in found if machine in p.machines}
+    assert len({p.name for p in found}) == len(found), "names are unique"
+    return table
+
+
+def compiled(p: Pipeline, m: Machine) -> Outcome:
+    try:
+        module = hb.lower(p.build(m), target=m.target, name="variant")
+    except ScheduleError as error:
+        return Outcome((), error.why, 0.0)
+    kinds = {b.name: str(b.type) for b in module.buffers}
+    case = Case(p.name, lambda: None, (p.size,), shapes=p.shapes, scalars=p.scalars,
+                values=p.values)  # fmt: skip
+    return judged(
+        module,
+        random_inputs(case, module, p.size, 1),
+        lambda x: p.reference({k: real(v, kinds[k]) for k, v in x.items()}, p.size),
+        m,
+        scalars=p.scalars,
+        sizes=output_shapes(module, p.size),
+    )
+
+
+@cache
+def outcome(machine: str, name: str) -> Outcome:
+    return compiled(corpus(machine)[name], MACHINES[machine])
+
+
+CASES = [(machine, name) for machine in MACHINES for name in corpus(machine)]
+
+
+@pytest.mark.parametrize(("machine", "name"), CASES)
+def test_variant(machine: str, name: str) -> None:
+    p, m, found = corpus(machine)[name], MACHINES[machine], outcome(machine, name)
+    assert found.error <= m.tolerance, found
+    if p.why:
+        assert not found.calls, "selected by now: take it off the list of misses"
+        assert p.why in found.why
+        return
+    assert not found.why
+    assert len(found.calls) == p.statements
+    assert all(call.startswith(m.prefix) for call in found.calls)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rate(machine: str) -> None:
+    """At least 98 % are selected, none is wrong, and each miss has a reason."""
+    found = {name: outcome(machine, name) for name in corpus(machine)}
+    assert len(found) >= 100
+    assert rate(found.values()) >= 0.98
+    assert {n for n, o in found.items() if o.why} == {
+        n for n, p in corpus(machine).items() if p.why
+    }
+
+
+if __name__ == "__main__":
+    for machine in MACHINES:
+        all_found = {name: outcome(machine, name) for name in corpus(machine)}
+        print(f"{machine}: {len(all_found)} pipelines, {rate(all_found.values()):.1%} selected")
+        for name, o in all_found.items():
+            if o.why:
+                print(f"  missed: {name}: {o.why}")

@@ -25,6 +25,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
     Var,
+    VectorReduce,
 )
 from selector.ir.traverse import substitute, walk_expr
 
@@ -94,7 +95,7 @@ def _cuts(e: Expr) -> set[int]:
 
 def as_nest(s: Stmt) -> Nest | None:
     """The nest that a statement is, or None if it is none (several statements, allocations,
-    barriers inside).
+    barriers inside, a sum over lanes).
     """
     loops: list[For] = []
     condition: Expr | None = None
@@ -105,11 +106,18 @@ def as_nest(s: Stmt) -> Nest | None:
                 s = s.body
             case IfThenElse(c, t, None) if condition is None:
                 condition, s = c, t
-            case Store():
+            case Store() if not _reduces(s):
                 break
             case _:
                 return None
     return _scalarize(loops, s, condition)
+
+
+def _reduces(s: Store) -> bool:
+    """Whether a statement reduces lanes, which has no scalar form."""
+    return any(
+        isinstance(e, VectorReduce) and e.lanes != e.value.type.lanes for e in walk_expr(s.value)
+    )
 
 
 def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | None:

@@ -308,7 +308,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "a condition on rows and columns": Scenario(
         where(ROWS, COLUMNS), "varies along rows and columns of the tile",
-        "where `mm` is read: `select(condition, f, 0)`", fixed=where(ROWS, "x4096(10)"),
+        "where `mm` is read: multiply by the condition, `hl.f32(condition)`",
+        fixed=where(ROWS, "x4096(10)"),
     ),
     "a condition on values": Scenario(
         where("x4096(0.0f)", f32(A)), "is not affine in the vectorized variables",

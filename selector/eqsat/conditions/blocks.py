@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from selector.eqsat.conditions.context import Context, Miss, quoted, serial_over, shown, variable
+from selector.eqsat.conditions.context import (
+    Context,
+    Miss,
+    cast_call,
+    quoted,
+    serial_over,
+    shown,
+    variable,
+)
 from selector.eqsat.operands import Factor, Update
 from selector.intrinsics import TensorInstruction, for_target
 from selector.ir.access import Level, access, align, cut, merge
@@ -157,7 +165,8 @@ def _conditions(o: Operands, update: Update) -> Miss | None:
             return o.c.miss(
                 f"the condition `{shown(condition)}` varies along rows and columns of the tile: no "
                 "operand can carry it",
-                f"take it out of the sum, to where `{o.c.func}` is read: `select(condition, f, 0)`",
+                f"take it out of the sum, to where `{o.c.func}` is read: multiply by the "
+                f"condition, `{cast_call(o.c.result)}(condition)` (a select would cut the tile)",
                 o.near,
             )
     return None

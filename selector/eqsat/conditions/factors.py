@@ -150,10 +150,11 @@ def _twisted(c: Context, index: Expr, name: str) -> tuple[str, str]:
         "(`compute_root`, or `compute_at` the tile), and multiply that one"
     )
     inside = [e for e in walk_expr(index) if e.type.lanes > 1]
+    table = next((e for e in inside if isinstance(e, Load)), None)
+    if table is not None:
+        return f"looked up in `{c.name(table.buffer)}`", copy
     for e in inside:
         match e:
-            case Load(_, table, _, _):
-                return f"looked up in `{c.name(table)}`", copy
             case Binary(BinaryOp.DIV | BinaryOp.MOD as op, x, Broadcast(IntImm(by), _)) if (
                 access(e) is None
             ):

@@ -1,0 +1,357 @@
+"""Pipelines that look as if a tensor unit could do them: refused in the user's names, with a hint
+that is then followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import halide as hl
+import pytest
+from tiled import AMX, BF16, F16, F32, I8, I32, U8, Tiled, names_selected
+
+import halide_bridge as hb
+from selector.diagnostics import ScheduleError, SelectionError
+from selector.report import Report
+
+Build = Callable[[], hl.Func]
+
+
+def image(name: str, t: hl.Type = F16, dimensions: int = 2) -> hl.ImageParam:
+    return hl.ImageParam(t, dimensions, name)
+
+
+def f32(e: hl.Expr) -> hl.Expr:
+    return hl.cast(F32, e)
+
+
+def i32(e: hl.Expr) -> hl.Expr:
+    return hl.cast(I32, e)
+
+
+A, B = image("A"), image("B")
+A_BF16, B_BF16 = image("A", BF16), image("B", BF16)
+A_F32, B_F32 = image("A", F32), image("B", F32)
+U, S = image("U", U8), image("S", I8)
+
+
+def product(x: hl.Var, y: hl.Var, r: hl.RVar) -> hl.Expr:
+    """Halves, for GPUs."""
+    return f32(A[r, y]) * f32(B[x, r])
+
+
+def product_bf16(x: hl.Var, y: hl.Var, r: hl.RVar) -> hl.Expr:
+    return f32(A_BF16[r, y]) * f32(B_BF16[x, r])
+
+
+def gpu(value=product, **more) -> Build:  # type: ignore[no-untyped-def]
+    return Tiled(value, **more).build
+
+
+def amx(value=product_bf16, **more) -> Build:  # type: ignore[no-untyped-def]
+    return Tiled(value, memory=AMX, **({"depth": 32} | more)).build
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A pipeline that is refused, what is said, and the pipeline that follows the hint."""
+
+    build: Build
+    why: str
+    hint: str
+    fixed: Build | None = None
+    target: str = "sm_80"
+    instructions: tuple[str, ...] | None = None
+    stage: str = "update"
+    error: type[Exception] = field(default=SelectionError)
+
+
+def copied(name: str, value: Callable[[hl.Var, hl.Var], hl.Expr]) -> hl.Func:
+    """A Func of two dimensions, to be computed before."""
+    func, u, v = hl.Func(name), hl.Var("u"), hl.Var("v")
+    func[u, v] = value(u, v)
+    return func
+
+
+def with_copy(name: str, value: Callable[[hl.Var, hl.Var], hl.Expr]) -> Build:
+    """The product whose left operand is a Func of its own."""
+    rows = copied(name, value)
+    return gpu(lambda x, y, r: f32(rows[r, y]) * f32(B[x, r]), staged=(rows,))
+
+
+def loops(update: hl.Stage, r: hl.RVar, depth: int) -> tuple[hl.RVar, hl.RVar]:
+    outer, inner = hl.RVar("ro"), hl.RVar("ri")
+    update.split(r, outer, inner, depth)
+    return outer, inner
+
+
+def serial_sum(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    update.reorder(inner, x, y, outer).vectorize(x).vectorize(y)
+
+
+def sum_outside(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    update.reorder(x, y, inner, outer).atomic().vectorize(x).vectorize(y).vectorize(inner)
+
+
+def sum_alone(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    update.reorder(inner, x, y, outer).atomic().vectorize(inner)
+
+
+def one_row(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    update.reorder(inner, x, y, outer).atomic().vectorize(inner).vectorize(x)
+
+
+def part_of_the_sum(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    middle, part = hl.RVar("rm"), hl.RVar("rp")
+    update.split(inner, middle, part, 4).reorder(part, x, y, middle, outer).atomic()
+    update.vectorize(part).vectorize(x).vectorize(y)
+
+
+def transposed(mm: hl.Func, x: hl.Var, y: hl.Var) -> hl.Expr:
+    return mm[y, x]
+
+
+SQUARED = "expand the square, (a - b)**2 = a*a - 2*a*b + b*b"
+FROM_A = "copy what is read of `A` into a Func"
+
+SCENARIOS: dict[str, Scenario] = {
+    # the unit
+    "AMXTile on a GPU": Scenario(
+        amx(product, depth=16), "`mm` is placed in amx memory, and target sm_80 has",
+        "compile for amx, or place the Func in MemoryType.WMMAAccumulator", gpu(),
+    ),
+    "WMMAAccumulator on AMX": Scenario(
+        Tiled(product_bf16, depth=32, on="amx").build,
+        "`mm` is placed in wmma memory, and target amx has no",
+        "or place the Func in MemoryType.AMXTile", amx(), target="amx",
+    ),
+    # types
+    "halves on AMX": Scenario(
+        amx(product), "target amx has no instruction for float16 x float16 -> float32",
+        "store the operands as bfloat16 x bfloat16 -> float32", amx(), target="amx",
+    ),
+    "unsigned by signed bytes on a GPU": Scenario(
+        gpu(lambda x, y, r: i32(U[r, y]) * i32(S[x, r]), accumulator=I32),
+        "has no instruction for uint8 x int8 -> int32; it needs amx",
+        "compile for a target with amx",
+        amx(lambda x, y, r: i32(U[r, y]) * i32(S[x, r]), accumulator=I32, depth=64),
+    ),
+    "floats": Scenario(
+        gpu(lambda x, y, r: A_F32[r, y] * B_F32[x, r]),
+        "no instruction multiplies float32 by float32 into float32",
+        "bfloat16 x bfloat16 -> float32; float16 x float16 -> float32", gpu(),
+    ),
+    "bfloat16 by float": Scenario(
+        amx(lambda x, y, r: f32(A_BF16[r, y]) * B_F32[x, r]),
+        "the operands have different types, bfloat16 (`A`) and float32 (`B`)",
+        "convert one into the other's type in its own Func", amx(), target="amx",
+    ),
+    "floats converted in the update": Scenario(
+        gpu(lambda x, y, r: f32(hl.cast(F16, A_F32[r, y])) * f32(B[x, r])),
+        "`A` is float32 in memory and converted to float16 inside the update",
+        "convert it in a Func of its own (float16",
+        with_copy("halves", lambda u, v: hl.cast(F16, A_F32[u, v])),
+    ),
+    "a sum in bfloat16": Scenario(
+        amx(lambda x, y, r: A_BF16[r, y] * B_BF16[x, r], accumulator=BF16),
+        "no instruction multiplies bfloat16 by bfloat16 into bfloat16", "accumulate in float32",
+        amx(read=lambda mm, x, y: hl.cast(BF16, mm[x, y])), target="amx",
+    ),
+    "a product in halves": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y] * B[x, r])),
+        "the product is taken in the operands' type, float16, and cast to float32 afterwards",
+        "`hl.f32(a)*hl.f32(b)`", gpu(),
+    ),
+    # the sum
+    "the largest product": Scenario(
+        gpu(combine=hl.max), "it reduces with `max`; tensor instructions only add",
+        "keep `mm` out of tensor memory",
+    ),
+    "the smallest product on AMX": Scenario(
+        amx(combine=hl.min), "it reduces with `min`; tensor instructions only add",
+        "keep `mm` out of tensor memory", target="amx",
+    ),
+    "weighted products": Scenario(
+        gpu(lambda x, y, r: product(x, y, r) * f32(image("W")[r, y])),
+        "the terms of the sum are products of 3 operands: `A` and `B` and `W`",
+        "multiply two of them in a Func of their own first",
+        with_copy("weighted", lambda u, v: A[u, v] * image("W")[u, v]),
+    ),
+    "squared differences": Scenario(
+        gpu(lambda x, y, r: (f32(A[r, y]) - f32(B[x, r])) * (f32(A[r, y]) - f32(B[x, r]))),
+        "it sums squared differences", SQUARED, gpu(),
+    ),
+    "squared differences on AMX": Scenario(
+        amx(lambda x, y, r: hl.pow(f32(A_BF16[r, y]) - f32(B_BF16[x, r]), 2)),
+        "it sums squared differences", SQUARED, amx(), target="amx",
+    ),
+    "absolute differences": Scenario(
+        gpu(lambda x, y, r: hl.abs(f32(A[r, y]) - f32(B[x, r]))),
+        "the terms of the sum are not products of two operands: ", "only sums of products",
+    ),
+    "a sum of rows": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y])), "the terms of the sum are not products of two operands",
+        "multiply `A` by a Func of ones (of type float16",
+        lambda: _with_ones(lambda ones: lambda x, y, r: f32(A[r, y]) * f32(ones[x, r])),
+    ),
+    "another value instead of zero": Scenario(
+        gpu(lambda x, y, r: hl.select(x < 10, product(x, y, r), 1.0)),
+        "a select that does not end in zero", "`select(condition, a*b, 0)`",
+        gpu(lambda x, y, r: hl.select(x < 10, product(x, y, r), 0.0)),
+    ),
+    "a triangle": Scenario(
+        gpu(lambda x, y, r: hl.select(x < y, product(x, y, r), 0.0)),
+        "varies along rows and columns of the tile: no operand can carry it",
+        "where `mm` is read: multiply by the condition, `hl.f32(condition)`",
+        gpu(read=lambda mm, x, y: mm[x, y] * f32(x < y)),
+    ),
+    "positive values only": Scenario(
+        gpu(lambda x, y, r: hl.select(f32(A[r, y]) > 0, product(x, y, r), 0.0)),
+        "is not affine in the vectorized variables", "a Func that prepares the operand",
+        with_copy("positive", lambda u, v: hl.max(A[u, v], hl.cast(F16, 0))),
+    ),
+    "a sum times a number": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y]) * 3.0),
+        "one operand is the same value in every lane, 3.0", "multiply where `mm` is read",
+        lambda: _with_ones(
+            lambda ones: lambda x, y, r: f32(A[r, y]) * f32(ones[x, r]),
+            read=lambda mm, x, y: mm[x, y] * 3.0,
+        ),
+    ),
+    "operands added first": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y] + image("C")[r, y]) * f32(B[x, r])),
+        "an operand is computed on the fly from `A` and `C`", "compute it into its own Func",
+        with_copy("both", lambda u, v: A[u, v] + image("C")[u, v]),
+    ),
+    # indices
+    "rows looked up": Scenario(
+        gpu(lambda x, y, r: f32(A[r, hl.clamp(image("J", I32, 1)[y], 0, 9)]) * f32(B[x, r])),
+        "`A` is read at an index that is looked up in `J`", FROM_A,
+        with_copy("rows", lambda u, v: A[u, hl.clamp(image("J", I32, 1)[v], 0, 9)]),
+    ),
+    "columns that wrap around": Scenario(
+        gpu(lambda x, y, r: f32(A[(r + 3) % 64, y]) * f32(B[x, r])),
+        "`A` is read at an index that is wrapped around at 64", FROM_A,
+        with_copy("turned", lambda u, v: A[(u + 3) % 64, v]),
+    ),
+    "rows divided by three": Scenario(
+        gpu(lambda x, y, r: f32(A[r, (y + 1) // 3]) * f32(B[x, r])),
+        "`A` is read at an index that is divided by 3", FROM_A,
+        with_copy("thirds", lambda u, v: A[u, (v + 1) // 3]),
+    ),
+    "columns clamped to the edge": Scenario(
+        gpu(lambda x, y, r: f32(A[hl.clamp(r - 1, 0, 60), y]) * f32(B[x, r])),
+        "`A` is read at an index that is clamped", "so that the clamp happens there",
+        with_copy("edge", lambda u, v: A[hl.clamp(u - 1, 0, 60), v]),
+    ),
+    "a diagonal product": Scenario(
+        gpu(lambda x, y, r: f32(A[r, x]) * f32(B[x, r])),
+        "both operands vary along n: `A` is read with stride A.stride.1 and `B` with stride 1",
+        "loop over that dimension instead of vectorizing it", gpu(),
+    ),
+    # tiles
+    "a tile of 4 rows": Scenario(
+        gpu(tile=(64, 4)), "its tile is 4 x 64 (m x n); no instruction's shape divides it",
+        "make it 8 x 64, a multiple of 8 x 32", gpu(tile=(64, 8)),
+    ),
+    "a tile of 12 x 12": Scenario(
+        gpu(tile=(12, 12)), "its tile is 12 x 12 (m x n)", "make it 16 x 16", gpu(),
+    ),
+    "instructions that do not divide the tile": Scenario(
+        gpu(tile=(8, 32)), "its tile is 32 x 8 (m x n); no instruction's shape divides it",
+        "or lift the restriction: wmma.mma.m32n8k16.f16.f32 fits",
+        gpu(tile=(16, 16)), instructions=("wmma.mma.m16n16k16.f16.f32",),
+    ),
+    "instructions of another type": Scenario(
+        gpu(), "among those that `instructions=` allows",
+        "lift the restriction: wmma.mma.m16n16k16",
+        instructions=("wmma.mma.m16n16k16.s8.s32",),
+    ),
+    "more tiles than registers": Scenario(
+        amx(tile=(64, 32), depth=4), "`mm` needs 8 tile registers for its sums",
+        "32 x 32, 16 x 96 or 48 x 32 fit", amx(tile=(32, 32)), target="amx",
+    ),
+    # the schedule
+    "the sum in a loop": Scenario(
+        gpu(update=serial_sum), "its loops hold no reduction over vector lanes",
+        "`mm.update().atomic().vectorize(r)", gpu(), error=ScheduleError,
+    ),
+    "the sum in a loop on AMX": Scenario(
+        amx(update=serial_sum), "its loops hold no reduction over vector lanes",
+        "`mm.update().atomic().vectorize(r)", amx(), target="amx", error=ScheduleError,
+    ),
+    "the sum outside the tile": Scenario(
+        gpu(update=sum_outside), "it was not vectorized, or Halide scalarized it",
+        "vectorize a reduction variable innermost", gpu(), error=ScheduleError,
+    ),
+    "the sum alone as a vector": Scenario(
+        gpu(update=sum_alone),
+        "`mm` is stored by scalar code, in the loops over `x` and `y` (16 x 16)",
+        "vectorize `x` and `y` in the update, innermost first", gpu(),
+    ),
+    "one row at a time": Scenario(
+        gpu(update=one_row), "its 16 lanes are no multiple of any instruction's m x n (128, 256)",
+        "vectorize the dimension that is unrolled as well", gpu(),
+    ),
+    # the accumulator
+    "a transposed read": Scenario(
+        gpu(read=transposed), "a tile is read as one dense vector",
+        "vectorize the reading stage (`out`) over the whole tile of `mm`", gpu(), stage="read",
+    ),
+}  # fmt: skip
+
+
+def _with_ones(value, **more) -> hl.Func:  # type: ignore[no-untyped-def]
+    ones = copied("ones", lambda u, v: hl.cast(F16, 1))
+    return Tiled(value(ones), staged=(ones,), **more).build()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_pipeline_is_refused_in_the_users_names(name: str) -> None:
+    s = SCENARIOS[name]
+    with pytest.raises(s.error) as caught:
+        hb.compile(s.build(), target=s.target, cache=False, instructions=s.instructions)
+    error = caught.value
+    assert isinstance(error, SelectionError | ScheduleError)
+    assert s.why in error.why
+    assert s.hint in error.hint
+    assert error.where is not None
+    assert error.where.func == ("mm" if s.stage != "read" else "out")
+    assert s.stage in error.where.stage
+    assert "tiled.py:" in error.where.location or s.stage == "read"
+
+
+@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.fixed is not None])
+def test_what_the_hint_says_is_selected(name: str) -> None:
+    s = SCENARIOS[name]
+    assert s.fixed is not None
+    output = s.fixed()
+    target = "amx" if name in FIXED_ON_AMX or s.target == "amx" else "sm_80"
+    assert names_selected(output, target)
+
+
+FIXED_ON_AMX = ("unsigned by signed bytes on a GPU",)
+
+
+def test_part_of_the_sum_is_enough() -> None:
+    names = names_selected(gpu(update=part_of_the_sum)(), "sm_80")
+    assert names == ["wmma.mma.m16n16k16.f16.f32"]
+
+
+def test_any_tile_is_an_amx_tile() -> None:
+    for tile in ((12, 12), (5, 3), (48, 16)):
+        assert names_selected(amx(tile=tile)(), "amx")
+
+
+@pytest.mark.parametrize("name", ["a triangle", "a tile of 12 x 12", "rows looked up"])
+def test_without_strict_the_report_says_why(name: str) -> None:
+    s = SCENARIOS[name]
+    with pytest.warns(UserWarning, match="not everything was selected"):
+        kernel = hb.compile(s.build(), target=s.target, cache=False, strict=False)
+    assert isinstance(kernel.report, Report)
+    assert any(s.why in m.miss and s.hint in m.hint for m in kernel.report.misses)

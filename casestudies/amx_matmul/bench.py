@@ -4,7 +4,8 @@
     python -m casestudies.amx_matmul.bench --run DIR       check and time them (needs NumPy; torch
                                                            for the peers, a CPU with AMX for times)
 
-Times are medians and minima of single calls in microseconds, outputs allocated beforehand; checks
+Times are medians and minima of single calls in microseconds, outputs allocated beforehand, arrays
+aligned to cache lines; checks
 compare with float64 on random data, over outputs that were poisoned before.
 """
 
@@ -32,7 +33,7 @@ TIMED = (("bf16", "bf16"), ("s8", "s8"))
 GROUP = {"bf16": 2, "s8": 4, "u8": 4}
 SIZES = ((64, 64, 128), (70, 50, 132), (33, 17, 64), (256, 320, 192), (1, 1, 4))
 TIMED_SIZE = 1024
-CALLS = 60
+ROUNDS, CALLS = 20, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +113,20 @@ def check(kernel: Any, cell: Cell, m: int, n: int, k: int) -> float:
     return relative_error(out, expected, np)
 
 
-def timed(call: Callable[[], object]) -> dict[str, float]:
-    """Median and minimum of single calls, after some that are not counted."""
-    samples: list[float] = []
-    for i in range(CALLS + 5):
-        start = time.perf_counter()
-        call()
-        if i >= 5:
-            samples.append(1e6 * (time.perf_counter() - start))
-    return {"median": statistics.median(samples), "minimum": min(samples)}
+def timed(calls: dict[str, Callable[[], object]], threads: int) -> dict[str, dict[str, float]]:
+    """Median and minimum of single calls of each contender, in rounds, so that what slows the
+    machine for a while slows all; the pauses let idle threads of another runtime stop spinning."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            if threads > 1:
+                time.sleep(0.01)
+            for i in range(CALLS + 2):
+                start = time.perf_counter()
+                call()
+                if i >= 2:
+                    samples[name].append(1e6 * (time.perf_counter() - start))
+    return {n: {"median": statistics.median(s), "minimum": min(s)} for n, s in samples.items()}
 
 
 def peers(element: str) -> dict[str, Callable[[], object]]:
@@ -177,24 +183,23 @@ def compiler() -> str:
 
 
 def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, Any]:
-    """Ours in both layouts and the peers, one after the other with pauses: idle threads spin."""
+    """Ours in both layouts, and the peers."""
     import selector
 
-    found: dict[str, Any] = {}
+    calls: dict[str, Callable[[], object]] = {}
+    errors: dict[str, float] = {}
+    n = TIMED_SIZE
     for layout in ("standard", "vnni"):
         cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
         kernel = selector.load(cell.path(folder))
-        n = TIMED_SIZE
         arrays, _ = operands(cell, n, n, n, seed=1)
         arrays = {name: aligned(array) for name, array in arrays.items()}
         out = aligned(poisoned(cell, n, n))
-        time.sleep(0.3)
-        found[f"ours, {layout}"] = timed(lambda k=kernel, a=arrays, o=out: k(**a, out=o))
-        found[f"ours, {layout}"]["error"] = check(kernel, cell, n, n, n)
-    for name, call in peers(types[0]).items():
-        time.sleep(0.3)
-        found[name] = timed(call)
-    return found
+        name = f"ours, B in {layout} order"
+        errors[name] = check(kernel, cell, n, n, n)
+        calls[name] = lambda k=kernel, a=arrays, o=out: k(**a, out=o)
+    found = timed(calls | peers(types[0]), threads)
+    return {name: times | {"error": errors.get(name)} for name, times in found.items()}
 
 
 def main() -> None:

@@ -5,8 +5,10 @@ AMX), each for both layouts of B.
 ``reordered``: column by column, so that a part of B stays in the cache.
 ``preload_a``, ``preload_b``: a panel of the operand is copied before it is used.
 ``parallel``: reference, with the rows of tiles on all cores.
-``blocked``: for speed, square blocks of tiles whose operands stay in a core's second-level cache;
-``blocked_parallel``: those on all cores.
+``blocked``: for speed, on one core: the columns of B that one block needs stay in its second-level
+cache while all rows of A pass.
+``blocked_parallel``: for speed, on all cores: each takes square blocks of C, and swizzles the
+columns of B that it needs for itself.
 
 Software pipelining, the table's last row, interleaves the loads and stores of one tile with the
 products of another. Halide's loops cannot say that: an iteration is finished before the next one
@@ -23,6 +25,7 @@ import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import Product
 from selector.diagnostics import UserError
 
+BLOCKS = hl.Var("nb"), hl.Var("mb")  # loops over blocks of C: columns, rows
 LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 SCHEDULES = (
     "reference", "reordered", "preload_a", "preload_b", "parallel", "blocked", "blocked_parallel",
@@ -56,7 +59,8 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
     p.output.reorder(ni, mi, nu, no, mo).vectorize(ni).vectorize(mi).unroll(nu)
     if name in ("reordered", "preload_b"):
         p.output.reorder(mo, no)
-    inner, outer = (mo, no) if name in ("reordered", "preload_b") else (no, mo)
+    by_columns = name in ("reordered", "preload_b", "blocked_parallel")
+    inner, outer = (mo, no) if by_columns else (no, mo)
     accumulate(p, inner, tiles)
     if name == "preload_a":
         preload(p, p.a, outer)
@@ -64,14 +68,20 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
         preload(p, p.b, outer)
     if name == "parallel":
         p.output.parallel(outer)
-    if name.startswith("blocked"):
-        nb, mb = hl.Var("nb"), hl.Var("mb")
-        tiles_n, tiles_m = tiles.block // tiles.n, tiles.block // tiles.m
-        p.output.split(no, nb, no, tiles_n).split(mo, mb, mo, tiles_m)
-        p.output.reorder(ni, mi, nu, no, mo, nb, mb)
-        if name == "blocked_parallel":
-            p.output.parallel(nb).parallel(mb)
+    if name == "blocked":
+        block(p, tiles, 2 * tiles.block).reorder(ni, mi, nu, no, mo, *BLOCKS[::-1])
+    if name == "blocked_parallel":
+        blocks = hl.Var("blocks")
+        block(p, tiles, tiles.block).reorder(ni, mi, nu, mo, no, *BLOCKS)
+        p.output.fuse(*BLOCKS, blocks).parallel(blocks)
     return p.output
+
+
+def block(p: Product, tiles: Tiles, columns: int) -> hl.Func:
+    """Tiles in blocks of ``columns`` by ``tiles.block`` rows."""
+    no, mo = hl.Var("no"), hl.Var("mo")
+    p.output.split(no, BLOCKS[0], no, columns // tiles.n)
+    return p.output.split(mo, BLOCKS[1], mo, tiles.block // tiles.m)
 
 
 def depth(p: Product) -> int:

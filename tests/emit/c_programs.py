@@ -203,7 +203,7 @@ def poisoned(shape: tuple[int, ...], element: str) -> Array:
         return np.full(shape, 0x7FC1, np.uint16)
     if element.startswith("float"):
         return np.full(shape, np.nan, element)
-    return np.full(shape, 99, element)
+    return np.full(shape, 99, "bool" if element == "uint1" else element)
 
 
 def run_both(

@@ -189,6 +189,20 @@ def test_gpu_memory() -> None:
     assert text.startswith("`s` is stored in GPUShared; amx has none\n")
 
 
+def test_stages_on_a_cpu() -> None:
+    body = "allocate s[float32 * 4] in Heap stages(3)\ns[0] = 1.0f\nC[0] = s[0]"
+    text = said(ScheduleError, body)
+    assert text.startswith(
+        "stages of `s` cannot overlap on a CPU\n  where: in `s`\n  why:   a core"
+    )
+    assert "hint:  leave pipeline_stages out" in text
+
+
+def test_a_vector_that_may_have_changed() -> None:
+    body = "let v = C[ramp(0, 1, 4)]\nC[ramp(0, 1, 4)] = x4(1.0f)\nC[ramp(8, 1, 4)] = v"
+    assert said(EmitError, body) == "a vector of `C` is used after that may have changed"
+
+
 def test_threads_that_share_sums() -> None:
     store = f"C[{c_block(16, 16)}] = {read(BF16, 16, 16)}".replace("acc[", "mm[")
     text = said(

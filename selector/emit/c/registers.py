@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from selector.diagnostics import EmitError, SelectionError, Where
-from selector.emit.c_operands import TILE_ROWS, Product, as_product
+from selector.emit.c.operands import TILE_ROWS, Product, as_product
 from selector.ir.nodes import Allocate, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
 

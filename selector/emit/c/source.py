@@ -1,7 +1,7 @@
 """C for CPUs with AMX: a selected module becomes one source text with one function, and its plan.
 
-``c_function`` writes loops and memory, ``c_plain`` plain stores, ``c_tiles`` what runs on tile
-registers; this file adds parameters and what the text stands on (``c_preamble``).
+``function`` writes loops and memory, ``plain`` plain stores, ``tiles`` what runs on tile registers;
+this file adds parameters and what the text stands on (``preamble``).
 """
 
 from __future__ import annotations
@@ -9,14 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from selector.emit.c_context import CContext
-from selector.emit.c_function import FunctionBody
-from selector.emit.c_preamble import RESERVED, SNIPPET_NAMES, preamble
-from selector.emit.c_ranges import Ranges
+from selector.diagnostics import ScheduleError, Where
+from selector.emit.c.context import CContext
+from selector.emit.c.function import FunctionBody
+from selector.emit.c.preamble import RESERVED, SNIPPET_NAMES, preamble
+from selector.emit.c.ranges import Ranges
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.writer import Names, Writer
-from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Module, Role, ScalarParam, Var
+from selector.ir.nodes import (
+    Allocate,
+    BufferParam,
+    Dim,
+    Expr,
+    IntImm,
+    Module,
+    Role,
+    ScalarParam,
+    Var,
+)
 from selector.ir.simplify import add, mul, sub
+from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16, INT32, INT64, UINT16, Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
@@ -29,6 +41,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 def emit(module: Module, target: Target) -> Plan:
     """Source and plan of a selected module, all of whose temporaries are allocations."""
     refuse_races(module.body)
+    _refuse_rings(module)
     entry = "kernel_" + (re.sub(r"\W+", "_", module.name).strip("_") or "k")
     context = CContext(module.name, target, Names(RESERVED | SNIPPET_NAMES | {entry}))
     parameters = list(_parameters(module, context))
@@ -43,6 +56,23 @@ def emit(module: Module, target: Target) -> Plan:
         module.name, target.name, head + preamble(code) + "\n" + code, module.buffers,
         module.scalars, module.requirements, (), (launch,),
     )  # fmt: skip
+
+
+def _refuse_rings(module: Module) -> None:
+    """ScheduleError for allocations of which several copies were asked for."""
+    origins = {o.name: o for o in module.origins}
+    for s in walk_stmt(module.body):
+        if isinstance(s, Allocate) and s.stages > 1:
+            origin = origins.get(s.name)
+            func = origin.func if origin else s.name
+            raise ScheduleError(
+                f"stages of `{func}` cannot overlap on a CPU",
+                "a core makes its copies itself, one after the other: that loads of one iteration "
+                "overlap with products of another cannot be said in a schedule",
+                "leave pipeline_stages out: within a statement the order is ours; parallel() uses "
+                "more cores",
+                Where(func=func, location=origin.location if origin else ""),
+            )
 
 
 class _Parameter:

@@ -6,11 +6,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from selector.emit.c_ranges import Ranges
-from selector.emit.c_scalar import CScalarEmitter
+from selector.emit.c.ranges import Ranges
+from selector.emit.c.scalar import CScalarEmitter
 from selector.emit.scalar import Storage
 from selector.emit.writer import Names, Writer
-from selector.ir.nodes import Expr, Load
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Expr, For, Load
 from selector.targets import Target
 
 
@@ -75,3 +76,10 @@ class CContext:
             del self.storages[name]
         else:
             self.storages[name] = outer
+
+
+def loop_head(s: For, c: CContext) -> str:
+    """``for (...)`` over the iterations of a loop."""
+    name, low, extent = c.names.get(s.name), c.scalar.index(s.min), c.scalar.index(s.extent)
+    stop = extent if low == "0" else c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+    return f"for (int {name} = {low}; {name} < {stop}; ++{name})"

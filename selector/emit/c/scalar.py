@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from selector.emit.builtins import spell
-from selector.emit.c_ranges import Ranges
+from selector.emit.c.ranges import Ranges
 from selector.emit.scalar import ScalarEmitter, Storage, c_type, convert
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction

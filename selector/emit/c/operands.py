@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from selector.diagnostics import EmitError
-from selector.emit.c_lanes import scalar_lane
+from selector.emit.c.lanes import scalar_lane
 from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits

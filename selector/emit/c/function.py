@@ -1,30 +1,29 @@
-"""The body of the C function that a module becomes: loops, threads, memory, and who configures the
-tile registers.
+"""The body of the C function that a module becomes: loops, threads, and memory.
 
-A parallel loop is OpenMP's; one inside another runs serially, as OpenMP would have it. Tile
-registers belong to a thread: where all scopes of a stretch of one thread's code share one
-configuration it is loaded at the start of the stretch, else at the start of each scope that finds
-another one.
+A parallel loop is OpenMP's; one inside another runs serially, as OpenMP would have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 
 from selector.diagnostics import EmitError, ScheduleError, Where
-from selector.emit.c_context import CContext
-from selector.emit.c_operands import as_product
-from selector.emit.c_plain import PlainCode, is_simple, loop_bounds
-from selector.emit.c_registers import TileScope, is_tile_allocation, tile_scope
-from selector.emit.c_tiles import TileCode, loads_of, loop_head
+from selector.emit.c.configurations import Configurations
+from selector.emit.c.context import CContext, loop_head
+from selector.emit.c.cover import is_simple
+from selector.emit.c.operands import as_product
+from selector.emit.c.plain import PlainCode
+from selector.emit.c.ranges import loop_bounds
+from selector.emit.c.registers import TileScope
+from selector.emit.c.sums import loads_of
+from selector.emit.c.tiles import TileCode
 from selector.emit.scalar import Space, Storage, c_type
 from selector.ir.affine import to_affine
 from selector.ir.nodes import (
     Allocate,
     Atomic,
     Block,
-    Call,
     Evaluate,
     Expr,
     For,
@@ -39,7 +38,15 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import free_vars, stmt_children, walk_all_exprs, walk_stmt
+from selector.ir.traverse import (
+    free_vars,
+    map_stmt,
+    substitute_stmt,
+    walk_all_exprs,
+    walk_expr,
+    walk_stmt,
+)
+from selector.lowering.structure import stored_names
 from selector.lowering.tiles import first_lane
 
 STACK_BYTES = 16 << 10  # larger allocations are on the heap
@@ -54,16 +61,15 @@ class FunctionBody:
         self.context = context
         self.plain = PlainCode(context)
         self.tiles: TileCode | None = None
-        self._scopes: dict[int, tuple[TileScope, str]] = {}  # by identity of the allocation
-        self._configured = False  # one configuration holds throughout
-        self._tracked = False  # which one is loaded is known at run time
+        self.configurations = Configurations(context)
 
     def emit(self, body: Stmt) -> None:
         """The whole body."""
         for s in walk_stmt(body):
             self._refuse(s)
-        self._plan(body)
-        self._thread(Block((body,)), lambda: self.statement(body))
+        body = _without_vector_lets(body)
+        self.configurations.plan(body)
+        self.configurations.thread(Block((body,)), lambda: self.statement(body))
 
     def _refuse(self, s: Stmt) -> None:
         if isinstance(s, For) and s.kind in _GPU_LOOPS:
@@ -80,68 +86,6 @@ class FunctionBody:
                 "use MemoryType.AMXTile for sums in tile registers, Stack or Heap for the rest",
                 Where(func=func),
             )
-
-    # ------------------------------------------------------------------ configurations
-
-    def _plan(self, s: Stmt) -> None:
-        """Registers of every scope, and a constant for every configuration."""
-        if is_tile_allocation(s):
-            assert isinstance(s, Allocate)
-            scope = tile_scope(s)
-            self._scopes[id(s)] = (scope, self._constant(scope))
-            return
-        for child in stmt_children(s):
-            self._plan(child)
-
-    def _constant(self, scope: TileScope) -> str:
-        """The name of a configuration, written ahead of the function."""
-        row_bytes = ", ".join(str(b) for _, b in scope.shapes)
-        rows = ", ".join(str(r) for r, _ in scope.shapes)
-        value = f"{{.palette = 1, .row_bytes = {{{row_bytes}}}, .rows = {{{rows}}}}};"
-        for number, known in enumerate(self.context.constants):
-            if known.endswith(value):
-                return f"shapes_{number}"
-        name = f"shapes_{len(self.context.constants)}"
-        self.context.constants.append(f"static const tile_shapes {name} = {value}")
-        return name
-
-    def _thread(self, s: Stmt, write: Callable[[], None]) -> None:
-        """Code of one thread, with the configurations that it needs."""
-        c = self.context
-        own = set(self._configurations(s))
-        outer = self._configured, self._tracked
-        self._configured = len(own) == 1 and not any(self._parallel_scopes(s))
-        self._tracked = bool(own) and not self._configured
-        if self._configured:
-            c.writer.line(f"tile_configure(&{next(iter(own))});")
-        elif own:
-            c.writer.line("const tile_shapes *configured = NULL;")
-        write()
-        if own:
-            test = "" if self._configured else "if (configured != NULL) "
-            c.writer.line(f"{test}tile_release();")
-        self._configured, self._tracked = outer
-
-    def _configurations(self, s: Stmt) -> Iterator[str]:
-        """Configurations that a thread uses outside of parallel loops further in."""
-        if id(s) in self._scopes:
-            yield self._scopes[id(s)][1]
-            return
-        for child in stmt_children(s):
-            if not self._starts_threads(child):
-                yield from self._configurations(child)
-
-    def _parallel_scopes(self, s: Stmt) -> Iterator[Stmt]:
-        """Parallel loops whose threads use tiles."""
-        for child in stmt_children(s):
-            if self._starts_threads(child):
-                if any(id(x) in self._scopes for x in walk_stmt(child)):
-                    yield child
-            else:
-                yield from self._parallel_scopes(child)
-
-    def _starts_threads(self, s: Stmt) -> bool:
-        return isinstance(s, For) and s.kind is ForKind.PARALLEL and not self.context.parallel
 
     # ------------------------------------------------------------------ statements
 
@@ -169,8 +113,8 @@ class FunctionBody:
                 self._allocate(s)
             case Atomic(_, body):
                 self.statement(body)
-            case Evaluate(value):
-                self._evaluate(value)
+            case Evaluate():
+                pass
 
     def _sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements in order; consecutive products are written together."""
@@ -194,19 +138,11 @@ class FunctionBody:
 
     def _store(self, s: Store) -> None:
         if self.tiles is not None and self.tiles.scope.of(s.buffer):
-            self.tiles.fill(s)
+            self.tiles.sums.fill(s)
         elif self.tiles is not None and self._reads_tiles(s):
-            self.tiles.read_out(s)
+            self.tiles.sums.read_out(s)
         else:
             self.plain.store(s)
-
-    def _evaluate(self, value: Expr) -> None:
-        if isinstance(value, Call) and value.name == "prefetch":
-            (load,) = value.args
-            assert isinstance(load, Load)
-            storage = self.context.storages[load.buffer]
-            place = self.context.scalar.address(storage, first_lane(load.index).to_expr())
-            self.context.writer.line(f"__builtin_prefetch(&{place});")
 
     # ------------------------------------------------------------------ loops
 
@@ -218,9 +154,11 @@ class FunctionBody:
         if self.tiles is not None and self._touches_tiles(s):
             self._tile_loop(s)
             return
-        simple = is_simple(s) and not any(self._starts_threads(x) for x in walk_stmt(s))
-        if simple and self.plain.tests_stand_here(s):
-            self.plain.versions(self.plain.cover(s), lambda: self._loop_text(s))
+        simple = is_simple(s) and not any(
+            self.configurations.starts_threads(x) for x in walk_stmt(s)
+        )
+        if simple and self.plain.covering.tests_stand_here(s):
+            self.plain.covering.versions(self.plain.covering.cover(s), lambda: self._loop_text(s))
         else:
             self._loop_text(s)
 
@@ -244,7 +182,7 @@ class FunctionBody:
         if all(_is_product_part(x) for x in walk_stmt(s)):
             self.tiles.loop(s)
         elif not self._stores_tiles(s) and self._varying_read(s):
-            self.tiles.through_memory(s, lambda: self._outside_tiles(s))
+            self.tiles.sums.through_memory(s, lambda: self._outside_tiles(s))
         else:
             self._loop_text(s)
 
@@ -262,7 +200,7 @@ class FunctionBody:
                 "tile registers belong to one thread",
                 "compute the Func inside the parallel loop, or make the loop serial",
             )
-        tiles = any(id(x) in self._scopes for x in walk_stmt(s))
+        tiles = self.configurations.any_in(s)
         inner = s.body
         both = isinstance(inner, For) and inner.kind is ForKind.PARALLEL and (
             s.name not in free_vars(inner.min) | free_vars(inner.extent)
@@ -274,14 +212,16 @@ class FunctionBody:
                 w.line("#pragma omp parallel")
                 with w.block(""):
                     c.parallel = True
-                    self._thread(s, lambda: self._shared_loop("for", collapse, s, both))
+                    self.configurations.thread(
+                        s, lambda: self._shared_loop("for", collapse, s, both)
+                    )
             else:
                 c.parallel = True
                 self._shared_loop("parallel for", collapse, s, both)
         c.parallel = False
         self.tiles = own
-        if tiles and self._tracked:
-            w.line("configured = NULL;")
+        if tiles:
+            self.configurations.forget()
 
     def _shared_loop(self, what: str, collapse: str, s: For, both: bool) -> None:
         self.context.writer.line(f"#pragma omp {what} schedule(static){collapse}")
@@ -296,22 +236,18 @@ class FunctionBody:
     # ------------------------------------------------------------------ memory
 
     def _allocate(self, s: Allocate) -> None:
-        if id(s) in self._scopes:
-            self._tile_allocation(s, *self._scopes[id(s)])
+        scope = self.configurations.of(s)
+        if scope is not None:
+            self._tile_allocation(s, scope)
         elif self.tiles is not None and self.tiles.scope.of(s.name):
             self._accumulators(s)
         else:
             self._memory(s)
 
-    def _tile_allocation(self, s: Allocate, scope: TileScope, shapes: str) -> None:
+    def _tile_allocation(self, s: Allocate, scope: TileScope) -> None:
         c = self.context
         with c.writer.block(""):
-            for line in _description(scope):
-                c.writer.line(f"// {line}")
-            if not self._configured:
-                with c.writer.block(f"if (configured != &{shapes})"):
-                    c.writer.line(f"tile_configure(&{shapes});")
-                    c.writer.line(f"configured = &{shapes};")
+            self.configurations.enter(s)
             self.tiles = TileCode(c, self.plain, scope)
             self._accumulators(s)
             self.tiles = None
@@ -395,17 +331,20 @@ def _is_product_part(s: Stmt) -> bool:
             return False
 
 
+def _without_vector_lets(s: Stmt) -> Stmt:
+    """Names for vectors replaced by what they stand for, where that changes nothing."""
+    match s:
+        case LetStmt(name, value, body) if value.type.lanes > 1:
+            read = {e.buffer for e in walk_expr(value) if isinstance(e, Load)}
+            if read & stored_names(body):
+                raise EmitError(f"a vector of `{min(read)}` is used after that may have changed")
+            return _without_vector_lets(substitute_stmt(body, {name: value}))
+        case _:
+            return map_stmt(s, _without_vector_lets, lambda e: e)
+
+
 def _elements(s: Allocate) -> Expr:
     total: Expr = IntImm(1)
     for extent in s.extents:
         total = mul(total, extent)
     return total
-
-
-def _description(scope: TileScope) -> Iterable[str]:
-    for b in scope.blocks:
-        registers = " ".join(str(r) for r in b.registers.values())
-        yield f"{b.accumulator}[{b.offset} ...], {b.m} x {b.n}: tiles {registers}"
-    for (rows, size), pool in scope.pools.items():
-        registers = " ".join(str(r) for r in pool)
-        yield f"operands of {rows} x {size} bytes: tiles {registers}"

@@ -11,8 +11,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from selector.ir.affine import Affine, Monomial, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Select, Var
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IntImm,
+    Select,
+    Var,
+)
+from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars
+from selector.ir.types import INT32
+from selector.lowering.predicates import TRUE, conjunction
 
 Interval = tuple[Affine, Affine]
 
@@ -176,3 +189,40 @@ class Tests:
 
 def _distinct(tests: Iterable[Expr]) -> list[Expr]:
     return list(dict.fromkeys(tests))
+
+
+def loop_bounds(s: For) -> tuple[Expr, Expr]:
+    """Least and greatest value of a loop's variable."""
+    return s.min, sub(add(s.min, s.extent), IntImm(1))
+
+
+def digit_bounds(digits: dict[str, int]) -> dict[str, tuple[Expr, Expr]]:
+    return {name: (IntImm(0), IntImm(n - 1)) for name, n in digits.items()}
+
+
+def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
+    """A condition free of loop variables that implies ``condition`` in all iterations."""
+    if not free_vars(condition) & ranges.bounds.keys():
+        return condition
+    if isinstance(condition, Compare) and condition.a.type != INT32:
+        return None
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            x, y = holds_in(a, ranges), holds_in(b, ranges)
+            return None if x is None or y is None else conjunction(x, y)
+        case Compare(CompareOp.LT, a, b):
+            difference = to_affine(b) - to_affine(a) - 1
+        case Compare(CompareOp.LE, a, b):
+            difference = to_affine(b) - to_affine(a)
+        case Compare(CompareOp.GT, a, b):
+            difference = to_affine(a) - to_affine(b) - 1
+        case Compare(CompareOp.GE, a, b):
+            difference = to_affine(a) - to_affine(b)
+        case _:
+            return None
+    found = ranges.interval(difference)
+    if found is None:
+        return None
+    if ranges.at_least_zero(found[0]):
+        return TRUE
+    return Compare(CompareOp.LE, IntImm(0), found[0].to_expr())

@@ -1,0 +1,136 @@
+"""Pieces of operands on their way into tile registers: in place where rows of adjacent elements lie
+inside a buffer, else by way of a tile of 1024 bytes on the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.emit.c.context import CContext
+from selector.emit.c.lanes import LaneLoops
+from selector.emit.c.operands import (
+    COLUMN,
+    INNER,
+    ROW,
+    TILE_BYTES,
+    TILE_ROWS,
+    Dense,
+    Matrix,
+)
+from selector.emit.c.plain import PlainCode
+from selector.emit.c.registers import Shape
+from selector.emit.scalar import Space, Storage, c_type
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import IntImm, Store
+from selector.ir.traverse import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows ``row`` ... and elements ``column`` ... of an operand, in a register of ``shape``."""
+
+    matrix: Matrix
+    row: Affine
+    column: Affine
+    rows: int
+    width: int
+    shape: Shape
+
+    @property
+    def bytes(self) -> int:
+        return self.width * self.matrix.type.bytes
+
+    @property
+    def exact(self) -> bool:
+        return self.shape == (self.rows, self.bytes)
+
+    @property
+    def start(self) -> Affine:
+        """Index of its first element in the buffer, if the matrix is dense."""
+        dense = self.matrix.dense
+        assert dense is not None
+        return dense.base + self.row * dense.step + self.column
+
+    def key(self) -> object:
+        """Equal for pieces of equal contents."""
+        dense = self.matrix.dense
+        if dense is not None and dense.predicate is None:
+            return dense.buffer, self.start, dense.step, self.rows, self.width, self.shape
+        return self
+
+
+class OperandLoads:
+    """Writes the loads of operands. ``direct``: those that a test ahead finds inside their
+    buffers.
+    """
+
+    def __init__(self, context: CContext, plain: PlainCode) -> None:
+        self.context = context
+        self.plain = plain
+        self.direct: frozenset[Dense] = frozenset()
+
+    def load(self, piece: Piece, register: int) -> None:
+        c, dense = self.context, piece.matrix.dense
+        if dense is None:
+            self._load_elements(piece, register)
+            return
+        storage, size = c.storages[dense.buffer], piece.matrix.type.bytes
+        stride = c.scalar.index((dense.step * size).to_expr())
+        if dense in self.direct and piece.exact:
+            place = c.scalar.index(piece.start.to_expr())
+            c.writer.line(f"tile_load({register}, &{storage.pointer}[{place}], {stride});")
+        elif dense.predicate is None or dense in self.direct:
+            self._load_checked(piece, dense, register)
+        else:
+            self._load_elements(piece, register)
+
+    def _load_checked(self, piece: Piece, dense: Dense, register: int) -> None:
+        """Rows without a condition: in place if they are inside, else by way of the stack."""
+        c, size = self.context, piece.matrix.type.bytes
+        storage = c.storages[dense.buffer]
+        assert storage.elements is not None
+        limit = c.scalar.index((to_affine(storage.elements) * size).to_expr())
+        place = c.scalar.index((piece.start * size).to_expr())
+        stride = c.scalar.index((dense.step * size).to_expr())
+        with c.writer.block(""):
+            c.writer.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+            what = f"{storage.pointer}, {limit}, {place}"
+            if piece.exact:
+                c.writer.line(f"s64 stride = {stride};")
+                call = f"tile_rows(scratch, {what}, &stride, {piece.rows}, {piece.bytes})"
+                c.writer.line(f"const void *from = {call};")
+                c.writer.line(f"tile_load({register}, from, stride);")
+            else:
+                call = f"tile_copy(scratch, {what}, {stride}, {piece.rows}, {piece.bytes})"
+                c.writer.line(f"tile_load({register}, {call}, {TILE_BYTES});")
+
+    def _load_elements(self, piece: Piece, register: int) -> None:
+        """Any operand, element by element."""
+        c, m = self.context, piece.matrix
+        size, v = m.type.bytes, m.packing
+        name = "$tile"
+        columns = piece.width // v
+        digits = tuple(
+            (x, n) for x, n in ((INNER, v), (COLUMN, columns), (ROW, piece.rows)) if n > 1
+        )
+        first = piece.column.divided_by(v)
+        assert first is not None
+        at = {
+            ROW.name: (piece.row + (ROW if piece.rows > 1 else 0)).to_expr(),
+            COLUMN.name: (first + (COLUMN if columns > 1 else 0)).to_expr(),
+            INNER.name: INNER if v > 1 else IntImm(0),
+        }
+        value = substitute(m.element, at)
+        live = {x for x, _ in digits}
+        index = Affine()
+        for x, factor in ((ROW, TILE_BYTES // size), (COLUMN, v), (INNER, 1)):
+            if x in live:
+                index += to_affine(x) * factor
+        with c.writer.block(""):
+            count = TILE_ROWS * TILE_BYTES // size
+            whole = piece.exact and piece.bytes == TILE_BYTES
+            zero = "" if whole else " = {0}"
+            c.writer.line(f"_Alignas(64) {c_type(m.type)} scratch[{count}]{zero};")
+            with c.stored(name, Storage("scratch", m.type, Space.LOCAL)), c.fresh_guard():
+                self.plain.form(LaneLoops(digits, (), Store(name, index.to_expr(), value)))
+            c.writer.line(f"tile_load({register}, scratch, {TILE_BYTES});")

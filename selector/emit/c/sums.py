@@ -1,0 +1,226 @@
+"""What goes into accumulators and comes out of them: fills, and stores of sums to memory.
+
+Zeros and whole blocks of rows go straight between registers and memory; everything else by way of
+an image of the accumulator on the stack, to which plain code applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
+from selector.emit.c.context import CContext
+from selector.emit.c.lanes import scalar_lane
+from selector.emit.c.operands import COLUMN, ROW, TILE_BYTES, TILE_ROWS
+from selector.emit.c.plain import PlainCode
+from selector.emit.c.ranges import Ranges, holds_in
+from selector.emit.c.registers import Sums, TileScope
+from selector.emit.scalar import Space, Storage, c_type
+from selector.intrinsics import TILE_FILL, TILE_READ
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Broadcast, Call, Expr, FloatImm, IntImm, Load, Ramp, Stmt, Store
+from selector.ir.simplify import constant
+from selector.ir.traverse import walk_all_exprs, walk_expr
+from selector.lowering.predicates import TRUE
+from selector.lowering.tiles import first_lane
+
+
+class SumsCode:
+    """Writes fills and read-outs of the accumulators of one scope."""
+
+    def __init__(self, context: CContext, plain: PlainCode, scope: TileScope) -> None:
+        self.context = context
+        self.plain = plain
+        self.scope = scope
+        self._image = ""  # the pointer of the image made last
+
+    def fill(self, s: Store) -> None:
+        """Any store to an accumulator but a product."""
+        value = _bare(s.value)
+        blocks = self._whole_blocks(s.index, s.buffer)
+        zero = constant(value) == 0 or _is_zero(value)
+        if blocks is not None and s.predicate is None and zero:
+            for b in blocks:
+                for register in b.registers.values():
+                    self.context.writer.line(f"tile_zero({register});")
+            return
+        with self.context.writer.block(""):
+            partly = blocks is None or s.predicate is not None
+            filled = partly or _reads(value, s.buffer)
+            with self.in_memory(s.buffer, filled=filled), self.context.fresh_guard():
+                self.plain.store(Store(s.buffer, s.index, value, s.predicate))
+            for b in self.scope.of(s.buffer) if blocks is None else blocks:
+                self._fetch(b)
+
+    def _whole_blocks(self, index: Expr, accumulator: str) -> list[Sums] | None:
+        """The blocks that a dense index covers exactly; None if it covers others in part."""
+        if not isinstance(index, Ramp) or index.stride != IntImm(1):
+            return None
+        first = first_lane(index).constant
+        if first is None:
+            return None
+        last = first + index.type.lanes
+        found = [b for b in self.scope.of(accumulator) if first <= b.offset and b.end <= last]
+        touched = [b for b in self.scope.of(accumulator) if b.offset < last and first < b.end]
+        covered = sum(b.m * b.n for b in found) == last - first
+        return found if found == touched and covered else None
+
+    def read_out(self, s: Store) -> None:
+        """A store to ordinary memory whose value reads accumulators."""
+        block = self._bare_read(s)
+        if block is None or not self._read_in_place(s, block):
+            self.through_memory(s, lambda: self.plain.store(s))
+
+    def through_memory(self, s: Stmt, write: Callable[[], None], tested: bool = False) -> None:
+        """Write a statement that only reads accumulators, from an image of them in memory.
+
+        ``tested``: what can be tested ahead does not hold.
+        """
+        names = [a for a in dict.fromkeys(b.accumulator for b in self.scope.blocks)
+                 if loads_of(s, a)]  # fmt: skip
+        with self.context.writer.block(""), ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self.in_memory(name, filled=True, read_by=s))
+            guard = self.context.covered(frozenset(), frozenset())
+            stack.enter_context(guard if tested else self.context.fresh_guard())
+            write()
+
+    def in_memory(
+        self, accumulator: str, *, filled: bool, read_by: Stmt | None = None
+    ) -> AbstractContextManager[None]:
+        """An image of an accumulator on the stack; ``filled``: with what the registers hold, or as
+        much of it as a statement reads.
+        """
+        c = self.context
+        home = c.storages[accumulator]
+        pointer = c.names.fresh(f"{home.pointer}_image")
+        assert isinstance(home.elements, IntImm)
+        kind = c_type(home.type)
+        c.writer.line(f"_Alignas(64) {kind} {pointer}[{home.elements.value}];")
+        image = Storage(pointer, home.type, Space.LOCAL, None, home.elements)
+        if filled:
+            for b in self.scope.of(accumulator):
+                if read_by is None or _may_read(read_by, b):
+                    self._spill(b, pointer)
+        self._image = pointer
+        return c.stored(accumulator, image)
+
+    def _spill(self, b: Sums, pointer: str) -> None:
+        w = self.context.writer
+        for (i, j), register in b.registers.items():
+            at = b.offset + 16 * i * b.n + 16 * j
+            if self._padded(b, i, j):
+                with w.block(""):
+                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+                    w.line(f"tile_store({register}, scratch, {TILE_BYTES});")
+                    with w.block(f"for (int i = 0; i < {b.rows(i)}; ++i)"):
+                        w.line(
+                            f"memcpy(&{pointer}[{at} + i * {b.n}], scratch + {TILE_BYTES} * i, "
+                            f"{4 * b.columns(j)});"
+                        )
+            else:
+                w.line(f"tile_store({register}, &{pointer}[{at}], {4 * b.n});")
+
+    def _fetch(self, b: Sums) -> None:
+        """The registers of a block from the image made last."""
+        w, pointer = self.context.writer, self._image
+        for (i, j), register in b.registers.items():
+            at = b.offset + 16 * i * b.n + 16 * j
+            if self._padded(b, i, j):
+                with w.block(""):
+                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+                    call = (
+                        f"tile_copy(scratch, {pointer}, sizeof {pointer}, {4 * at}, {4 * b.n}, "
+                        f"{b.rows(i)}, {4 * b.columns(j)})"
+                    )
+                    w.line(f"tile_load({register}, {call}, {TILE_BYTES});")
+            else:
+                w.line(f"tile_load({register}, &{pointer}[{at}], {4 * b.n});")
+
+    def _padded(self, b: Sums, i: int, j: int) -> bool:
+        return self.scope.shapes[b.registers[i, j]] != (b.rows(i), 4 * b.columns(j))
+
+    def _bare_read(self, s: Store) -> Sums | None:
+        """The one block that a store writes as it is, if it is that."""
+        value = _bare(s.value)
+        if not isinstance(value, Load) or value.predicate is not None:
+            return None
+        blocks = self.scope.of(value.buffer)
+        home = self.context.storages.get(s.buffer)
+        if not blocks or home is None or home.type != value.type.element:
+            return None
+        found = self._whole_blocks(value.index, value.buffer)
+        return found[0] if found is not None and len(found) == 1 else None
+
+    def _read_in_place(self, s: Store, b: Sums) -> bool:
+        """Store the tiles straight to memory; False if the rows there are not dense."""
+        digits = ((COLUMN, b.n), (ROW, b.m))
+        place = to_affine(scalar_lane(s.index, digits))
+        step, base = place.coefficient(ROW), place.rest(ROW).rest(COLUMN)
+        dense = b.n == 1 or place.coefficient(COLUMN).constant == 1
+        if not dense or any(x.mentions(v.name) for x in (step, base) for v in (ROW, COLUMN)):
+            return False
+        if any(self._padded(b, i, j) for i, j in b.registers):
+            return False
+        tests: tuple[Expr, ...] = ()
+        if s.predicate is not None:
+            condition = scalar_lane(s.predicate, digits) if s.predicate.type.lanes > 1 else (
+                s.predicate
+            )  # fmt: skip
+            bounds = {ROW.name: (IntImm(0), IntImm(b.m - 1)),
+                      COLUMN.name: (IntImm(0), IntImm(b.n - 1))}  # fmt: skip
+            holds = holds_in(condition, Ranges(bounds, self.context.ranges.nonnegative))
+            if holds is None or any(isinstance(x, Load) for x in walk_expr(holds)):
+                return False
+            tests = () if holds == TRUE else (holds,)
+        c = self.context
+        if not tests:
+            self._store_block(s, b, base, step)
+            return True
+        with c.writer.block(f"if ({c.conjunction(tests)})"):
+            self._store_block(s, b, base, step)
+        c.writer.line("else")
+        self.through_memory(s, lambda: self.plain.store(s), tested=True)
+        return True
+
+    def _store_block(self, s: Store, b: Sums, base: Affine, step: Affine) -> None:
+        c = self.context
+        pointer = c.storages[s.buffer].pointer
+        stride = c.scalar.index((step * 4).to_expr())
+        for (i, j), register in b.registers.items():
+            place = c.scalar.index((base + step * (16 * i) + 16 * j).to_expr())
+            c.writer.line(f"tile_store({register}, &{pointer}[{place}], {stride});")
+
+
+def loads_of(s: Stmt, accumulator: str) -> bool:
+    """Whether a statement tree reads a buffer."""
+    return any(isinstance(e, Load) and e.buffer == accumulator for e in walk_all_exprs(s))
+
+
+def _may_read(s: Stmt, b: Sums) -> bool:
+    """Whether a statement reads elements of a block; dense indices are looked at closely."""
+    for e in walk_all_exprs(s):
+        if not isinstance(e, Load) or e.buffer != b.accumulator:
+            continue
+        first = first_lane(e.index).constant
+        dense = isinstance(e.index, Ramp) and e.index.stride == IntImm(1)
+        if not dense or first is None or (first < b.end and b.offset < first + e.type.lanes):
+            return True
+    return False
+
+
+def _bare(e: Expr) -> Expr:
+    """A value without the marks of fills and read-outs."""
+    while isinstance(e, Call) and e.name in (TILE_FILL, TILE_READ):
+        e = e.args[0]
+    return e
+
+
+def _is_zero(e: Expr) -> bool:
+    while isinstance(e, Broadcast):
+        e = e.value
+    return isinstance(e, FloatImm) and e.value == 0
+
+
+def _reads(e: Expr, buffer: str) -> bool:
+    return any(isinstance(x, Load) and x.buffer == buffer for x in walk_expr(e))

@@ -1,0 +1,322 @@
+"""Products on tile registers: which pieces are loaded when, and the tests ahead of the loops around
+them.
+
+A test ahead says once for all iterations, or for the first so many, that operands lie inside their
+buffers; these are loaded in place (``loads``), the others checked piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from selector.diagnostics import EmitError
+from selector.emit.c.context import CContext, loop_head
+from selector.emit.c.loads import OperandLoads, Piece
+from selector.emit.c.operands import (
+    COLUMN,
+    INNER,
+    ROW,
+    TILE_ROWS,
+    Dense,
+    Matrix,
+    Product,
+    as_product,
+)
+from selector.emit.c.plain import PlainCode
+from selector.emit.c.ranges import Ranges, Tests, holds_in, loop_bounds
+from selector.emit.c.registers import TileScope
+from selector.emit.c.sums import SumsCode
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Block,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IntImm,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import free_vars, stmt_children, substitute
+from selector.lowering.predicates import TRUE
+
+_STEP = Var("$k")  # number of a piece of k, where they are a loop
+_UNROLLED = 2  # pieces of k that are written one after the other
+
+
+class TileCode:
+    """Writes the tile statements of one scope."""
+
+    def __init__(self, context: CContext, plain: PlainCode, scope: TileScope) -> None:
+        self.context = context
+        self.scope = scope
+        self.loads = OperandLoads(context, plain)
+        self.sums = SumsCode(context, plain, scope)
+
+    def covered(self, products: Iterable[tuple[Product, Ranges]]) -> tuple[
+        frozenset[Dense], tuple[Expr, ...]
+    ]:  # fmt: skip
+        """Operands that can be loaded in place if the tests hold."""
+        tests = Tests.ahead(self.context.ranges)
+        inner = tests.ranges
+        direct: set[Dense] = set()
+        failing: set[Dense] = set()
+        for product, ranges in products:
+            for matrix in (product.a, product.b):
+                dense = matrix.dense
+                if dense is None:
+                    continue
+                tests.ranges = inner.extended({**ranges.bounds, **_matrix_bounds(matrix)})
+                holds = TRUE if dense.predicate is None else holds_in(dense.predicate, tests.ranges)
+                size = self.context.storages[dense.buffer].elements
+                place = dense.base + dense.step * ROW + to_affine(COLUMN) * matrix.packing + INNER
+                if holds is None or size is None or not tests.inside(place, size):
+                    failing.add(dense)
+                    continue
+                direct.add(dense)
+                if holds != TRUE:
+                    tests.others.append(holds)
+        return frozenset(direct - failing), tests.condition()
+
+    def products(self, run: Sequence[Product]) -> None:
+        """Consecutive products; their operands are loaded as seldom as registers allow."""
+        if self.context.guarded:
+            self._run(run)
+            return
+        direct, tests = self.covered((p, Ranges()) for p in run)
+        self._two_versions(tests, lambda d: self._covered(d, lambda: self._run(run)), direct)
+
+    def loop(self, s: For) -> None:
+        """A loop around nothing but products (and loops): the iterations up to the first whose
+        operands are not all inside their buffers, then the others.
+        """
+        c = self.context
+        bounds = {s.name: loop_bounds(s)}
+        with c.inside(bounds):
+            direct, tests = self.covered(_loop_products(s.body, Ranges()))
+        split = self._split(tests, s.name, Ranges({}, c.ranges.nonnegative).extended(bounds))
+        if split is None:
+            self._loop(s, frozenset())
+            return
+        always, prefix = split
+        if not prefix:
+            self._two_versions(always, lambda d: self._loop(s, d), direct)
+            return
+        first, stop = c.scalar.index(s.min), c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+        name, inside = c.names.get(s.name), c.names.fresh("inside")
+        with c.writer.block(""):
+            start = f"{c.conjunction(always)} ? {stop} : {first}" if always else stop
+            c.writer.line(f"int {inside} = {start}, {name} = {first};")
+            last = {s.name: Var(c.names.verbatim(f"({inside} - 1)"))}
+            test = c.conjunction(tuple(substitute(t, last) for t in prefix))
+            c.writer.line(f"while ({inside} > {first} && !({test})) --{inside};")
+            with c.writer.block(f"for (; {name} < {inside}; ++{name})"), c.inside(bounds):
+                self._covered(direct, lambda: self._body(s.body))
+            with c.writer.block(f"for (; {name} < {stop}; ++{name})"), c.inside(bounds):
+                self._covered(frozenset(), lambda: self._body(s.body))
+
+    def _split(
+        self, tests: tuple[Expr, ...], loop: str, ranges: Ranges
+    ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]] | None:
+        """Tests for the whole loop, and tests that hold up to some iteration; None if one of them
+        is neither.
+        """
+        always: list[Expr] = []
+        prefix: list[Expr] = []
+        for test in _conjuncts(tests):
+            if loop not in free_vars(test):
+                always.append(test)
+                continue
+            match test:
+                case Compare(CompareOp.LE, a, b):
+                    difference = to_affine(b) - to_affine(a)
+                case Compare(CompareOp.LT, a, b):
+                    difference = to_affine(b) - to_affine(a) - 1
+                case _:
+                    return None
+            factor = difference.coefficient(Var(loop))
+            linear = not (factor.mentions(loop) or difference.rest(Var(loop)).mentions(loop))
+            if linear and ranges.at_least_zero(-factor):
+                prefix.append(test)
+                continue
+            found = ranges.interval(difference)
+            if found is None:
+                return None
+            always.append(Compare(CompareOp.LE, IntImm(0), found[0].to_expr()))
+        return tuple(dict.fromkeys(always)), tuple(dict.fromkeys(prefix))
+
+    def _two_versions(
+        self,
+        tests: tuple[Expr, ...],
+        write: Callable[[frozenset[Dense]], None],
+        direct: frozenset[Dense],
+    ) -> None:
+        """With ``direct`` operands under the tests, and without."""
+        c = self.context
+        if not tests:
+            write(direct)
+            return
+        with c.writer.block(f"if ({c.conjunction(tests)})"):
+            write(direct)
+        with c.writer.block("else"):
+            write(frozenset())
+
+    def _covered(self, direct: frozenset[Dense], write: Callable[[], None]) -> None:
+        outer, self.loads.direct = self.loads.direct, self.loads.direct | direct
+        with self.context.covered(frozenset(), frozenset()):
+            write()
+        self.loads.direct = outer
+
+    def _loop(self, s: For, direct: frozenset[Dense]) -> None:
+        c = self.context
+        with c.writer.block(loop_head(s, c)), c.inside({s.name: loop_bounds(s)}):
+            self._covered(direct, lambda: self._body(s.body))
+
+    def _body(self, s: Stmt) -> None:
+        """What is inside a loop around products; tests stand further out where they cover all."""
+        match s:
+            case For():
+                products = list(_loop_products(s, Ranges()))
+                if all(d in self.loads.direct for p, _ in products for d in _dense(p)):
+                    self._loop(s, frozenset())
+                else:
+                    self.loop(s)
+            case Block(stmts) if any(isinstance(x, For) for x in stmts):
+                for x in stmts:
+                    self._body(x)
+            case _:
+                self._run([p for p, _ in _loop_products(s, Ranges())])
+
+    def _run(self, run: Sequence[Product]) -> None:
+        rest = list(run)
+        while rest:
+            group = [rest.pop(0)]
+            while rest and self._goes_with(rest[0], group):
+                group.append(rest.pop(0))
+            for p in group:
+                if p.initial is not None:
+                    self._fill_initial(p)
+            self._group(group)
+
+    def _goes_with(self, p: Product, group: Sequence[Product]) -> bool:
+        """Whether a product may be done together with those before it."""
+        first = group[0]
+        again = any((q.accumulator, q.offset) == (p.accumulator, p.offset) for q in group)
+        return (p.k, p.depth) == (first.k, first.depth) and not (again and p.initial is not None)
+
+    def _fill_initial(self, p: Product) -> None:
+        lanes = p.m * p.n
+        assert p.initial is not None
+        self.sums.fill(Store(p.accumulator, Ramp(IntImm(p.offset), IntImm(1), lanes), p.initial))
+
+    def _group(self, group: Sequence[Product]) -> None:
+        """Products of one k: all of them for each piece of k."""
+        first, c = group[0], self.context
+        whole, tail = divmod(first.k, first.depth)
+        if whole > _UNROLLED:
+            name = c.names.get(_STEP.name)
+            bounds = {_STEP.name: (IntImm(0), IntImm(whole - 1))}
+            head = f"for (int {name} = 0; {name} < {whole}; ++{name})"
+            with c.writer.block(head), c.inside(bounds):
+                self._step(group, to_affine(_STEP), first.depth)
+        else:
+            for number in range(whole):
+                self._step(group, Affine.of(number), first.depth)
+        if tail:
+            self._step(group, Affine.of(whole), tail)
+
+    def _step(self, group: Sequence[Product], number: Affine, k: int) -> None:
+        """One piece of k of every product."""
+        wanted: list[tuple[Piece, Piece, str]] = []
+        for p in group:
+            block = self.scope.block(p)
+            for (i, j), register in block.registers.items():
+                a, b = self._pieces(p, i, j, number, k)
+                wanted.append((a, b, f"{p.function}({register}, {{a}}, {{b}});"))
+        rows = list(dict.fromkeys(a.key() for a, _, _ in wanted))
+        columns = list(dict.fromkeys(b.key() for _, b, _ in wanted))
+        by_rows = len(rows) >= len(columns)  # the smaller side stays in registers
+        wanted.sort(
+            key=lambda w: (
+                (rows.index(w[0].key()), columns.index(w[1].key()))
+                if by_rows
+                else (columns.index(w[1].key()), rows.index(w[0].key()))
+            )
+        )
+        self._issue(wanted)
+
+    def _pieces(self, p: Product, i: int, j: int, number: Affine, k: int) -> tuple[Piece, Piece]:
+        v, pad = p.instruction.packing, self.scope.padding
+        rows, columns = min(TILE_ROWS, p.m - 16 * i), min(TILE_ROWS, p.n - 16 * j)
+        depth = p.depth_bytes(k)
+        a = Piece(
+            p.a, Affine.of(16 * i), number * p.depth, rows, k, pad.a(rows, depth)
+        )  # fmt: skip
+        groups = -(-k // v)
+        b = Piece(
+            p.b, number * (p.depth // v), Affine.of(16 * j * v), groups, columns * v,
+            pad.b(depth, columns),
+        )  # fmt: skip
+        return a, b
+
+    def _issue(self, wanted: Sequence[tuple[Piece, Piece, str]]) -> None:
+        """Loads and instructions in order; the register needed last is the one to be reused."""
+        held: dict[int, object] = {}
+        uses = [(a.key(), b.key()) for a, b, _ in wanted]
+        for at, (a, b, text) in enumerate(wanted):
+            places: dict[str, int] = {}
+            for side, piece, other in (("b", b, a.key()), ("a", a, b.key())):
+                key = piece.key()
+                pool = self.scope.pools[piece.shape]
+                register = next((r for r in pool if held.get(r) == key), None)
+                if register is None:
+                    free = [r for r in pool if held.get(r) != other]
+                    register = max(free, key=lambda r: (_next_use(uses, at, held.get(r)), -r))
+                    held[register] = key
+                    self.loads.load(piece, register)
+                places[side] = register
+            self.context.writer.line(text.format(**places))
+
+
+def _dense(p: Product) -> list[Dense]:
+    return [m.dense for m in (p.a, p.b) if m.dense is not None]
+
+
+def _conjuncts(tests: Iterable[Expr]) -> Iterable[Expr]:
+    for test in tests:
+        match test:
+            case Binary(BinaryOp.AND, a, b):
+                yield from _conjuncts((a, b))
+            case _:
+                yield test
+
+
+def _next_use(uses: Sequence[tuple[object, object]], at: int, key: object) -> int:
+    if key is None:
+        return len(uses) + 1
+    later = (i for i in range(at, len(uses)) if key in uses[i])
+    return next(later, len(uses))
+
+
+def _matrix_bounds(m: Matrix) -> dict[str, tuple[Expr, Expr]]:
+    extents = ((ROW, m.rows), (COLUMN, m.columns), (INNER, m.packing))
+    return {v.name: (IntImm(0), IntImm(n - 1)) for v, n in extents}
+
+
+def _loop_products(s: Stmt, ranges: Ranges) -> Iterable[tuple[Product, Ranges]]:
+    """Every product below a statement with the loops around it."""
+    match s:
+        case Store():
+            product = as_product(s)
+            if product is None:
+                raise EmitError(f"a store to `{s.buffer}` among products is none")
+            yield product, ranges
+        case For():
+            yield from _loop_products(s.body, ranges.extended({s.name: loop_bounds(s)}))
+        case _:
+            for child in stmt_children(s):
+                yield from _loop_products(child, ranges)

@@ -10,10 +10,12 @@ from c_programs import (
     a_block,
     b_block,
     c_block,
+    executable,
     fill,
     header,
     one_block,
     operands,
+    plan_of,
     product,
     read,
     relative_error,
@@ -323,3 +325,27 @@ def test_nested_loops_around_products_are_tested_once() -> None:
     arrays, left, right = operands(BF16, 13, 16, 128)
     text = "\n".join((header(BF16), "body {", *body, "}"))
     agree(*run_both(text, arrays, (13, 16)), left @ right)
+
+
+def test_memory_is_kept_from_call_to_call() -> None:
+    """Temporaries on the heap, in threads and outside; of every size, again and again."""
+    text = """module heap
+input I: float32 [(0, I.extent.0, 1)]
+output C: float32 [(0, C.extent.0, 1)]
+body {
+ allocate t[float32 * C.extent.0 * 9] in Heap
+ for (i, 0, C.extent.0) {
+  t[i*9] = I[i]*2.0f
+ }
+ parallel (j, 0, C.extent.0) {
+  allocate u[float32 * (j*3000 + 1)] in Heap
+  u[j*3000] = t[j*9] + 1.0f
+  C[j] = u[j*3000]
+ }
+}"""
+    run = executable(plan_of(text))
+    for count in (1, 40, 3, 40, 200):
+        values = np.arange(count, dtype=np.float32)
+        out = np.full(count, np.nan, np.float32)
+        run([], {"I": values}, out=out)
+        np.testing.assert_array_equal(out, values * 2 + 1)

@@ -94,16 +94,26 @@ static inline f16 f16_from_bits(u16 bits) { f16 v; memcpy(&v, &bits, 2); return 
 """,
     "memory_take": """\
 // Memory for temporaries at multiples of 64 bytes. Blocks are kept from call to call, because the
-// system makes new pages zero; the first 64 bytes of a block hold its size.
-enum { KEPT_BLOCKS = 16, KEPT_BYTES = 1 << 28 };
+// system makes new pages zero; the first 64 bytes of a block hold its size. Every thread looks for
+// one at a place of its own first, so that blocks stay with the core that used them.
+enum { KEPT_BLOCKS = 64, KEPT_BYTES = 1 << 28 };
 static u8 *kept[KEPT_BLOCKS];
+static u8 **kept_block(int i) {
+  static int threads;
+  static __thread int own = -1;
+  if (own < 0) own = __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % KEPT_BLOCKS;
+  return &kept[(own + i) % KEPT_BLOCKS];
+}
+static bool keep(u8 **place, u8 *block) {
+  u8 *none = NULL;
+  return __atomic_compare_exchange_n(place, &none, block, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
 static void *memory_take(s64 size) {
   for (int i = 0; i < KEPT_BLOCKS; ++i) {
-    u8 *block = __atomic_exchange_n(&kept[i], NULL, __ATOMIC_ACQ_REL), *none = NULL;
+    u8 **place = kept_block(i), *block = __atomic_exchange_n(place, NULL, __ATOMIC_ACQ_REL);
     if (block == NULL) continue;
     if (*(s64 *)block >= size) return block + 64;
-    if (!__atomic_compare_exchange_n(&kept[i], &none, block, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-      free(block);
+    if (!keep(place, block)) free(block);
   }
   u8 *block = aligned_alloc(64, ((u64)size + 127) / 64 * 64);
   if (block == NULL) return NULL;
@@ -111,10 +121,9 @@ static void *memory_take(s64 size) {
   return block + 64;
 }
 static void memory_give(void *memory) {
-  u8 *block = (u8 *)memory - 64, *none = NULL;
-  for (int i = 0; i < KEPT_BLOCKS && *(s64 *)block <= KEPT_BYTES; ++i, none = NULL)
-    if (__atomic_compare_exchange_n(&kept[i], &none, block, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-      return;
+  u8 *block = (u8 *)memory - 64;
+  for (int i = 0; i < KEPT_BLOCKS && *(s64 *)block <= KEPT_BYTES; ++i)
+    if (keep(kept_block(i), block)) return;
   free(block);
 }
 static __attribute__((destructor)) void memory_end(void) {
@@ -266,11 +275,12 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 _RESERVED = """
 restrict inline typeof asm _Bool INDEPENDENT SEPARATE TILE_BYTES NULL NAN INFINITY HUGE_VAL
-RAND_MAX EXIT_FAILURE EXIT_SUCCESS KEPT_BLOCKS KEPT_BYTES kept memory_give memory_end linux unix
-i386 errno memcpy memset abort free malloc aligned_alloc sqrt sqrtf failed configured tiles scratch
-tile_shapes tile_file tile_configure tile_release tile_zero tile_load tile_store tile_check
-tile_flush tile_bf16 tile_dpbf16ps tile_dpbssd tile_dpbsud tile_dpbusd tile_dpbuud tile_copy
-tile_rows bf16_to_f32 f16_to_f32 saturate inverse inverse_sqrt inverse_sqrtf f16_from_bits omp
+RAND_MAX EXIT_FAILURE EXIT_SUCCESS KEPT_BLOCKS KEPT_BYTES kept kept_block keep memory_give
+memory_end linux unix i386 errno memcpy memset abort free malloc aligned_alloc sqrt sqrtf failed
+configured tiles scratch tile_shapes tile_file tile_configure tile_release tile_zero tile_load
+tile_store tile_check tile_flush tile_bf16 tile_dpbf16ps tile_dpbssd tile_dpbsud tile_dpbusd
+tile_dpbuud tile_copy tile_rows bf16_to_f32 f16_to_f32 saturate inverse inverse_sqrt inverse_sqrtf
+f16_from_bits omp
 """
 RESERVED = frozenset(_RESERVED.split())
 """Words that no variable of emitted C may be called, besides those of CUDA."""

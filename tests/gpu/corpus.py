@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corpus_case import cases
 from corpus_conv import CONVOLUTIONS
+from corpus_family import FAMILY
 from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
@@ -11,4 +12,4 @@ from corpus_rings import RINGS
 from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
-CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS)
+CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY)

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from selector import environment, pipeline
@@ -34,10 +34,17 @@ CacheEntry = tuple[KernelCache, str]
 class Kernel:
     """A compiled pipeline. Axes follow NumPy: the last axis of an array is dimension 0."""
 
-    def __init__(self, artifact: Artifact, clock: pipeline.Clock, entry: CacheEntry | None) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        clock: pipeline.Clock,
+        entry: CacheEntry | None,
+        work: pipeline.Work | None = None,
+    ) -> None:
         self._artifact = artifact
         self._clock = clock
         self._entry = entry
+        self._work = work
 
     def __call__(
         self, *args: Any, out: Any = None, stream: Any = None, sizes: Any = None, **named: Any
@@ -80,7 +87,8 @@ class Kernel:
     @cached_property
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why."""
-        return Report.from_dict(self._artifact.report)
+        report = Report.from_dict(self._artifact.report)
+        return report if self._work is None else report.explained(partial(_reselected, self._work))
 
     @cached_property
     def module(self) -> Module:
@@ -169,7 +177,9 @@ class Kernel:
             if uses_tiles(self.source):
                 self.library("hardware")
             self.library()
-        artifacts.save(self._artifact, path, overwrite)
+        report = self.report
+        whole = replace(self._artifact, report_text=str(report), report=report.as_dict())
+        artifacts.save(whole, path, overwrite)
 
     def __repr__(self) -> str:
         names = ", ".join(b.name for b in self.plan.buffers)
@@ -209,16 +219,24 @@ def compile_module(
         found = entry[0].get(entry[1])
         if found is not None:
             clock.time("cached", start)
-            return _warned(Kernel(found, clock, entry))
+            return _warned(Kernel(found, clock, entry, work))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements, dict(clock.seconds))
-    artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
+    text, data = report.text(chain=False), report.as_dict(chain=False)
+    artifact = Artifact(work.plan, str(work.module), text, data, {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)
     kernel = Kernel(artifact, clock, entry)
     kernel.report = report
     return _warned(kernel)
+
+
+def _reselected(work: pipeline.Work) -> Report:
+    """The report of a kernel that was found, with the chains that the cache does not keep."""
+    from selector.eqsat.select import select
+
+    return select(work.module, work.target, False, work.instructions).report
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
@@ -266,5 +284,6 @@ def _with_cubin(artifact: Artifact, code: bytes) -> Artifact:
 def _warned(kernel: Kernel) -> Kernel:
     """Warn about statements that were asked onto a tensor unit and stayed plain code."""
     if kernel.report.misses:
-        warnings.warn(f"not everything was selected:\n{kernel.report}", stacklevel=3)
+        text = kernel.report.text(chain=False)
+        warnings.warn(f"not everything was selected:\n{text}", stacklevel=3)
     return kernel

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from selector.diagnostics import Where
@@ -58,7 +59,7 @@ class StatementReport:
     def rules(self) -> tuple[str, ...]:
         """The chain of rules that led to the result, in the order in which they apply: they are
         enough, and without any of them the statement is not selected so. Found when first asked
-        for, in some tenths of a second."""
+        for, in some tenths of a second; empty if it was not kept."""
         return () if self.explain is None else self.explain()
 
     @property
@@ -68,8 +69,8 @@ class StatementReport:
 
         return {rule: laws().get(rule, "") for rule in self.rules}
 
-    def as_dict(self) -> dict[str, object]:
-        """The entry as data, for JSON."""
+    def as_dict(self, chain: bool = True) -> dict[str, object]:
+        """The entry as data, for JSON; without the chain, ``rules`` is None."""
         block = self.block
         return {
             "func": self.where.func,
@@ -84,7 +85,7 @@ class StatementReport:
             "useful_macs": 0 if block is None else block.useful_macs,
             "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
-            "rules": list(self.rules),
+            "rules": list(self.rules) if chain and self.explain is not None else None,
             "matched": list(self.matched),
             "temporaries": list(self.temporaries),
             "miss": self.miss,
@@ -96,7 +97,7 @@ class StatementReport:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
-        rules = tuple(data["rules"])
+        rules = None if data["rules"] is None else tuple(data["rules"])
         return StatementReport(
             Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
@@ -107,12 +108,13 @@ class StatementReport:
             data["hint"],
             tuple(data["capped"]),
             data["copies"],
-            lambda: rules,
+            None if rules is None else lambda: rules,
         )
 
-    def text(self, laws: bool = False) -> str:
-        """The entry in words; ``laws``: with the law of each rule."""
-        return "\n".join(_lines(self, laws))
+    def text(self, laws: bool = False, chain: bool = True) -> str:
+        """The entry in words; ``laws``: with the law of each rule; without the chain, the rules
+        that matched."""
+        return "\n".join(_lines(self, laws, chain))
 
     def __str__(self) -> str:
         return self.text()
@@ -126,7 +128,7 @@ def _block(data: Mapping[str, Any]) -> Block | None:
     return Block(data["instruction"], (m, n, k), block_m, block_n, block_k, data["count"], *macs)
 
 
-def _lines(s: StatementReport, laws: bool) -> list[str]:
+def _lines(s: StatementReport, laws: bool, chain: bool) -> list[str]:
     copies = f" x{s.copies}" if s.copies > 1 else ""
     place = f"  {s.where.location}" if s.where.location else ""
     head = f"{s.where.func} ({s.stage}){copies}{place}"
@@ -142,13 +144,19 @@ def _lines(s: StatementReport, laws: bool) -> list[str]:
     elif s.stage != "plain":
         lines.append("  fill of the tile" if s.stage == "init" else "  read of the tile")
     lines += [f"  temporary {t}" for t in s.temporaries]
-    if s.rules and laws:
-        width = max(map(len, s.rules))
-        lines += ["  rules", *(f"    {rule:<{width}}  {law}" for rule, law in s.laws.items())]
-    elif s.rules:
-        lines.append(f"  rules {' '.join(s.rules)}")
+    lines += _rules(s, laws, chain)
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]
     return lines
+
+
+def _rules(s: StatementReport, laws: bool, chain: bool) -> list[str]:
+    rules = s.rules if chain else ()
+    if not rules:
+        return [f"  matched {' '.join(s.matched)}"] if s.matched else []
+    if not laws:
+        return [f"  rules {' '.join(rules)}"]
+    width = max(map(len, rules))
+    return ["  rules", *(f"    {rule:<{width}}  {law}" for rule, law in s.laws.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +178,20 @@ class Report:
         """The statements that became multiply-adds."""
         return tuple(s for s in self.statements if s.block is not None)
 
-    def as_dict(self) -> dict[str, object]:
-        """The report as data, for JSON."""
+    def explained(self, again: Callable[[], Report]) -> Report:
+        """The report with the chains of another one of the same program, made when asked for."""
+        made = cache(again)
+
+        def chain(i: int) -> Callable[[], tuple[str, ...]]:
+            return lambda: made().statements[i].rules
+
+        statements = (replace(s, explain=chain(i)) for i, s in enumerate(self.statements))
+        return replace(self, statements=tuple(statements))
+
+    def as_dict(self, chain: bool = True) -> dict[str, object]:
+        """The report as data, for JSON; without chains, ``rules`` is None in every entry."""
         return {
-            "statements": [s.as_dict() for s in self.statements],
+            "statements": [s.as_dict(chain) for s in self.statements],
             "seconds": dict(self.seconds),
         }
 
@@ -183,9 +201,10 @@ class Report:
         statements = tuple(StatementReport.from_dict(s) for s in data["statements"])
         return Report(statements, {str(k): float(v) for k, v in data["seconds"].items()})
 
-    def text(self, laws: bool = False) -> str:
-        """The report in words; ``laws``: with the law of each rule."""
-        lines = [s.text(laws) for s in self.statements]
+    def text(self, laws: bool = False, chain: bool = True) -> str:
+        """The report in words; ``laws``: with the law of each rule; without chains, the rules that
+        matched."""
+        lines = [s.text(laws, chain) for s in self.statements]
         lines = lines or ["no statement is placed on a tensor unit"]
         if self.seconds:
             times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tensor_programs import SM80, Spec, convolution, matmul
 
+import selector
 from rules import laws, rule_files
 from selector.eqsat import select
 from selector.eqsat.explain import Subsets, Wanted, is_telling, wanted
@@ -16,7 +18,7 @@ from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import open_scope
-from selector.eqsat.solve import Solution, solve
+from selector.eqsat.solve import Solution, forget, solve
 from selector.ir.nodes import Allocate, Module
 from selector.ir.parser import parse_module
 from selector.report import Report
@@ -141,3 +143,36 @@ def test_temporaries_have_the_users_names():
     module, target = PROGRAMS["swizzled matmul"]
     (update,) = select(module, target).report.updates
     assert update.temporaries == ("32 x 16 in VNNI order (groups of 2) of B",)
+
+
+def test_compiling_does_not_look_for_chains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    head, body = str(matmul(16, 16, 16, a_layout="column")).split("body {", 1)
+    kernel = body.rstrip().removesuffix("}")
+    loops = "gpu_block<CUDA> (block, 0, 1) {\ngpu_thread<CUDA> (warp, 0, 1) {"
+    module = parse_module(f"{head}body {{\n{loops}\n{kernel}\n}}\n}}\n}}")
+    monkeypatch.setenv("SELECTOR_CACHE_DIR", str(tmp_path / "cache"))
+
+    def not_now(*_: object) -> tuple[str, ...]:
+        raise AssertionError("compiling looked for a chain")
+
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr("selector.eqsat.solve.chain", not_now)
+        first = selector.compile(module, "sm_80")
+        second = selector.compile(module, "sm_80")
+    assert "cached" in second.stages
+    chain = first.report.updates[0].rules
+    assert "matmul" in chain
+    assert second.report.updates[0].rules == chain
+    first.save(tmp_path / "product.kernel")
+    loaded = selector.load(tmp_path / "product.kernel")
+    assert loaded.report.updates[0].rules == chain
+    assert str(loaded.report) == str(first.report)
+
+
+def test_without_a_chain_the_rules_that_matched_are_printed():
+    report = select(matmul(16, 16, 16), SM80).report
+    short = Report.from_dict(report.as_dict(chain=False))
+    assert short.updates[0].rules == ()
+    assert "  matched add-commutes " in str(short)
+    assert str(short) == report.text(chain=False)

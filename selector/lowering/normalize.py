@@ -4,6 +4,8 @@ loops unrolled.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -54,7 +56,7 @@ def normalize(s: Stmt) -> Stmt:
     """The body ready for emission; its meaning is unchanged."""
     s = inline_lets(s)
     s = _unroll_register_loops(s, frozenset(_accumulators(s)))
-    return flatten(s)
+    return gather_accumulates(flatten(s))
 
 
 def _accumulators(s: Stmt) -> list[str]:
@@ -126,6 +128,56 @@ def flatten(s: Stmt) -> Stmt:
             return IfThenElse(c, t, None)
         case _:
             return s
+
+
+def gather_accumulates(s: Stmt) -> Stmt:
+    """Accumulators that are computed one after the other are computed together, so that operands
+    they share are loaded once: fills go ahead of accumulates into other accumulators. The tiles of
+    AMX are too few for that.
+    """
+    s = map_stmt(s, gather_accumulates, lambda e: e)
+    match s:
+        case Block((*before, Allocate() as inner)) if (
+            inner.memory is Memory.WMMA_ACCUMULATOR
+            and all(is_tensor_store(x) and not _mentions(x, inner.name) for x in before)
+        ):
+            body = flatten(Block((*before, inner.body)))
+            return replace(inner, body=gather_accumulates(body))
+        case Block(stmts):
+            return Block(_fills_first(stmts))
+        case _:
+            return s
+
+
+def _fills_first(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    ordered: list[Stmt] = []
+    for s in stmts:
+        place = len(ordered)
+        if _tensor_call(s).startswith("tile.fill"):
+            while place and _is_other_accumulate(ordered[place - 1], s):
+                place -= 1
+        ordered.insert(place, s)
+    return tuple(ordered)
+
+
+def _tensor_call(s: Stmt) -> str:
+    """What a store into an accumulator does; empty for any other statement."""
+    return s.value.name if isinstance(s, Store) and isinstance(s.value, Call) else ""
+
+
+def _is_other_accumulate(s: Stmt, fill: Stmt) -> bool:
+    return (
+        isinstance(s, Store)
+        and _tensor_call(s).startswith(("mma.", "wmma."))
+        and not _mentions(fill, s.buffer)
+    )
+
+
+def _mentions(s: Stmt, buffer: str) -> bool:
+    """Whether a store writes or reads a buffer."""
+    assert isinstance(s, Store)
+    loads = (x for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, Load))
+    return s.buffer == buffer or any(x.buffer == buffer for x in loads)
 
 
 def sequence(s: Stmt) -> tuple[Stmt, ...]:

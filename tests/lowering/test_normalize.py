@@ -6,7 +6,7 @@ import pytest
 
 import selector.intrinsics  # noqa: F401  (meanings of calls)
 from selector.diagnostics import ScheduleError
-from selector.ir.nodes import Atomic, Block, For, IfThenElse, Let, LetStmt, Module, Stmt
+from selector.ir.nodes import Atomic, Block, For, IfThenElse, Let, LetStmt, Module, Stmt, Store
 from selector.ir.parser import parse_module
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_all_exprs, walk_stmt
@@ -125,3 +125,35 @@ def test_what_is_no_kernel_says_so(text: str, message: str) -> None:
 def test_nothing_to_launch() -> None:
     with pytest.raises(ScheduleError, match="no GPU loops"):
         split_kernels(Module("empty", (), (), Block(())))
+
+
+def gathered(fill: str) -> str:
+    """Two accumulators, the second one's allocation after the first one's products."""
+    product = "wmma.mma.m32n8k16.f16.f32(32, 8, 16, {0}[ramp(0, 1, 256)], I[ramp(ramp(0, 1, 16), "
+    product += "x16(8), 32)], x128(K[0]))"
+    body = (
+        "allocate one[float32 * 256] in WMMAAccumulator\n"
+        "one[ramp(0, 1, 256)] = (float32x256)tile.fill(x256(0.0f))\n"
+        f"one[ramp(0, 1, 256)] = (float32x256){product.format('one')}\n"
+        "allocate two[float32 * 256] in WMMAAccumulator\n"
+        f"two[ramp(0, 1, 256)] = (float32x256)tile.fill({fill})\n"
+        f"two[ramp(0, 1, 256)] = (float32x256){product.format('two')}\n"
+        "out[ramp(0, 1, 256)] = (float32x256)tile.read(one[ramp(0, 1, 256)])"
+        " + (float32x256)tile.read(two[ramp(0, 1, 256)])"
+    )
+    head = "module t\ninput I: float16 [(0, 300, 1)]\ninput K: float16 [(0, 8, 1)]\n"
+    return f"{head}output out: float32 [(0, 256, 1)]\nbody {{\n{body}\n}}"
+
+
+def order_of_stores(fill: str) -> list[str]:
+    body = normalize(parse_module(gathered(fill)).body)
+    return [s.buffer for s in walk_stmt(body) if isinstance(s, Store)]
+
+
+def test_accumulators_one_after_the_other_are_computed_together():
+    assert order_of_stores("x256(0.0f)") == ["one", "two", "one", "two", "out"]
+
+
+def test_a_fill_that_reads_an_accumulator_waits_for_it():
+    reads = "(float32x256)tile.read(one[ramp(0, 1, 256)])"
+    assert order_of_stores(reads) == ["one", "one", "two", "two", "out"]

@@ -5,7 +5,8 @@ writes its stages there, as numbered files | none | | ``SELECTOR_CHECK`` | ``1``
 program after every stage | ``0`` | | ``SELECTOR_CACHE_DIR`` | folder of the kernel cache; empty:
 no cache | ``~/.cache/tensor-selector`` |
 
-``XDG_CACHE_HOME`` moves the default of the last, as for every program.
+``XDG_CACHE_HOME`` moves the default of the last, and ``CC`` names the C compiler (for target
+``amx``), as for every program.
 """
 
 from __future__ import annotations

@@ -11,18 +11,19 @@ import ctypes
 import math
 import os
 import tempfile
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from selector.diagnostics import ArgumentError, ArtifactError, TargetError
-from selector.runtime import arguments, host
+from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
 from selector.runtime.driver import Function, Grid
 from selector.runtime.execute import Executable
 from selector.runtime.plan import Plan
+from selector.runtime.prepare import Prepared
 
 _CACHE_LINE = 64
 _C_TYPES: dict[str, Any] = {
@@ -144,24 +145,25 @@ class CpuExecutable(Executable):
     def __init__(self, plan: Plan, library: Callable[[], bytes]) -> None:
         super().__init__(plan, library, CpuDriver())
 
-    def __call__(
-        self,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-        out: Any = None,
-        stream: Any = None,
-        sizes: Any = None,
-    ) -> Any:
-        given = {**arguments.match_names(self.plan, args, named)}
-        given |= arguments.match_outputs(self.plan, out)
-        for buffer in self.plan.buffers:
-            value = given.get(buffer.name)
+    def _prepare(
+        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
+    ) -> Prepared:
+        self._refuse_gpu(arrays, outs)
+        return super()._prepare(arrays, numbers, outs, sizes)
+
+    def _run_from_host(
+        self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, stream: Any, sizes: Any
+    ) -> list[Any]:
+        self._refuse_gpu(arrays, outs)
+        return super()._run_from_host(arrays, numbers, outs, stream, sizes)
+
+    def _refuse_gpu(self, arrays: list[Any], outs: list[Any] | None) -> None:
+        for buffer, value in zip(self._inputs + self._outputs, arrays + (outs or []), strict=False):
             if hasattr(value, "__cuda_array_interface__"):
                 raise ArgumentError(
                     f"{buffer.name} is on a GPU; {self.plan.name} runs on the CPU",
                     hint=f"copy it first: {buffer.name}.get(), or {buffer.name}.cpu() of torch",
                 )
-        return super().__call__(args, named, out, stream, sizes)
 
     def _run(
         self,

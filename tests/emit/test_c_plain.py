@@ -12,6 +12,7 @@ from c_programs import AMX, executable, poisoned
 from corpus_case import Case, input_shapes, output_shapes, random_inputs, variables
 
 import halide_bridge as hb
+from selector.diagnostics import ScheduleError
 from selector.emit.c import emit
 from selector.ir.bfloat16 import from_bits
 from selector.ir.interpreter import interpret
@@ -240,3 +241,15 @@ def test_parallel_loops_stay_parallel() -> None:
     source = emit(module, AMX).source
     assert source.count("#pragma omp parallel for schedule(static) collapse(2)") == 1
     assert "#pragma omp" not in emit(hb.lower(plain_loops(), target="amx"), AMX).source
+
+
+def test_stages_name_the_func_and_the_line() -> None:
+    rows, out, (_, y, _, _) = stencil()
+    rows.compute_at(out, y)
+    hb.pipeline_stages(rows, 3)
+    with pytest.raises(ScheduleError) as caught:
+        emit(hb.lower(out, target="amx"), AMX)
+    first, where, *_ = str(caught.value).splitlines()
+    assert first == "stages of `rows` cannot overlap on a CPU"
+    assert where.startswith("  where: in `rows`, ")
+    assert "test_c_plain.py:" in where

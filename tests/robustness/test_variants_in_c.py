@@ -1,0 +1,65 @@
+"""A sample of the variants for AMX, compiled: what the selected program computes on software tiles
+is what the interpreter says, and the text compiles for hardware without a warning.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import outcomes
+import pytest
+import test_halide_variants as pipelines
+import test_text_variants as texts
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "emit"))
+
+from c_programs import AMX, HARDWARE, compiled, executable, poisoned
+from machines import relative_error
+
+from selector.emit.c import emit
+from selector.ir.interpreter import interpret
+from selector.ir.nodes import Module, Role
+from selector.lowering.hoist import hoist
+from selector.lowering.preload import swizzle_preloaded
+
+SAMPLES = {
+    **dict.fromkeys(list(texts.corpus("amx"))[::7], texts),
+    **dict.fromkeys(list(pipelines.corpus("amx"))[1::7], pipelines),
+}
+TOLERANCE = 2e-6  # of sums taken in another order
+
+
+def run_in_c(module: Module, arrays: dict[str, Any], folder: Path, **options: Any) -> None:
+    """Compare what C writes over poison with the interpreter."""
+    expected = interpret(module, arrays, **options)
+    plan = emit(hoist(swizzle_preloaded(module)), AMX)
+    compiled(plan.source, folder, *HARDWARE)
+    types = {b.name: str(b.type) for b in module.buffers}
+    outs = {name: poisoned(e.shape, types[name]) for name, e in expected.items()}
+    inputs = {b.name: arrays[b.name] for b in module.buffers if b.role is Role.INPUT}
+    executable(plan)([], {**inputs, **(options.get("scalars") or {})}, out=outs)
+    for name, wanted in expected.items():
+        if wanted.dtype.kind == "i":
+            np.testing.assert_array_equal(outs[name], wanted)
+        else:
+            assert relative_error(wanted.astype(np.float64), outs[name]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_variant_in_c(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def checked(module: Module, arrays: Any, *args: Any, **options: Any) -> Any:
+        run_in_c(module, arrays, tmp_path, **options)
+        ran.append(name)
+        return interpret(module, arrays, *args, **options)
+
+    monkeypatch.setattr(outcomes, "interpret", checked)
+    corpus = SAMPLES[name]
+    corpus.outcome.cache_clear()
+    found = corpus.outcome("amx", name)
+    corpus.outcome.cache_clear()
+    assert ran or found.why, "selected programs run"

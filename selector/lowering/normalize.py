@@ -68,11 +68,13 @@ def _is_pure(e: Expr) -> bool:
 
 
 def inline_lets(s: Stmt) -> Stmt:
-    """Substitute lets that load nothing, and every let inside an expression; drop atomics and unit
-    loops.
+    """Substitute lets that load nothing, vectors that one statement reads, and every let inside an
+    expression; drop atomics and unit loops.
     """
     match s:
-        case LetStmt(name, value, body) if _is_pure(value):
+        case LetStmt(name, value, body) if _is_pure(value) or (
+            value.type.lanes > 1 and _is_one_store(body)
+        ):
             return inline_lets(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
             return inline_lets(body)
@@ -80,6 +82,15 @@ def inline_lets(s: Stmt) -> Stmt:
             return inline_lets(substitute_stmt(body, {name: low}))
         case _:
             return map_stmt(s, inline_lets, _inline_let)
+
+
+def _is_one_store(s: Stmt) -> bool:
+    """Whether nothing is stored between a let and its use."""
+    match s:
+        case LetStmt(_, _, body) | Atomic(_, body):
+            return _is_one_store(body)
+        case _:
+            return isinstance(s, Store)
 
 
 def _inline_let(e: Expr) -> Expr:

@@ -348,10 +348,16 @@ def test_any_tile_is_an_amx_tile() -> None:
         assert names_selected(amx(tile=tile)(), "amx")
 
 
-@pytest.mark.parametrize("name", ["a triangle", "a tile of 12 x 12", "rows looked up"])
-def test_without_strict_the_report_says_why(name: str) -> None:
+PLAIN = [n for n, s in SCENARIOS.items() if s.error is SelectionError and s.stage == "update"]
+PLAIN.remove("AMXTile on a GPU")  # has no blocks
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_without_strict_it_is_plain_code_and_the_report_says_why(name: str) -> None:
     s = SCENARIOS[name]
+    arguments = {"target": s.target, "cache": False, "instructions": s.instructions}
     with pytest.warns(UserWarning, match="not everything was selected"):
-        kernel = hb.compile(s.build(), target=s.target, cache=False, strict=False)
+        kernel = hb.compile(s.build(), strict=False, **arguments)
+    assert kernel.source
     assert isinstance(kernel.report, Report)
     assert any(s.why in m.miss and s.hint in m.hint for m in kernel.report.misses)

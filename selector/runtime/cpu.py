@@ -26,11 +26,11 @@ from selector.runtime.plan import Plan
 from selector.runtime.prepare import Prepared
 
 _CACHE_LINE = 64
-_C_TYPES: dict[str, Any] = {
-    "bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double,
-    "float16": ctypes.c_uint16,
-    **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}")
-       for sign in ("", "u") for bits in (8, 16, 32, 64)},
+_C_TYPES: dict[type[Any], Any] = {
+    np.bool_: ctypes.c_bool, np.float32: ctypes.c_float, np.float64: ctypes.c_double,
+    np.int8: ctypes.c_int8, np.int16: ctypes.c_int16, np.int32: ctypes.c_int32,
+    np.int64: ctypes.c_int64, np.uint8: ctypes.c_uint8, np.uint16: ctypes.c_uint16,
+    np.uint32: ctypes.c_uint32, np.uint64: ctypes.c_uint64,
 }  # fmt: skip
 
 
@@ -46,9 +46,12 @@ class CpuDriver:
     def signature(self, value: Any) -> Hashable:
         """None for what has to be copied, or is no array at all."""
         if type(value) is np.ndarray:
-            if not _rows_in_order(value.shape, value.strides, value.itemsize):
+            flags = value.flags
+            if not (
+                flags.c_contiguous or _rows_in_order(value.shape, value.strides, value.itemsize)
+            ):
                 return None
-            return (value.shape, value.strides, value.dtype, value.flags.writeable)
+            return (value.shape, value.strides, value.dtype, flags.writeable)
         if not is_array(value):
             return None
         seen = view("", value)
@@ -58,7 +61,7 @@ class CpuDriver:
 
     def pointer(self, value: Any) -> int:
         if type(value) is np.ndarray:
-            return value.ctypes.data
+            return value.__array_interface__["data"][0]
         return view("", value).pointer
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
@@ -124,11 +127,13 @@ class CpuDriver:
 
 
 def _argument(value: Any) -> Any:
-    """An address or a NumPy scalar as C takes it."""
-    if isinstance(value, int):
+    """An address or a NumPy scalar as C takes it; float16 as its bits."""
+    kind = type(value)
+    if kind is int:
         return ctypes.c_void_p(value)
-    name = value.dtype.name
-    return _C_TYPES[name](int(value.view(np.uint16)) if name == "float16" else value.item())
+    if kind is np.float16:
+        return ctypes.c_uint16(int(value.view(np.uint16)))
+    return _C_TYPES[kind](value.item())
 
 
 def _rows_in_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:

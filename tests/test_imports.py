@@ -56,7 +56,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 
 # On a machine with NumPy and CuPy only, saved kernels are loaded, checked and timed: what that
 # imports may import neither Halide nor the rule engine, not even inside functions that it calls.
-WITHOUT_HALIDE = ("algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py")
+WITHOUT_HALIDE = (
+    "algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py", "build.py",
+)  # fmt: skip
 
 
 def files() -> list[Path]:

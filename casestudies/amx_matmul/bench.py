@@ -1,8 +1,8 @@
 """The matrix product on AMX against oneDNN (torch on the CPU), and every cell of table I checked.
 
-    python -m casestudies.amx_matmul.bench --build DIR     compile all kernels (needs Halide)
-    python -m casestudies.amx_matmul.bench --run DIR       check and time them (needs NumPy; torch
-                                                           for the peers, a CPU with AMX for times)
+    python -m casestudies.amx_matmul.build DIR     compile all kernels; needs Halide
+    python -m casestudies.amx_matmul.bench DIR     check and time them; needs NumPy, and for times
+                                                   torch and a CPU with AMX
 
 Times are medians and minima of single calls in microseconds, outputs allocated beforehand, arrays
 aligned to cache lines; checks
@@ -16,6 +16,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ import numpy as np
 
 from casestudies.common.data import decode, encode, relative_error
 from casestudies.common.machine import processor
+from selector import load
 
 TYPES = (("bf16", "bf16"), ("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"))
 TIMED = (("bf16", "bf16"), ("s8", "s8"))
@@ -60,18 +62,6 @@ def cells() -> Iterator[Cell]:
         for layout in ("standard", "vnni"):
             for schedule in schedules:
                 yield Cell(types, layout, schedule)
-
-
-def build(folder: Path) -> None:
-    """Compile and save every kernel."""
-    import halide_bridge as hb
-    from casestudies.amx_matmul.algorithm import multiply
-    from casestudies.amx_matmul.schedule import schedule
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for cell in cells():
-        output = schedule(multiply(cell.types, cell.layout), cell.schedule)
-        hb.compile(output, target="amx").save(cell.path(folder), overwrite=True)
 
 
 def operands(cell: Cell, m: int, n: int, k: int, seed: int) -> tuple[dict[str, Any], Any]:
@@ -154,11 +144,9 @@ def peers(element: str) -> dict[str, Callable[[], object]]:
 
 def run(folder: Path, timing: bool) -> dict[str, Any]:
     """Check every cell at every size; time the schedules for speed against the peers."""
-    import selector
-
     rows: list[dict[str, Any]] = []
     for cell in cells():
-        kernel = selector.load(cell.path(folder))
+        kernel = load(cell.path(folder))
         errors = {f"{m}x{n}x{k}": check(kernel, cell, m, n, k) for m, n, k in SIZES}
         limit = 2e-3 if cell.types[0] == "bf16" else 0.0
         rows.append({"cell": cell.name, "errors": errors, "passed": max(errors.values()) <= limit})
@@ -184,14 +172,12 @@ def compiler() -> str:
 
 def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, Any]:
     """Ours in both layouts, and the peers."""
-    import selector
-
     calls: dict[str, Callable[[], object]] = {}
     errors: dict[str, float] = {}
     n = TIMED_SIZE
     for layout in ("standard", "vnni"):
         cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
-        kernel = selector.load(cell.path(folder))
+        kernel = load(cell.path(folder))
         arrays, _ = operands(cell, n, n, n, seed=1)
         arrays = {name: aligned(array) for name, array in arrays.items()}
         out = aligned(poisoned(cell, n, n))
@@ -202,26 +188,22 @@ def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, An
     return {name: times | {"error": errors.get(name)} for name, times in found.items()}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--build", metavar="DIR", type=Path)
-    parser.add_argument("--run", metavar="DIR", type=Path)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="where build put the kernels")
     parser.add_argument("--no-times", action="store_true", help="check the numbers only")
     parser.add_argument("--results", metavar="FILE", type=Path, help="write what was found as JSON")
     options = parser.parse_args()
-    if options.build:
-        build(options.build)
-    if options.run:
-        found = run(options.run, not options.no_times)
-        text = json.dumps(found, indent=1)
-        if options.results:
-            options.results.write_text(text + "\n", encoding="utf-8")
-        failed = [r for r in found["rows"] if not r["passed"]]
-        print(json.dumps(found["times"], indent=1))
-        print(f"{len(found['rows']) - len(failed)} of {len(found['rows'])} kernels right")
-        for row in failed:
-            print(row)
+    found = run(options.folder, not options.no_times)
+    if options.results:
+        options.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(found["times"], indent=1))
+    failed = [row for row in found["rows"] if not row["passed"]]
+    print(f"{len(found['rows']) - len(failed)} of {len(found['rows'])} kernels right")
+    for row in failed:
+        print(row)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

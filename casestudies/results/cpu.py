@@ -1,7 +1,7 @@
 """The README's tables that need no GPU: AMX against oneDNN, and compile time over taps.
 
 Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``) and ``compile_time.json``
-(``python -m casestudies.results.compile_time``), unchanged.
+(``python tests/perf/compile_time.py``), unchanged.
 """
 
 from __future__ import annotations

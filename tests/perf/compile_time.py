@@ -1,7 +1,7 @@
 """Compile time of the 1-D convolution against its number of taps: the README's figure.
 
-    python -m casestudies.results.compile_time            measure and write compile_time.json
-    python -m casestudies.results.compile_time --plot     also draw compile_time.png (matplotlib)
+    python tests/perf/compile_time.py            measure, write casestudies/results/compile_time.json
+    python tests/perf/compile_time.py --plot     draw compile_time.png as well (matplotlib)
 
 The paper's figure 6 shows the same quantity for its selector. Every time is the median of several
 compilations in one process, with the rules loaded and the memo of solved statements emptied each
@@ -15,16 +15,33 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.machine import processor
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-HERE = Path(__file__).resolve().parent
-DATA, PLOT = HERE / "compile_time.json", HERE / "compile_time.png"
+import halide_bridge as hb  # noqa: E402
+from casestudies.common.machine import processor  # noqa: E402
+from casestudies.conv1d import CASE  # noqa: E402
+from casestudies.conv1d.problem import Problem  # noqa: E402
+from selector.emit.cuda import emit  # noqa: E402
+from selector.eqsat.facts import instruction_facts, legal_instructions  # noqa: E402
+from selector.eqsat.movement import annotate_movement  # noqa: E402
+from selector.eqsat.scopes import is_tensor, open_scope  # noqa: E402
+from selector.eqsat.select import select  # noqa: E402
+from selector.eqsat.solve import forget, solve  # noqa: E402
+from selector.ir.nodes import Allocate  # noqa: E402
+from selector.ir.traverse import walk_stmt  # noqa: E402
+from selector.runtime.nvrtc import compile_to_cubin  # noqa: E402
+from selector.targets import find_target  # noqa: E402
+
+RESULTS = ROOT / "casestudies" / "results"
+DATA, PLOT = RESULTS / "compile_time.json", RESULTS / "compile_time.png"
 TAPS = (16, 32, 64, 128, 256, 512, 1024)
 TARGET = "sm_90a"
 STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
@@ -32,14 +49,6 @@ STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
 
 def measure(taps: int, repeats: int = 5) -> dict[str, Any]:
     """Milliseconds of each stage, and the rows of the e-graph."""
-    import halide_bridge as hb
-    from casestudies.conv1d import CASE
-    from casestudies.conv1d.problem import Problem
-    from selector.emit.cuda import emit
-    from selector.eqsat.select import select
-    from selector.runtime.nvrtc import compile_to_cubin
-    from selector.targets import find_target
-
     target, samples = find_target(TARGET), list[dict[str, float]]()
     rows = 0
     for repeat in range(repeats + 1):
@@ -62,13 +71,6 @@ def measure(taps: int, repeats: int = 5) -> dict[str, Any]:
 def solved(module: Any, target: Any) -> tuple[int, float]:
     """Rows of the largest scope's e-graph, and milliseconds for all scopes; nothing remembered
     before. Leaves them remembered, so that ``select`` then times the rest."""
-    from selector.eqsat.facts import instruction_facts, legal_instructions
-    from selector.eqsat.movement import annotate_movement
-    from selector.eqsat.scopes import is_tensor, open_scope
-    from selector.eqsat.solve import forget, solve
-    from selector.ir.nodes import Allocate
-    from selector.ir.traverse import walk_stmt
-
     forget()
     facts = instruction_facts(legal_instructions(target))
     body = annotate_movement(module).body

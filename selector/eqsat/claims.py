@@ -260,6 +260,8 @@ def _divided(world: World, row: Row) -> bool:
     by, bound = _ints(divisor, most)
     rest = world.of(remainder).astype(np.int64)
     total = by * world.of(quotient).astype(np.int64) + rest
+    if not world.type(e) == world.type(quotient) == world.type(remainder):
+        return False
     small = bool(np.all(rest >= 0)) and bool(np.all(rest <= bound)) and bound < by
     return small and same(world.of(e).astype(np.int64), total)
 

@@ -32,7 +32,7 @@ from selector.ir.evaluator import Buffer, Frame, evaluate
 from selector.ir.types import BFLOAT16, FLOAT16, INT32, Kind, Type
 
 Array = NDArray[Any]
-WORLDS = 4
+WORLDS = 6
 """Versions of memory and symbols that are evaluated side by side."""
 MEMORY = 2048
 """Elements of each random buffer; loads beyond give zero."""
@@ -228,11 +228,14 @@ def _integers(generator: np.random.Generator, scalar: Type, shape: tuple[int, in
 
 
 def _symbols(generator: np.random.Generator) -> Array:
-    """One symbol in every world: positive; small of any sign; maybe near a buffer's end; a unit."""
+    """One symbol in every world: positive; small, so that comparisons go both ways; maybe near a
+    buffer's end; a unit."""
     edge = generator.choice([MEMORY - 9, -5]) + generator.integers(0, 12)
     values = (
         generator.integers(1, 41),
         generator.integers(-3, 7),
+        generator.integers(-2, 4),
+        generator.integers(0, 12),
         edge if generator.integers(0, 2) else generator.integers(0, 9),
         generator.choice([0, 1, -1, 2]),
     )

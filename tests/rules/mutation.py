@@ -14,12 +14,14 @@ from soundness_programs import Program, Rules, near_misses, programs, rule_cases
 
 from rules import rule_files
 from selector.diagnostics import InternalError, UserError
-from selector.eqsat.saturate import Engine
+from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.soundness import Soundness, compare
 
 Tree = str | list["Tree"]
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[()]|[^\s()"]+')
+PHASES = ((("axioms",), 24), (("axioms", "application"), 32), (("lowering",), 4))
+MOST_TUPLES = 6000
 _COMPARISONS = (">", "<", ">=", "<=", "!=")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
 
@@ -90,25 +92,45 @@ def judge(mutant: Mutant) -> Verdict:
 def check_where_fires(program: Program, engine: Engine, rule: str) -> Soundness:
     """A graph in which the rule does nothing needs no comparison."""
     result = Soundness()
+    engine.run("(push)")
     try:
-        with engine.saturated(program.commands) as saturation:
-            result.fired = saturation.matches
-            if result.fired[rule]:
-                compare(engine, 0, result)
+        for command in program.commands:
+            engine.run(command)
+        result.fired = saturate_in_steps(engine).matches
+        if result.fired[rule]:
+            compare(engine, 0, result)
     except InternalError as error:
         result.mismatches.append(str(error))
+    finally:
+        engine.run("(pop)")
     return result
 
 
+def saturate_in_steps(engine: Engine) -> Saturation:
+    """The phases of a selection, one step at a time: a wrong rule may grow without end, and the
+    engine cannot be interrupted within a step."""
+    result = Saturation()
+    for rulesets, most in PHASES:
+        for _ in range(most):
+            changed = [_step(engine, ruleset, result) for ruleset in rulesets]
+            if not any(changed) or engine.size() > MOST_TUPLES:
+                break
+    return result
+
+
+def _step(engine: Engine, ruleset: str, result: Saturation) -> bool:
+    """One ruleset once, after all facts that follow."""
+    for _ in range(8):
+        if not engine.round("(run supporting 1)", result) or engine.size() > MOST_TUPLES:
+            break
+    return engine.round(f"(run {ruleset} 1)", result)
+
+
 def ordered(rule: str, file: str) -> list[Program]:
-    """The rule's own tests, whole small programs, the tests of the rule's file."""
+    """The tests of the rule, of its file, what nearly matches, whole small programs."""
     own = [p for p in rule_cases() if rule in p.rules]
-    return [
-        *own,
-        *near_misses(),
-        *programs(),
-        *(p for p in rule_cases() if p.file == file and p not in own),
-    ]
+    near = [p for p in rule_cases() if p.file == file and p not in own]
+    return [*own, *near_misses(), *programs(), *near]
 
 
 def parse(text: str) -> Tree:

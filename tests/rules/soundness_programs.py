@@ -85,6 +85,40 @@ MODULES: dict[str, Module] = {
 
 # Terms in which a guard nearly holds, or a rule would match were it a little wider.
 NEAR_MISSES = (
+    '(Ramp (Ramp (Sym "a") (Int 2) 4) (Int 6) 3)',
+    '(Bop "-" (Broadcast (Sym "a") 12) (Broadcast (Ramp (Sym "b") (Sym "t") 2) 6))',
+    '(Bop "-" (Broadcast (Ramp (Sym "b") (Sym "t") 2) 6) (Broadcast (Sym "a") 12))',
+    '(Bop "/" (Bop "+" (Ramp (Int 0) (Int 1) 4) (Broadcast (Ramp (Int 0) (Int 1) 2) 2)) '
+    "(Broadcast (Int 4) 4))",
+    '(Bop "%" (Bop "+" (Ramp (Int 0) (Int 1) 4) (Broadcast (Ramp (Int 2) (Int 1) 2) 2)) '
+    "(Broadcast (Int 4) 4))",
+    '(Bop "/" (Bop "+" (Ramp (Broadcast (Int 2) 2) (Int 1) 2) (Broadcast (Int 3) 4)) '
+    "(Broadcast (Int 4) 4))",
+    '(Bop "/" (Ramp (Int 0) (Bop "*" (Sym "s") (Int 3)) 4) (Broadcast (Int 2) 4))',
+    '(Bop "/" (Ramp (Int 0) (Bop "*" (Sym "s") (Int 6)) 4) (Broadcast (Int 2) 4))',
+    '(Bop "%" (Ramp (Int 1) (Int -1) 4) (Broadcast (Int 3) 4))',
+    '(Bop "/" (Ramp (Int 1) (Int 2) 3) (Broadcast (Int 5) 3))',
+    '(Bop "/" (Ramp (Int 0) (Int 2) 3) (Broadcast (Int 5) 3))',
+    '(Bop "/" (Ramp (Int 0) (Int 2) 4) (Broadcast (Int 3) 4))',
+    '(Bop "/" (Ramp (Int 0) (Int 1) 6) (Broadcast (Int 0) 6))',
+    '(Bop "/" (Ramp (Int 1) (Int 4) 6) (Broadcast (Int -2) 6))',
+    *(
+        f'(Select (Cmp "<" (Ramp (Sym "a") (Int 1) 8) (Broadcast (Sym "b") 8)) {value} {other})'
+        for load in (
+            '(Load "float16" "x" (Ramp (Sym "s") (Int 2) 8) '
+            '(Cmp "<" (Ramp (Sym "t") (Int 1) 8) (Broadcast (Sym "u") 8)))',
+        )
+        for kind, value in (
+            ("float16", load),
+            ("float32", f'(Cast "float32" {load})'),
+            ("float32", f'(Bop "*" (Cast "float32" {load}) (Atom "float32" 8 "y"))'),
+        )
+        for other in (
+            f'(Broadcast (FLit "{kind}" 0.0) 8)',
+            f'(Broadcast (FLit "{kind}" 1.0) 8)',
+            f'(Broadcast (Atom "{kind}" 1 "z") 8)',
+        )
+    ),
     '(RampV (Ramp (Sym "a") (Int 1) 4) (Broadcast (Ramp (Sym "s") (Int 1) 2) 2) 3)',
     '(Ramp (Ramp (Sym "a") (Bop "*" (Sym "s") (Int 2)) 4) (Bop "*" (Sym "s") (Int 4)) 3)',
     '(Ramp (Ramp (Sym "a") (Bop "*" (Sym "s") (Int 2)) 4) (Bop "*" (Sym "s") (Int 2)) 3)',
@@ -111,6 +145,22 @@ NEAR_MISSES = (
     '(Bop "max" (Broadcast (Ramp (Sym "a") (Sym "s") 6) 2) '
     '(Broadcast (Ramp (Sym "b") (Sym "t") 2) 6))',
 )
+
+_MATMUL = PRODUCTS["matmul, K of 1"]
+_OTHER_KIND = _MATMUL.reduction.replace('(Reduce "add"', '(Reduce "max"')
+_OTHER_SUM = _MATMUL.reduction.replace('(Bop "*"', '(Bop "+"')
+
+STATEMENTS: dict[str, str] = {
+    "a difference": _MATMUL.update.replace('(Bop "+" (Move', '(Bop "-" (Move'),
+    "a smallest value": _MATMUL.update.replace('(Bop "+" (Move', '(Bop "min" (Move'),
+    "another accumulator": _MATMUL.update.replace('"acc" (Ramp (Int 0)', '"acc" (Ramp (Int 8)', 1),
+    "a greatest product": _MATMUL.update.replace(_MATMUL.reduction, _OTHER_KIND),
+    "a sum of sums": _MATMUL.update.replace(_MATMUL.reduction, _OTHER_SUM),
+    "columns of groups apart": PRODUCTS["stored in groups"].update.replace(
+        "(Int 2) 5)", "(Int 6) 5)"
+    ),
+}
+"""Updates that are not what they look like."""
 
 _NARROW = ("int8", "uint8", "int16", "uint16")
 
@@ -141,9 +191,13 @@ def _casts() -> dict[str, list[str]]:
 def near_misses() -> tuple[Program, ...]:
     """Terms that must stay what they are."""
     groups = {**{t: [t] for t in NEAR_MISSES}, **_casts()}
-    return tuple(
+    terms = tuple(
         Program(name, tuple(f"(let $term-{i} {t})" for i, t in enumerate(terms)), facts=SMALL)
         for name, terms in groups.items()
+    )
+    return terms + tuple(
+        Program(name, (f"(set (statement 0) {statement})",), facts=SMALL)
+        for name, statement in STATEMENTS.items()
     )
 
 

@@ -122,27 +122,20 @@ Z, ONE = number(0), number(1)
 def _matmul(
     extents: tuple[int, int, int], kinds: tuple[str, str, str] = ("float16", "float16", "float32"),
     location: str = "wmma", a: tuple[str, str] = (symbol("r"), ONE),
-    b: tuple[str, str] = (ONE, symbol("c")), masked: bool = False, swapped: bool = False,
+    b: tuple[str, str] = (ONE, symbol("c")), masks: str = "", swapped: bool = False,
 ) -> Product:  # fmt: skip
-    """A by rows (m, k) and B by columns (n, k); ``masked``: predicates of every kind."""
+    """A by rows (m, k) and B by columns (n, k); ``masks``: which factor has predicates, and of
+    which (``ra``: A one of rows), in capitals with the moving side on the right."""
     left = Operand(kinds[0], (a[0], Z, a[1]), symbol("a"), buffer="A")
     right = Operand(kinds[1], (Z, b[0], b[1]), symbol("b"), buffer="B")
     bare = Product(left, right, extents, kinds[2], location, swapped)
-    if not masked:
-        return bare
-    m, n, k = number(1), number(2), number(3)
-    rows, columns = (m, Z, k), (Z, n, k)
-    left = Operand(left.kind, left.strides, left.base, (
-        bare.mask(rows, symbol("s")),
-        bare.mask(columns, symbol("u"), op="<="),
-        bare.mask(columns, symbol("v"), op=">", right=True),
-    ), "A")  # fmt: skip
-    right = Operand(right.kind, right.strides, right.base, (
-        bare.mask(columns, symbol("s"), op="<="),
-        bare.mask(rows, symbol("w")),
-        bare.mask(rows, symbol("x"), op=">=", right=True),
-    ), "B")  # fmt: skip
-    return Product(left, right, extents, kinds[2], location, swapped)
+    made: dict[str, list[str]] = {"a": [], "b": []}
+    for i, (axis, factor) in enumerate(zip(masks[::2], masks[1::2], strict=True)):
+        walked = (number(1), Z, number(3)) if axis in "rR" else (Z, number(2), number(3))
+        limit, base = symbol(f"limit{i}"), symbol(f"start{i}")
+        made[factor].append(bare.mask(walked, limit, base, "<=", right=axis.isupper()))
+    left, right = replace(left, masks=tuple(made["a"])), replace(right, masks=tuple(made["b"]))
+    return replace(bare, a=left, b=right)
 
 
 def _convolution(
@@ -176,7 +169,11 @@ _BYTES = ("int8", "uint8", "int32")
 _BF16 = ("bfloat16", "bfloat16", "float32")
 
 PRODUCTS: dict[str, Product] = {
-    "matmul with predicates": _matmul((4, 6, 3), masked=True),
+    "matmul, own predicates": _matmul((4, 6, 3), masks="racb"),
+    "matmul, predicates of the other": _matmul((4, 6, 3), masks="carb"),
+    "matmul, predicates of the other, from the right": _matmul((4, 6, 3), masks="CaRb"),
+    "matmul, conjunctions": _matmul((4, 6, 3), masks="raca"),
+    "matmul, conjunctions of the other": _matmul((4, 6, 3), masks="cbrb"),
     "matmul, K of 1": _matmul((4, 2, 1)),
     "matmul, one row of blocks": _matmul((2, 10, 3), swapped=True),
     "matmul, accumulates f16": _matmul((4, 6, 3), ("float16",) * 3),
@@ -188,7 +185,7 @@ PRODUCTS: dict[str, Product] = {
     "packed, rows with gaps": _matmul((3, 5, 4), _BF16, "amx", a=(symbol("r"), number(2))),
     "packed, rows of one": _matmul((3, 5, 1), _BF16, "amx", a=(symbol("r"), number(2))),
     "packed bytes, K with a rest": _matmul((3, 4, 6), _BYTES, "amx"),
-    "packed bytes with predicates": _matmul((3, 4, 8), _BYTES, "amx", masked=True),
+    "packed bytes with predicates": _matmul((3, 4, 8), _BYTES, "amx", masks="racb"),
     "packed band": _convolution(
         (12, 3), _numbers(2, 3), _numbers(0, 2), kinds=_BF16, location="amx"
     ),
@@ -211,14 +208,29 @@ PRODUCTS: dict[str, Product] = {
     "band, symbolic": _convolution(
         (24, 3), (symbol("p", 2), symbol("p", 3)), (Z, symbol("q"))
     ),
-    "band with predicates": _convolution(
-        (24, 4), _numbers(2, 3), _numbers(0, 1),
-        (_numbers(2, 3), _numbers(0, 5), _numbers(4, 6)), (_numbers(0, 1), _numbers(2, 3)),
+    "band, predicate along the band": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), (_numbers(2, 3),)
     ),
-    "band backwards with predicates": _convolution(
-        (24, 4), _numbers(2, -3), _numbers(0, 1),
-        (_numbers(2, -3), _numbers(0, 5), _numbers(4, -6)), (_numbers(0, 1), _numbers(2, -3)),
-        right=True,
+    "band, predicate in its unit": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), kernel_masks=(_numbers(4, 6),)
+    ),
+    "band, predicate of the taps": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), kernel_masks=(_numbers(0, 1),)
+    ),
+    "band, predicate of the taps on the image": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), (_numbers(0, 2),), (_numbers(0, 1),), right=True
+    ),
+    "band, conjunctions": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), (_numbers(2, 3), _numbers(0, 5))
+    ),
+    "band backwards, predicate along the band": _convolution(
+        (24, 4), _numbers(2, -3), _numbers(0, 1), (_numbers(4, -6),), right=True
+    ),
+    "band backwards, predicate of the taps": _convolution(
+        (24, 4), _numbers(2, -3), _numbers(0, 1), kernel_masks=(_numbers(0, 1),)
+    ),
+    "band backwards, predicate of the taps, from the right": _convolution(
+        (24, 4), _numbers(2, -3), _numbers(0, 1), (_numbers(0, 3),), right=True
     ),
     "band of rows with predicates": _convolution(
         (4, 6, 3), (symbol("r"), ONE, number(2)), _numbers(0, 0, 3),
@@ -236,15 +248,23 @@ PRODUCTS: dict[str, Product] = {
         (4, 6, 3), (symbol("p", 4), ONE, symbol("p", 6)), _numbers(0, 0, 1)
     ),
     "phases": _convolution((2, 4, 3, 3), _numbers(50, 4, 0, 6), _numbers(0, 0, 3, 1)),
-    "phases with predicates": _convolution(
+    "phases, predicate of the image": _convolution(
         (2, 4, 3, 3), (symbol("r"), number(2), Z, number(3)), _numbers(0, 0, 5, 2),
-        (_numbers(7, 2, 0, 3), _numbers(0, 0, 1, 4)), (_numbers(0, 0, 3, 1),),
+        (_numbers(7, 2, 0, 3),),
     ),
-    "phases backwards with predicates": _convolution(
+    "phases, predicate of the taps": _convolution(
+        (2, 4, 3, 3), (symbol("r"), number(2), Z, number(3)), _numbers(0, 0, 5, 2),
+        kernel_masks=(_numbers(0, 0, 3, 1),),
+    ),
+    "phases backwards, predicate of the image": _convolution(
         (2, 4, 3, 3), (symbol("r"), number(2), Z, number(-3)), _numbers(0, 0, 5, 2),
-        (_numbers(7, 2, 0, -3), _numbers(0, 0, 1, 4)), (_numbers(0, 0, 3, 1),),
+        (_numbers(7, 2, 0, -3),),
+    ),
+    "phases backwards, predicate of the taps": _convolution(
+        (2, 4, 3, 3), (symbol("r"), number(2), Z, number(-3)), _numbers(0, 0, 5, 2),
+        kernel_masks=(_numbers(0, 0, 3, 1),),
     ),
     "bytes": _matmul((4, 6, 3), ("int8", "int8", "int32")),
-    "unsigned bytes": _matmul((4, 6, 3), ("uint8", "uint8", "int32"), masked=True),
+    "unsigned bytes": _matmul((4, 6, 3), ("uint8", "uint8", "int32"), masks="carb"),
 }  # fmt: skip
 """Small updates that between them have every feature that the rules of tensor shapes look at."""

@@ -1,6 +1,6 @@
 """Compile time of the 1-D convolution against its number of taps: the README's figure.
 
-    python tests/perf/compile_time.py            measure, write casestudies/results/compile_time.json
+    python tests/perf/compile_time.py            measure and write compile_time.json
     python tests/perf/compile_time.py --plot     draw compile_time.png as well (matplotlib)
 
 The paper's figure 6 shows the same quantity for its selector. Every time is the median of several

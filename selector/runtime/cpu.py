@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,22 @@ from selector.diagnostics import ArgumentError, ArtifactError, TargetError
 from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
 from selector.runtime.driver import Function, Grid
-from selector.runtime.execute import Executable
-from selector.runtime.plan import Plan
+from selector.runtime.execute import CALLS_AT_MOST, Executable, remember
+from selector.runtime.plan import BufferArgument, Plan
 from selector.runtime.prepare import Prepared
 
 _CACHE_LINE = 64
-_C_TYPES: dict[type[Any], Any] = {
-    np.bool_: ctypes.c_bool, np.float32: ctypes.c_float, np.float64: ctypes.c_double,
-    np.int8: ctypes.c_int8, np.int16: ctypes.c_int16, np.int32: ctypes.c_int32,
-    np.int64: ctypes.c_int64, np.uint8: ctypes.c_uint8, np.uint16: ctypes.c_uint16,
-    np.uint32: ctypes.c_uint32, np.uint64: ctypes.c_uint64,
+_C_TYPES: dict[str, Any] = {
+    "uint1": ctypes.c_bool, "float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
+    "float32": ctypes.c_float, "float64": ctypes.c_double,
+    **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}")
+       for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
+_MEMORY = (
+    "there is not enough memory for the kernel's temporaries",
+    "",
+    "split the call along an outer axis, or compute intermediates in tiles",
+)
 
 
 class CpuDriver:
@@ -48,7 +54,8 @@ class CpuDriver:
         if type(value) is np.ndarray:
             flags = value.flags
             if not (
-                flags.c_contiguous or _rows_in_order(value.shape, value.strides, value.itemsize)
+                (flags.c_contiguous and value.size)
+                or _rows_in_order(value.shape, value.strides, value.itemsize)
             ):
                 return None
             return (value.shape, value.strides, value.dtype, flags.writeable)
@@ -113,27 +120,25 @@ class CpuDriver:
     def function(self, module: Any, entry: str, shared_bytes: int) -> Function:
         function = getattr(module, entry)
         function.restype = ctypes.c_int
-
-        def run(
-            grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
-        ) -> None:
-            if function(*map(_argument, args)):
-                raise TargetError(
-                    f"{entry}: there is not enough memory for the kernel's temporaries",
-                    hint="split the call along an outer axis, or compute intermediates in tiles",
-                )
-
-        return run
+        return HostFunction(function)
 
 
-def _argument(value: Any) -> Any:
-    """An address or a NumPy scalar as C takes it; float16 as its bits."""
-    kind = type(value)
-    if kind is int:
-        return ctypes.c_void_p(value)
-    if kind is np.float16:
-        return ctypes.c_uint16(int(value.view(np.uint16)))
-    return _C_TYPES[kind](value.item())
+class HostFunction:
+    """An entry point, called with addresses and plain numbers; ``raw`` is ctypes'."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def __call__(
+        self, grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
+    ) -> None:
+        if self.raw(*args):
+            raise TargetError(*_MEMORY)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as a number that ctypes converts; float16 as its bits."""
+    return int(value.view(np.uint16)) if type(value) is np.float16 else value.item()
 
 
 def _rows_in_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
@@ -144,11 +149,25 @@ def _rows_in_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> b
     return not shape or shape[-1] <= 1 or strides[-1] == unit
 
 
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """What all calls of one signature share: values with holes for ``addresses`` and
+    ``scalars`` (position, index).
+    """
+
+    prepared: Prepared
+    function: Any
+    values: list[Any]
+    addresses: tuple[tuple[int, int], ...]
+    scalars: tuple[tuple[int, int], ...]
+
+
 class CpuExecutable(Executable):
     """A plan with its shared object. ``library`` is asked once."""
 
     def __init__(self, plan: Plan, library: Callable[[], bytes]) -> None:
         super().__init__(plan, library, CpuDriver())
+        self._calls: dict[Hashable, HostCall] = {}
 
     def _prepare(
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
@@ -179,8 +198,40 @@ class CpuExecutable(Executable):
         sizes: Any,
         signatures: Hashable,
     ) -> list[Any]:
-        results = super()._run(arrays, numbers, outs, stream, sizes, signatures)
+        """As for a device, with the arguments of a signature converted once."""
+        plain = [_plain(n) for n in numbers]
+        key = (signatures, outs is None, None if sizes is None else repr(sizes), tuple(plain)
+               if self._sizes_use_scalars else None)  # fmt: skip
+        call = self._calls.get(key)
+        if call is None:
+            call = self._call(self._prepare(arrays, numbers, outs, sizes))
+            remember(self._calls, key, call, CALLS_AT_MOST)
+        if stream is not None:
+            self._driver.stream(stream, arrays)
+        results = self._allocate(call.prepared) if outs is None else outs
+        addresses = list(map(self._driver.pointer, arrays + results))
         if outs is not None:
-            return results
+            self._check_overlap(call.prepared.spans, addresses)
+        values = list(call.values)
+        for position, index in call.addresses:
+            values[position] = addresses[index]
+        for position, index in call.scalars:
+            values[position] = plain[index]
+        if call.function(*values):
+            raise TargetError(*_MEMORY)
+        if outs is not None:
+            return outs
         pairs = zip(self._outputs, results, strict=True)
         return [host.to_result(buffer, value, arrays) for buffer, value in pairs]
+
+    def _call(self, prepared: Prepared) -> HostCall:
+        """The one launch of a plan, ready for addresses and scalars."""
+        (launch,), (planned,) = prepared.launches, self.plan.launches
+        function = launch.function
+        assert isinstance(function, HostFunction)
+        function.raw.argtypes = [
+            ctypes.c_void_p if isinstance(a, BufferArgument) else _C_TYPES[str(a.type)]
+            for a in planned.arguments
+        ]
+        values = [v if type(v) is int else _plain(v) for v in launch.template]
+        return HostCall(prepared, function.raw, values, launch.addresses, launch.scalars)

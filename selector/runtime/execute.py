@@ -24,7 +24,7 @@ from selector.runtime.plan import Launch, Plan
 from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
 from selector.targets import find_target, runs_on
 
-_PREPARED_AT_MOST = 128
+CALLS_AT_MOST = 128
 _SCRATCH_SETS_AT_MOST = 16
 V = TypeVar("V")
 
@@ -106,7 +106,7 @@ class Executable:
         prepared = self._prepared.get(key)
         if prepared is None:
             prepared = self._prepare(arrays, numbers, outs, sizes)
-            _remember(self._prepared, key, prepared, _PREPARED_AT_MOST)
+            remember(self._prepared, key, prepared, CALLS_AT_MOST)
         on = driver.stream(stream, arrays)
         with driver.active(prepared.device, on):
             results = self._allocate(prepared) if outs is None else outs
@@ -234,7 +234,7 @@ class Executable:
                 for size in prepared.scratch_bytes
             ]
             found = (owners, [self._driver.pointer(o) for o in owners])
-            _remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
+            remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
         return found[1]
 
     def _check_overlap(self, spans: tuple[int, ...], addresses: list[int]) -> None:
@@ -250,7 +250,7 @@ class Executable:
                     arguments.check_overlap(names[i], (low, high), names[j], theirs)
 
 
-def _remember(cache: dict[Hashable, V], key: Hashable, value: V, at_most: int) -> None:
+def remember(cache: dict[Hashable, V], key: Hashable, value: V, at_most: int) -> None:
     """Keep ``value``; the oldest entry goes when there are too many."""
     while len(cache) >= at_most:
         cache.pop(next(iter(cache)))

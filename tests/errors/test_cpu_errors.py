@@ -49,8 +49,8 @@ def kernel(text: str = TEXT) -> Kernel:
     return selector.compile(parse_module(text), target="amx", cache=False)
 
 
-def fresh() -> Kernel:
-    return selector.compile(parse_module(TEXT), target="amx", cache=False)
+def fresh(text: str = TEXT) -> Kernel:
+    return selector.compile(parse_module(text), target="amx", cache=False)
 
 
 def said(error: type[Exception], run: Callable[[], Any]) -> str:
@@ -154,7 +154,24 @@ def test_memory_that_is_not_there() -> None:
     full = SimpleNamespace(kernel_scale=lambda *_: 1)
     function = CpuDriver().function(full, "kernel_scale", 0)
     text = said(TargetError, lambda: function((1, 1, 1), (1, 1, 1), [], 0, None))
-    assert text.startswith("kernel_scale: there is not enough memory for the kernel's temporaries")
+    assert text.startswith("there is not enough memory for the kernel's temporaries\n  hint:")
+
+
+def test_memory_that_runs_out_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary beyond what there is, asked for by the emitted code itself."""
+    text = TEXT.replace(
+        " for (y, 0", " allocate t[float32 * O.extent.0 * 200000000] in Heap\n for (y, 0"
+    )
+    text = text.replace("O[y*O.stride.1 + x] =", "t[x] = 1.0f\n   O[y*O.stride.1 + x] = t[x]*")
+    made = fresh(text)
+    plan = replace(made.plan, source=made.source.replace("aligned_alloc(64, ", "no_memory("))
+    source = plan.source.replace(
+        "static u8 *kept[", "#define no_memory(size) NULL\nstatic u8 *kept["
+    )
+    artifact = made._artifact  # pyright: ignore[reportPrivateUsage]
+    broke = Kernel(replace(artifact, plan=replace(plan, source=source)), Clock(), None)
+    said_so = said(TargetError, lambda: broke(IMAGE, 2))
+    assert said_so.startswith("there is not enough memory for the kernel's temporaries")
 
 
 # Compilers

@@ -8,6 +8,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,26 @@ def test_arrays_in_place_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(CpuDriver, "upload", lambda *_: pytest.fail("an array was copied"))
     values = np.arange(70, dtype=np.float32).reshape(5, 14)
     np.testing.assert_array_equal(scale()(values[:, 3:10], 2), values[:, 3:10] * 2)
+
+
+def test_a_repeated_call_takes_little_python() -> None:
+    """A bound on CPU time that a loaded machine keeps, and on the number of calls made."""
+    kernel, values, out = scale(), np.ones((5, 7), np.float32), np.zeros((5, 7), np.float32)
+    kernel(values, 2, out=out)
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    kernel(values, 2, out=out)
+    sys.setprofile(None)
+    assert calls < 80
+    start = time.process_time()
+    for _ in range(1000):
+        kernel(values, 2, out=out)
+    assert (time.process_time() - start) / 1000 < 100e-6
 
 
 def test_nothing_to_do() -> None:

@@ -25,6 +25,7 @@ from selector.ir.traverse import walk_expr, walk_stmt
 
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
+_NO_GPU = re.compile(r"Schedule for Func (\S+) requires <Default_GPU>")
 _VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
 _HEADER = re.compile(
     r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL
@@ -200,6 +201,15 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
     lanes = _LANES.search(text)
     if lanes is not None:
         return _too_long(int(lanes[1]), outputs, location)
+    on_gpu = _NO_GPU.search(text)
+    if on_gpu is not None:
+        func = plain(on_gpu[1])
+        return ScheduleError(
+            f"`{func}` has loops over GPU blocks or threads, and the target is a CPU",
+            hint="leave out gpu_blocks, gpu_threads and gpu_tile, and use parallel and vectorize; or "
+            "compile for a GPU target such as sm_80",
+            where=Where(func=func, location=location),
+        )
     message = plain(_HEADER.sub("", text).strip())
     name = plain(outputs[0].name())
     return ScheduleError(

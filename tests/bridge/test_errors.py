@@ -248,3 +248,13 @@ def test_dynamic_accumulators_have_halides_text() -> None:
     case.marked[0].compute_root()
     case.mark()
     assert "mm" in error_of(case.outputs).what
+
+
+def test_gpu_loops_on_a_cpu_target():
+    output, x = hl.Func("output"), hl.Var("x")
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    output[x] = hl.f32(x)
+    output.gpu_tile(x, xo, xi, 32)
+    with pytest.raises(ScheduleError, match="`output` has loops over GPU blocks") as caught:
+        hb.lower(output, target="amx")
+    assert "use parallel and vectorize" in caught.value.hint

@@ -206,8 +206,8 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
         func = plain(on_gpu[1])
         return ScheduleError(
             f"`{func}` has loops over GPU blocks or threads, and the target is a CPU",
-            hint="leave out gpu_blocks, gpu_threads and gpu_tile, and use parallel and vectorize; or "
-            "compile for a GPU target such as sm_80",
+            hint="leave out gpu_blocks, gpu_threads and gpu_tile, and use parallel and vectorize; "
+            "or compile for a GPU target such as sm_80",
             where=Where(func=func, location=location),
         )
     message = plain(_HEADER.sub("", text).strip())

@@ -110,7 +110,11 @@ def _stored(s: Store, value: Expr) -> Store:
 
 
 def _signed_terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:
+    """The terms of a sum with their signs; the reduction of a sum is a sum of reductions."""
     match e:
+        case VectorReduce(ReduceOp.ADD, Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b), lanes):
+            left, right = (VectorReduce(ReduceOp.ADD, v, lanes) for v in (a, b))
+            return _signed_terms(Binary(op, left, right), minus)
         case Binary(BinaryOp.ADD, a, b):
             return [*_signed_terms(a, minus), *_signed_terms(b, minus)]
         case Binary(BinaryOp.SUB, a, b):

@@ -73,6 +73,15 @@ def sums(m: Machine) -> Iterator[Variant]:
         "three products and a bias", [f"{acc} = (({value} + {bias}) + {value}) + {value}"],
         lambda x: 3 * ab(x) + x["bias"], 3,
     )  # fmt: skip
+    a_levels, b_levels = p.levels()
+    left = cast(m, f"A[{nest(0, a_levels)}]", LANES * p.k, m.a_type)
+    right = cast(m, f"B[{nest(0, b_levels)}]", LANES * p.k, m.b_type)
+    under = f"({m.accumulator}x{LANES})vector_reduce_add({left}*{right} + {right}*{left})"
+    yield made(
+        "two products under one sum", [zeroed(m, LANES), f"{acc} = {acc} + {under}"],
+        lambda x: 2 * ab(x), 2,
+    )  # fmt: skip
+    yield made("only products under a sum", [f"{acc} = {under}"], lambda x: 2 * ab(x), 2)
     yield made(
         "the product is subtracted", [zeroed(m, LANES), f"{acc} = {acc} - {value}"],
         lambda x: -ab(x),

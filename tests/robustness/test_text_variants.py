@@ -9,15 +9,18 @@ from functools import cache
 import pytest
 from machines import MACHINES
 from outcomes import Outcome, judged, rate
+from random_variants import drawn
 from statement_variants import variants
 from text_variants import Variant, filters, products
+
+DRAWN = 60
 
 
 @cache
 def corpus(machine: str) -> dict[str, Variant]:
     """The variants of a machine by name."""
     m = MACHINES[machine]
-    found = [*products(m), *filters(m), *variants(m)]
+    found = [*products(m), *filters(m), *variants(m), *drawn(m, DRAWN)]
     table = {v.name: v for v in found}
     assert len(table) == len(found), "names are unique"
     return table

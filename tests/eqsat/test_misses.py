@@ -117,6 +117,10 @@ THIRDS = f"A[x256(ramp(0, 1, 16)) + ({SHIFTED}/x4096(3))*x4096(A.stride.1)]"
 WRAPPED = f"A[({DEPTH} + x4096(3)) % x4096(16) + ramp(x256(0), x256(A.stride.1), 16)]"
 CLAMPED = f"A[min({DEPTH}, x4096(9)) + ramp(x256(0), x256(A.stride.1), 16)]"
 TIMES = f"A[{DEPTH}*{ROWS}]"
+COPIES = (
+    f"{f32('A[x2(ramp(x16(ramp(0, 1, 16)), x256(A.stride.1), 8))]')}*"
+    f"{f32('B[x16(ramp(ramp(0, B.stride.1, 16), x16(1), 16))]')}"
+)
 WEIGHTS = A.replace("A", "W")
 
 
@@ -305,6 +309,11 @@ SCENARIOS: dict[str, Scenario] = {
         update(f"{product(ALONG_N)} + {ACC}"),
         "both operands vary along n: `A` is read with stride 2 and `B` with stride 1",
         "one of them must not depend on n", fixed=GOOD,
+    ),
+    "a dimension that moves nothing": Scenario(
+        update(f"{reduce(COPIES)} + {ACC}"),
+        "neither operand varies along one dimension of the tile (extent 2)",
+        "compute `mm` without that dimension", fixed=GOOD,
     ),
     "a condition on rows and columns": Scenario(
         where(ROWS, COLUMNS), "varies along rows and columns of the tile",

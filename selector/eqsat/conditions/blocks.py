@@ -102,7 +102,6 @@ def _parts(index: Expr, terms: int) -> tuple[tuple[Level, ...], tuple[Level, ...
 def _checks(o: Operands, update: Update) -> Iterator[Miss | None]:
     yield _shared(o)
     yield _conditions(o, update)
-    yield _depth(o)
     constant = [not any(s.terms for s, _ in _walk(o.tile, side)) for side in (0, 1)]
     if all(constant):
         yield o.c.miss(
@@ -113,7 +112,9 @@ def _checks(o: Operands, update: Update) -> Iterator[Miss | None]:
     elif any(constant):
         yield _convolution(o, 1 if constant[0] else 0)
     else:
+        yield _copies(o)
         yield _matrix(o)
+        yield _depth(o)
 
 
 def _depth(o: Operands) -> Miss | None:
@@ -170,6 +171,19 @@ def _conditions(o: Operands, update: Update) -> Miss | None:
                 o.near,
             )
     return None
+
+
+def _copies(o: Operands) -> Miss | None:
+    """Every dimension of the tile moves an operand."""
+    idle = [n for s, t, n in o.tile if not s.terms and not t.terms]
+    if not idle:
+        return None
+    return o.c.miss(
+        f"neither operand varies along one dimension of the tile (extent {idle[0]}): its lanes are "
+        "copies of one another",
+        f"compute `{o.c.func}` without that dimension, and read it there as often as it is needed",
+        o.near,
+    )
 
 
 def _compared(e: Expr) -> list[Compare]:
@@ -256,7 +270,7 @@ def _convolution(o: Operands, side: int) -> Miss:
             "vectorize the dimension that the taps slide over, and loop or unroll over the others",
             o.near,
         )
-    return o.c.miss(
+    return _depth(o) or o.c.miss(
         f"only `{image}` varies along the tile (stride {_strides(along)}), in another unit than "
         "along the reduction: as a matrix product every row of the tile would be the same, and as "
         "a convolution no banded (Toeplitz) matrix has that shape",

@@ -22,8 +22,10 @@ from selector.eqsat.encode import encode_store
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.movement import annotate_movement
+from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import is_tensor, open_scope
+from selector.eqsat.slices import slice_reductions
 from selector.eqsat.valuation import Array, IllTypedError, World
 from selector.intrinsics import find
 from selector.ir.nodes import Allocate, Location, Module, Stmt, Store
@@ -65,12 +67,15 @@ def check_module(module: Module, engine: Engine, seed: int = 0) -> Soundness:
 
 
 def scopes_of(module: Module) -> list[tuple[str, ...]]:
-    """The encoded statements of every accumulator scope of a program, each distinct one once."""
+    """The encoded statements of every accumulator scope of a program, in all forms that a
+    selection tries, each distinct one once."""
     found: list[tuple[str, ...]] = []
 
     def visit(s: Stmt) -> None:
         if isinstance(s, Allocate) and is_tensor(s):
-            found.append(open_scope(s).distinct)
+            prepared = prepare(s)
+            forms = (prepared, *slice_reductions(prepared))
+            found.extend(open_scope(form).distinct for form in forms)
             return
         for child in stmt_children(s):
             visit(child)

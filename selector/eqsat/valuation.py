@@ -56,7 +56,8 @@ class World:
         self.values: dict[object, tuple[Type | None, Array]] = {}
         self._generator = generator
         self.frame = Frame(WORLDS, {})
-        self._elements: dict[str, Type] = {}
+        # names are those of a statement: another one's `b0` may hold another type
+        self._memory: dict[tuple[str, Type], Buffer] = {}
         self._leaves: dict[object, Term] = {}
         self._exact = _computed_types(graph)
         for n in sorted(graph.nodes, key=_key):
@@ -76,9 +77,8 @@ class World:
                 pass
 
     def _buffer(self, name: str, element: Type) -> None:
-        if name not in self._elements:
-            self._elements[name] = element
-            self.frame.buffers[name] = Buffer(element, self._random(element, MEMORY))
+        if (name, element) not in self._memory:
+            self._memory[name, element] = Buffer(element, self._random(element, MEMORY))
 
     def _random(self, scalar: Type, count: int, opaque: bool = False) -> Array:
         """(WORLDS, count) values of a type; an opaque int32 is an index."""
@@ -107,19 +107,18 @@ class World:
             if node.name == "Store":
                 return None, self._written(term)
             expression = Decoder().expr(term)
-            self._check_element(node, expression.type.element)
+            if node.name in ("Load", "Matrix"):
+                name = str(node.args[1])
+                self.frame.buffers[name] = self._memory[name, expression.type.element]
             with np.errstate(all="ignore"):
                 value = evaluate(expression, self.frame)
         except (AssertionError, ValueError) as error:
             raise IllTypedError(str(error) or "the operands' types do not go together") from None
         return expression.type, np.broadcast_to(value, (WORLDS, expression.type.lanes))
 
-    def _check_element(self, node: Node, element: Type) -> None:
-        """A buffer holds elements of one type."""
-        if node.name in ("Load", "Matrix"):
-            held = self._elements.get(str(node.args[1]))
-            if held != element:
-                raise IllTypedError(f"{node.args[1]} holds {held}, not {element}")
+    def memory(self, name: str) -> list[Buffer]:
+        """The buffers of a name, one for each type that is loaded from it."""
+        return [b for (n, _), b in self._memory.items() if n == name]
 
     def enter(self, node: Node, value: tuple[Type | None, Array]) -> None:
         """Make a value the one of a node's class."""

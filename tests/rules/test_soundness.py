@@ -169,7 +169,7 @@ def test_memory_covers_its_types_and_edges():
     ]
     with engine().saturated([f"(let $load{i} {t})" for i, t in enumerate(loads)]):
         world = World(read_graph(engine().graph, 0), np.random.default_rng(0))
-    data = {n: b.data for n, b in world.frame.buffers.items()}
+    data = {t: world.memory(t)[0].data for t in ("int8", "uint8", "int16", "bfloat16")}
     assert all(d.shape == (WORLDS, MEMORY) for d in data.values())
     assert (data["int8"].min(), data["int8"].max()) == (-128, 127)
     assert (data["uint8"].min(), data["uint8"].max()) == (0, 255)

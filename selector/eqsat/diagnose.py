@@ -61,6 +61,7 @@ def _checks(c: Context, shapes: frozenset[Shape]) -> Iterator[Miss | None]:
     update = Update.of(c.store)
     yield sums.one_reduction(c, update)
     yield sums.accumulates(c, update)
+    yield sums.factored(c)
     yield sums.product(c, update)
     yield factors.loaded(c, update)
     yield factors.types(c, update)

@@ -51,28 +51,43 @@ def factor_scales(allocation: Allocate) -> Allocate:
     scales: dict[str, Scale] = {}
     for buffer in accumulators_of(allocation):
         scale = _common_scale(allocation, buffer)
-        if scale:
+        if scale and not isinstance(scale, str):
             scales[buffer] = scale
     if not scales:
         return allocation
     return replace(allocation, body=_apply(allocation.body, scales))
 
 
-def _common_scale(allocation: Allocate, buffer: str) -> Scale:
-    """The factor that may be taken out of all updates of an accumulator; empty if there is none."""
+def refusal(allocation: Allocate, buffer: str) -> str:
+    """Why the factors of an accumulator's sums stay in them; empty if they do not, or there are
+    none."""
+    found = _common_scale(allocation, buffer)
+    return found if isinstance(found, str) else ""
+
+
+def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
+    """The factor that may be taken out of all updates of an accumulator, empty if there is none;
+    or why it may not."""
     stores = [s for s in walk_stmt(allocation.body) if isinstance(s, Store)]
     own = [s for s in stores if s.buffer == buffer]
-    updates = [(s, total) for s in own if (total := _update(s)) is not None]
-    found = {_parts(total.value)[0] for _, total in updates}
-    if len(found) != 1 or any(_reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
+    updates = [total for s in own if (total := _update(s)) is not None]
+    found = {_parts(total.value)[0] for total in updates}
+    if found <= {()}:
         return ()
+    if len(found) > 1:
+        return f"the sums of `{buffer}` have different factors, and an accumulator has one"
     (scale,) = found
+    if any(_reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
+        return f"`{buffer}` is read in a condition, where its factor cannot be applied"
     starts = [s for s in own if _update(s) is None]
     exact = _power_of_two(scale) is not None
     if not all(is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
-        return ()
-    narrow = updates[0][1].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0)
-    return () if narrow or not _is_invariant(scale, allocation) else scale
+        return f"the sums of `{buffer}` have a factor and start from a value that is not zero"
+    if updates[0].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0):
+        return f"the sums of `{buffer}` have a factor that their 16 bits may not have room without"
+    if not _is_invariant(scale, allocation):
+        return f"the factor of the sums of `{buffer}` changes while they are summed"
+    return scale
 
 
 def _update(s: Store) -> VectorReduce | None:

@@ -14,7 +14,7 @@ from selector.eqsat.conditions.context import (
     variable,
 )
 from selector.eqsat.operands import Update
-from selector.eqsat.scaling import is_uniform, is_zero
+from selector.eqsat.scaling import is_uniform, is_zero, refusal
 from selector.ir.access import access
 from selector.ir.nodes import (
     Binary,
@@ -29,6 +29,16 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import expr_children, free_vars, walk_expr
+
+
+def factored(c: Context) -> Miss | None:
+    """Factors of the sums could be taken out of them."""
+    why = refusal(c.scope.allocation, c.store.buffer).replace(f"`{c.store.buffer}`", f"`{c.func}`")
+    if not why:
+        return None
+    return c.miss(
+        why, f"multiply where `{c.func}` is read, or give each sum an accumulator of its own"
+    )
 
 
 def one_reduction(c: Context, update: Update) -> Miss | None:

@@ -112,6 +112,14 @@ def part_of_the_sum(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: i
     update.vectorize(part).vectorize(x).vectorize(y)
 
 
+def guarded(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    outer, inner = loops(update, r, depth)
+    u, v = hl.Var("u"), hl.Var("v")
+    update.split(y, u, v, 16, hl.TailStrategy.GuardWithIf)
+    update.reorder(inner, x, v, u, outer).atomic()
+    update.vectorize(inner).vectorize(x).vectorize(v)
+
+
 def transposed(mm: hl.Func, x: hl.Var, y: hl.Var) -> hl.Expr:
     return mm[y, x]
 
@@ -299,6 +307,24 @@ SCENARIOS: dict[str, Scenario] = {
         "vectorize the dimension that is unrolled as well", gpu(),
     ),
     # the accumulator
+    "a read by scalar code": Scenario(
+        gpu(scalar_read=True), "`mm` is read by scalar code: a tile is read as one",
+        "vectorize the reading stage (`out`) over the whole tile of `mm`", gpu(), stage="read",
+    ),
+    "a read by scalar code on AMX": Scenario(
+        amx(scalar_read=True), "`mm` is read by scalar code: a tile is read as one",
+        "vectorize the reading stage (`out`) over the whole tile of `mm`", amx(), target="amx",
+        stage="read",
+    ),
+    "one and a half tiles": Scenario(
+        gpu(tile=(16, 24), update=guarded),
+        "`mm` is stored across the tiles of 16 into which its update cuts it",
+        "let the extent be a multiple of 16", gpu(), stage="init",
+    ),
+    "columns in reverse": Scenario(
+        gpu(read=lambda mm, x, y: mm[63 - x, y]), "`mm` is read with stride -1",
+        "in the order in which it is stored", gpu(), stage="read",
+    ),
     "a transposed read": Scenario(
         gpu(read=transposed), "a tile is read as one dense vector",
         "vectorize the reading stage (`out`) over the whole tile of `mm`", gpu(), stage="read",

@@ -40,6 +40,7 @@ class Tiled:
     update: Callable[[hl.Stage, hl.Var, hl.Var, hl.RVar, int], None] | None = None
     staged: tuple[hl.Func, ...] = ()
     on: str = ""
+    scalar_read: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -58,7 +59,9 @@ class Tiled:
             mm[x, y] = self.combine(mm[x, y], value)
         out[x, y] = mm[x, y] if self.read is None else self.read(mm, x, y)
         out.bound(x, 0, SIZE).bound(y, 0, SIZE)
-        out.tile(x, y, xo, yo, xi, yi, *self.tile).vectorize(xi).vectorize(yi)
+        out.tile(x, y, xo, yo, xi, yi, *self.tile)
+        if not self.scalar_read:
+            out.vectorize(xi).vectorize(yi)
         if self.is_gpu:
             out.gpu_blocks(xo, yo)
         for func in self.staged:

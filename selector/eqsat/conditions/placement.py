@@ -14,7 +14,18 @@ from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
 from selector.intrinsics import for_target
 from selector.ir.access import access
-from selector.ir.nodes import Expr, Load, Location, LocToLoc, Memory, VectorReduce
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Expr,
+    IntImm,
+    Load,
+    Location,
+    LocToLoc,
+    Memory,
+    VectorReduce,
+)
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_expr
 from selector.targets import TARGETS, Target
@@ -66,6 +77,12 @@ def dense_store(c: Context) -> Miss | None:
     if seen is not None and seen.is_dense() and c.store.index.type.lanes > 1:
         return None
     around = serial_over(c, c.store.index)
+    size = _tile_size(c.store.index)
+    if size is not None:
+        return c.miss(
+            f"`{c.func}` is stored across the tiles of {size} into which its update cuts it",
+            _same_tiles(size),
+        )
     if c.store.index.type.lanes > 1:
         return c.miss(
             f"`{c.func}` is stored at an index that is not dense: a tile is one dense vector",
@@ -88,6 +105,25 @@ def dense_store(c: Context) -> Miss | None:
     )
 
 
+def _tile_size(index: Expr) -> int | None:
+    """The extent of tiles that a vector crosses: accumulators are laid out by the tiles of their
+    update, so that other vectors divide by it."""
+    for e in walk_expr(index):
+        match e:
+            case Binary(BinaryOp.DIV, a, Broadcast(IntImm(size), _)) if a.type.lanes > 1:
+                return size
+            case _:
+                pass
+    return None
+
+
+def _same_tiles(size: int) -> str:
+    return (
+        f"vectorize the pure definition and the reading stage by {size} as well, unroll over "
+        f"tiles, and let the extent be a multiple of {size}"
+    )
+
+
 def reads(c: Context) -> Miss | None:
     """A tile is read as one dense vector."""
     for e in walk_expr(c.store.value):
@@ -103,6 +139,12 @@ def reads(c: Context) -> Miss | None:
 
 def _read_miss(c: Context, buffer: str, index: Expr) -> Miss:
     name, around = c.name(buffer), serial_over(c, index)
+    size = _tile_size(index)
+    if size is not None:
+        return c.miss(
+            f"`{name}` is read across the tiles of {size} into which its update cuts it",
+            _same_tiles(size),
+        )
     loops = quoted([variable(f.name) for f in around])
     where = f", in the loop over {loops}" if around and index.type.lanes == 1 else ""
     return c.miss(

@@ -162,13 +162,17 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
             {
               int inside = ((A_extent_0 + 31) >> 5), r_2 = 0;
               while (inside > 0 && !(A_stride_1 * y_2 * 32 + (inside - 1) * 32 + A_stride_1 * 31 + 31 < A_size && (inside - 1) * B_stride_2 * 16 + B_stride_2 * 15 + x_2 * 64 + 63 < B_size)) --inside;
+              const bf16 *const B_at = B + x_2 * 64;
+              const bf16 *const A_at = A + A_stride_1 * y_2 * 32;
+              const bf16 *const B_at_2 = B + x_2 * 64 + 32;
+              const bf16 *const A_at_2 = A + A_stride_1 * y_2 * 32 + A_stride_1 * 16;
               for (; r_2 < inside; ++r_2) {
-                tile_load(4, &B[B_stride_2 * r_2 * 16 + x_2 * 64], B_stride_2 * 2);
-                tile_load(5, &A[A_stride_1 * y_2 * 32 + r_2 * 32], A_stride_1 * 2);
+                tile_load(4, B_at + B_stride_2 * r_2 * 16, B_stride_2 * 2);
+                tile_load(5, A_at + r_2 * 32, A_stride_1 * 2);
                 tile_dpbf16ps(0, 5, 4);
-                tile_load(6, &B[B_stride_2 * r_2 * 16 + x_2 * 64 + 32], B_stride_2 * 2);
+                tile_load(6, B_at_2 + B_stride_2 * r_2 * 16, B_stride_2 * 2);
                 tile_dpbf16ps(1, 5, 6);
-                tile_load(7, &A[A_stride_1 * y_2 * 32 + A_stride_1 * 16 + r_2 * 32], A_stride_1 * 2);
+                tile_load(7, A_at_2 + r_2 * 32, A_stride_1 * 2);
                 tile_dpbf16ps(2, 7, 4);
                 tile_dpbf16ps(3, 7, 6);
               }
@@ -203,7 +207,7 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
                 tile_dpbf16ps(3, 7, 6);
               }
             }
-            if ((0 <= C_extent_0 - x_2 * 32 - 32 && 0 <= C_extent_1 - y_2 * 32 - 32)) {
+            if (0 <= C_extent_0 - x_2 * 32 - 32 && 0 <= C_extent_1 - y_2 * 32 - 32) {
               tile_store(0, &C[C_stride_1 * y_2 * 32 + x_2 * 32], C_stride_1 * 4);
               tile_store(1, &C[C_stride_1 * y_2 * 32 + x_2 * 32 + 16], C_stride_1 * 4);
               tile_store(2, &C[C_stride_1 * y_2 * 32 + C_stride_1 * 16 + x_2 * 32], C_stride_1 * 4);
@@ -222,7 +226,7 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
                 for (int v1 = 0; v1 < 32; ++v1) {
                   INDEPENDENT
                   for (int v0 = 0; v0 < 32; ++v0) {
-                    if ((v0 + x_2 * 32 < C_extent_0 && v1 + y_2 * 32 < C_extent_1)) {
+                    if (v0 + x_2 * 32 < C_extent_0 && v1 + y_2 * 32 < C_extent_1) {
                       C_at[v1 * C_stride_1 + v0] = acc_image[v0 + v1 * 32];
                     }
                   }

@@ -4,6 +4,8 @@ inside a buffer, else by way of a tile of 1024 bytes on the stack.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from selector.emit.c.context import CContext
@@ -20,9 +22,10 @@ from selector.emit.c.operands import (
 from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import Shape
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.writer import Writer
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import IntImm, Store
-from selector.ir.traverse import substitute
+from selector.ir.traverse import free_vars, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,50 @@ class OperandLoads:
         self.context = context
         self.plain = plain
         self.direct: frozenset[Dense] = frozenset()
+        self._inner: frozenset[str] = frozenset()  # loops inside the place of pointers
+        self._pointers: dict[tuple[str, Affine], str] | None = None
+
+    @contextmanager
+    def pointers(self, loops: frozenset[str]) -> Generator[None]:
+        """What is written inside starts its loads at pointers made here, ahead of ``loops``."""
+        c, outer = self.context, (self._inner, self._pointers)
+        if self._pointers is not None:  # made further out
+            yield
+            return
+        self._inner, self._pointers = loops, {}
+        before, c.writer = c.writer, Writer()
+        yield
+        inside, c.writer = c.writer, before
+        for (buffer, fixed), name in self._pointers.items():
+            home = c.storages[buffer]
+            start = f"{home.pointer} + {c.scalar.index(fixed.to_expr())}"
+            c.writer.line(f"const {c_type(home.type)} *const {name} = {start};")
+        c.writer.lines(inside.text())
+        self._inner, self._pointers = outer
+
+    def _address(self, buffer: str, place: Affine) -> str:
+        """Where an element is: from a pointer made ahead of the loops, or from the buffer."""
+        c, pointer = self.context, self.context.storages[buffer].pointer
+        if self._pointers is None:
+            return f"&{pointer}[{c.scalar.index(place.to_expr())}]"
+        varying = [t for t in place if any(free_vars(a) & self._inner for a in t[0])]
+        fixed = place - Affine(tuple(varying))
+        if fixed.constant is None:
+            key = (buffer, fixed)
+            if key not in self._pointers:
+                self._pointers[key] = c.names.fresh(f"{pointer}_at")
+            pointer, place = self._pointers[key], Affine(tuple(varying))
+        return pointer if place.constant == 0 else f"{pointer} + {c.scalar.index(place.to_expr())}"
 
     def load(self, piece: Piece, register: int) -> None:
         c, dense = self.context, piece.matrix.dense
         if dense is None:
             self._load_elements(piece, register)
             return
-        storage, size = c.storages[dense.buffer], piece.matrix.type.bytes
-        stride = c.scalar.index((dense.step * size).to_expr())
+        stride = c.scalar.index((dense.step * piece.matrix.type.bytes).to_expr())
         if dense in self.direct and piece.exact:
-            place = c.scalar.index(piece.start.to_expr())
-            c.writer.line(f"tile_load({register}, &{storage.pointer}[{place}], {stride});")
+            place = self._address(dense.buffer, piece.start)
+            c.writer.line(f"tile_load({register}, {place}, {stride});")
         elif dense.predicate is None or dense in self.direct:
             self._load_checked(piece, dense, register)
         else:

@@ -72,7 +72,8 @@ class CScalarEmitter(ScalarEmitter):
     def condition(self, e: Expr) -> str:
         """A condition as an operand of ``&&`` or between the brackets of an ``if``."""
         text = self.expr(e)
-        return text[1:-1] if isinstance(e, Compare) else text
+        bare = isinstance(e, Compare) or (isinstance(e, Binary) and e.op is BinaryOp.AND)
+        return text[1:-1] if bare else text
 
     def literal(self, value: float, t: Type) -> str:
         if t.bits == 16:

@@ -8,6 +8,7 @@ buffers; these are loaded in place (``loads``), the others checked piece by piec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 
 from selector.diagnostics import EmitError
 from selector.emit.c.context import CContext, loop_head
@@ -41,7 +42,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import free_vars, stmt_children, substitute
+from selector.ir.traverse import free_vars, stmt_children, substitute, walk_stmt
 from selector.lowering.predicates import TRUE
 
 _STEP = Var("$k")  # number of a piece of k, where they are a loop
@@ -114,7 +115,11 @@ class TileCode:
             last = {s.name: Var(c.names.verbatim(f"({inside} - 1)"))}
             test = c.conjunction(tuple(substitute(t, last) for t in prefix))
             c.writer.line(f"while ({inside} > {first} && !({test})) --{inside};")
-            with c.writer.block(f"for (; {name} < {inside}; ++{name})"), c.inside(bounds):
+            with (
+                self.loads.pointers(_loop_names(s)),
+                c.writer.block(f"for (; {name} < {inside}; ++{name})"),
+                c.inside(bounds),
+            ):
                 self._covered(direct, lambda: self._body(s.body))
             with c.writer.block(f"for (; {name} < {stop}; ++{name})"), c.inside(bounds):
                 self._covered(frozenset(), lambda: self._body(s.body))
@@ -173,7 +178,12 @@ class TileCode:
 
     def _loop(self, s: For, direct: frozenset[Dense]) -> None:
         c = self.context
-        with c.writer.block(loop_head(s, c)), c.inside({s.name: loop_bounds(s)}):
+        with ExitStack() as stack:
+            if direct:
+                stack.enter_context(c.writer.block(""))
+                stack.enter_context(self.loads.pointers(_loop_names(s)))
+            stack.enter_context(c.writer.block(loop_head(s, c)))
+            stack.enter_context(c.inside({s.name: loop_bounds(s)}))
             self._covered(direct, lambda: self._body(s.body))
 
     def _body(self, s: Stmt) -> None:
@@ -280,6 +290,11 @@ class TileCode:
                     self.loads.load(piece, register)
                 places[side] = register
             self.context.writer.line(text.format(**places))
+
+
+def _loop_names(s: For) -> frozenset[str]:
+    """Variables of a loop and of those inside it, the pieces of k among them."""
+    return frozenset({_STEP.name, *(x.name for x in walk_stmt(s) if isinstance(x, For))})
 
 
 def _dense(p: Product) -> list[Dense]:

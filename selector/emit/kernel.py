@@ -279,12 +279,12 @@ class KernelEmitter:
 
     def _place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
         c = self.context
+        if s.memory is Memory.AMX_TILE:
+            raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
         if s.memory in TENSOR_MEMORY:
             a = c.accumulators[s.name]
             c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
             return
-        if s.memory is Memory.AMX_TILE:
-            raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
         copies = c.warps if in_warp and unit.rank == "lane" else 1
         size = slot_elements(s) * s.type.bytes * s.stages
         total = size * copies

@@ -223,6 +223,12 @@ PRODUCTS: dict[str, Product] = {
     "band, conjunctions": _convolution(
         (24, 4), _numbers(2, 3), _numbers(0, 1), (_numbers(2, 3), _numbers(0, 5))
     ),
+    "band, conjunctions of the image": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), (_numbers(2, 3), _numbers(4, 6))
+    ),
+    "band, conjunctions of the taps": _convolution(
+        (24, 4), _numbers(2, 3), _numbers(0, 1), kernel_masks=(_numbers(0, 1), _numbers(0, 2))
+    ),
     "band backwards, predicate along the band": _convolution(
         (24, 4), _numbers(2, -3), _numbers(0, 1), (_numbers(4, -6),), right=True
     ),

@@ -20,7 +20,7 @@ Command = Callable[[argparse.Namespace], int]
 def add_commands(parser: argparse.ArgumentParser) -> None:
     """Give the ``rules`` parser its commands."""
     commands = parser.add_subparsers(
-        required=True, metavar="check | test | list | coverage | trace | graph"
+        required=True, metavar="check | test | list | coverage | soundness | trace | graph"
     )
     check = commands.add_parser("check", help="check rules and tests")
     _command(check, run_check, "check rules and tests: the standard ones, or FILEs")
@@ -49,6 +49,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     )
     covered.add_argument("--no-tests", action="store_true", help="count programs only")
     covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
+    sound = commands.add_parser("soundness", help="compare all terms with the interpreter")
+    _command(sound, run_soundness, "compare every term of a class on random memory")
+    sound.add_argument(
+        "programs", nargs="*", metavar="PROGRAM.vir", help="without, all tests and programs we have"
+    )
     traced = commands.add_parser("trace", help="which rules led a program to its instructions")
     _command(traced, run_trace, "which rules led a program to its instructions")
     traced.add_argument(
@@ -70,7 +75,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument(
         "--all", action="store_true", help="every class below it, not only what was used"
     )
-    for command in (covered, traced, drawn):
+    for command in (covered, sound, traced, drawn):
         command.add_argument("--target", help="by default amx or sm_80, by the program's memory")
         command.add_argument("--instructions", help="families or names, with commas")
         _rules_option(command)
@@ -155,6 +160,21 @@ def run_coverage(options: argparse.Namespace) -> int:
     result = coverage(bench(options), cases, programs)
     say_json(result.as_dict()) if options.json else say(str(result))
     return 1 if options.require_all and result.never else 0
+
+
+def run_soundness(options: argparse.Namespace) -> int:
+    """Exit code 1 if terms disagree, or if a rule took no part in the whole run."""
+    from selector.workbench.cases import load
+    from selector.workbench.programs import corpus, default_target, read_program
+    from selector.workbench.sound import soundness
+
+    whole = not options.programs
+    modules = [read_program(p) for p in options.programs] or corpus()
+    programs = [(m, target_of(options) or default_target(m)) for m in modules]
+    cases = load() if whole else ()
+    result = soundness(rule_files(options), programs, cases, whole, instructions(options))
+    say_json(result.as_dict()) if options.json else say(str(result))
+    return result.code
 
 
 def run_trace(options: argparse.Namespace) -> int:

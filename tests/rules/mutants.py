@@ -29,7 +29,7 @@ _ARITHMETIC = (
     ("fold-mul-mul", "(Int (* a b))", "(Int (+ a b))"),
     ("mul-one", "(Int 1)", "(Int 2)"),
     ("mul-zero", '(Bop "*" x (Int 0)) (Int 0)', '(Bop "*" x (Int 0)) x'),
-    ("add-zero", "(Int 0)", "(Int 1)"),
+    ("add-zero", '(Bop "+" x (Int 0)) x', '(Bop "+" x (Int 0)) (Int 0)'),
     ("sub-zero", '(Bop "-" x (Int 0))', '(Bop "-" (Int 0) x)'),
     ("add-commutes", '(Bop "+" x y) (', '(Bop "-" x y) ('),
     ("mul-commutes", '(Bop "*" y x)', '(Bop "+" y x)'),

@@ -126,7 +126,8 @@ def explain(options: argparse.Namespace) -> int:
 
     module = read_program(options.file)
     report = run_selection(module, find_target(options.target), strict=False).report
-    text = json.dumps(report.as_dict(), indent=2) if options.json else report.text(options.laws)
+    laws = options.laws
+    text = json.dumps(report.as_dict(laws=laws), indent=2) if options.json else report.text(laws)
     write(text, options.out)
     return 1 if report.misses else 0
 

@@ -69,10 +69,12 @@ class StatementReport:
 
         return {rule: laws().get(rule, "") for rule in self.rules}
 
-    def as_dict(self, chain: bool = True) -> dict[str, object]:
-        """The entry as data, for JSON; without the chain, ``rules`` is None."""
+    def as_dict(self, chain: bool = True, laws: bool = False) -> dict[str, object]:
+        """The entry as data, for JSON; without the chain, ``rules`` is None. ``laws``: with the law
+        of each rule."""
         block = self.block
-        return {
+        more: dict[str, object] = {"laws": self.laws} if laws else {}
+        return more | {
             "func": self.where.func,
             "stage": self.stage,
             "where_stage": self.where.stage,
@@ -188,10 +190,11 @@ class Report:
         statements = (replace(s, explain=chain(i)) for i, s in enumerate(self.statements))
         return replace(self, statements=tuple(statements))
 
-    def as_dict(self, chain: bool = True) -> dict[str, object]:
-        """The report as data, for JSON; without chains, ``rules`` is None in every entry."""
+    def as_dict(self, chain: bool = True, laws: bool = False) -> dict[str, object]:
+        """The report as data, for JSON; without chains, ``rules`` is None in every entry. ``laws``:
+        with the law of each rule."""
         return {
-            "statements": [s.as_dict(chain) for s in self.statements],
+            "statements": [s.as_dict(chain, laws) for s in self.statements],
             "seconds": dict(self.seconds),
         }
 

@@ -2,7 +2,7 @@
 
 Read in this order: ``scopes`` (what is selected together), ``abstract`` (names and bases taken
 out), ``encode``, ``saturate``, ``extract`` with ``cost``, ``decode``, ``select`` (all of it),
-``diagnose`` (why not), ``explain`` (why), ``soundness`` (is every rule right).
+``diagnose`` and ``conditions`` (why not), ``explain`` (why), ``soundness`` (is every rule right).
 """
 
 from selector.eqsat.facts import legal_instructions

@@ -122,6 +122,9 @@ def test_laws_are_told_on_request():
     assert "reduce(cast(A) * cast(B)) is a product" in text
     assert laws()["matmul"] in text
     assert laws()["matmul"] not in str(report)
+    data = json.loads(json.dumps(report.as_dict(laws=True)))
+    assert data["statements"][1]["laws"]["matmul"] == laws()["matmul"]
+    assert Report.from_dict(data) == report
 
 
 def test_laws_are_those_of_the_files():

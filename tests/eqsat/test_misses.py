@@ -324,6 +324,14 @@ SCENARIOS: dict[str, Scenario] = {
         where("x4096(0.0f)", f32(A)), "is not affine in the vectorized variables",
         "compare indices, not values", fixed=where(COLUMNS, "x4096(10)"),
     ),
+    "a condition that wraps around": Scenario(
+        where(f"({DEPTH} % x4096(4))", ROWS), "divides an index or wraps it around",
+        "mask an operand in a Func of its own", fixed=where(ROWS, "x4096(10)"),
+    ),
+    "one condition or the other": Scenario(
+        where(f"{ROWS} < x4096(3) || x4096(9)", ROWS), "joins comparisons by more than `&&`",
+        "mask an operand in a Func of its own", fixed=where(ROWS, "x4096(10)"),
+    ),
     # the accumulator
     "an accumulator with gaps": Scenario(
         program(

@@ -19,7 +19,7 @@ from selector.eqsat.operands import Factor, Update
 from selector.intrinsics import TensorInstruction, for_target
 from selector.ir.access import Level, access, align, cut, merge
 from selector.ir.affine import Affine
-from selector.ir.nodes import Compare, Expr, Load, Select
+from selector.ir.nodes import Binary, BinaryOp, Compare, Expr, Load, Not, Select
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_expr
 
@@ -110,11 +110,12 @@ def _checks(o: Operands, update: Update) -> Iterator[Miss | None]:
             o.near,
         )
     elif any(constant):
-        yield _convolution(o, 1 if constant[0] else 0)
+        yield _convolution(o, update, 1 if constant[0] else 0)
     else:
         yield _copies(o)
         yield _matrix(o)
         yield _depth(o)
+    yield _masks(o, update)
 
 
 def _depth(o: Operands) -> Miss | None:
@@ -173,6 +174,26 @@ def _conditions(o: Operands, update: Update) -> Miss | None:
     return None
 
 
+def _masks(o: Operands, update: Update) -> Miss | None:
+    """A condition is comparisons of sums of strides, joined by "and"."""
+    for condition in _where(update.reductions[0].value):
+        for e in walk_expr(condition):
+            match e:
+                case Binary(BinaryOp.OR, _, _) | Not():
+                    how = "joins comparisons by more than `&&`"
+                case Binary(BinaryOp.DIV | BinaryOp.MOD, a, _) if a.type.lanes > 1:
+                    how = "divides an index or wraps it around"
+                case _:
+                    continue
+            return o.c.miss(
+                f"the condition `{shown(condition)}` {how}",
+                "mask an operand in a Func of its own, `select(condition, a, 0)`, and multiply "
+                "that one",
+                o.near,
+            )
+    return None
+
+
 def _copies(o: Operands) -> Miss | None:
     """Every dimension of the tile moves an operand."""
     idle = [n for s, t, n in o.tile if not s.terms and not t.terms]
@@ -186,18 +207,24 @@ def _copies(o: Operands) -> Miss | None:
     )
 
 
-def _compared(e: Expr) -> list[Compare]:
-    """The comparisons that operands depend on."""
-    found: list[Compare] = []
+def _where(e: Expr) -> list[Expr]:
+    """The conditions that operands depend on."""
+    found: list[Expr] = []
     for x in walk_expr(e):
         match x:
             case Select(condition, _, _):
-                found += [y for y in walk_expr(condition) if isinstance(y, Compare)]
+                found.append(condition)
             case Load(_, _, _, predicate) if predicate is not None:
-                found += [y for y in walk_expr(predicate) if isinstance(y, Compare)]
+                found.append(predicate)
             case _:
                 pass
-    return [f for f in dict.fromkeys(found) if f.type.lanes > 1]
+    return found
+
+
+def _compared(e: Expr) -> list[Compare]:
+    """The vector comparisons in them."""
+    every = [x for c in _where(e) for x in walk_expr(c) if isinstance(x, Compare)]
+    return [x for x in dict.fromkeys(every) if x.type.lanes > 1]
 
 
 def _matrix(o: Operands) -> Miss | None:
@@ -244,7 +271,7 @@ def _unmerged(o: Operands, m: int, n: int) -> Miss | None:
     return None
 
 
-def _convolution(o: Operands, side: int) -> Miss:
+def _convolution(o: Operands, update: Update, side: int) -> Miss:
     """A convolution: lanes against the shapes, strides against the taps. ``side`` is the image."""
     image = o.names[side]
     sizes = sorted({i.m * i.n for i in o.candidates if not i.configurable})
@@ -270,13 +297,17 @@ def _convolution(o: Operands, side: int) -> Miss:
             "vectorize the dimension that the taps slide over, and loop or unroll over the others",
             o.near,
         )
-    return _depth(o) or o.c.miss(
-        f"only `{image}` varies along the tile (stride {_strides(along)}), in another unit than "
-        "along the reduction: as a matrix product every row of the tile would be the same, and as "
-        "a convolution no banded (Toeplitz) matrix has that shape",
-        f"vectorize a dimension of `{o.names[1 - side]}` too, or, for a convolution, the dimension "
-        "that its taps slide over",
-        o.near,
+    return (
+        _depth(o)
+        or _masks(o, update)
+        or o.c.miss(
+            f"only `{image}` varies along the tile (stride {_strides(along)}), in another unit "
+            "than along the reduction: as a matrix product every row of the tile would be the "
+            "same, and as a convolution no banded (Toeplitz) matrix has that shape",
+            f"vectorize a dimension of `{o.names[1 - side]}` too, or, for a convolution, the "
+            "dimension that its taps slide over",
+            o.near,
+        )
     )
 
 

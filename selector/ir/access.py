@@ -1,8 +1,8 @@
 """How a vector index walks memory: a base and one (stride, count) per level, innermost first.
 
-This is what the rules find by rewriting, computed directly. In selection it serves messages only: a
-miss is explained in terms of strides along axes, and nothing is ever selected on the strength of
-it.
+This is what the rules find by rewriting, computed directly. In selection it serves messages, in
+which a miss is explained in terms of strides along axes, and to write out all dimensions of a
+reduction but one (``selector.eqsat.slices``); operands are found by the rules alone.
 """
 
 from __future__ import annotations

@@ -4,9 +4,14 @@ prints the rates.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "gpu"))
+
 from corpus_case import Case, output_shapes, random_inputs
 from halide_tiles import GROUPS
 from halide_variants import Pipeline, around, rows

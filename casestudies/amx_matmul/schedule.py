@@ -69,19 +69,20 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
     if name == "parallel":
         p.output.parallel(outer)
     if name == "blocked":
-        block(p, tiles, 2 * tiles.block).reorder(ni, mi, nu, no, mo, *BLOCKS[::-1])
+        block(p, tiles, 2 * tiles.block, tiles.block).reorder(ni, mi, nu, no, mo, *BLOCKS[::-1])
     if name == "blocked_parallel":
         blocks = hl.Var("blocks")
-        block(p, tiles, tiles.block).reorder(ni, mi, nu, mo, no, *BLOCKS)
+        columns = tiles.block * p.element_bytes // 2  # the same bytes of B for all types
+        block(p, tiles, columns, tiles.block**2 // columns).reorder(ni, mi, nu, mo, no, *BLOCKS)
         p.output.fuse(*BLOCKS, blocks).parallel(blocks)
     return p.output
 
 
-def block(p: Product, tiles: Tiles, columns: int) -> hl.Func:
-    """Tiles in blocks of ``columns`` by ``tiles.block`` rows."""
+def block(p: Product, tiles: Tiles, columns: int, rows: int) -> hl.Func:
+    """Tiles in blocks of C."""
     no, mo = hl.Var("no"), hl.Var("mo")
     p.output.split(no, BLOCKS[0], no, columns // tiles.n)
-    return p.output.split(mo, BLOCKS[1], mo, tiles.block // tiles.m)
+    return p.output.split(mo, BLOCKS[1], mo, rows // tiles.m)
 
 
 def depth(p: Product) -> int:

@@ -7,12 +7,14 @@ this file adds parameters, flags, helper functions and launch geometry.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.writer import Names, Writer
+from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Expr, IntImm, Module, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
@@ -125,7 +127,8 @@ def _parameters(
         constant = "const " if b.role is Role.INPUT else ""
         arguments.append(BufferArgument(b.name))
         declarations.append(f"{constant}{c_type(b.type.element)}* __restrict__ {pointer}")
-        context.storages[b.name] = Storage(pointer, b.type.element, Space.GLOBAL, b)
+        joined = replace(b, dims=join_dims(b.dims))
+        context.storages[b.name] = Storage(pointer, b.type.element, Space.GLOBAL, joined)
     for buffer in program.buffers:
         pointer = context.names.get(buffer.name)
         arguments.append(BufferArgument(buffer.name))

@@ -14,9 +14,10 @@ abs ahead alignas asm at auto bf16 block blockDim blockIdx bool break case catch
 constexpr continue decltype default delete do double else enum explicit export extern f16 false
 float for free_ friend from full goto gridDim if inline int int8_t isfinite isinf isnan item lane
 line long main max min more mutable namespace new next noexcept nullptr operator phase private
-protected public register return round row s16 s64 s8 short signed sizeof slot smem static static_assert
-static_cast step struct switch template this threadIdx throw to true try typedef typeid typename
-u16 u32 u64 u8 union unsigned using virtual void volatile warp warpSize wchar_t while
+protected public register return round row s16 s64 s8 short signed sizeof slot smem static
+static_assert static_cast step struct switch template this threadIdx throw to true try typedef
+typeid typename u16 u32 u64 u8 union unsigned using virtual void volatile warp warpSize wchar_t
+while
 """
 _RESERVED = frozenset(_WORDS.split())
 _LOCALS = re.compile(

@@ -243,6 +243,23 @@ def split_by_strides(index: Expr, dims: tuple[Dim, ...]) -> tuple[Expr, ...] | N
     return tuple(_build(p).to_expr() for p in parts)
 
 
+def join_dims(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Dimensions that run into each other as one: where the next stride is stride * extent, an
+    element past the end of one is the first of the next, and an index may walk through both."""
+    joined: list[Dim] = []
+    for d in dims:
+        last = joined[-1] if joined else None
+        match last, d.stride:
+            case Dim(IntImm(0), IntImm(extent), IntImm(stride)), IntImm(step) if (
+                step == stride * extent and d.min == IntImm(0)
+            ):
+                whole = to_affine(Binary(BinaryOp.MUL, d.extent, IntImm(extent))).to_expr()
+                joined[-1] = Dim(d.min, whole, IntImm(stride))
+            case _:
+                joined.append(d)
+    return tuple(joined)
+
+
 def _share_out(
     m: Monomial, c: int, strides: list[tuple[int, int]], parts: list[dict[Monomial, int]]
 ) -> bool:

@@ -112,7 +112,8 @@ def test_places_in_a_band_are_a_bijection_that_keeps_chunks_together(blocks: int
         for lane in range(32)
     }
     assert sorted(words.values()) == list(range(32 * blocks))
-    o = Banded("K", FLOAT16, 8, 8 * blocks, 1, 1, 8 * blocks - 7, Affine.of(0), Affine.of(1), None)
+    zero, one = Affine.of(0), Affine.of(1)
+    o = Banded("K", FLOAT16, 8, 8 * blocks, 1, 1, 1, 8 * blocks - 7, zero, one, zero, None)
     maker = Blocks()
     for (block, lane), word in words.items():
         chunk = chunk_of(maker.make(o, 0, block))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ir_strategies import Maker
 
 from selector.diagnostics import InternalError
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, join_dims, split_by_strides, to_affine
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar
 from selector.ir.lanes import lane
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Dim, Expr, IntImm, Ramp, Select, Var
@@ -214,3 +214,25 @@ def test_simplify(text: str, expected: str) -> None:
 def test_simplify_statements() -> None:
     s = parse_stmt("let t = 4\nif (t < 3) {\n a[0] = 1\n} else {\n a[t*1] = t\n}")
     assert print_stmt(simplify_stmt(s)) == "a[4] = 4"
+
+
+@pytest.mark.parametrize(
+    ("dims", "joined"),
+    [
+        ([(4, 1), ("W", 4), ("H", "S")], [("W*4", 1), ("H", "S")]),
+        ([(4, 1), (5, 4), (6, 20)], [("120", 1)]),
+        ([(4, 1), ("W", 8)], [("4", 1), ("W", 8)]),
+        ([("W", 1), ("H", "S")], [("W", 1), ("H", "S")]),
+        ([(3, 2), ("W", 6)], [("W*3", 2)]),
+        ([(4, 1)], [("4", 1)]),
+    ],
+)
+def test_dimensions_that_run_into_each_other_are_joined(
+    dims: list[tuple[object, object]], joined: list[tuple[str, object]]
+) -> None:
+    def expr(value: object) -> Expr:
+        return IntImm(value) if isinstance(value, int) else Var(str(value))
+
+    found = join_dims(tuple(Dim(IntImm(0), expr(e), expr(s)) for e, s in dims))
+    shown = [(print_expr(d.extent), d.stride) for d in found]
+    assert shown == [(e, expr(s)) for e, s in joined]

@@ -198,7 +198,8 @@ def convolution(
     """Rows of A are windows ``n * stride`` apart; B is the band of the taps."""
     depth = dilation * (taps - 1) + stride * (n - 1) + 1
     a = access("I", m, depth, (n * stride, 1), base, kind=kind, meets_band=True)
-    b = Banded("K", kind, n, depth, stride, dilation, taps, Affine.of(tap_base), Affine.of(1), None)
+    first, one, zero = Affine.of(tap_base), Affine.of(1), Affine.of(0)
+    b = Banded("K", kind, n, depth, stride, dilation, 1, taps, first, one, zero, None)
     return Accumulate("acc", Affine.of(offset), m, n, depth, INSTRUCTIONS[kind], a, b)
 
 
@@ -315,7 +316,8 @@ def test_random_runs(statements: list[Accumulate], together: int, registers: int
 @given(st.integers(1, 300), st.sampled_from([FLOAT16, INT8]))
 def test_chunks_cut_the_depth(depth: int, kind) -> None:
     """Every depth block lies in one chunk; chunks follow each other and hold 4, 2 or 1."""
-    o = Banded("K", kind, 8, depth, 1, 1, max(1, depth - 7), Affine.of(0), Affine.of(1), None)
+    zero, one = Affine.of(0), Affine.of(1)
+    o = Banded("K", kind, 8, depth, 1, 1, 1, max(1, depth - 7), zero, one, zero, None)
     blocks = Blocks()
     chunks = [chunk_of(blocks.make(o, 0, d)) for d in range(depth_blocks(o))]
     assert all(d in chunk and len(chunk) in (4, 2, 1) for d, chunk in enumerate(chunks))

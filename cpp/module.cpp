@@ -165,7 +165,8 @@ py::list describe_vectors(const std::vector<Func> &outputs) {
 
 PYBIND11_MODULE(_native, m) {
     pybind11::module_::import("halide");
-    pybind11::register_exception<Halide::Error>(m, "HalideError");
+    // Local: what stock Halide raises elsewhere stays halide.HalideError.
+    pybind11::register_local_exception<Halide::Error>(m, "HalideError");
     m.def("lower", &bridge::lower_pipeline);
     m.def("lower_text", &bridge::lower_text);
     m.def("describe_funcs", &bridge::describe_funcs);

@@ -10,6 +10,20 @@ import halide
 _hl: Any = halide
 
 
+def _know_float16() -> None:
+    """Halide 21 keeps what it knows of reductions by the number of bits: whichever of float16 and
+    bfloat16 a process reduces in first makes the other one fail. Tensor units have float16
+    accumulators and no bfloat16 ones, so float16 goes first.
+    """
+    sums, x, r = _hl.Func("sums"), _hl.Var("x"), _hl.RDom([(0, 2)])
+    sums[x] = _hl.cast(_hl.Float(16), 0)
+    sums[x] += _hl.cast(_hl.Float(16), r.x)
+    sums.update().atomic().vectorize(r.x)
+
+
+_know_float16()
+
+
 class Named(Protocol):
     """An ``hl.ImageParam`` or ``hl.Param``."""
 

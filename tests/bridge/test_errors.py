@@ -258,3 +258,17 @@ def test_gpu_loops_on_a_cpu_target():
     with pytest.raises(ScheduleError, match="`output` has loops over GPU blocks") as caught:
         hb.lower(output, target="amx")
     assert "use parallel and vectorize" in caught.value.hint
+
+
+def test_float16_sums_work_whatever_ran_before():
+    """Halide has one table of reductions for both kinds of 16 bits, and the first one gets it."""
+    x, r = hl.Var("x"), hl.RDom([(0, 16)], "r")
+    for kind, override in ((hl.BFloat(16), True), (hl.Float(16), False)):
+        data, total = hl.ImageParam(kind, 1, "data"), hl.Func("total")
+        total[x] = hl.cast(kind, 0)
+        total[x] += data[x + r.x]
+        if kind == hl.BFloat(16):
+            with pytest.raises(hl.HalideError, match="pattern has type float16"):
+                total.update().atomic().vectorize(r.x)
+        total.update().atomic(override).vectorize(r.x)
+        hb.lower(total, target="amx")

@@ -165,11 +165,6 @@ SCENARIOS: dict[str, Scenario] = {
         "convert it in a Func of its own (float16",
         with_copy("halves", lambda u, v: hl.cast(F16, A_F32[u, v])),
     ),
-    "a sum in bfloat16": Scenario(
-        amx(lambda x, y, r: A_BF16[r, y] * B_BF16[x, r], accumulator=BF16),
-        "no instruction multiplies bfloat16 by bfloat16 into bfloat16", "accumulate in float32",
-        amx(read=lambda mm, x, y: hl.cast(BF16, mm[x, y])), target="amx",
-    ),
     "a product in halves": Scenario(
         gpu(lambda x, y, r: f32(A[r, y] * B[x, r])),
         "the product is taken in the operands' type, float16, and cast to float32 afterwards",

@@ -183,7 +183,7 @@ def _difference(a: Value, b: Value) -> str | None:
 
 
 def _misplaced(graph: Graph) -> list[str]:
-    """Instructions on an accumulator that lives where they do not execute."""
+    """Instructions on an accumulator that lives where they do not execute, or is another one."""
     found: list[str] = []
     for n in graph.nodes:
         if n.name != "Store":
@@ -195,7 +195,15 @@ def _misplaced(graph: Graph) -> list[str]:
             families = {f for p in places for f in EXECUTES.get(Location(p), ())}
             if record is not None and record.family not in families:
                 found.append(f"{record.name} does not execute in {sorted(map(str, places))}")
+            if record is not None and not _in_place(graph, n, v.args[4]):
+                found.append(f"{record.name} adds to something else than what is stored")
     return list(dict.fromkeys(found))
+
+
+def _in_place(graph: Graph, store: Node, accumulator: object) -> bool:
+    """Whether a class is what the stored elements were before."""
+    loads = (n for n in graph.classes.get(accumulator, ()) if n.name == "Load")  # type: ignore[call-overload]
+    return any(n.args[1:3] == store.args[:2] for n in loads)
 
 
 def _compare_claims(engine: Engine, world: World, result: Soundness) -> None:

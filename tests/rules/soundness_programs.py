@@ -156,7 +156,7 @@ STATEMENTS: dict[str, str] = {
     "another accumulator": _MATMUL.update.replace('"acc" (Ramp (Int 0)', '"acc" (Ramp (Int 8)', 1),
     "a greatest product": _MATMUL.update.replace(_MATMUL.reduction, _OTHER_KIND),
     "a sum of sums": _MATMUL.update.replace(_MATMUL.reduction, _OTHER_SUM),
-    "columns of groups apart": PRODUCTS["stored in groups"].update.replace(
+    "columns of groups apart": PRODUCTS["stored in groups, no predicates"].update.replace(
         "(Int 2) 5)", "(Int 6) 5)"
     ),
 }

@@ -200,6 +200,10 @@ PRODUCTS: dict[str, Product] = {
         (_numbers(1, 0, 2, 1),), (_numbers(0, 3, 2, 1), _numbers(0, 1, 7, 4)), _BF16, "amx",
         depth=2,
     ),
+    "stored in groups, no predicates": _convolution(
+        (3, 5, 3, 2), (symbol("r"), Z, number(2), ONE), (Z, number(2), symbol("g"), ONE),
+        kinds=_BF16, location="amx", depth=2,
+    ),
     "stored in groups of bytes": _convolution(
         (2, 3, 2, 4), (symbol("r"), Z, number(4), ONE), (Z, number(4), symbol("g"), ONE),
         kernel_masks=(_numbers(0, 1, 0, 0),), kinds=_BYTES, location="amx", right=True, depth=2,
@@ -245,7 +249,7 @@ PRODUCTS: dict[str, Product] = {
     "band of rows, along n alone": _convolution(
         (4, 6, 3), (symbol("r"), ONE, number(2)), _numbers(0, 0, 3), (_numbers(0, 1, 2),)
     ),
-    "one tap": _convolution((24, 1), _numbers(3, 0), _numbers(0, 0), (_numbers(0, 0),)),
+    "a single tap": _convolution((24, 1), _numbers(3, 0), _numbers(0, 0), (_numbers(0, 0),)),
     "one tap, symbolic": _convolution((4, 6, 1), (symbol("r"), symbol("p"), Z), _numbers(0, 0, 0)),
     "band along rows": _convolution(
         (4, 6, 3), (number(2), symbol("c"), number(3)), _numbers(0, 0, 2)

@@ -7,8 +7,8 @@ AMX), each for both layouts of B.
 ``parallel``: reference, with the rows of tiles on all cores.
 ``blocked``: for speed, on one core: the columns of B that one block needs stay in its second-level
 cache while all rows of A pass.
-``blocked_parallel``: for speed, on all cores: each takes square blocks of C, and swizzles the
-columns of B that it needs for itself.
+``blocked_parallel``: for speed, on all cores: each takes square blocks of C, and swizzles or copies
+the columns of B that it needs for itself.
 
 Software pipelining, the table's last row, interleaves the loads and stores of one tile with the
 products of another. Halide's loops cannot say that: an iteration is finished before the next one
@@ -75,6 +75,8 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
         columns = tiles.block * p.element_bytes // 2  # the same bytes of B for all types
         block(p, tiles, columns, tiles.block**2 // columns).reorder(ni, mi, nu, mo, no, *BLOCKS)
         p.output.fuse(*BLOCKS, blocks).parallel(blocks)
+        if p.group > 1:  # else the swizzle puts the columns side by side
+            preload(p, p.b, no)
     return p.output
 
 

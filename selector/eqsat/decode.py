@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from selector.diagnostics import InternalError
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
+from selector.ir.access import level, ramp
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -160,16 +161,3 @@ class Decoder:
         if self.symbols and op in _ARITHMETIC and a.type == INT32:
             return Affine.of(Binary(op, a, b)).to_expr()
         return Binary(op, a, b)
-
-
-def ramp(base: Expr, stride: Expr, count: int) -> Expr:
-    """A ramp with one scalar stride for every lane of the base."""
-    lanes = base.type.lanes
-    return Ramp(base, stride if lanes == 1 else Broadcast(stride, lanes), count)
-
-
-def level(base: Expr, stride: Expr, count: int) -> Expr:
-    """One level of a tile's index: nothing for one part, a broadcast for stride 0."""
-    if count == 1:
-        return base
-    return Broadcast(base, count) if stride == IntImm(0) else ramp(base, stride, count)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import accumulators_of
-from selector.ir.access import Access, Level, access, align, cut
+from selector.ir.access import Access, Level, access, align, cut, walk
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
@@ -23,7 +23,6 @@ from selector.ir.nodes import (
     Cast,
     Compare,
     Expr,
-    IntImm,
     Load,
     Not,
     Ramp,
@@ -200,15 +199,3 @@ def _at(base: Affine, levels: tuple[Level, ...], number: int) -> Affine:
     for stride, count in levels:
         base, number = base + stride * (number % count), number // count
     return base
-
-
-def walk(base: Affine, levels: tuple[Level, ...]) -> Expr:
-    """The index of a base and its levels, innermost first."""
-    result = base.to_expr()
-    for stride, count in levels:
-        step, lanes = stride.to_expr(), result.type.lanes
-        if step == IntImm(0):
-            result = Broadcast(result, count)
-        else:
-            result = Ramp(result, step if lanes == 1 else Broadcast(step, lanes), count)
-    return result

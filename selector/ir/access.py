@@ -168,3 +168,24 @@ def merge(levels: tuple[Level, ...]) -> tuple[Level, ...]:
         else:
             out.append((stride, count))
     return tuple(out)
+
+
+def walk(base: Affine, levels: tuple[Level, ...]) -> Expr:
+    """The index of a base and its levels, innermost first: the inverse of ``access``."""
+    result = base.to_expr()
+    for stride, count in levels:
+        result = level(result, stride.to_expr(), count)
+    return result
+
+
+def level(base: Expr, stride: Expr, count: int) -> Expr:
+    """One level of an index: nothing for one part, a broadcast for stride 0."""
+    if count == 1:
+        return base
+    return Broadcast(base, count) if stride == IntImm(0) else ramp(base, stride, count)
+
+
+def ramp(base: Expr, stride: Expr, count: int) -> Expr:
+    """A ramp with one scalar stride for every lane of the base."""
+    lanes = base.type.lanes
+    return Ramp(base, stride if lanes == 1 else Broadcast(stride, lanes), count)

@@ -98,6 +98,17 @@ class _Temporary:
         return Allocate(self.name, element, extents, Memory.HEAP, Block((fill, s)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """An enclosing statement and the buffers that are written somewhere in it."""
+
+    statement: Stmt
+    stored: set[str]
+
+
+Frames = tuple[_Frame, ...]
+
+
 @dataclass
 class _Hoister:
     """One run over a module; ``pending`` are the temporaries whose place has not been reached."""
@@ -105,7 +116,7 @@ class _Hoister:
     names: set[str]
     pending: list[_Temporary] = field(default_factory=list[_Temporary])
 
-    def placed(self, s: Stmt, frames: tuple[Stmt, ...]) -> Stmt:
+    def placed(self, s: Stmt, frames: Frames) -> Stmt:
         """A statement below ``frames``, inside the temporaries that are filled just before it."""
         inner = self.stmt(s, frames)
         here = [t for t in self.pending if t.level == len(frames)]
@@ -114,28 +125,27 @@ class _Hoister:
             inner = t.around(inner)
         return inner
 
-    def stmt(self, s: Stmt, frames: tuple[Stmt, ...]) -> Stmt:
+    def stmt(self, s: Stmt, frames: Frames) -> Stmt:
         if isinstance(s, Store):
             return map_stmt(s, lambda x: x, lambda e: self.expr(e, frames))
-        if isinstance(s, Block):
-            return Block(tuple(self.placed(x, (*frames, s)) for x in s.stmts))
-        return map_stmt(s, lambda x: self.placed(x, (*frames, s)), lambda e: e)
+        inside = (*frames, _Frame(s, stored_names(s)))
+        return map_stmt(s, lambda x: self.placed(x, inside), lambda e: e)
 
-    def expr(self, e: Expr, frames: tuple[Stmt, ...]) -> Expr:
+    def expr(self, e: Expr, frames: Frames) -> Expr:
         if isinstance(e, ExprVar):
             return self.temporary(in_memory_order(e.value), frames).load()
         return map_expr(e, lambda x: self.expr(x, frames))
 
-    def temporary(self, value: Expr, frames: tuple[Stmt, ...]) -> _Temporary:
+    def temporary(self, value: Expr, frames: Frames) -> _Temporary:
         """The temporary of a value; an equal one at the same place is shared."""
         needed = free_vars(value)
         level = _level(value, frames)
-        loops = tuple(f for f in frames[level:] if isinstance(f, For) and f.name in needed)
+        crossed = [f.statement for f in frames[level:] if isinstance(f.statement, For)]
+        loops = tuple(loop for loop in crossed if loop.name in needed)
         for t in self.pending:
             if (t.value, t.level, t.loops) == (value, level, loops):
                 return t
-        crossed = (f for f in frames[level:] if isinstance(f, For))
-        parallel = any(f.kind is ForKind.PARALLEL for f in crossed)
+        parallel = any(loop.kind is ForKind.PARALLEL for loop in crossed)
         t = _Temporary(self.name(value), value, loops, level, parallel)
         self.pending.append(t)
         return t
@@ -152,7 +162,7 @@ class _Hoister:
         return name
 
 
-def _level(value: Expr, frames: tuple[Stmt, ...]) -> int:
+def _level(value: Expr, frames: Frames) -> int:
     """How many of the enclosing statements a temporary stays inside of.
 
     It leaves the outermost loop that it can leave and does not depend on: leaving more would keep
@@ -161,43 +171,39 @@ def _level(value: Expr, frames: tuple[Stmt, ...]) -> int:
     needed = free_vars(value)
     first = _first_valid(value, frames)
     for i in range(first, len(frames)):
-        frame = frames[i]
-        if isinstance(frame, For) and frame.name not in needed:
+        loop = frames[i].statement
+        if isinstance(loop, For) and loop.name not in needed:
             return i
     return len(frames)
 
 
-def _first_valid(value: Expr, frames: tuple[Stmt, ...]) -> int:
+def _first_valid(value: Expr, frames: Frames) -> int:
     """The outermost place where the value is final and the loops in between have known extents."""
     loads = {e.buffer for e in walk_expr(value) if isinstance(e, Load)}
     needed = free_vars(value)
     first = 0
     for i, frame in enumerate(frames):
-        match frame:
+        match frame.statement:
             case Allocate(name) if name in loads:
                 first = i + 1
             case LetStmt(name) if name in needed:
                 first = i + 1
-            case _ if loads & _stored(frame):
+            case _ if not loads.isdisjoint(frame.stored):
                 first = i + 1
             case _:
                 pass
     return _rectangular(needed, frames, first)
 
 
-def _stored(frame: Stmt) -> set[str]:
-    return stored_names(frame)
-
-
-def _rectangular(needed: frozenset[str], frames: tuple[Stmt, ...], first: int) -> int:
+def _rectangular(needed: frozenset[str], frames: Frames, first: int) -> int:
     """Moved inwards until the extents of the loops that are copied do not depend on one another."""
     for i in range(len(frames) - 1, first - 1, -1):
-        frame = frames[i]
-        if not isinstance(frame, For) or frame.name not in needed:
+        loop = frames[i].statement
+        if not isinstance(loop, For) or loop.name not in needed:
             continue
-        bounds = {n for e in stmt_exprs(frame) for n in free_vars(e)}
+        bounds = {n for e in stmt_exprs(loop) for n in free_vars(e)}
         for j in range(first, i):
-            outer = frames[j]
+            outer = frames[j].statement
             if isinstance(outer, (For, LetStmt)) and outer.name in bounds:
                 first = j + 1
     return first

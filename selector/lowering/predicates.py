@@ -29,14 +29,22 @@ def holds_everywhere(condition: Expr, digits: Mapping[Var, int]) -> Expr | None:
         case Binary(BinaryOp.AND, a, b):
             x, y = holds_everywhere(a, digits), holds_everywhere(b, digits)
             return None if x is None or y is None else conjunction(x, y)
+        case _:
+            room = slack(condition)
+            return None if room is None else _least(room, digits)
+
+
+def slack(condition: Expr) -> Affine | None:
+    """What is not negative exactly where an ordering of integers holds; None for anything else."""
+    match condition:
         case Compare(CompareOp.LT, a, b):
-            return _least(to_affine(b) - to_affine(a) - 1, digits)
+            return to_affine(b) - to_affine(a) - 1
         case Compare(CompareOp.LE, a, b):
-            return _least(to_affine(b) - to_affine(a), digits)
+            return to_affine(b) - to_affine(a)
         case Compare(CompareOp.GT, a, b):
-            return _least(to_affine(a) - to_affine(b) - 1, digits)
+            return to_affine(a) - to_affine(b) - 1
         case Compare(CompareOp.GE, a, b):
-            return _least(to_affine(a) - to_affine(b), digits)
+            return to_affine(a) - to_affine(b)
         case _:
             return None
 

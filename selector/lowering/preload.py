@@ -9,11 +9,10 @@ through groups, the buffer stays as it was and ``hoist`` makes a swizzled copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from selector.intrinsics import VNNI
-from selector.ir.access import access
+from selector.ir.access import Level, access, merge, walk
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
@@ -33,26 +32,23 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import add, div, mod, mul
 from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs
-from selector.lowering.swizzle import nest
+from selector.lowering.ranges import Ranges, loop_bounds
 
 _K, _N = Var("$k"), Var("$n")
 _PLAIN = (Memory.AUTO, Memory.HEAP, Memory.STACK, Memory.REGISTER)
 
-Ranges = Mapping[str, int]
-"""Largest values of loop variables that count from 0."""
-
 
 def swizzle_preloaded(module: Module) -> Module:
     """The module with such buffers in VNNI order; its meaning is unchanged."""
-    return replace(module, body=_visit(module.body, {}))
+    return replace(module, body=_visit(module.body, Ranges()))
 
 
 def _visit(s: Stmt, ranges: Ranges) -> Stmt:
     match s:
         case Allocate(memory=memory) if memory in _PLAIN:
             s = _swizzled(s, ranges) or s
-        case For(name, IntImm(0), IntImm(extent)):
-            ranges = {**ranges, name: extent - 1}
+        case For():
+            ranges = ranges.extended({s.name: loop_bounds(s)})
         case _:
             pass
     return map_stmt(s, lambda x: _visit(x, ranges), lambda e: e)
@@ -73,8 +69,8 @@ class _Layout:
         if parts is None:
             return None
         column, row = (to_affine(p) for p in parts)
-        low, high = _interval(column, ranges) or (-1, 0)
-        return (row, column) if low >= 0 and high + columns <= self.pitch else None
+        starts = Affine.of(self.pitch - columns + 1)
+        return (row, column) if ranges.inside(column, starts) else None
 
     def load(self, e: ExprVar, ranges: Ranges) -> Load | None:
         """A swizzled read as a read of the buffer in VNNI order."""
@@ -92,7 +88,7 @@ class _Layout:
                     return None
                 start = row * self.pitch + column * group
                 levels = ((Affine.of(1), group * n), (Affine.of(self.pitch * group), k // group))
-                return Load(t, self.buffer, nest(start, levels))
+                return Load(t, self.buffer, walk(start, merge(levels)))
             case _:
                 return None
 
@@ -124,7 +120,7 @@ class _Layout:
             if whole is None
             else (whole * (self.group * self.pitch)).to_expr()
         )
-        moved: list[tuple[Affine, int]] = []
+        moved: list[Level] = []
         for stride, count in levels:
             if stride % self.pitch == 0 and stride:
                 moved += [
@@ -133,7 +129,7 @@ class _Layout:
                 ]
             else:
                 moved.append((Affine.of(stride * self.group), count))
-        return nest(Affine.of(start) + column * self.group, tuple(moved))
+        return walk(Affine.of(start) + column * self.group, merge(tuple(moved)))
 
 
 def _swizzled(s: Allocate, ranges: Ranges) -> Allocate | None:
@@ -167,8 +163,8 @@ def _rewritten(s: Stmt, layout: _Layout, ranges: Ranges) -> Stmt | None:
     failed: list[Stmt] = []
 
     def statement(x: Stmt, inside: Ranges) -> Stmt:
-        if isinstance(x, For) and x.min == IntImm(0) and isinstance(x.extent, IntImm):
-            inside = {**inside, x.name: x.extent.value - 1}
+        if isinstance(x, For):
+            inside = inside.extended({x.name: loop_bounds(x)})
         if isinstance(x, Store) and x.buffer == layout.buffer:
             moved = layout.store(x, inside)
             if moved is None:
@@ -199,21 +195,3 @@ def _reads(e: ExprVar, buffer: str) -> bool:
 
 def _dim(stride: int) -> Dim:
     return Dim(IntImm(0), IntImm(0), IntImm(stride))
-
-
-def _interval(e: Affine, ranges: Ranges) -> tuple[int, int] | None:
-    """Least and largest value over the loops; None if it depends on anything else."""
-    low = high = 0
-    for monomial, factor in e:
-        if not monomial:
-            low, high = low + factor, high + factor
-            continue
-        match monomial:
-            case (Var(name),) if name in ranges:
-                low, high = (
-                    low + min(0, factor * ranges[name]),
-                    high + max(0, factor * ranges[name]),
-                )
-            case _:
-                return None
-    return low, high

@@ -7,24 +7,21 @@ that is the same load with another nest of ramps, which any emitter can copy at 
 from __future__ import annotations
 
 from selector.intrinsics import VNNI
-from selector.ir.affine import Affine, to_affine
+from selector.ir.access import merge, walk
+from selector.ir.affine import to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
-    Broadcast,
     Call,
     Compare,
     Expr,
     IntImm,
     Load,
-    Ramp,
     Var,
 )
 
 _K, _N = Var("$k"), Var("$n")
-
-Level = tuple[Affine, int]
 
 
 def in_memory_order(value: Expr) -> Expr:
@@ -57,29 +54,7 @@ def _reordered(e: Expr, k: int, n: int, group: int) -> Expr | None:
             sk, sn, base = at.coefficient(_K), at.coefficient(_N), at.rest(_K).rest(_N)
             if any(p.mentions(v.name) for p in (sk, sn, base) for v in (_K, _N)):
                 return None
-            return nest(base, ((sk, group), (sn, n), (sk * group, k // group)))
+            levels = ((sk, group), (sn, n), (sk * group, k // group))
+            return walk(base, merge(tuple((s, c) for s, c in levels if c > 1)))
         case _:
             return None
-
-
-def nest(base: Affine, levels: tuple[Level, ...]) -> Expr:
-    """A vector index: levels innermost first, those that continue one another merged."""
-    merged: list[Level] = []
-    for stride, count in levels:
-        if count == 1:
-            continue
-        if merged and (merged[-1][0] * merged[-1][1] - stride).constant == 0:
-            merged[-1] = (merged[-1][0], merged[-1][1] * count)
-        else:
-            merged.append((stride, count))
-    result = base.to_expr()
-    for stride, count in merged:
-        result = _level(result, stride, count)
-    return result
-
-
-def _level(base: Expr, stride: Affine, count: int) -> Expr:
-    if stride.constant == 0:
-        return Broadcast(base, count)
-    step, lanes = stride.to_expr(), base.type.lanes
-    return Ramp(base, step if lanes == 1 else Broadcast(step, lanes), count)

@@ -6,12 +6,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from selector.emit.c.ranges import Ranges
 from selector.emit.c.scalar import CScalarEmitter
 from selector.emit.scalar import Storage
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, For, Load
+from selector.lowering.ranges import Ranges
 from selector.targets import Target
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from selector.emit.c.ahead import Tests
 from selector.emit.c.context import CContext
 from selector.emit.c.lanes import LaneLoops, lane_loops
-from selector.emit.c.ranges import Ranges, Tests, digit_bounds, holds_in, loop_bounds
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Block, Expr, For, IfThenElse, IntImm, Load, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.lowering.predicates import TRUE
+from selector.lowering.ranges import Ranges, digit_bounds, holds_in, loop_bounds
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
 _MOST_STORES = 32  # that are written twice under one test

@@ -14,7 +14,6 @@ from selector.emit.c.context import CContext, loop_head
 from selector.emit.c.cover import is_simple
 from selector.emit.c.operands import as_product
 from selector.emit.c.plain import PlainCode
-from selector.emit.c.ranges import loop_bounds
 from selector.emit.c.registers import TileScope
 from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
@@ -46,6 +45,7 @@ from selector.ir.traverse import (
     walk_expr,
     walk_stmt,
 )
+from selector.lowering.ranges import loop_bounds
 from selector.lowering.structure import stored_names
 from selector.lowering.tiles import first_lane
 

@@ -13,13 +13,13 @@ from selector.emit.c.context import CContext
 from selector.emit.c.cover import Covering
 from selector.emit.c.lanes import LaneLoops, Reduction, ScalarValue, lane_loops
 from selector.emit.c.pointers import Pointers
-from selector.emit.c.ranges import digit_bounds
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import COMBINE
 from selector.ir.affine import to_affine
 from selector.ir.nodes import BufferParam, Expr, For, IntImm, Load, ReduceOp, Store, Var
 from selector.ir.traverse import substitute, walk_stmt
+from selector.lowering.ranges import digit_bounds
 
 _UNROLLED = 4  # lanes of an innermost loop that are written one after the other
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 from selector.emit.builtins import spell
-from selector.emit.c.ranges import Ranges
 from selector.emit.scalar import ScalarEmitter, Storage, c_type, convert
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, Expr, Load
 from selector.ir.types import FLOAT32, INT32, Kind, Type
+from selector.lowering.ranges import Ranges
 
 _FUNCTIONS = {
     "__frcp_rn": "inverse",

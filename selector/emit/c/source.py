@@ -13,7 +13,6 @@ from selector.diagnostics import ScheduleError, Where
 from selector.emit.c.context import CContext
 from selector.emit.c.function import FunctionBody
 from selector.emit.c.preamble import RESERVED, SNIPPET_NAMES, preamble
-from selector.emit.c.ranges import Ranges
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.writer import Names, Writer
 from selector.ir.nodes import (
@@ -32,6 +31,7 @@ from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16, INT32, INT64, UINT16, Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
+from selector.lowering.ranges import Ranges
 from selector.runtime.plan import Argument, BufferArgument, Launch, Plan, ValueArgument
 from selector.targets import Target
 

@@ -13,7 +13,6 @@ from selector.emit.c.context import CContext
 from selector.emit.c.lanes import scalar_lane
 from selector.emit.c.operands import COLUMN, ROW, TILE_BYTES, TILE_ROWS
 from selector.emit.c.plain import PlainCode
-from selector.emit.c.ranges import Ranges, holds_in
 from selector.emit.c.registers import Sums, TileScope
 from selector.emit.scalar import Space, Storage, c_type
 from selector.intrinsics import TILE_FILL, TILE_READ
@@ -22,6 +21,7 @@ from selector.ir.nodes import Broadcast, Call, Expr, FloatImm, IntImm, Load, Ram
 from selector.ir.simplify import constant
 from selector.ir.traverse import walk_all_exprs, walk_expr
 from selector.lowering.predicates import TRUE
+from selector.lowering.ranges import Ranges, holds_in
 from selector.lowering.tiles import first_lane
 
 

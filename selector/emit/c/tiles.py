@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 from selector.diagnostics import EmitError
+from selector.emit.c.ahead import Tests
 from selector.emit.c.context import CContext, loop_head
 from selector.emit.c.loads import OperandLoads, Piece
 from selector.emit.c.operands import (
@@ -24,7 +25,6 @@ from selector.emit.c.operands import (
     as_product,
 )
 from selector.emit.c.plain import PlainCode
-from selector.emit.c.ranges import Ranges, Tests, holds_in, loop_bounds
 from selector.emit.c.registers import TileScope
 from selector.emit.c.sums import SumsCode
 from selector.ir.affine import Affine, to_affine
@@ -44,6 +44,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, stmt_children, substitute, walk_stmt
 from selector.lowering.predicates import TRUE
+from selector.lowering.ranges import Ranges, holds_in, loop_bounds
 
 _STEP = Var("$k")  # number of a piece of k, where they are a loop
 _UNROLLED = 2  # pieces of k that are written one after the other

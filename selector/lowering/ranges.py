@@ -7,7 +7,7 @@ iterations, and is exact for affine indices whose factors have a known sign (con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from selector.ir.affine import Affine, Monomial, to_affine
@@ -25,7 +25,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars
 from selector.ir.types import INT32
-from selector.lowering.predicates import TRUE, conjunction
+from selector.lowering.predicates import TRUE, conjunction, slack
 
 Interval = tuple[Affine, Affine]
 
@@ -130,67 +130,6 @@ class Ranges:
         return to_affine(least), to_affine(greatest)
 
 
-@dataclass(slots=True)
-class Tests:
-    """Conditions gathered ahead of a loop: indices inside buffers, and other conditions.
-
-    ``around`` are all loops around that place, which may prove a condition; ``ranges`` those that
-    the conditions have to cover.
-    """
-
-    around: Ranges
-    ranges: Ranges
-    lows: list[Affine] = field(default_factory=list[Affine])
-    highs: list[tuple[Affine, Affine]] = field(default_factory=list[tuple[Affine, Affine]])
-    others: list[Expr] = field(default_factory=list[Expr])
-
-    @staticmethod
-    def ahead(around: Ranges) -> Tests:
-        """Tests at a place inside the loops of ``around``."""
-        return Tests(around, Ranges({}, around.nonnegative))
-
-    def inside(self, index: Affine, size: Expr) -> bool:
-        """Ask for 0 <= ``index`` < ``size`` in all iterations; False if that has no test."""
-        if self.around.extended(self.ranges.bounds).inside(index, to_affine(size)):
-            return True
-        found = self.ranges.interval(index)
-        if found is None:
-            return False
-        self._least(found[0])
-        self._greatest(found[1], to_affine(size))
-        return True
-
-    def _least(self, low: Affine) -> None:
-        if self.ranges.at_least_zero(low):
-            return
-        for i, other in enumerate(self.lows):
-            difference = (low - other).constant
-            if difference is not None:
-                self.lows[i] = low if difference < 0 else other
-                return
-        self.lows.append(low)
-
-    def _greatest(self, high: Affine, size: Affine) -> None:
-        if self.ranges.at_least_zero(size - high - 1):
-            return
-        for i, (other, limit) in enumerate(self.highs):
-            difference = (high - other).constant
-            if limit == size and difference is not None:
-                self.highs[i] = (high if difference > 0 else other, limit)
-                return
-        self.highs.append((high, size))
-
-    def condition(self) -> tuple[Expr, ...]:
-        """The conjunction of what is asked; empty if all of it is known to hold."""
-        tests: list[Expr] = [Compare(CompareOp.LE, IntImm(0), a.to_expr()) for a in self.lows]
-        tests += [Compare(CompareOp.LT, a.to_expr(), s.to_expr()) for a, s in self.highs]
-        return tuple(_distinct((*tests, *self.others)))
-
-
-def _distinct(tests: Iterable[Expr]) -> list[Expr]:
-    return list(dict.fromkeys(tests))
-
-
 def loop_bounds(s: For) -> tuple[Expr, Expr]:
     """Least and greatest value of a loop's variable."""
     return s.min, sub(add(s.min, s.extent), IntImm(1))
@@ -210,17 +149,9 @@ def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
         case Binary(BinaryOp.AND, a, b):
             x, y = holds_in(a, ranges), holds_in(b, ranges)
             return None if x is None or y is None else conjunction(x, y)
-        case Compare(CompareOp.LT, a, b):
-            difference = to_affine(b) - to_affine(a) - 1
-        case Compare(CompareOp.LE, a, b):
-            difference = to_affine(b) - to_affine(a)
-        case Compare(CompareOp.GT, a, b):
-            difference = to_affine(a) - to_affine(b) - 1
-        case Compare(CompareOp.GE, a, b):
-            difference = to_affine(a) - to_affine(b)
         case _:
-            return None
-    found = ranges.interval(difference)
+            room = slack(condition)
+    found = None if room is None else ranges.interval(room)
     if found is None:
         return None
     if ranges.at_least_zero(found[0]):

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from casestudies.amx_matmul.problem import GROUP, LAYOUTS
 from selector.diagnostics import UserError
 
 HALIDE_TYPES = {"bf16": hl.BFloat(16), "s8": hl.Int(8), "u8": hl.UInt(8)}
-GROUP = {"bf16": 2, "s8": 4, "u8": 4}
-LAYOUTS = ("standard", "vnni")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,50 +18,22 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from casestudies.amx_matmul.problem import GROUP, LAYOUTS, Cell, cells
 from casestudies.common.data import decode, encode, relative_error
 from casestudies.common.machine import processor
 from selector import load
 
-TYPES = (("bf16", "bf16"), ("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"))
 TIMED = (("bf16", "bf16"), ("s8", "s8"))
-GROUP = {"bf16": 2, "s8": 4, "u8": 4}
 SIZES = ((64, 64, 128), (70, 50, 132), (33, 17, 64), (256, 320, 192), (1, 1, 4))
 TIMED_SIZE = 1024
 ROUNDS, CALLS = 20, 10
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A schedule in a layout for operand types."""
-
-    types: tuple[str, str]
-    layout: str
-    schedule: str
-
-    @property
-    def name(self) -> str:
-        return f"amx-{'-'.join(self.types)}-{self.layout}-{self.schedule}"
-
-    def path(self, folder: Path) -> Path:
-        return folder / f"{self.name}.kernel"
-
-
-def cells() -> Iterator[Cell]:
-    """All of table I, and the schedules for speed."""
-    schedules = ("reference", "reordered", "preload_a", "preload_b", "parallel", "blocked",
-                 "blocked_parallel")  # fmt: skip
-    for types in TYPES:
-        for layout in ("standard", "vnni"):
-            for schedule in schedules:
-                yield Cell(types, layout, schedule)
 
 
 def operands(cell: Cell, m: int, n: int, k: int, seed: int) -> tuple[dict[str, Any], Any]:
@@ -175,7 +147,7 @@ def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, An
     calls: dict[str, Callable[[], object]] = {}
     errors: dict[str, float] = {}
     n = TIMED_SIZE
-    for layout in ("standard", "vnni"):
+    for layout in LAYOUTS:
         cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
         kernel = load(cell.path(folder))
         arrays, _ = operands(cell, n, n, n, seed=1)

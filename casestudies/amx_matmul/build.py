@@ -10,7 +10,7 @@ from pathlib import Path
 
 import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import multiply
-from casestudies.amx_matmul.bench import cells
+from casestudies.amx_matmul.problem import cells
 from casestudies.amx_matmul.schedule import schedule
 
 

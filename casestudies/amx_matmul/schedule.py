@@ -23,13 +23,11 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import Product
+from casestudies.amx_matmul.problem import SCHEDULES
 from selector.diagnostics import UserError
 
 BLOCKS = hl.Var("nb"), hl.Var("mb")  # loops over blocks of C: columns, rows
 LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
-SCHEDULES = (
-    "reference", "reordered", "preload_a", "preload_b", "parallel", "blocked", "blocked_parallel",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

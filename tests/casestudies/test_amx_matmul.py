@@ -15,8 +15,9 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
-from casestudies.amx_matmul.algorithm import LAYOUTS, multiply
-from casestudies.amx_matmul.bench import Cell, cells, check, operands
+from casestudies.amx_matmul.algorithm import multiply
+from casestudies.amx_matmul.bench import check, operands
+from casestudies.amx_matmul.problem import LAYOUTS, Cell, cells
 from casestudies.amx_matmul.schedule import schedule
 from selector.api import Kernel
 from selector.diagnostics import UserError

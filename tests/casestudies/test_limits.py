@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
-from casestudies.amx_matmul.algorithm import LAYOUTS, multiply
-from casestudies.amx_matmul.schedule import SCHEDULES, schedule
+from casestudies.amx_matmul.algorithm import multiply
+from casestudies.amx_matmul.problem import LAYOUTS, SCHEDULES
+from casestudies.amx_matmul.schedule import schedule
 from casestudies.common.registry import all_cases
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement

@@ -51,3 +51,10 @@ def rate(outcomes: Iterable[Outcome]) -> float:
     """The share that was selected."""
     found = list(outcomes)
     return sum(not o.why for o in found) / len(found)
+
+
+def summary(machine: str, found: Mapping[str, Outcome]) -> str:
+    """The rate of a machine, and its misses with their reasons."""
+    lines = [f"{machine}: {len(found)} variants, {rate(found.values()):.1%} selected"]
+    lines += [f"  missed: {name}: {o.why}" for name, o in found.items() if o.why]
+    return "\n".join(lines)

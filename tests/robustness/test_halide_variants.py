@@ -16,7 +16,7 @@ from corpus_case import Case, output_shapes, random_inputs
 from halide_tiles import GROUPS
 from halide_variants import Pipeline, around, rows
 from machines import MACHINES, Machine, real
-from outcomes import Outcome, judged, rate
+from outcomes import Outcome, judged, rate, summary
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
@@ -83,8 +83,4 @@ def test_rate(machine: str) -> None:
 
 if __name__ == "__main__":
     for machine in MACHINES:
-        all_found = {name: outcome(machine, name) for name in corpus(machine)}
-        print(f"{machine}: {len(all_found)} pipelines, {rate(all_found.values()):.1%} selected")
-        for name, o in all_found.items():
-            if o.why:
-                print(f"  missed: {name}: {o.why}")
+        print(summary(machine, {name: outcome(machine, name) for name in corpus(machine)}))

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from machines import MACHINES
-from outcomes import Outcome, judged, rate
+from outcomes import Outcome, judged, rate, summary
 from random_variants import drawn
 from statement_variants import variants
 from text_variants import Variant, filters, products
@@ -61,8 +61,4 @@ def test_rate(machine: str) -> None:
 
 if __name__ == "__main__":
     for machine in MACHINES:
-        all_found = {name: outcome(machine, name) for name in corpus(machine)}
-        print(f"{machine}: {len(all_found)} variants, {rate(all_found.values()):.1%} selected")
-        for name, o in all_found.items():
-            if o.why:
-                print(f"  missed: {name}: {o.why}")
+        print(summary(machine, {name: outcome(machine, name) for name in corpus(machine)}))

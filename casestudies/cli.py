@@ -15,20 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Problem
-from casestudies.common.data import random_inputs
-from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load_gray, save_gray
+from casestudies.common import images, media, sounds
+from casestudies.common.data import case_inputs
+from casestudies.common.options import (
+    add_options,
+    checked_size,
+    chosen,
+    problem_of,
+    refuse_unknown,
+)  # fmt: skip
 from casestudies.common.registry import NAMES, all_cases, find_case
-from casestudies.common.runner import DEVICES, SCHEDULES, Outcome, choose_device, run
+from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from selector.diagnostics import UserError
-
-INTERPRETED_SIZE = 512  # default extent where the interpreter does the work
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
     try:
+        if unknown:
+            refuse(parser, options, unknown[0])
         return int(options.command(options))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -36,6 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe left
         sys.stderr.close()
         return 1
+
+
+def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown: str) -> None:
+    """End on an argument that no case has, with what the case at hand does have."""
+    names: list[str] = getattr(options, "names", None) or [getattr(options, "name", "all")]
+    if names == ["all"] or not unknown.startswith("-"):
+        parser.error(f"unrecognized argument: {unknown}")
+    refuse_unknown(find_case(names[0]), unknown)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,10 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     running = commands.add_parser("run", help="compile, run and check one problem")
     running.add_argument("name", metavar="NAME", help=", ".join(NAMES))
     _add_problem(running)
-    running.add_argument("--schedule", choices=SCHEDULES, default="tensor")
+    running.add_argument("--schedule", default="tensor", help="tensor, cuda, plain: see list")
     running.add_argument("--device", choices=DEVICES, default="auto")
-    running.add_argument("--image", type=Path, help="picture to convolve (default: a photograph)")
-    running.add_argument("--out", type=Path, help="where the result goes (.png or .npy)")
+    running.add_argument("--image", type=Path, help="picture to work on (default: a photograph)")
+    running.add_argument("--sound", type=Path, help="WAV file to work on (default: random data)")
+    running.add_argument("--out", type=Path, help="where the result goes (.png, .wav or .npy)")
     running.set_defaults(command=run_case)
     measuring = commands.add_parser("bench", help="time against stock Halide and libraries (GPU)")
     measuring.add_argument("names", metavar="NAME", nargs="+", help=f"{', '.join(NAMES)} or all")
@@ -66,41 +82,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_problem(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", type=_size, help="WxH of the image; gemm: N or MxNxK")
-    parser.add_argument("--taps", type=_positive, help="taps of a convolution")
-    parser.add_argument("--types", help="gemm: f16-f32, f16-f16, bf16-f32, s8-s32")
+    parser.add_argument(
+        "--size", type=_size, help="WxH of the image, samples of the sound; gemm: N or MxNxK"
+    )
+    add_options(parser, all_cases())
     parser.add_argument("--target", help="cuda (the GPU at hand), sm_80, ... sm_90a")
     parser.add_argument("--seed", type=int, default=1, help="of the random inputs")
     parser.add_argument("--json", action="store_true", help="results as data")
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return value
-
-
 def _size(text: str) -> tuple[int, ...]:
-    return tuple(_positive(part) for part in text.lower().split("x"))
-
-
-def problem_of(case: Case, options: argparse.Namespace, default: int | None = None) -> Problem:
-    """The problem that the options describe; ``default`` is the extent where no size is given."""
-    size = options.size
-    if case.takes_image and size is not None:
-        if len(size) > 2:
-            raise UserError(f"{case.name}: --size is WIDTHxHEIGHT of the image")
-        size = (size[0], size[-1])
-    elif not case.takes_image and size is not None and len(size) not in (1, 3):
-        raise UserError(f"{case.name}: --size is N or MxNxK")
-    if size is None and default is not None:
-        size = (default, default) if case.takes_image else (default,)
-    for option in ("taps", "types"):
-        used = option == ("taps" if case.takes_image else "types")
-        if getattr(options, option) is not None and not used:
-            raise UserError(f"{case.name} has no --{option}")
-    return case.options({"size": size, "taps": options.taps, "types": options.types})
+    extents = tuple(int(part) for part in text.lower().split("x"))
+    if min(extents) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a size")
+    return extents
 
 
 def list_cases(options: argparse.Namespace) -> int:
@@ -127,52 +122,18 @@ def list_cases(options: argparse.Namespace) -> int:
 def run_case(options: argparse.Namespace) -> int:
     case = find_case(options.name)
     device = choose_device(options.device)
-    picture = _picture(case, options)
-    default = INTERPRETED_SIZE if device == "cpu" else None
-    if picture is not None and options.size is None:
-        options.size = (picture.shape[1], picture.shape[0])
-    problem = problem_of(case, options, default)
-    inputs = random_inputs(problem, options.seed, np)
-    if picture is not None:
-        inputs = image_inputs(problem, picture)
+    if options.out is not None:
+        media.check_out(case, options.out)
+    size = options.size or (case.interpreted if device == "cpu" else None)
+    medium = media.choose(case, options.image, options.sound, checked_size(case, options.size))
+    problem = problem_of(case, options, medium.size if medium else size)
+    inputs = medium.inputs(problem) if medium else case_inputs(case, problem, options.seed, np)
     outcome = run(case, problem, inputs, options.schedule, device, options.target)
-    path = options.out or (Path("out", f"{problem.name}.png") if picture is not None else None)
+    path = options.out or (Path("out", f"{problem.name}.{medium.suffix}") if medium else None)
     if path is not None:
-        save(path, outcome.output)
+        media.save(case, problem, path, outcome.output, medium.rate if medium else sounds.CD)
     _print_outcome(outcome, path, options.json)
     return 0 if outcome.passed else 1
-
-
-def _picture(case: Case, options: argparse.Namespace) -> np.ndarray | None:
-    if case.takes_image:
-        return load_gray(options.image or PHOTOGRAPH)
-    if options.image is not None:
-        raise UserError(f"{case.name} takes no image", hint="conv1d and conv2d do")
-    return None
-
-
-def image_inputs(problem: Problem, picture: np.ndarray) -> Arrays:
-    """A picture and a blur as the inputs of a convolution."""
-    image, taps = problem.inputs
-    blur = gaussian(taps.shape[-1])
-    weights = np.outer(blur, blur) if len(taps.shape) == 2 else blur
-    return {
-        image.name: fit(picture, *image.shape).astype(np.float16),
-        taps.name: weights.astype(np.float16),
-    }
-
-
-def save(path: Path, values: np.ndarray) -> None:
-    """Write a result as the suffix says: ``.png`` gray levels, ``.npy`` the array."""
-    match path.suffix.lower():
-        case ".png":
-            save_gray(path, values)
-        case ".npy":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, values)
-        case suffix:
-            raise UserError(f"cannot write a result as {suffix or 'a file without suffix'!r}",
-                            hint="--out takes .png or .npy")  # fmt: skip
 
 
 def _print_outcome(outcome: Outcome, path: Path | None, as_json: bool) -> None:
@@ -204,11 +165,12 @@ def bench_cases(options: argparse.Namespace) -> int:
     names = NAMES if options.names == ["all"] else options.names
     cases = [find_case(name) for name in names]
     choose_device("gpu")
-    chosen = any(getattr(options, o) is not None for o in ("size", "taps", "types"))
     rows = [
         row
         for case in cases
-        for problem in ((problem_of(case, options),) if chosen else case.benchmark)
+        for problem in (
+            (problem_of(case, options, options.size),) if chosen(options) else case.benchmark
+        )
         for row in bench(case, problem, options)
     ]
     print(json.dumps([r.as_dict() for r in rows], indent=2) if options.json else table(rows))
@@ -233,22 +195,23 @@ def _shown(path: Path) -> Path:
 def demo(options: argparse.Namespace) -> int:
     """Blur the photograph with both convolutions."""
     device = choose_device(options.device)
-    picture = load_gray()
-    print(f"photograph: {_shown(PHOTOGRAPH)}, {_extents(picture)} pixels")
+    picture = images.load()
+    print(f"photograph: {_shown(images.PHOTOGRAPH)}, {_extents(picture)} pixels")
     if device == "gpu":
-        picture = fit(picture, 4096, 4096)
+        picture = images.fit(picture, 4096, 4096)
         print(f"repeated, mirrored, to {_extents(picture)} for the GPU")
     else:
         print("no GPU used: the program for sm_90a runs in the interpreter (NumPy)")
     outcomes: list[Any] = []
     for name, taps in (("conv1d", 32), ("conv2d", 16)):
         case = find_case(name)
+        assert case.pictures is not None
         print(f"\n{name}: {DEMO[name]}")
         size = (picture.shape[1], picture.shape[0])
         problem = case.options({"size": size, "taps": taps})
-        outcome = run(case, problem, image_inputs(problem, picture), "tensor", device, None)
+        outcome = run(case, problem, case.pictures.inputs(problem, picture), "tensor", device, None)
         path = options.out / f"demo-{name}.png"
-        save_gray(path, outcome.output)
+        images.save(path, outcome.output)
         _print_outcome(outcome, path, as_json=False)
         outcomes.append(outcome)
     return 0 if all(o.passed for o in outcomes) else 1

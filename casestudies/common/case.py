@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 Arrays = dict[str, Any]
 
 
@@ -89,13 +91,60 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a case on the command line: ``name`` "taps" is ``--taps``.
+
+    ``parse`` turns its text into the value that ``Case.options`` gets under ``name``; a
+    ``ValueError`` of it is the user's mistake. Not given, the value is None.
+    """
+
+    name: str
+    help: str
+    parse: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """How a case takes a picture and gives one back: float32 in [0, 1], shape (height, width), or
+    (height, width, 3) where ``planes`` is 3 (RGB).
+
+    ``inputs(problem, picture)``: all inputs of the pipeline, from a picture of the problem's
+    extents. ``picture(problem, output)``: the output array as a picture.
+    """
+
+    planes: int
+    inputs: Callable[[Any, np.ndarray], Arrays]
+    picture: Callable[[Any, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Sounds:
+    """How a case takes a sound and gives one back: float32 in [-1, 1], shape (samples, channels).
+
+    ``inputs(problem, sound)``: all inputs of the pipeline, from a sound of the problem's extents.
+    ``sound(problem, output)``: the output array as a sound.
+    """
+
+    inputs: Callable[[Any, np.ndarray], Arrays]
+    sound: Callable[[Any, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A case study. ``output_name`` is the name of the pipeline's output Func.
 
     ``build(problem, schedule)`` returns the scheduled output Func (imports Halide);
     ``reference(problem, inputs, xp)`` the float64 result from decoded inputs, ``xp`` being NumPy or
     CuPy. ``tolerance`` bounds the relative Frobenius error for each output element type.
-    ``compared`` are the benchmark problems that the peers are measured on, too.
+    ``compared`` are the benchmark problems that the peers are measured on, too. Of ``schedules``,
+    ``cuda`` and those that begin so are stock Halide's, the others the selector's.
+
+    ``options`` makes a problem of the command line: ``size``, the numbers of ``--size`` or None
+    (a picture's are (width, height), a sound's (samples, channels)), and a value or None for each
+    of ``arguments``. ``interpreted`` is the size where the interpreter does the work and none is
+    given. ``random(problem, seed, xp)``: inputs of its own where normally distributed ones do not
+    suit.
     """
 
     name: str
@@ -108,8 +157,30 @@ class Case:
     peers: tuple[Peer, ...] = ()
     compared: tuple[Any, ...] = ()
     schedules: tuple[str, ...] = ("tensor", "cuda")
-    takes_image: bool = False
+    arguments: tuple[Option, ...] = ()
+    pictures: Pictures | None = None
+    sounds: Sounds | None = None
+    random: Callable[[Any, int, Any], Arrays] | None = None
+    interpreted: tuple[int, ...] | None = None
     output_name: str = "output"
     tolerance: Mapping[str, float] = field(
         default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "s32": 0.0}
     )
+
+
+def bytes_of(problem: Problem) -> int:
+    """Bytes that the job has to move: the problem's own count ``bytes`` if it has one, else each
+    input read once and the output written once.
+    """
+    own = getattr(problem, "bytes", None)
+    if own is not None:
+        return int(own)
+    return sum(spec.bytes for spec in (*problem.inputs, problem.output))
+
+
+def positive(text: str) -> int:
+    """The value of an option that counts something."""
+    value = int(text)
+    if value < 1:
+        raise ValueError(f"{text} is not positive")
+    return value

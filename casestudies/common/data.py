@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Arrays, ArraySpec, Problem
+from casestudies.common.case import Arrays, ArraySpec, Case, Problem
 
 
 def encode(values: Any, element: str, xp: Any) -> Any:
@@ -48,6 +48,11 @@ def random_inputs(problem: Problem, seed: int, xp: Any) -> Arrays:
         spec.name: encode(generator.standard_normal(spec.shape, dtype=xp.float32), spec.element, xp)
         for spec in problem.inputs
     }
+
+
+def case_inputs(case: Case, problem: Problem, seed: int, xp: Any) -> Arrays:
+    """Random inputs as the case wants them."""
+    return (case.random or random_inputs)(problem, seed, xp)
 
 
 def decoded(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Arrays:

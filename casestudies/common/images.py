@@ -15,13 +15,17 @@ from selector.diagnostics import UserError
 PHOTOGRAPH = Path(__file__).resolve().parent.parent / "data" / "photographer.png"
 
 
-def load_gray(path: Path = PHOTOGRAPH) -> np.ndarray:
-    """A picture as float32 gray levels in [0, 1], shape (height, width). ``UserError`` if it cannot
-    be read.
+def load(path: Path = PHOTOGRAPH, planes: int = 1) -> np.ndarray:
+    """A picture as float32 in [0, 1]: gray levels, shape (height, width), or for 3 ``planes`` RGB,
+    shape (height, width, 3). ``UserError`` if it cannot be read.
     """
     try:
         with Image.open(path) as picture:
-            return np.asarray(picture.convert("L"), dtype=np.float32) / 255
+            if picture.mode.startswith("I"):  # 16 bits, which Pillow would clip to 8
+                gray = np.asarray(picture, dtype=np.float32) / 65535
+                return gray if planes == 1 else np.repeat(gray[..., None], 3, axis=2)
+            levels = picture.convert("L" if planes == 1 else "RGB")
+            return np.asarray(levels, dtype=np.float32) / 255
     except FileNotFoundError:
         raise UserError(f"no such picture: {path}") from None
     except (UnidentifiedImageError, OSError) as error:
@@ -29,7 +33,9 @@ def load_gray(path: Path = PHOTOGRAPH) -> np.ndarray:
 
 
 def fit(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A picture of exactly that shape: the top left corner of mirrored copies side by side."""
+    """A picture, gray or RGB, of exactly that height and width: the top left corner of mirrored
+    copies side by side.
+    """
     rows = _mirrored(picture.shape[0], height)
     columns = _mirrored(picture.shape[1], width)
     return picture[np.ix_(rows, columns)]
@@ -40,8 +46,10 @@ def _mirrored(extent: int, wanted: int) -> np.ndarray[Any, Any]:
     return np.where(index < extent, index, 2 * extent - 1 - index)
 
 
-def save_gray(path: Path, values: np.ndarray) -> None:
-    """Write gray levels in [0, 1] as a PNG; values outside are clipped."""
+def save(path: Path, values: np.ndarray) -> None:
+    """Write gray levels or RGB in [0, 1], shape (height, width) or (height, width, 3), as a PNG;
+    values outside are clipped.
+    """
     levels = np.clip(np.rint(values.astype(np.float32) * 255), 0, 255).astype(np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

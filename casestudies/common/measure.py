@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from casestudies.common.case import Arrays, Case, Peer, Problem
-from casestudies.common.data import decoded, poisoned, random_inputs, relative_error
+from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
+from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
 from casestudies.common.timing import Call, Timing, rotation, time_calls
 
 
@@ -82,10 +82,10 @@ def measure(
     """One row for each contender that can do the job."""
     import cupy
 
-    size = sum(spec.bytes for spec in (*problem.inputs, problem.output))
+    size = bytes_of(problem)
     l2 = cupy.cuda.Device().attributes["L2CacheSize"]
     count = rotation(size, l2) if timed else 1
-    sets = [random_inputs(problem, seed + i, cupy) for i in range(count)]
+    sets = [case_inputs(case, problem, seed + i, cupy) for i in range(count)]
     truths = [case.reference(problem, decoded(problem, i, cupy), cupy) for i in sets[:2]]
     cupy.cuda.Device().synchronize()
     rows = (_row(case, problem, c, sets, truths, size, timed) for c in contenders)

@@ -19,7 +19,12 @@ from casestudies.common.progress import step
 from selector.diagnostics import UserError
 
 DEVICES = ("auto", "gpu", "cpu")
-SCHEDULES = ("tensor", "cuda", "plain")
+PLAIN = "plain"  # Halide's default schedule, on the CPU
+
+
+def is_stock(schedule: str) -> bool:
+    """Whether stock Halide compiles a schedule of that name, not the selector."""
+    return schedule == PLAIN or schedule.startswith("cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,13 @@ def run(
     """Compile and run once, and compare with float64. ``inputs`` are NumPy arrays, ``device`` is
     gpu or cpu.
     """
-    runners = {"tensor": _run_tensor, "cuda": _run_stock, "plain": _run_plain}
-    found = runners[schedule](case, problem, inputs, device, target)
+    if schedule not in (*case.schedules, PLAIN):
+        names = ", ".join((*case.schedules, PLAIN))
+        raise UserError(f"{case.name} has no schedule {schedule!r}", hint=f"schedules: {names}")
+    runner = _run_tensor
+    if is_stock(schedule):
+        runner = _run_plain if schedule == PLAIN else _run_stock
+    found = runner(case, problem, schedule, inputs, device, target)
     with step("float64 reference"):
         truth = case.reference(problem, decoded(problem, inputs, np), np)
     return Outcome(
@@ -111,14 +121,14 @@ class _Found:
 
 
 def _run_tensor(
-    case: Case, problem: Problem, inputs: Arrays, device: str, target: str | None
+    case: Case, problem: Problem, schedule: str, inputs: Arrays, device: str, target: str | None
 ) -> _Found:
     import halide_bridge as hb
 
     chosen = target or ("cuda" if device == "gpu" else "sm_90a")
     begin = time.perf_counter()
     with step(f"compile {problem.program} for {chosen}"):
-        kernel = hb.compile(case.build(problem, "tensor"), target=chosen)
+        kernel = hb.compile(case.build(problem, schedule), target=chosen)
     compiled = time.perf_counter() - begin
     if device == "gpu":
         output, seconds, where = _on_gpu(lambda i, o: kernel(**i, out=o), problem, inputs)
@@ -134,11 +144,11 @@ def _run_tensor(
 
 
 def _run_stock(
-    case: Case, problem: Problem, inputs: Arrays, device: str, target: str | None
+    case: Case, problem: Problem, schedule: str, inputs: Arrays, device: str, target: str | None
 ) -> _Found:
     if device != "gpu":
         raise UserError(
-            "the schedule `cuda` of stock Halide runs on a GPU only",
+            f"the schedule `{schedule}` of stock Halide runs on a GPU only",
             hint="--schedule plain runs the same algorithm by Halide on the CPU",
         )
     from casestudies.common.stock import argument_order, compile_shared
@@ -146,7 +156,7 @@ def _run_stock(
 
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, step("compile with stock Halide"):
-        output = case.build(problem, "cuda")
+        output = case.build(problem, schedule)
         path = Path(folder, "stock.so")
         compile_shared(output, path)
         library = StockLibrary(path)
@@ -160,14 +170,14 @@ def _run_stock(
 
 
 def _run_plain(
-    case: Case, problem: Problem, inputs: Arrays, device: str, target: str | None
+    case: Case, problem: Problem, schedule: str, inputs: Arrays, device: str, target: str | None
 ) -> _Found:
     from casestudies.common.stock import CPU_TARGET, argument_order, compile_shared
     from casestudies.common.stock_call import StockLibrary
 
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, step("compile with stock Halide for the CPU"):
-        output = case.build(problem, "plain")
+        output = case.build(problem, schedule)
         path = Path(folder, "stock.so")
         compile_shared(output, path, CPU_TARGET)
         library = StockLibrary(path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.case import Case
+from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv1d.bench import PEERS
 from casestudies.conv1d.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv1d.reference import reference
@@ -43,5 +44,6 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=tuple(p for p in BENCHMARK if p.taps in (8, 32, 64, 128, 256)),
-    takes_image=True,
+    arguments=(TAPS,),
+    pictures=PICTURES,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.case import Case
+from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv2d.bench import PEERS
 from casestudies.conv2d.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv2d.reference import reference
@@ -43,5 +44,6 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
-    takes_image=True,
+    arguments=(TAPS,),
+    pictures=PICTURES,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case
+from casestudies.common.case import Case, Option
 from casestudies.gemm.bench import PEERS
-from casestudies.gemm.problem import BENCHMARK, SMALL, Problem
+from casestudies.gemm.problem import BENCHMARK, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
 from selector.diagnostics import UserError
 
@@ -33,7 +33,9 @@ def build(problem: Problem, schedule: str) -> Any:
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32)."""
     size = options.get("size") or (1024,)
-    m, n, k = (size * 3)[:3] if len(size) == 1 else size
+    if len(size) not in (1, 3):
+        raise UserError("gemm: --size is N or MxNxK")
+    m, n, k = size * 3 if len(size) == 1 else size
     return Problem(m, n, k, options.get("types") or "f16-f32")
 
 
@@ -47,5 +49,7 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
+    arguments=(Option("types", "of operands and result", choices=TYPES),),
+    interpreted=(512,),
     output_name="C",
 )

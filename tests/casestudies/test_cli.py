@@ -12,7 +12,8 @@ from PIL import Image
 
 from casestudies.cli import main
 from casestudies.common import runner
-from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load_gray
+from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load
+from casestudies.common.registry import NAMES
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def test_list(capsys: Any) -> None:
     assert "conv2d" in capsys.readouterr().out
     assert main(["list", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in data] == ["conv1d", "conv2d", "gemm"]
+    assert [entry["name"] for entry in data] == list(NAMES)
     assert len(data[0]["benchmark"]) == 16
 
 
@@ -62,11 +63,19 @@ def test_run_as_json(tmp_path: Path, capsys: Any) -> None:
         ("run gemm --image x.png", "takes no image"),
         ("run gemm --taps 3", "has no --taps"),
         ("run gemm --size 3x4", "--size is N or MxNxK"),
-        ("run gemm --types f8-f8", "no variant 'f8-f8'"),
+        ("run gemm --types f8-f8", "--types cannot be 'f8-f8'"),
         ("run conv1d --types f16-f32", "has no --types"),
         ("run conv1d --size 1x2x3", "--size is WIDTHxHEIGHT"),
         ("run conv1d --size 16 --taps 16", "must be wider than the taps"),
         ("run conv1d --image nowhere.png", "no such picture"),
+        ("run conv1d --taps 0", "0 is not positive"),
+        ("run conv1d --taps many", "--taps cannot be 'many'"),
+        ("run conv1d --frob 3", "conv1d has no --frob"),
+        ("run conv1d --frob=3", "options: --taps"),
+        ("bench gemm --frob 3", "options: --types f16-f32|"),
+        ("run conv1d --sound x.wav", "takes no sound"),
+        ("run gemm --out c.png", "--out takes .npy"),
+        ("run gemm --schedule fast", "schedules: tensor, cuda, plain"),
         ("run conv1d --device gpu", "no GPU"),
         ("run conv1d --schedule cuda --device cpu", "on a GPU only"),
         ("run conv1d --target sm_12 --size 64 --taps 8", "unknown target 'sm_12'"),
@@ -80,7 +89,9 @@ def test_mistakes_are_one_message_and_exit_code_2(command: str, message: str, ca
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("command", ["run conv1d --size axb", "run conv1d --taps 0", "frobnicate"])
+@pytest.mark.parametrize(
+    "command", ["run conv1d --size axb", "run conv1d --size 0x4", "frobnicate", "list --frob"]
+)
 def test_unreadable_options_are_refused_by_the_parser(command: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as stop:
         main(command.split())
@@ -103,7 +114,7 @@ def test_unknown_suffix_of_out(tmp_path: Path, capsys: Any) -> None:
 
 def test_the_photograph() -> None:
     assert PHOTOGRAPH.stat().st_size <= 200 * 1024
-    picture = load_gray()
+    picture = load()
     assert picture.shape == (512, 512)
     assert 0 <= picture.min() < 0.1
     assert 0.9 < picture.max() <= 1

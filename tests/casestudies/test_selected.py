@@ -10,7 +10,7 @@ import pytest
 
 import halide_bridge as hb
 from casestudies.common.case import Case
-from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import all_cases, find_case
 
 TARGETS = ("sm_80", "sm_90a")
@@ -34,7 +34,7 @@ def assert_selected(kernel: Any) -> None:
 def test_selected_program_is_right(case: Case, problem: Any) -> None:
     kernel = compile_case(case, problem, "sm_90a")
     assert_selected(kernel)
-    inputs = random_inputs(problem, 11, np)
+    inputs = case_inputs(case, problem, 11, np)
     result = kernel.interpret(**inputs, sizes=problem.output.shape)
     truth = case.reference(problem, decoded(problem, inputs, np), np)
     assert relative_error(result, truth, np) <= case.tolerance[problem.output.element]
@@ -68,5 +68,5 @@ def test_compiling_twice_gives_the_same_source() -> None:
 def test_on_the_gpu(case: Case, problem: Any) -> None:
     from casestudies.common.runner import run
 
-    outcome = run(case, problem, random_inputs(problem, 13, np), "tensor", "gpu", "cuda")
+    outcome = run(case, problem, case_inputs(case, problem, 13, np), "tensor", "gpu", "cuda")
     assert outcome.passed, f"relative error {outcome.error}"

@@ -1,0 +1,79 @@
+"""Sizes of the convolution layer: 3 x 3 taps over padded images, bias and ReLU; NHWC, f16 in, f32
+out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from casestudies.common.case import ArraySpec
+from selector.diagnostics import UserError
+
+TAPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``batch`` images of ``height`` x ``width`` outputs, the input one pixel larger on every side;
+    ``channels`` of the input and ``filters``, the channels of the output.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+
+    def __post_init__(self) -> None:
+        if min(self.batch, self.height, self.width, self.channels, self.filters) < 1:
+            raise UserError(
+                f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, "
+                f"{self.channels} to {self.filters} channels, is not a size"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}-{self.batch}x{self.height}x{self.width}"
+
+    @property
+    def program(self) -> str:
+        return f"conv_layer-c{self.channels}-{self.filters}"
+
+    @property
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        image = (self.batch, self.height + TAPS - 1, self.width + TAPS - 1, self.channels)
+        return (
+            ArraySpec("I", image, "f16"),
+            ArraySpec("K", (TAPS, TAPS, self.channels, self.filters), "f16"),
+            ArraySpec("bias", (self.filters,), "f16"),
+        )
+
+    @property
+    def output(self) -> ArraySpec:
+        return ArraySpec("output", (self.batch, self.height, self.width, self.filters), "f32")
+
+    @property
+    def multiply_adds(self) -> int:
+        pixels = self.batch * self.height * self.width
+        return pixels * TAPS**2 * self.channels * self.filters
+
+
+BENCHMARK = tuple(Problem(4096, 64, 64, channels, channels) for channels in (16, 32))
+# A whole tile and one pixel more and less, a single pixel, prime extents; more or fewer channels
+# out than in, numbers of channels that 16 and 8 do not divide.
+SMALL = tuple(
+    Problem(*sizes)
+    for sizes in (
+        (2, 64, 64, 16, 16),
+        (3, 5, 7, 16, 16),
+        (1, 1, 1, 16, 16),
+        (1, 9, 65, 32, 32),
+        (2, 17, 31, 32, 32),
+        (2, 11, 13, 8, 8),
+        (1, 7, 33, 48, 24),
+        (1, 6, 35, 64, 64),
+        (1, 13, 19, 16, 64),
+        (2, 5, 9, 3, 16),
+        (1, 5, 20, 20, 12),
+    )
+)

@@ -1,0 +1,21 @@
+"""The convolution layer in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.conv_layer.problem import TAPS, Problem
+
+
+def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
+    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t], 0)``; float64, shape (batch, height, width,
+    filters).
+    """
+    result = xp.zeros(problem.output.shape, dtype=xp.float64)
+    result += inputs["bias"]
+    for s in range(TAPS):
+        rows = inputs["I"][:, s : s + problem.height]
+        for t in range(TAPS):
+            result += rows[:, :, t : t + problem.width] @ inputs["K"][s, t]
+    return xp.maximum(result, 0, out=result)

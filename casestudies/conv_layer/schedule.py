@@ -1,0 +1,181 @@
+"""Two schedules of the convolution layer.
+
+``cuda``: stock Halide on CUDA cores, one thread keeping some filters of some pixels in registers.
+``tensor``: for each of the 3 x 3 taps a warp adds a product of pixels x channels with channels x
+filters to accumulators of several rows of pixels. The image lies in shared memory with the channels
+of a pixel as one row, so the windows of all taps are read in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.common.stock import fix_dense
+from casestudies.conv_layer.algorithm import TAPS, Layer
+from casestudies.conv_layer.problem import Problem
+
+UNIT = 8  # channels and filters come in eights: 16 bytes, the columns of an instruction
+DEPTH = 32  # channels of one vector statement, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Pixels of one vector statement, vectors side by side and rows of a warp, warps along x and y
+    of a block, and the strips of a block: it goes down the image in ``strips`` steps and has the
+    image of ``stages`` of them in shared memory.
+    """
+
+    pixels: int = 16
+    vectors: int = 4
+    rows: int = 2
+    warps_x: int = 1
+    warps_y: int = 4
+    strips: int = 1
+    stages: int = 1
+
+    @property
+    def warp_width(self) -> int:
+        return self.pixels * self.vectors
+
+    @property
+    def width(self) -> int:
+        return self.warp_width * self.warps_x
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.warps_y
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Filters and pixels that one thread computes, threads along x and along y of a block."""
+
+    filters: int = 8
+    pixels: int = 4
+    x: int = 16
+    y: int = 4
+
+
+def tiles_for(filters: int) -> Tiles:
+    """About 64 registers of sums a lane; fewer pixels where there are many filters."""
+    vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
+    return Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
+
+
+def rounded(channels: int) -> int:
+    """Channels with what fills up the last unit."""
+    return -(-channels // UNIT) * UNIT
+
+
+def depth(channels: int) -> int:
+    """Channels of one vector statement."""
+    return next(n for n in (DEPTH, 24, 16, UNIT) if rounded(channels) % n == 0)
+
+
+def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
+    """Schedule for tensor instructions; returns the output."""
+    size = tiles or tiles_for(p.outputs)
+    xo, xi, xw, xv, yo, ys, yi, yw, co = (
+        hl.Var(n) for n in ("xo", "xi", "xw", "xv", "yo", "ys", "yi", "yw", "co")
+    )
+    (
+        p.output.bound(p.c, 0, p.outputs)
+        .split(p.c, co, p.c, rounded(p.outputs))
+        .split(p.x, xo, xi, size.width)
+        .split(xi, xw, xi, size.warp_width)
+        .split(xi, xv, xi, size.pixels)
+        .split(p.y, yo, yi, size.height * size.strips)
+        .split(yi, ys, yi, size.height)
+        .split(yi, yw, yi, size.rows)
+        .reorder(p.c, xi, xv, yi, xw, yw, ys, co, xo, yo, p.n)
+        .vectorize(p.c)
+        .vectorize(xi)
+        .unroll(xv)
+        .unroll(yi)
+        .gpu_blocks(xo, yo, p.n)
+        .gpu_threads(xw, yw)
+    )
+    accumulate(p, xw, size)
+    stage(p, xo if size.strips == 1 else ys, xo, size)
+    return p.output
+
+
+def accumulate(p: Layer, warp: hl.Var, size: Tiles) -> None:
+    """Schedule the sums of a warp: the channels of a pixel are the depth of a product, the taps are
+    unrolled.
+    """
+    xi, xv = hl.Var("xi"), hl.Var("xv")
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
+    p.conv.compute_at(p.output, warp)
+    hb.store_in(p.conv, hb.MemoryType.WMMAAccumulator)
+    p.conv.bound_extent(p.c, rounded(p.outputs))
+    p.conv.bound_extent(p.x, size.warp_width).bound_extent(p.y, size.rows)
+    p.conv.split(p.x, xv, xi, size.pixels).reorder(p.c, xi, xv, p.y)
+    p.conv.vectorize(p.c).vectorize(xi).unroll(xv).unroll(p.y)
+    update = p.conv.update().split(p.x, xv, xi, size.pixels).split(p.r.x, ro, ri, depth(p.inputs))
+    update.reorder(ri, p.c, xi, xv, p.y, ro, p.r.y, p.r.z).atomic()
+    update.vectorize(ri).vectorize(p.c).vectorize(xi)
+    update.unroll(xv).unroll(p.y).unroll(ro).unroll(p.r.y).unroll(p.r.z)
+
+
+def stage(p: Layer, strip: hl.Var, block: hl.Var, size: Tiles) -> None:
+    """Copy what a strip needs of the image, and once a block the weights, into shared memory."""
+    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
+    extents = (rounded(p.inputs), size.width + TAPS - 1, size.height + TAPS - 1, 1)
+    copy(image.compute_at(p.output, strip), extents)
+    if size.stages > 1:
+        hb.pipeline_stages(image, size.stages)
+    copy(weights.compute_at(p.output, block), (rounded(p.outputs), rounded(p.inputs), TAPS, TAPS))
+
+
+def copy(staged: hl.Func, extents: tuple[int, ...]) -> None:
+    """Make a copy in shared memory of that size, as one vector statement for each row."""
+    staged.store_in(hl.MemoryType.GPUShared)
+    for arg, extent in zip(staged.args(), extents, strict=True):
+        staged.bound_extent(arg, extent)
+    staged.vectorize(staged.args()[0]).vectorize(staged.args()[1])
+
+
+def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
+    """Best effort without tensor instructions, for stock Halide; returns the output.
+
+    Each thread keeps its filters of its pixels in registers, and for a run of channels its pixels
+    and weights. The baseline is compiled for the one size of ``problem``, which gives stock Halide
+    its best chance.
+    """
+    size = threads or Threads()
+    for parameter, spec in zip((p.image, p.weights, p.bias), problem.inputs, strict=True):
+        fix_dense(parameter, spec.shape)
+    fix_dense(p.output.output_buffer(), problem.output.shape)
+    ct, xo, xi, xt, yo, yi = (hl.Var(n) for n in ("ct", "xo", "xi", "xt", "yo", "yi"))
+    guard = hl.TailStrategy.GuardWithIf
+    filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)
+    (
+        p.output.split(p.c, ct, p.c, filters)
+        .split(p.x, xo, xi, size.pixels * size.x, guard)
+        .split(xi, xt, xi, size.pixels, guard)
+        .split(p.y, yo, yi, size.y, guard)
+        .reorder(p.c, xi, ct, xt, yi, xo, yo, p.n)
+        .gpu_blocks(xo, yo, p.n)
+        .gpu_threads(ct, xt, yi)
+        .vectorize(p.c, min(filters, 4))
+        .unroll(p.c)
+        .unroll(xi)
+    )
+    p.conv.compute_at(p.output, ct).bound_extent(p.c, filters).bound_extent(p.x, size.pixels)
+    p.conv.unroll(p.c).unroll(p.x)
+    run = next(n for n in (UNIT, 4, 2, 1) if p.inputs % n == 0)
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
+    update = p.conv.update().split(p.r.x, ro, ri, run).reorder(p.c, p.x, ri, p.r.y, ro, p.r.z)
+    update.unroll(p.c).unroll(p.x).unroll(ri)
+    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
+    channel, x = image.args()[:2]
+    image.compute_at(p.conv, p.r.y).bound_extent(channel, run).bound_extent(x, size.pixels)
+    image.vectorize(channel).unroll(x)
+    column, row = weights.args()[:2]
+    weights.compute_at(p.conv, p.r.y).bound_extent(column, filters).bound_extent(row, run)
+    weights.vectorize(column).unroll(row)
+    return p.output

@@ -13,7 +13,7 @@ from selector.eqsat.conditions.registers import too_many
 from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
-from selector.eqsat.facts import instruction_facts, legal_instructions
+from selector.eqsat.facts import EXECUTES, instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
@@ -101,7 +101,7 @@ class _Selector:
     ) -> None:
         self.module, self.target, self.legal, self.strict = module, target, legal, strict
         self.engine = engine
-        self.facts = instruction_facts(legal)
+        self.facts = instruction_facts(executing(legal, module))
         self.reports: list[StatementReport] = []
         self.entries: dict[object, list[int]] = {}
 
@@ -165,6 +165,16 @@ class _Selector:
             return misses
         crowded = too_many(scope, [solution.terms[n] for n in numbers], self.module.origins)
         return () if crowded is None else (crowded,)
+
+
+def executing(
+    legal: tuple[TensorInstruction, ...], module: Module
+) -> tuple[TensorInstruction, ...]:
+    """Those of the instructions whose accumulators live in memory that the module allocates; all
+    of them for a module without accumulators."""
+    memories = {s.memory for s in walk_stmt(module.body) if isinstance(s, Allocate)}
+    families = {f for m in memories for f in EXECUTES.get(m.location, ())}
+    return tuple(i for i in legal if i.family in families) if families else legal
 
 
 def _cost(scope: Scope, solution: Solution) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ Array = NDArray[np.generic]
 
 _WMMA = "PTX ISA 8.5, section 9.7.14.3 (wmma.mma)"
 _MMA = "PTX ISA 8.5, section 9.7.14.5 (mma)"
+_WGMMA = "PTX ISA 8.5, section 9.7.15.5 (wgmma.mma_async)"
 _AMX = "Intel SDM volume 2, TDPBF16PS and TDPBSSD/TDPBSUD/TDPBUSD/TDPBUUD"
 
 
@@ -68,9 +69,10 @@ class TensorInstruction:
 
     @property
     def granule(self) -> int:
-        """Depth to which a block's K is padded: 16 bytes, since each form has a short one of half
-        its depth; configured tiles cost their full depth."""
-        return self.k if self.configurable else min(self.k, 16 // self.a_type.bytes)
+        """Depth to which a block's K is padded: 16 bytes, since each warp-level form has a short
+        one of half its depth; the others cost their full depth."""
+        whole = self.configurable or self.family == "wgmma"
+        return self.k if whole else min(self.k, 16 // self.a_type.bytes)
 
     def issued_macs(self, block_m: int, block_n: int, block_k: int) -> int:
         """Multiply-adds performed for a block, its K padded to the granule; a configured tile takes
@@ -127,7 +129,7 @@ def _family(
     family: str, shapes: tuple[tuple[int, int, int], ...], types: tuple[Type, Type], source: str
 ) -> tuple[TensorInstruction, ...]:
     operands, accumulator = types
-    prefix = "wmma.mma" if family == "wmma" else "mma"
+    prefix = {"wmma": "wmma.mma"}.get(family, family)
     suffix = f"{_short(operands)}.{_short(accumulator)}"
     return tuple(
         TensorInstruction(
@@ -160,6 +162,8 @@ def _amx(name: str, k: int, a: Type, b: Type, c: Type) -> TensorInstruction:
 
 
 _WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
+# Any multiple of 8 up to 256 is an instruction; these divide the tiles that schedules ask for.
+_WGMMA_SHAPES = tuple((64, n, 16) for n in (256, 192, 128, 96, 64, 32, 16, 8))
 
 INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wmma", _WMMA_SHAPES, (FLOAT16, FLOAT32), _WMMA),
@@ -172,6 +176,9 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 16),), (BFLOAT16, FLOAT32), _MMA),
     *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
+    *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
+    *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
+    *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
     _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
     _amx("tdpbssd", 64, INT8, INT8, INT32),
     _amx("tdpbsud", 64, INT8, UINT8, INT32),

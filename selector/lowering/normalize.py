@@ -36,15 +36,25 @@ from selector.ir.traverse import (
 )
 
 LARGEST_UNROLL = 64
+TENSOR_CALLS = ("tile.", "mma.", "wmma.", "wgmma.", "amx.")
 TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR, Memory.AMX_TILE)
 
 
 def is_tensor_store(s: Stmt) -> bool:
     """Whether a statement writes or reads a tensor accumulator (in a selected program)."""
     return isinstance(s, Store) and any(
-        isinstance(e, Call) and e.name.startswith(("tile.", "mma.", "wmma.", "amx."))
-        for e in walk_expr(s.value)
+        isinstance(e, Call) and e.name.startswith(TENSOR_CALLS) for e in walk_expr(s.value)
     )
+
+
+def is_read_out(s: Store) -> bool:
+    """Whether a store writes what it reads from accumulators, and to none (in a selected
+    program).
+    """
+    value = s.value
+    if isinstance(value, Call) and value.name == "tile.fill":
+        return False
+    return any(isinstance(e, Call) and e.name == "tile.read" for e in walk_expr(value))
 
 
 def holds_tensor(s: Stmt) -> bool:
@@ -148,10 +158,10 @@ def gather_accumulates(s: Stmt) -> Stmt:
     """
     s = map_stmt(s, gather_accumulates, lambda e: e)
     match s:
-        case Block((*before, Allocate() as inner)) if (
-            inner.memory is Memory.WMMA_ACCUMULATOR
-            and all(is_tensor_store(x) and not _mentions(x, inner.name) for x in before)
-        ):
+        case Block((*before, Allocate() as inner)) if inner.memory in (
+            Memory.WMMA_ACCUMULATOR,
+            Memory.WGMMA_ACCUMULATOR,
+        ) and all(is_tensor_store(x) and not _mentions(x, inner.name) for x in before):
             body = flatten(Block((*before, inner.body)))
             return replace(inner, body=gather_accumulates(body))
         case Block(stmts):
@@ -179,7 +189,7 @@ def _tensor_call(s: Stmt) -> str:
 def _is_other_accumulate(s: Stmt, fill: Stmt) -> bool:
     return (
         isinstance(s, Store)
-        and _tensor_call(s).startswith(("mma.", "wmma."))
+        and _tensor_call(s).startswith(("mma.", "wmma.", "wgmma."))
         and not _mentions(fill, s.buffer)
     )
 

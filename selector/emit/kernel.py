@@ -41,7 +41,13 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
-from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
+from selector.lowering.normalize import (
+    TENSOR_MEMORY,
+    holds_tensor,
+    is_read_out,
+    is_tensor_store,
+    sequence,
+)
 from selector.lowering.structure import (
     hoist_allocations,
     loaded_names,
@@ -112,20 +118,39 @@ class KernelEmitter:
     # ------------------------------------------------------------------ statements
 
     def statements(self, stmts: Iterable[Stmt], unit: Unit, *, in_warp: bool) -> None:
-        """Statements in order; runs of accumulates are written together."""
+        """Statements in order; runs of accumulates are written together, with the read-outs of
+        their tiles that follow them.
+        """
         run: list[Accumulate] = []
+        finished: list[Store] = []
         for s in stmts:
             accumulate = as_accumulate(s) if isinstance(s, Store) else None
-            if accumulate is not None:
-                if not run:
-                    self._before(s, unit)
-                else:
-                    self._join(s, unit)
-                run.append(accumulate)
+            if finished or accumulate is None:
+                if run and self._finishes(s, run, unit):
+                    assert isinstance(s, Store)
+                    finished.append(s)
+                    continue
+                self._flush(run, finished)
+            if accumulate is None:
+                self._statement(s, unit, in_warp=in_warp)
                 continue
-            self._flush(run)
-            self._statement(s, unit, in_warp=in_warp)
-        self._flush(run)
+            if not run:
+                self._before(s, unit)
+            else:
+                self._join(s, unit)
+            run.append(accumulate)
+        self._flush(run, finished)
+
+    def _finishes(self, s: Stmt, run: list[Accumulate], unit: Unit) -> bool:
+        """Whether ``s`` is a read-out that may be written among the instructions of ``run``."""
+        if not isinstance(s, Store) or not is_read_out(s):
+            return False
+        reads, writes = self.touched(s)
+        operands = {o.buffer for a in run for o in (a.a, a.b)}
+        if s.buffer in operands or unit.must_wait(reads, writes):
+            return False
+        unit.touch(reads, writes)
+        return True
 
     def _join(self, s: Stmt, unit: Unit) -> None:
         reads, writes = self.touched(s)
@@ -133,10 +158,11 @@ class KernelEmitter:
             raise EmitError("memory is written between the parts of one run of tensor statements")
         unit.touch(reads, writes)
 
-    def _flush(self, run: list[Accumulate]) -> None:
+    def _flush(self, run: list[Accumulate], finished: list[Store]) -> None:
         if run:
-            self.tiles.accumulate(run)
+            self.tiles.accumulate(run, finished)
             run.clear()
+            finished.clear()
 
     def _statement(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
         match s:

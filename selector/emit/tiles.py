@@ -8,7 +8,7 @@ any epilogue runs in registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from selector.diagnostics import EmitError
@@ -46,29 +46,26 @@ class TileEmitter:
 
     # ------------------------------------------------------------------ accumulate
 
-    def accumulate(self, statements: list[Accumulate]) -> None:
+    def accumulate(self, statements: list[Accumulate], finished: Sequence[Store] = ()) -> None:
         """A run of accumulate statements: one scope of fetches and instructions.
 
-        Pieces of code that wait in ``context.interleaved`` are written among the instructions.
+        Pieces of code that wait in ``context.interleaved`` are written among the instructions, and
+        each of the read-outs ``finished`` once its tiles are complete, so that their registers are
+        free for what follows.
         """
-        self._accumulate(statements)
-        self.context.interleaved = []
-
-    def _accumulate(self, statements: list[Accumulate]) -> None:
         statements = [replace(s, a=self._settle(s.a), b=self._settle(s.b)) for s in statements]
         everywhere = self._unmasked(statements)
         w = self.context.writer
-        if everywhere is None or everywhere != TRUE:
-            plain = [_without_predicates(s) for s in statements]
-            if everywhere is None:
-                self._run(statements)
-                return
+        if everywhere is None or everywhere == TRUE:
+            self._run(statements, finished)
+        else:
             with w.block(f"if ({self.context.scalar.expr(everywhere)})"):
-                self._run(plain)
+                self._run([_without_predicates(s) for s in statements])
             with w.block("else"):
                 self._run(statements)
-            return
-        self._run(statements)
+            for s in finished:
+                self.read_out(s)
+        self.context.interleaved = []
 
     def _settle(self, operand: Operand) -> Operand:
         """Reading past the depth into a band's zeros is allowed where numbers are known to lie
@@ -90,7 +87,7 @@ class TileEmitter:
                 result = None if one is None else conjunction(result, one)
         return result
 
-    def _run(self, statements: list[Accumulate]) -> None:
+    def _run(self, statements: list[Accumulate], finished: Sequence[Store] = ()) -> None:
         ops = expand(statements)
         w = self.context.writer
         names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
@@ -99,6 +96,7 @@ class TileEmitter:
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))
+            read_outs = self._complete(ops, statements, finished)
             budget = self._register_budget(statements)
             for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
@@ -109,6 +107,26 @@ class TileEmitter:
                         issued += 1
                         for piece in pieces.get(issued, ()):
                             piece()
+                        for s in read_outs.get(issued, ()):
+                            self.read_out(s)
+
+    def _complete(
+        self, ops: list[MatrixOp], statements: list[Accumulate], finished: Sequence[Store]
+    ) -> dict[int, list[Store]]:
+        """After how many instructions each read-out goes; their order stays."""
+        last: dict[tuple[str, int], int] = {}
+        for number, op in enumerate(ops, start=1):
+            s = statements[op.statement]
+            last[s.accumulator, slice_offset(s.offset, self.context, s.accumulator)] = number
+        places: dict[int, list[Store]] = {}
+        place = 1
+        for s in finished:
+            for source in tile_reads(s.value):
+                lanes = source.type.lanes
+                for region, _ in self._regions(source.buffer, first_lane(source.index), lanes):
+                    place = max(place, last.get((source.buffer, region.offset), 0))
+            places.setdefault(place, []).append(s)
+        return places
 
     def _register_budget(self, statements: list[Accumulate]) -> int:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
@@ -151,7 +169,7 @@ class TileEmitter:
         """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile
         is ragged.
         """
-        source = _first_read(s.value)
+        source = tile_reads(s.value)[0]
         regions = self._regions(source.buffer, first_lane(source.index), source.type.lanes)
         plan = _ReadOut(s, source, regions, [_index_form(s.index, r, o) for r, o in regions])
         whole = self._everywhere(plan)
@@ -418,13 +436,15 @@ def _index_form(index: Expr, region: Region, outer: Digits) -> _IndexForm | None
     return _IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 
 
-def _first_read(value: Expr) -> Load:
+def tile_reads(value: Expr) -> list[Load]:
+    """The accumulator loads of a read-out."""
+    found: list[Load] = []
     stack = [value]
     while stack:
         top = stack.pop()
         match top:
             case Call(_, "tile.read", (Load() as load,)):
-                return load
+                found.append(load)
             case _:
                 stack.extend(expr_children(top))
-    raise EmitError("a statement reads no accumulator")
+    return found

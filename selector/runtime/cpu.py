@@ -23,7 +23,7 @@ from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
 from selector.runtime.driver import Function, Grid
 from selector.runtime.execute import CALLS_AT_MOST, Executable, remember
-from selector.runtime.plan import BufferArgument, Plan
+from selector.runtime.plan import Plan, ValueArgument
 from selector.runtime.prepare import Prepared
 
 _CACHE_LINE = 64
@@ -230,7 +230,7 @@ class CpuExecutable(Executable):
         function = launch.function
         assert isinstance(function, HostFunction)
         function.raw.argtypes = [
-            ctypes.c_void_p if isinstance(a, BufferArgument) else _C_TYPES[str(a.type)]
+            _C_TYPES[str(a.type)] if isinstance(a, ValueArgument) else ctypes.c_void_p
             for a in planned.arguments
         ]
         values = [v if type(v) is int else _plain(v) for v in launch.template]

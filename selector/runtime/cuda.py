@@ -17,8 +17,10 @@ import numpy as np
 from selector.diagnostics import ArgumentError, TargetError
 from selector.runtime.arrays import Library, is_torch
 from selector.runtime.driver import Driver, Function
+from selector.runtime.tensor_map import BYTES, TensorMap
 
 _INTERPRET = "kernel.interpret(...) runs the selected program on any machine"
+_MAP = np.dtype((np.void, BYTES))  # CuPy passes such a scalar by value
 _STATIC_SHARED_LIMIT = 48 * 1024  # more dynamic shared memory than this has to be asked for
 
 
@@ -147,6 +149,10 @@ class CupyDriver:
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.funcSetAttribute(function.ptr, attribute, shared_bytes)
         return function
+
+    def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
+        made = shape.encode(address)
+        return None if made is None else np.frombuffer(made, _MAP)[0]
 
     def _device_at(self, pointer: int) -> int:
         """The device that an address lies on; 0 for none."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from selector.runtime.arrays import Library
+from selector.runtime.tensor_map import TensorMap
 
 Grid = tuple[int, int, int]
 
@@ -71,4 +72,10 @@ class Driver(Protocol):
 
     def function(self, module: Any, entry: str, shared_bytes: int) -> Function:
         """An entry point of a loaded module, allowed that much dynamic shared memory."""
+        ...
+
+    def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
+        """A kernel argument by which the copy engine reads the array at ``address``; None if it
+        cannot.
+        """
         ...

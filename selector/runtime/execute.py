@@ -15,17 +15,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from selector.diagnostics import ArgumentError, TargetError
 from selector.ir.types import UINT8
 from selector.runtime import arguments, host
 from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
 from selector.runtime.plan import Launch, Plan
-from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
+from selector.runtime.prepare import Prepared, PreparedLaunch, prepare, sizes_use_scalars
+from selector.runtime.tensor_map import BYTES as MAP_BYTES
 from selector.targets import find_target, runs_on
 
 CALLS_AT_MOST = 128
 _SCRATCH_SETS_AT_MOST = 16
+_MAPS_AT_MOST = 256
 V = TypeVar("V")
 
 
@@ -121,6 +125,9 @@ class Executable:
                     values[position] = addresses[index]
                 for position, index in launch.scalars:
                     values[position] = numbers[index]
+                if launch.maps:
+                    for position, value in self._maps(launch, addresses):
+                        values[position] = value
                 launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
         return results
 
@@ -236,6 +243,27 @@ class Executable:
             found = (owners, [self._driver.pointer(o) for o in owners])
             remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
         return found[1]
+
+    def _maps(
+        self, launch: PreparedLaunch, addresses: Sequence[int]
+    ) -> tuple[tuple[int, Any], ...]:
+        """Positions and values of the tensor maps, and whether all of them could be made."""
+        key = tuple(addresses[index] for _, index, _ in launch.maps)
+        found = launch.made.get(key)
+        if found is None:
+            made = [
+                (position, self._driver.tensor_map(shape, addresses[index]))
+                for position, index, shape in launch.maps
+            ]
+            ready = all(value is not None for _, value in made)
+            flag = np.int32(ready)
+            nothing = np.zeros((), (np.void, MAP_BYTES))[()]
+            found = (
+                *((p, value if ready else nothing) for p, value in made),
+                *((p, flag) for p in launch.ready),
+            )
+            remember(launch.made, key, found, _MAPS_AT_MOST)
+        return found
 
     def _check_overlap(self, spans: tuple[int, ...], addresses: list[int]) -> None:
         """No output may share memory with an input or with another output."""

@@ -28,7 +28,30 @@ class ValueArgument:
     type: Type
 
 
-Argument = BufferArgument | ValueArgument
+@dataclass(frozen=True, slots=True)
+class MapArgument:
+    """A tensor map of a buffer (PTX ISA, "Tensors"), 128 bytes by value: the boxes that the copy
+    engine brings into shared memory with one instruction, rows swizzled by 128 bytes.
+
+    ``extents`` in elements, innermost first; ``strides`` in elements of all dimensions but the
+    innermost, whose stride is 1. Elements outside the extents read as 0.
+    """
+
+    name: str
+    type: Type
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapsReady:
+    """1 if every tensor map of the launch could be made for the arrays of the call, else 0 (the
+    kernel then copies by ordinary loads).
+    """
+
+
+Argument = BufferArgument | ValueArgument | MapArgument | MapsReady
 
 
 @dataclass(frozen=True, slots=True)

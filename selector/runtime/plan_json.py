@@ -14,6 +14,8 @@ from selector.runtime.plan import (
     BufferArgument,
     Intermediate,
     Launch,
+    MapArgument,
+    MapsReady,
     Plan,
     ValueArgument,
 )
@@ -98,6 +100,16 @@ class _Reader:
     def argument(self, data: Json) -> Argument:
         if "buffer" in data:
             return BufferArgument(_text(data["buffer"]))
+        if "map" in data:
+            return MapArgument(
+                _text(data["map"]),
+                Type.parse(data["type"]),
+                tuple(self.expr(e) for e in data["extents"]),
+                tuple(self.expr(e) for e in data["strides"]),
+                tuple(int(n) for n in data["box"]),
+            )
+        if "maps_ready" in data:
+            return MapsReady()
         return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
 
 
@@ -134,5 +146,15 @@ def _argument_to_json(argument: Argument) -> Json:
             return {"buffer": name}
         case ValueArgument(value, element):
             return {"value": print_expr(value), "type": str(element)}
+        case MapArgument(name, element, extents, strides, box):
+            return {
+                "map": name,
+                "type": str(element),
+                "extents": [print_expr(e) for e in extents],
+                "strides": [print_expr(e) for e in strides],
+                "box": list(box),
+            }
+        case MapsReady():
+            return {"maps_ready": True}
         case _:
             assert_never(argument)

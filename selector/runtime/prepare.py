@@ -19,7 +19,14 @@ from selector.runtime import arguments
 from selector.runtime.arrays import ArrayView, Library, accepted_dtypes, numpy_dtype
 from selector.runtime.driver import Function, Grid
 from selector.runtime.host import result_library
-from selector.runtime.plan import BufferArgument, Launch, Plan, ValueArgument
+from selector.runtime.plan import (
+    BufferArgument,
+    Launch,
+    MapArgument,
+    MapsReady,
+    Plan,
+    ValueArgument,
+)
 from selector.runtime.sizes import (
     Environment,
     Size,
@@ -29,6 +36,7 @@ from selector.runtime.sizes import (
     environment,
     infer_extents,
 )
+from selector.runtime.tensor_map import TensorMap
 
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
 LoadFunction = Callable[[Launch], Function]
@@ -39,7 +47,9 @@ class PreparedLaunch:
     """One launch with everything but addresses and scalar parameters filled in.
 
     ``addresses`` pairs an argument's position with an index among inputs, outputs and
-    intermediates; ``scalars`` with an index among the scalar parameters.
+    intermediates; ``scalars`` with an index among the scalar parameters; ``maps`` gives position,
+    index and shape of each tensor map, ``ready`` where the kernel looks whether there are all of
+    them. ``made`` holds the values of those arguments, by the addresses that they were made for.
     """
 
     function: Function
@@ -49,6 +59,11 @@ class PreparedLaunch:
     template: tuple[Any, ...]
     addresses: tuple[tuple[int, int], ...]
     scalars: tuple[tuple[int, int], ...]
+    maps: tuple[tuple[int, int, TensorMap], ...] = ()
+    ready: tuple[int, ...] = ()
+    made: dict[Hashable, tuple[tuple[int, Any], ...]] = field(
+        default_factory=dict[Hashable, tuple[tuple[int, Any], ...]]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +162,13 @@ def sizes_use_scalars(plan: Plan) -> bool:
         for a in launch.arguments
         if isinstance(a, ValueArgument) and not isinstance(a.value, Var)
     ]
+    exprs += [
+        e
+        for launch in plan.launches
+        for a in launch.arguments
+        if isinstance(a, MapArgument)
+        for e in (*a.extents, *a.strides)
+    ]
     return any(free_vars(e) & names for e in exprs)
 
 
@@ -191,6 +213,8 @@ def _prepare_launch(
     template: list[Any] = []
     addresses: list[tuple[int, int]] = []
     scalars: list[tuple[int, int]] = []
+    maps: list[tuple[int, int, TensorMap]] = []
+    ready: list[int] = []
     for position, argument in enumerate(launch.arguments):
         value: Any = 0
         match argument:
@@ -200,6 +224,10 @@ def _prepare_launch(
                 scalars.append((position, parameters.index(name)))
             case ValueArgument():
                 value = _value(argument, env)
+            case MapArgument(name):
+                maps.append((position, names.index(name), _map(argument, env)))
+            case MapsReady():
+                ready.append(position)
         template.append(value)
     return PreparedLaunch(
         load(launch),
@@ -209,6 +237,17 @@ def _prepare_launch(
         tuple(template),
         tuple(addresses),
         tuple(scalars),
+        tuple(maps),
+        tuple(ready),
+    )
+
+
+def _map(argument: MapArgument, env: Environment) -> TensorMap:
+    return TensorMap(
+        argument.type,
+        tuple(evaluate_scalar(e, env) for e in argument.extents),
+        tuple(evaluate_scalar(e, env) * argument.type.bytes for e in argument.strides),
+        argument.box,
     )
 
 

@@ -1,0 +1,85 @@
+"""Tensor maps: what the copy engine of a GPU has to know of an array, made by the CUDA driver.
+
+The only call of ours into ``libcuda``, whose function is found when the first map is wanted. A map
+holds the address; who launches keeps one for each address. Source: CUDA Driver API, "Tensor Map
+Object Management", ``cuTensorMapEncodeTiled``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+
+BYTES = 128
+_ALIGNMENT = 64  # of the map in host memory
+_DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
+_SWIZZLE_128, _PROMOTE_256, _LARGEST_BOX = 3, 3, 256
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """Boxes of ``box`` elements of an array of ``extents`` elements, innermost first; ``strides``
+    in bytes, of all dimensions but the innermost, whose elements lie side by side.
+    """
+
+    type: Type
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    def possible(self, address: int) -> bool:
+        """Whether the copy engine can read such an array: 16-byte alignment, sizes in range."""
+        return (
+            address % 16 == 0
+            and self.type in _DATA_TYPES
+            and all(0 < s < 1 << 40 and s % 16 == 0 for s in self.strides)
+            and all(0 < n <= 1 << 32 for n in self.extents)
+            and all(0 < n <= _LARGEST_BOX for n in self.box)
+        )
+
+    def encode(self, address: int) -> bytes | None:
+        """The map of the array at ``address``; None if there is none, or no driver that makes
+        one.
+        """
+        function = _encoder()
+        if function is None or not self.possible(address):
+            return None
+        room = ctypes.create_string_buffer(BYTES + _ALIGNMENT)
+        start = -ctypes.addressof(room) % _ALIGNMENT
+        rank = len(self.extents)
+        status = function(
+            ctypes.c_void_p(ctypes.addressof(room) + start),
+            _DATA_TYPES[self.type],
+            rank,
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * rank)(*self.extents),
+            (ctypes.c_uint64 * max(rank - 1, 1))(*self.strides),
+            (ctypes.c_uint32 * rank)(*self.box),
+            (ctypes.c_uint32 * rank)(*[1] * rank),
+            0,  # elements are not interleaved
+            _SWIZZLE_128,
+            _PROMOTE_256,
+            0,  # zeros outside
+        )
+        return None if status else room.raw[start : start + BYTES]
+
+
+@cache
+def _encoder() -> Callable[..., int] | None:
+    """``cuTensorMapEncodeTiled`` of the installed driver; None without one, or with an old one."""
+    try:
+        function: Any = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError):
+        return None
+    unsigned, pointer = ctypes.c_uint32, ctypes.c_void_p
+    arrays = [ctypes.POINTER(ctypes.c_uint64)] * 2 + [ctypes.POINTER(ctypes.c_uint32)] * 2
+    function.argtypes = [
+        pointer, ctypes.c_int, unsigned, pointer, *arrays, *[ctypes.c_int] * 4
+    ]  # fmt: skip
+    function.restype = ctypes.c_int
+    return function

@@ -19,6 +19,7 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import as_copy, emit_copy
 from selector.emit.instructions import accumulator_declaration
 from selector.emit.nests import PLAIN_LOOPS, as_nest, independent
+from selector.emit.register_tiles import allocate, register_names
 from selector.emit.rings import Ring
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import ThreadCode
@@ -77,6 +78,7 @@ class KernelEmitter:
         self.places: dict[str, str] = {}  # pointers of shared buffers
         self._offsets: dict[str, tuple[int, int]] = {}
         self._exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
+        self._in_registers: frozenset[str] = frozenset()
 
     def emit(self) -> None:
         """The whole body."""
@@ -96,7 +98,8 @@ class KernelEmitter:
                 "use fewer or smaller gpu_thread loops",
             )
         collect_accumulators(self.kernel.body, c, self.tables)
-        self._exchanged -= self.context.accumulators.keys()
+        self._in_registers = register_names(self.kernel.body)
+        self._exchanged -= self.context.accumulators.keys() | self._in_registers
         one_warp = self.tensor and not warps
         unit = warp_unit() if one_warp else block_unit(c.threads)
         self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
@@ -190,9 +193,9 @@ class KernelEmitter:
     def _tensor_store(self, s: Store, unit: Unit) -> None:
         self._before(s, unit)
         if isinstance(s.value, Call) and s.value.name == "tile.fill":
-            self.tiles.fill(s)
+            self.tiles.regions.fill(s)
         else:
-            self.tiles.read_out(s)
+            self.tiles.regions.read_out(s)
 
     def _loop_or_nest(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
         nest = None if holds_tensor(s) else as_nest(s)
@@ -310,6 +313,12 @@ class KernelEmitter:
         if s.memory in TENSOR_MEMORY:
             a = c.accumulators[s.name]
             c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
+            return
+        if s.name in self._in_registers:
+            tiles = allocate(s, c.names.fresh(s.name))
+            c.register_tiles[s.name] = tiles
+            c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
+            c.writer.line(f"u32 {tiles.name}[{tiles.size}];")
             return
         copies = c.warps if in_warp and unit.rank == "lane" else 1
         size = slot_elements(s) * s.type.bytes * s.stages

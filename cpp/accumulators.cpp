@@ -119,10 +119,11 @@ public:
     }
 };
 
-// Registers are indexed by constants only: a serial loop over tiles is unrolled.
+// Registers are indexed by constants only: a serial loop over tiles is unrolled. A loop around the
+// whole realization fills all its tiles anew in every iteration, and stays.
 class UnrollTileLoops : public IRMutator {
     const std::map<std::string, Tile> &tiles;
-    std::set<std::string> indexing;  // loop variables that choose a tile
+    std::map<std::string, std::set<std::string>> indexing;  // Func -> loops that choose its tile
 
     void collect(const std::string &name, const std::vector<Expr> &args) {
         class Collect : public IRVisitor {
@@ -135,7 +136,7 @@ class UnrollTileLoops : public IRMutator {
             std::set<std::string> &names;
             explicit Collect(std::set<std::string> &names) : names(names) {
             }
-        } collect(indexing);
+        } collect(indexing[name]);
         for (size_t d = tiles.count(name) ? 0 : args.size(); d < args.size(); d++) {
             args[d].accept(&collect);
         }
@@ -154,10 +155,19 @@ protected:
         return IRMutator::visit(op);
     }
 
+    Stmt visit(const Realize *op) override {
+        Stmt s = IRMutator::visit(op);
+        indexing.erase(op->name);
+        return s;
+    }
+
     Stmt visit(const For *op) override {
         Stmt body = mutate(op->body);
         bool serial = op->for_type == ForType::Serial && is_const(op->extent);
-        bool unroll = serial && indexing.erase(op->name);
+        bool unroll = false;
+        for (auto &[func, loops] : indexing) {
+            unroll |= serial && loops.count(op->name) > 0;
+        }
         return For::make(op->name, op->min, op->extent, unroll ? ForType::Unrolled : op->for_type,
                          op->partition_policy, op->device_api, body);
     }

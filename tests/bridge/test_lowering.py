@@ -124,6 +124,25 @@ def test_loops_over_tiles_are_unrolled() -> None:
     assert len(fills) == 8
 
 
+def test_a_loop_around_the_accumulators_stays_a_loop() -> None:
+    """Strips of rows in turn: every iteration has its own accumulators, of two rows each."""
+    x, y, xo, xi, yo, yb, ys, yi = variables("x y xo xi yo yb ys yi")
+    image, conv, out = hl.ImageParam(F16, 2, "I"), hl.Func("conv"), hl.Func("out")
+    t = hl.RDom([(0, 8)], "t")
+    conv[x, y] = hl.f32(0.0)
+    conv[x, y] += hl.f32(image[x + t.x, y]) * hl.f32(image[t.x, 0])
+    out[x, y] = conv[x, y]
+    out.split(x, xo, xi, 128).split(y, yo, yb, 8).split(yb, ys, yi, 2).reorder(xi, yi, ys, xo, yo)
+    out.vectorize(xi).unroll(yi).gpu_blocks(xo, yo)
+    conv.compute_at(out, ys).bound_extent(x, 128).bound_extent(y, 2).vectorize(x)
+    conv.update().reorder(t.x, x, y).atomic().vectorize(t.x).vectorize(x)
+    hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
+    module = hb.lower(out, target="sm_80")
+    (strips,) = (s for s in walk_stmt(module.body) if isinstance(s, For) and ".ys" in s.name)
+    assert strips.kind is ForKind.SERIAL
+    assert len(updates(module, "conv")) == 2
+
+
 def test_one_statement_for_the_whole_warp_tile() -> None:
     module = lower(gemm_simple(F16, tile=(32, 64)))
     (update,) = updates(module, "mm")

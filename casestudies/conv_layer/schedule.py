@@ -78,8 +78,8 @@ def depth(channels: int) -> int:
 def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
     size = tiles or tiles_for(p.outputs)
-    xo, xi, xw, xv, yo, ys, yi, yw, co = (
-        hl.Var(n) for n in ("xo", "xi", "xw", "xv", "yo", "ys", "yi", "yw", "co")
+    xo, xi, xw, xv, yo, yb, ys, yi, yw, co = (
+        hl.Var(n) for n in ("xo", "xi", "xw", "xv", "yo", "yb", "ys", "yi", "yw", "co")
     )
     (
         p.output.bound(p.c, 0, p.outputs)
@@ -87,8 +87,8 @@ def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
         .split(p.x, xo, xi, size.width)
         .split(xi, xw, xi, size.warp_width)
         .split(xi, xv, xi, size.pixels)
-        .split(p.y, yo, yi, size.height * size.strips)
-        .split(yi, ys, yi, size.height)
+        .split(p.y, yo, yb, size.height * size.strips)
+        .split(yb, ys, yi, size.height)
         .split(yi, yw, yi, size.rows)
         .reorder(p.c, xi, xv, yi, xw, yw, ys, co, xo, yo, p.n)
         .vectorize(p.c)

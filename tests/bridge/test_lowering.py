@@ -127,7 +127,7 @@ def test_loops_over_tiles_are_unrolled() -> None:
 def test_a_loop_around_the_accumulators_stays_a_loop() -> None:
     """Strips of rows in turn: every iteration has its own accumulators, of two rows each."""
     x, y, xo, xi, yo, yb, ys, yi = variables("x y xo xi yo yb ys yi")
-    image, conv, out = hl.ImageParam(F16, 2, "I"), hl.Func("conv"), hl.Func("out")
+    image, conv, out = hl.ImageParam(hl.Float(16), 2, "I"), hl.Func("conv"), hl.Func("out")
     t = hl.RDom([(0, 8)], "t")
     conv[x, y] = hl.f32(0.0)
     conv[x, y] += hl.f32(image[x + t.x, y]) * hl.f32(image[t.x, 0])

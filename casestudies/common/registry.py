@@ -7,7 +7,7 @@ import importlib
 from casestudies.common.case import Case
 from selector.diagnostics import UserError
 
-NAMES = ("conv1d", "conv2d", "gemm", "conv_layer")
+NAMES = ("conv1d", "conv2d", "gemm", "conv_layer", "downsample", "upsample")
 
 
 def find_case(name: str) -> Case:
@@ -20,3 +20,13 @@ def find_case(name: str) -> Case:
 
 def all_cases() -> tuple[Case, ...]:
     return tuple(find_case(name) for name in NAMES)
+
+
+def is_stock(schedule: str) -> bool:
+    """Whether stock Halide compiles a schedule of that name, not the selector."""
+    return schedule == "plain" or schedule.startswith("cuda")
+
+
+def gpu_schedules(case: Case) -> tuple[str, ...]:
+    """The schedules of a case that run on a GPU, ours and stock Halide's."""
+    return tuple(s for s in case.schedules if not s.startswith("amx"))

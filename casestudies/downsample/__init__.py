@@ -1,0 +1,58 @@
+"""Downsampling by an integer factor with a 2-D filter (paper section V-B)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.common.boundary import BOUNDARY, VALID
+from casestudies.common.case import Case, Option, positive
+from casestudies.common.pictures import PICTURES, TAPS
+from casestudies.downsample.bench import PEERS
+from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
+from casestudies.downsample.reference import reference
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
+    from casestudies.downsample import schedule as schedules
+    from casestudies.downsample.algorithm import downsample
+
+    pipeline = downsample(problem.taps, problem.factor, problem.boundary)
+    if schedule == "cuda":
+        return schedules.cuda(pipeline, problem)
+    if schedule == "plain":
+        pipeline.down.compute_root()
+        return pipeline.output
+    return schedules.tensor(pipeline)
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``taps`` (default 16), ``factor`` (2), ``boundary`` (valid) and ``size``, the (width, height)
+    of the image.
+    """
+    width, height = options.get("size") or (4096, 4096)
+    return Problem.of_image(
+        width,
+        height,
+        options.get("taps") or 16,
+        options.get("factor") or 2,
+        options.get("boundary") or VALID,
+    )
+
+
+CASE = Case(
+    name="downsample",
+    summary="downsampling by an integer factor, f16 -> f32, 16 x 16 and 32 x 32 taps",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    compared=BENCHMARK,
+    arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
+    pictures=PICTURES,
+)

@@ -1,0 +1,49 @@
+"""A 2-D filter at every ``factor``-th pixel, in plain Halide.
+
+With x innermost: ``down(x, y) += f32(I(factor * x + t, factor * y + s)) * f32(K(t, s))`` over
+``taps`` x ``taps`` (paper section V-B). Where the image continues beyond its edges, the window is
+centred on the pixels that an output stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+from casestudies.common.boundary import VALID, before, bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Downsampling:
+    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
+    ``t.x`` runs along a row of the taps, ``t.y`` over their rows.
+    """
+
+    taps: int
+    factor: int
+    image: hl.ImageParam
+    source: hl.ImageParam | hl.Func
+    weights: hl.ImageParam
+    down: hl.Func
+    output: hl.Func
+    x: hl.Var
+    y: hl.Var
+    t: hl.RDom
+
+
+def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Downsampling:
+    """The unscheduled pipeline; ``taps`` and ``factor`` are constants of the compiled kernel, the
+    image's size is not.
+    """
+    image = hl.ImageParam(hl.Float(16), 2, "I")
+    weights = hl.ImageParam(hl.Float(16), 2, "K")
+    down, output = hl.Func("down"), hl.Func("output")
+    x, y = hl.Var("x"), hl.Var("y")
+    t = hl.RDom([(0, taps), (0, taps)], "t")
+    source, back = bounded(image, boundary), before(boundary, taps, factor)
+    window = source[factor * x + t.x - back, factor * y + t.y - back]
+    down[x, y] = hl.f32(0.0)
+    down[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
+    output[x, y] = down[x, y]
+    return Downsampling(taps, factor, image, source, weights, down, output, x, y, t)

@@ -1,0 +1,96 @@
+"""Sizes and types of downsampling: ``output[y, x] = sum_(s,t) K[s, t] * I[f * y + s, f * x + t]``
+for a factor f, f16 in, f32 out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
+from casestudies.common.case import ArraySpec
+from selector.diagnostics import UserError
+
+TAPS = (16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Extents of the output, taps along each axis, the factor, and rows and columns that the image
+    has beyond the last ones that are needed.
+    """
+
+    width: int
+    height: int
+    taps: int
+    factor: int = 2
+    boundary: str = VALID
+    spare: int = 0
+
+    def __post_init__(self) -> None:
+        check("downsample", self.boundary)
+        if min(self.taps, self.factor) < 1:
+            raise UserError(f"downsample: {self.taps} taps by a factor of {self.factor}")
+        if min(self.width, self.height) < 1 or self.spare < 0:
+            raise UserError(
+                f"downsample: {self.taps} x {self.taps} taps leave {self.width} x {self.height} "
+                "pixels",
+                hint="the image must be larger than the taps, or continue: --boundary clamp",
+            )
+
+    @staticmethod
+    def of_image(
+        width: int, height: int, taps: int, factor: int = 2, boundary: str = VALID
+    ) -> Problem:
+        """An image of that size. ``valid``: a row gives ``(width - taps) / factor`` outputs, as
+        the convolutions have it; else ``width / factor``, rounded up.
+        """
+        if min(taps, factor) < 1:
+            return Problem(1, 1, taps, factor, boundary)
+        if boundary == VALID:
+            return Problem(
+                (width - taps) // factor, (height - taps) // factor, taps, factor, spare=factor
+            )
+        return Problem(-(-width // factor), -(-height // factor), taps, factor, boundary)
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}-{self.width}x{self.height}"
+
+    @property
+    def program(self) -> str:
+        by = "" if self.factor == 2 else f"-by{self.factor}"
+        return f"downsample-k{self.taps}{by}{suffix(self.boundary)}"
+
+    @property
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        reach = self.taps if self.boundary == VALID else 1
+        image = tuple(
+            self.factor * (extent - 1) + reach + self.spare for extent in (self.height, self.width)
+        )
+        return (ArraySpec("I", image, "f16"), ArraySpec("K", (self.taps, self.taps), "f16"))
+
+    @property
+    def output(self) -> ArraySpec:
+        return ArraySpec("output", (self.height, self.width), "f32")
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.width * self.height * self.taps**2
+
+
+BENCHMARK = tuple(Problem.of_image(4096, 4096, taps) for taps in TAPS)
+# One pixel more and less than a tile, prime extents, a single pixel, other factors and taps, and
+# images that continue.
+SMALL = (
+    Problem(256, 32, 16),
+    Problem(257, 33, 16),
+    Problem(255, 31, 16, spare=1),
+    Problem(101, 37, 32),
+    Problem(1, 1, 16),
+    Problem(67, 19, 7),
+    Problem(133, 23, 12, 3),
+    Problem(131, 35, 16, 2, CLAMP),
+    Problem(67, 19, 16, 2, ZERO, 1),
+    Problem(3, 2, 32, 2, CLAMP),
+    Problem(45, 11, 9, 3, ZERO),
+)

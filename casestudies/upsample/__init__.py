@@ -1,0 +1,63 @@
+"""Upsampling by an integer factor with a 2-D filter (paper section V-B)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.common.boundary import BOUNDARY, VALID
+from casestudies.common.case import Case, Option, positive
+from casestudies.upsample.bench import PEERS
+from casestudies.upsample.pictures import PICTURES
+from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
+from casestudies.upsample.reference import reference
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
+    from casestudies.upsample import schedule as schedules
+    from casestudies.upsample.algorithm import upsample
+
+    pipeline = upsample(problem.phase_taps, problem.factor, problem.boundary)
+    if schedule == "cuda":
+        return schedules.cuda(pipeline, problem)
+    if schedule == "plain":
+        pipeline.up.compute_root()
+        return pipeline.output
+    return schedules.tensor(pipeline)
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``taps`` of all phases (default 8 a phase), ``factor`` (2), ``boundary`` (valid) and
+    ``size``, the (width, height) of the image.
+    """
+    factor = options.get("factor") or 2
+    width, height = options.get("size") or (2048, 2048)
+    return Problem.of_image(
+        width,
+        height,
+        options.get("taps") or 8 * factor,
+        factor,
+        options.get("boundary") or VALID,
+    )
+
+
+CASE = Case(
+    name="upsample",
+    summary="upsampling by an integer factor, f16 -> f32, 8 x 8 and 16 x 16 taps a phase",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    compared=BENCHMARK,
+    arguments=(
+        Option("taps", "of the filter, all phases", positive),
+        Option("factor", "pixels from one, along each axis (2)", positive),
+        BOUNDARY,
+    ),
+    pictures=PICTURES,
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
@@ -66,6 +67,7 @@ class KernelContext:
     threads: int = 32
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
     loops: dict[str, tuple[Expr, Expr]] = field(default_factory=dict)
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)

@@ -56,6 +56,10 @@ class BlockFetcher:
         if isinstance(first.operand, Banded):
             self.tables.fetch(blocks, [self._fresh(b) for b in blocks])
             return
+        kept = self.context.register_tiles.get(first.operand.buffer)
+        if kept is not None:
+            self._held |= {block.key: kept.get(block) for block in blocks}
+            return
         form = matrix_load(first, self.context)
         if form is None:
             for block in blocks:

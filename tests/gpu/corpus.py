@@ -8,8 +8,11 @@ from corpus_family import FAMILY
 from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
+from corpus_registers import REGISTERS
 from corpus_rings import RINGS
 from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
-CORPUS = cases(PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY)
+CORPUS = cases(
+    PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS
+)

@@ -1,0 +1,128 @@
+"""Tiles that stay in a warp's registers from one product to the next.
+
+Half of an m16n8 accumulator tile, rounded to 16 bits, is a block of 8 x 8 elements with elements
+(g, 2q) and (g, 2q+1) in lane 4*g + q: just as operands A and B want their blocks (PTX ISA, "Matrix
+Fragments for mma.m16n8k16"; rows are those of A, or the columns of B). So a Func that is stored in
+``Register`` inside a warp, written by read-outs of accumulators alone and read as an operand alone,
+needs no memory: a read-out leaves each block in a register, and the instruction takes it from
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from selector.diagnostics import EmitError, ScheduleError, Where
+from selector.intrinsics import records
+from selector.ir.affine import Affine
+from selector.ir.nodes import Allocate, Call, Expr, ExprVar, Load, Memory, Stmt, Store
+from selector.ir.traverse import stmt_exprs, walk_expr, walk_stmt
+from selector.lowering.fragments import BLOCK_ROWS, Block
+from selector.lowering.normalize import is_read_out
+from selector.lowering.structure import constant_elements, outside_threads, thread_regions
+from selector.lowering.tiles import Access
+
+BLOCK_ELEMENTS = BLOCK_ROWS * BLOCK_ROWS
+Place = tuple[int, int, int]  # index of element (0, 0), strides of its rows and of its columns
+
+
+@dataclass(slots=True)
+class RegisterTiles:
+    """Registers of one allocation: ``name[number]`` holds the block that was stored at a place."""
+
+    func: str
+    name: str
+    size: int
+    numbers: dict[Place, int] = field(default_factory=dict[Place, int])
+
+    def put(self, origin: Affine, rows: Affine, columns: Affine) -> str:
+        """The register for a block that a read-out stores."""
+        place = self._place(origin, rows, columns)
+        number = self.numbers.setdefault(place, len(self.numbers))
+        if number >= self.size:
+            raise self._misfit("its parts overlap")
+        return f"{self.name}[{number}]"
+
+    def get(self, block: Block) -> str:
+        """The register that holds a block of an operand."""
+        o = block.operand
+        assert isinstance(o, Access)
+        if o.predicate is not None or block.ragged:
+            raise self._misfit("a part of it is masked where it is read")
+        place = self._place(block.origin, o.row_stride, o.depth_stride)
+        if place not in self.numbers:
+            raise self._misfit(
+                "an accumulator keeps neighbours along its columns together, and an operand along "
+                "its depth; or its tiles start elsewhere where it is written"
+            )
+        return f"{self.name}[{self.numbers[place]}]"
+
+    def _place(self, origin: Affine, rows: Affine, columns: Affine) -> Place:
+        parts = (origin.constant, rows.constant, columns.constant)
+        if None in parts:
+            raise EmitError(
+                f"`{self.func}` is kept in registers, which are only ever indexed by constants",
+                hint="unroll the loops over its tiles",
+            )
+        return parts[0] or 0, parts[1] or 0, parts[2] or 0
+
+    def _misfit(self, why: str) -> ScheduleError:
+        return ScheduleError(
+            f"`{self.func}` cannot go from product to product in registers",
+            why,
+            f"transpose the product, or store `{self.func}` in GPUShared",
+            Where(func=self.func),
+        )
+
+
+def register_names(body: Stmt) -> frozenset[str]:
+    """Allocations in ``Register`` inside warps that only read-outs write and only products read."""
+    warps = [region for _, region in thread_regions(body)] or [body]
+    found = {
+        x.name
+        for region in warps
+        for x in walk_stmt(region)
+        if isinstance(x, Allocate) and x.memory is Memory.REGISTER and x.type.bits == 16
+    }
+    elsewhere = {x.name for x in outside_threads(body) if isinstance(x, Allocate)}
+    if warps != [body]:
+        found -= elsewhere
+    for s in walk_stmt(body):
+        if isinstance(s, Store) and s.buffer in found and not _fills(s):
+            found.discard(s.buffer)
+    return frozenset(found) - _read_otherwise(body)
+
+
+def allocate(s: Allocate, name: str) -> RegisterTiles:
+    """Room for an allocation's blocks."""
+    return RegisterTiles(s.name, name, -(-constant_elements(s) // BLOCK_ELEMENTS))
+
+
+def _fills(s: Store) -> bool:
+    return is_read_out(s) and s.predicate is None
+
+
+def _read_otherwise(body: Stmt) -> set[str]:
+    """Buffers of loads that are no operand of an instruction."""
+    found: set[str] = set()
+    for s in walk_stmt(body):
+        for e in stmt_exprs(s):
+            found |= {
+                x.buffer
+                for part in _without_operands(e)
+                for x in walk_expr(part)
+                if isinstance(x, Load)
+            }
+    return found
+
+
+def _without_operands(e: Expr) -> Iterator[Expr]:
+    match e:
+        case Call(_, name, (_, _, _, accumulator, a, b)) if records.find(name) is not None:
+            yield accumulator
+            for operand in (a, b):
+                inner = operand.value if isinstance(operand, ExprVar) else operand
+                yield inner.index if isinstance(inner, Load) else inner
+        case _:
+            yield e

@@ -1,13 +1,15 @@
 """The one normal form in which loops leave the bridge.
 
 * Vector lets are inlined; what they name is index arithmetic and masks.
-* ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``.
+* ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``, without the clamps that the mask
+  makes idle.
 * Indices and the sides of masks are nested ramps (``halide_bridge.ramps``).
 * A broadcast of a load stands outside the load, and outside casts of it.
 """
 
 from __future__ import annotations
 
+from halide_bridge.clamps import drop_idle_clamps
 from halide_bridge.ramps import canonical_index
 from selector.ir.nodes import (
     Binary,
@@ -148,7 +150,8 @@ def _broadcast_load(load: Load, count: int) -> Load:
 def _with_mask(load: Load, mask: Expr) -> Expr:
     lanes = load.type.lanes
     wide = mask if mask.type.lanes == lanes else Broadcast(mask, lanes)
-    return _outside_broadcast(Load(load.type, load.buffer, load.index, wide))
+    index = drop_idle_clamps(load.index, wide)
+    return _outside_broadcast(Load(load.type, load.buffer, index, wide))
 
 
 def _outside_broadcast(load: Load) -> Expr:
@@ -191,6 +194,8 @@ def negate(e: Expr) -> Expr:
             return Compare(negated, a, b) if mirrored is None else Compare(mirrored, b, a)
         case Not(value):
             return value
+        case Binary(BinaryOp.OR, a, b):
+            return Binary(BinaryOp.AND, negate(a), negate(b))
         case Broadcast(value, count):
             return Broadcast(negate(value), count)
         case _:

@@ -114,6 +114,43 @@ def test_a_select_of_zero_or_a_load_has_the_opposite_mask() -> None:
     assert print_expr(e) == "A[x if x <= n]"
 
 
+def clamped(index: Expr, extent: Expr) -> Expr:
+    """``max(min(index, extent - 1), 0)``."""
+    lanes = index.type.lanes
+    last, zero = (Broadcast(e, lanes) for e in (Binary(BinaryOp.SUB, extent, IntImm(1)), IntImm(0)))
+    return Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, index, last), zero)
+
+
+def outside(index: Expr, extent: Expr) -> Expr:
+    lanes = index.type.lanes
+    below = Compare(CompareOp.LT, index, Broadcast(IntImm(0), lanes))
+    above = Compare(CompareOp.LE, Broadcast(extent, lanes), index)
+    return Binary(BinaryOp.OR, above, below)
+
+
+def test_clamps_go_where_the_mask_makes_them_idle() -> None:
+    ramp, n = Ramp(X, IntImm(1), 8), Var("n")
+    e = normal_expr(Select(outside(ramp, n), Broadcast(ZERO, 8), load(clamped(ramp, n))))
+    assert isinstance(e, Load)
+    assert e.index == ramp
+
+
+@pytest.mark.parametrize("extent", [Var("m"), Binary(BinaryOp.SUB, Var("n"), IntImm(1))])
+def test_clamps_to_less_than_the_mask_stay(extent: Expr) -> None:
+    ramp = Ramp(X, IntImm(1), 8)
+    inside = load(clamped(ramp, extent))
+    e = normal_expr(Select(outside(ramp, Var("n")), Broadcast(ZERO, 8), inside))
+    assert isinstance(e, Load)
+    assert e.index == inside.index
+
+
+def test_a_clamp_of_each_lane_needs_a_mask_of_each_lane() -> None:
+    ramp, n = Ramp(X, IntImm(1), 8), Var("n")
+    first = Broadcast(Compare(CompareOp.LT, X, n), 8)
+    e = normal_expr(Select(first, load(clamped(ramp, n)), Broadcast(ZERO, 8)))
+    assert "min(" in print_expr(e)
+
+
 def test_a_select_of_something_else_stays() -> None:
     e = Select(Compare(CompareOp.LT, Var("n"), X), FloatImm(1.0, FLOAT16), load(X))
     assert normal_expr(e) == e

@@ -15,7 +15,6 @@ from typing import assert_never
 
 from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
-from selector.emit.panels import Panels
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction, find_function
 from selector.ir.affine import split_by_strides, to_affine
@@ -63,7 +62,6 @@ class Storage:
     param: BufferParam | None = None
     elements: Expr | None = None
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
-    panels: Panels | None = None
 
 
 def c_type(t: Type) -> str:
@@ -253,8 +251,7 @@ class ScalarEmitter:
 
     def address(self, storage: Storage, index: Expr) -> str:
         """``pointer[index]``."""
-        text = self.index(index)
-        return f"{storage.pointer}[{storage.panels.index(text) if storage.panels else text}]"
+        return f"{storage.pointer}[{self.index(index)}]"
 
     def guard(self, storage: Storage, index: Expr) -> str | None:
         """When ``index`` is inside a buffer in global memory; None if always."""

@@ -7,7 +7,7 @@ import importlib
 from casestudies.common.case import Case
 from selector.diagnostics import UserError
 
-NAMES = ("conv1d", "conv2d", "gemm", "conv_layer", "downsample", "upsample")
+NAMES = ("conv1d", "conv2d", "gemm", "conv_layer", "downsample", "upsample", "resample")
 
 
 def find_case(name: str) -> Case:

@@ -15,7 +15,7 @@ from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
-from selector.ir.nodes import BufferParam, Expr, IntImm, Module, Role, Var
+from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Module, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
 from selector.runtime.plan import (
@@ -133,8 +133,10 @@ def _parameters(
         pointer = context.names.get(buffer.name)
         arguments.append(BufferArgument(buffer.name))
         declarations.append(f"{c_type(buffer.type.element)}* {pointer}")
+        flat = (Dim(IntImm(0), buffer.elements, IntImm(1)),)
+        param = BufferParam(buffer.name, buffer.type.element, flat, Role.INPUT)
         context.storages[buffer.name] = Storage(
-            pointer, buffer.type.element, Space.GLOBAL, None, buffer.elements
+            pointer, buffer.type.element, Space.GLOBAL, param, buffer.elements
         )
     for name, t, value in _values(module):
         arguments.append(ValueArgument(value, t))

@@ -1,0 +1,120 @@
+"""Separable Lanczos-3 resampling by any factor, in plain Halide (paper section V-C).
+
+Along an axis of ``size`` pixels with ``count`` outputs, output ``o`` lies at ``(o + 1/2) * size /
+count``; its weights are the kernel at the distance to each pixel's centre, in units of a pixel (up)
+or of an output (down), divided by their sum. Pixels outside the image have none.
+
+Weights are stored block-sparse: ``group`` neighbouring outputs share the pixel where their weights
+start, so that they are a dense matrix. A group of 1 is the sparse form without zeros in front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+
+import halide as hl
+
+LOBES = 3
+ROUND = 16  # taps are a multiple of it, and a start along x of half of it
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: pixels, outputs, taps of an output, and the weights ``[k, o]`` with their sums."""
+
+    size: hl.Expr
+    count: hl.Expr
+    group: int
+    step: int
+    taps: hl.Expr
+    total: hl.Func
+    weights: hl.Func
+    r: hl.RDom
+    k: hl.RDom
+
+    def first(self, o: hl.Expr) -> hl.Expr:
+        """The pixel of tap 0 of output ``o``: a multiple of ``step`` inside the (padded) axis."""
+        reach = LOBES * hl.max(self.size, self.count)
+        o = o / self.group * self.group
+        pixel = ((2 * o + 1) * self.size - 2 * reach - self.count) / (2 * self.count) + 1
+        return hl.clamp(pixel / self.step, 0, self.last_start) * self.step
+
+    @property
+    def last_start(self) -> hl.Expr:
+        """The largest start, in steps."""
+        return hl.max(self.size - self.taps + self.step - 1, 0) / self.step
+
+    @property
+    def padded(self) -> hl.Expr:
+        """Pixels from 0 on that some taps, of weight 0 beyond the axis, reach."""
+        return self.last_start * self.step + self.taps
+
+
+def lanczos(distance: hl.Expr) -> hl.Expr:
+    """``sinc(x) * sinc(x / 3)`` for |x| < 3, else 0. One sine: sin(3 a) = 3 sin(a) - 4 sin(a)^3."""
+    angle = distance * hl.f32(pi / LOBES)
+    s = hl.fast_sin(angle)
+    value = s * s * (3.0 - 4.0 * s * s) / (3.0 * angle * angle)
+    far = hl.abs(distance) >= float(LOBES)
+    return hl.select(far, 0.0, hl.abs(distance) < hl.f32(1e-4), 1.0, value)
+
+
+def make_axis(name: str, size: hl.Expr, count: hl.Expr, group: int, step: int) -> Axis:
+    """The weights of one axis, undivided sums first, as Funcs of tap and output."""
+    need = ((group - 1) * size + 2 * LOBES * hl.max(size, count) + count - 1) / count + step - 1
+    taps = (need + ROUND - 1) / ROUND * ROUND
+    k, o = hl.Var("k"), hl.Var("o")
+    raw, total, weights = (hl.Func(f"{name}_{part}") for part in ("raw", "total", "weights"))
+    r = hl.RDom([(0, taps)], f"{name}_t")
+    sums = hl.RDom([(0, taps)], f"{name}_k")
+    axis = Axis(size, count, group, step, taps, total, weights, r, sums)
+    pixel = axis.first(o) + k
+    # The distance as a difference of whole numbers: exact for every size.
+    apart = hl.f32((2 * pixel + 1) * count - (2 * o + 1) * size) / hl.f32(2 * hl.max(size, count))
+    raw[k, o] = hl.select(pixel < size, lanczos(apart), 0.0)
+    total[o] = 0.0
+    total[o] += raw[r.x, o]
+    weights[k, o] = hl.cast(hl.Float(16), raw[k, o] / total[o])
+    return axis
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """The Funcs that a schedule talks about."""
+
+    image: hl.ImageParam
+    rows: Axis
+    columns: Axis
+    padded: hl.Func
+    tall: hl.Func
+    between: hl.Func
+    wide: hl.Func
+    output: hl.Func
+    x: hl.Var
+    y: hl.Var
+    c: hl.Var
+
+
+def resample(group: int) -> Resampling:
+    """The unscheduled pipeline; sizes of the image and of the output are those of the call."""
+    image = hl.ImageParam(hl.Float(16), 3, "I")
+    x, y, c = (hl.Var(name) for name in "xyc")
+    padded, tall, between, wide, output = (
+        hl.Func(name) for name in ("padded", "tall", "between", "wide", "output")
+    )
+    output[x, y, c] = hl.undef(hl.Float(16))  # it has a size from here on
+    size = output.output_buffer()
+    rows = make_axis("rows", image.height(), size.height(), group, 1)
+    columns = make_axis("columns", image.width(), size.width(), group, 8 if group > 1 else 1)
+    padded = hl.BoundaryConditions.constant_exterior(image, hl.cast(hl.Float(16), 0.0))
+    tall[x, y, c] = hl.f32(0.0)
+    pixel = padded[x, rows.first(y) + rows.k.x, c]
+    tall[x, y, c] += hl.f32(rows.weights[rows.k.x, y]) * hl.f32(pixel)
+    between[x, y, c] = hl.cast(hl.Float(16), tall[x, y, c])
+    wide[x, y, c] = hl.f32(0.0)
+    pixel = between[columns.first(x) + columns.k.x, y, c]
+    wide[x, y, c] += hl.f32(pixel) * hl.f32(columns.weights[columns.k.x, x])
+    value = hl.cast(hl.Float(16), wide[x, y, c])
+    output[x, y, c] = hl.select(hl.cast(hl.Bool(), 1), value, output[x, y, c])
+    return Resampling(image, rows, columns, padded, tall, between, wide, output, x, y, c)

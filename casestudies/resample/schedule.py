@@ -1,0 +1,190 @@
+"""Three schedules of the resampling, all in two passes: along y into an intermediate of f16, then
+along x. The weights are intermediates of their own.
+
+``tensor``: a block takes one group of output rows (columns), whose weights are a dense matrix, and
+streams the taps through shared memory, several runs ahead. ``cuda``: stock Halide on CUDA cores,
+one thread a group of outputs. ``plain``: Halide's default on the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.common.stock import fix_dense
+from casestudies.resample.algorithm import Axis, Resampling
+from casestudies.resample.problem import Problem
+
+SHARED = hl.MemoryType.GPUShared
+GROUP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """``warps`` of a block, pixels of a warp along the other axis, taps of a run, runs on their
+    way.
+    """
+
+    warps: int
+    width: int
+    taps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The pass along y and the pass along x."""
+
+    tall: Pass = Pass(warps=4, width=32, taps=16, stages=4)
+    wide: Pass = Pass(warps=4, width=16, taps=16, stages=4)
+
+
+def tensor(p: Resampling, tiles: Tiles | None = None) -> hl.Func:
+    """Schedule for tensor instructions; returns the output."""
+    size = tiles or Tiles()
+    for axis in (p.rows, p.columns):
+        weigh(axis)
+    pass_along_y(p, size.tall)
+    pass_along_x(p, size.wide)
+    return p.output
+
+
+def pass_along_y(p: Resampling, size: Pass) -> None:
+    """Blocks of one group of rows and some columns: weights times image."""
+    xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
+    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    width = size.warps * size.width
+    columns = (p.columns.padded + width - 1) / width * width
+    (
+        p.between.compute_root()
+        .bound(p.x, 0, columns)
+        .split(p.x, xo, xi, width)
+        .split(xi, xw, xi, size.width)
+        .split(p.y, yo, yi, GROUP)
+        .reorder(xi, yi, xw, xo, yo, p.c)
+        .vectorize(xi)
+        .vectorize(yi)
+        .gpu_threads(xw)
+        .gpu_blocks(xo, yo, p.c)
+    )
+    p.tall.compute_at(p.between, xo).bound_extent(p.x, width).bound_extent(p.y, GROUP)
+    p.tall.split(p.x, xw, xi, size.width).reorder(xi, p.y, xw)
+    p.tall.vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
+    update = p.tall.update().split(p.rows.k.x, ko, ki, size.taps).split(p.x, xw, xi, size.width)
+    update.reorder(ki, xi, p.y, xw, ko).atomic()
+    update.vectorize(ki).vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    stage(p.padded, p.tall, ko, (width, size.taps, 1), size.stages)
+    stage(p.rows.weights.in_(p.tall), p.tall, ko, (size.taps, GROUP), size.stages)
+
+
+def pass_along_x(p: Resampling, size: Pass) -> None:
+    """Blocks of one group of columns and some rows: intermediate times weights."""
+    xo, xi, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yi", "yw"))
+    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    height = size.warps * size.width
+    (
+        p.output.update()
+        .split(p.x, xo, xi, GROUP)
+        .split(p.y, yo, yi, height)
+        .split(yi, yw, yi, size.width)
+        .reorder(xi, yi, yw, xo, yo, p.c)
+        .vectorize(xi)
+        .vectorize(yi)
+        .gpu_threads(yw)
+        .gpu_blocks(xo, yo, p.c)
+    )
+    p.wide.compute_at(p.output, xo).bound_extent(p.x, GROUP).bound_extent(p.y, height)
+    p.wide.split(p.y, yw, yi, size.width).vectorize(p.x).vectorize(yi).gpu_threads(yw)
+    hb.store_in(p.wide, hb.MemoryType.WMMAAccumulator)
+    update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.y, yw, yi, size.width)
+    update.reorder(ki, p.x, yi, yw, ko).atomic()
+    update.vectorize(ki).vectorize(p.x).vectorize(yi).gpu_threads(yw)
+    stage(p.between.in_(p.wide), p.wide, ko, (size.taps, height, 1), size.stages)
+    stage(p.columns.weights.in_(p.wide), p.wide, ko, (size.taps, GROUP), size.stages)
+
+
+def stage(
+    staged: hl.Func, at: hl.Func, loop: hl.RVar, extents: tuple[int, ...], stages: int
+) -> None:
+    """Copy what one run of taps reads into shared memory, as one vector, ``stages`` runs deep."""
+    staged.compute_at(at, loop).store_in(SHARED)
+    for variable, extent in zip(staged.args(), extents, strict=True):
+        staged.bound_extent(variable, extent).vectorize(variable)
+    hb.pipeline_stages(staged, stages)
+
+
+def weigh(axis: Axis) -> None:
+    """A block for each output: its threads add up the kernel's values, then divide by the sum."""
+    lane, ko, kl = hl.Var("lane"), hl.RVar("ko"), hl.RVar("kl")
+    outer, inner = hl.Var("outer"), hl.Var("inner")
+    k, o = axis.weights.args()
+    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, 16)
+    axis.weights.gpu_blocks(o).gpu_threads(inner)
+    axis.total.compute_at(axis.weights, o)
+    part = axis.total.update().split(axis.r.x, ko, kl, 16).rfactor(kl, lane)
+    part.compute_at(axis.weights, o).gpu_threads(lane)
+    part.update().gpu_threads(lane)
+
+
+def plain(p: Resampling) -> hl.Func:
+    """Halide's default schedule, each stage computed once."""
+    for axis in (p.rows, p.columns):
+        axis.total.compute_root()
+        axis.weights.compute_root()
+    p.tall.compute_root()
+    p.between.compute_root()
+    p.wide.compute_root()
+    return p.output
+
+
+def cuda(p: Resampling, problem: Problem) -> hl.Func:
+    """Best effort without tensor instructions, for stock Halide; returns the output.
+
+    A thread computes a group of outputs (block-sparse) or one (direct) for two columns, then rows,
+    so that what it loads is coalesced: the intermediate is stored with y innermost. The baseline is
+    compiled for the one size of ``problem``, which gives stock Halide its best chance.
+    """
+    fix_dense(p.image, problem.inputs[0].shape)
+    fix_dense(p.output.output_buffer(), problem.output.shape)
+    for axis in (p.rows, p.columns):
+        (k, o), (ko, ki, oo, oi) = (
+            axis.weights.args(),
+            (hl.Var(n) for n in ("ko", "ki", "oo", "oi")),
+        )
+        axis.total.compute_root().gpu_tile(o, oo, oi, 32)
+        axis.total.update().gpu_tile(o, oo, oi, 32)
+        axis.weights.compute_root().reorder_storage(o, k)
+        axis.weights.gpu_tile(k, o, ko, oo, ki, oi, 32, 4)
+    group, pair = p.rows.group, 2
+    block, thread = (hl.Var(n) for n in ("block", "thread"))
+    xo, xi, yo, yi = (hl.Var(n) for n in ("xo", "xi", "yo", "yi"))
+    tall, wide = p.between, p.output.update()
+    tall.compute_root().reorder_storage(p.y, p.x, p.c)
+    tall.split(p.x, xo, xi, pair).split(xo, block, thread, 64).split(p.y, yo, yi, group)
+    tall.reorder(yi, xi, thread, block, yo, p.c).unroll(xi)
+    tall.gpu_blocks(block, yo, p.c).gpu_threads(thread)
+    tail = hl.TailStrategy.GuardWithIf
+    wide.split(p.y, yo, yi, pair, tail).split(yo, block, thread, 64, tail)
+    wide.split(p.x, xo, xi, group, tail).reorder(xi, yi, thread, block, xo, p.c)
+    wide.gpu_blocks(block, xo, p.c).gpu_threads(thread).unroll(yi)
+    if group > 1:
+        tall.vectorize(yi, 8).unroll(yi)
+        wide.unroll(xi)
+        for axis, use in ((p.rows, p.tall), (p.columns, p.wide)):
+            loaded = axis.weights.in_(use).compute_at(use, axis.k.x)
+            o = loaded.args()[1]
+            loaded.bound_extent(o, group).vectorize(o, 8).unroll(o)
+    p.tall.compute_at(tall, thread).bound_extent(p.x, pair).bound_extent(p.y, group)
+    p.tall.reorder_storage(p.y, p.x, p.c).unroll(p.x).unroll(p.y)
+    p.tall.update().reorder(p.x, p.y, p.rows.k.x).unroll(p.x).unroll(p.y)
+    pixels = p.padded.compute_at(p.tall, p.rows.k.x)
+    pixels.vectorize(pixels.args()[0])
+    p.wide.compute_at(p.output, thread).bound_extent(p.y, pair).bound_extent(p.x, group)
+    p.wide.unroll(p.x).unroll(p.y)
+    p.wide.update().reorder(p.x, p.y, p.columns.k.x).unroll(p.x).unroll(p.y)
+    pixels = tall.in_(p.wide).compute_at(p.wide, p.columns.k.x)
+    pixels.vectorize(pixels.args()[1])
+    return p.output

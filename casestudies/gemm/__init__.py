@@ -13,15 +13,21 @@ from selector.diagnostics import UserError
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
+    default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
 
     if schedule == "cuda" and problem.operand == "bf16":
         raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
+    if schedule == "amx" and problem.operand == "f16":
+        raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--types bf16-f32 or s8-s32")
     product = multiply(problem.types)
+    if schedule == "amx":
+        from casestudies.gemm.amx import amx
+
+        return amx(product)
     if schedule == "cuda":
         return schedules.cuda(product, problem)
     if schedule == "plain":
@@ -50,6 +56,7 @@ CASE = Case(
     peers=PEERS,
     compared=BENCHMARK,
     arguments=(Option("types", "of operands and result", choices=TYPES),),
+    schedules=("tensor", "cuda", "amx"),
     interpreted=(512,),
     output_name="C",
 )

@@ -75,7 +75,7 @@ def test_run_as_json(tmp_path: Path, capsys: Any) -> None:
         ("bench gemm --frob 3", "options: --types f16-f32|"),
         ("run conv1d --sound x.wav", "takes no sound"),
         ("run gemm --out c.png", "--out takes .npy"),
-        ("run gemm --schedule fast", "schedules: tensor, cuda, plain"),
+        ("run gemm --schedule fast", "schedules: tensor, cuda, amx, plain"),
         ("run conv1d --device gpu", "no GPU"),
         ("run conv1d --schedule cuda --device cpu", "on a GPU only"),
         ("run conv1d --target sm_12 --size 64 --taps 8", "unknown target 'sm_12'"),

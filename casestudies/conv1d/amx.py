@@ -1,0 +1,30 @@
+"""The schedule for AMX: runs of 256 outputs as a 16 x 16 tile, whose rows are windows of the image
+row and whose columns are the taps' band; image rows on all cores.
+"""
+
+from __future__ import annotations
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.conv1d.algorithm import Convolution
+
+OUTPUTS = 256
+TAPS_TOGETHER = 128  # of one vector statement
+
+
+def amx(p: Convolution) -> hl.Func:
+    """Schedule for AMX; returns the output."""
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    p.output.split(p.x, xo, xi, OUTPUTS).vectorize(xi).parallel(p.y)
+    p.conv.bound_extent(p.x, OUTPUTS).compute_at(p.output, xo).vectorize(p.x)
+    hb.store_in(p.conv, hb.MemoryType.AMXTile)
+    update, taps = p.conv.update().atomic(), p.t.x
+    if p.taps > TAPS_TOGETHER:
+        bands, taps = hl.RVar("bands"), hl.RVar("taps")
+        update.split(p.t.x, bands, taps, TAPS_TOGETHER).unroll(bands)
+        update.reorder(taps, p.x, bands)
+    else:
+        update.reorder(taps, p.x)
+    update.vectorize(p.x).vectorize(taps)
+    return p.output

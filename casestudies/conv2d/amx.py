@@ -1,0 +1,23 @@
+"""The schedule for AMX: runs of 256 outputs as a 16 x 16 tile, to which every row of taps adds the
+product of windows of an image row and its band; rows of outputs on all cores.
+"""
+
+from __future__ import annotations
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.conv2d.algorithm import Convolution
+
+OUTPUTS = 256
+
+
+def amx(p: Convolution) -> hl.Func:
+    """Schedule for AMX; returns the output."""
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    p.output.split(p.x, xo, xi, OUTPUTS).vectorize(xi).parallel(p.y)
+    p.conv.bound_extent(p.x, OUTPUTS).compute_at(p.output, xo).vectorize(p.x)
+    hb.store_in(p.conv, hb.MemoryType.AMXTile)
+    update = p.conv.update().atomic().reorder(p.t.x, p.x, p.t.y)
+    update.vectorize(p.x).vectorize(p.t.x)
+    return p.output

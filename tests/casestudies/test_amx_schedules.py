@@ -1,0 +1,47 @@
+"""The schedules for AMX of cases that run on GPUs, too: in C on this machine's CPU, or on software
+tiles where it has no AMX.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.common.case import Case
+from casestudies.common.data import decoded, poisoned, random_inputs, relative_error
+from casestudies.common.registry import all_cases, find_case
+from selector.diagnostics import UserError
+
+JOBS = [
+    (case, problem)
+    for case in all_cases()
+    if "amx" in case.schedules
+    for problem in case.small
+    if problem.inputs[0].element in ("bf16", "s8")
+]
+
+
+def test_there_are_jobs() -> None:
+    assert {case.name for case, _ in JOBS} >= {"gemm"}
+
+
+@pytest.mark.parametrize(("case", "problem"), JOBS, ids=[p.name for _, p in JOBS])
+def test_result(case: Case, problem: Any) -> None:
+    kernel = hb.compile(case.build(problem, "amx"), target="amx")
+    assert not kernel.report.misses
+    inputs = random_inputs(problem, 5, np)
+    output = poisoned(problem.output, np)
+    kernel(**inputs, out=output)
+    truth = case.reference(problem, decoded(problem, inputs, np), np)
+    assert relative_error(output, truth, np) <= case.tolerance[problem.output.element]
+
+
+def test_amx_has_no_f16() -> None:
+    gemm = find_case("gemm")
+    with pytest.raises(UserError, match="AMX multiplies bf16 and bytes, not f16"):
+        gemm.build(gemm.options({"size": (64,)}), "amx")

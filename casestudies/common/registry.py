@@ -7,7 +7,16 @@ import importlib
 from casestudies.common.case import Case
 from selector.diagnostics import UserError
 
-NAMES = ("conv1d", "conv2d", "gemm", "conv_layer", "downsample", "upsample", "resample")
+NAMES = (
+    "conv1d",
+    "conv2d",
+    "gemm",
+    "conv_layer",
+    "downsample",
+    "upsample",
+    "resample",
+    "dct_denoise",
+)
 
 
 def find_case(name: str) -> Case:

@@ -1,0 +1,51 @@
+"""Denoising by coring in overlapped tiles of the DCT (paper section V-E)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.common.case import Case, Option
+from casestudies.dct_denoise.bench import PEERS
+from casestudies.dct_denoise.pictures import PICTURES, random_inputs
+from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
+from casestudies.dct_denoise.reference import reference
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
+    from casestudies.dct_denoise import schedule as schedules
+    from casestudies.dct_denoise.algorithm import denoise
+
+    pipeline = denoise()
+    if schedule == "cuda":
+        return schedules.cuda(pipeline, problem)
+    if schedule == "plain":
+        return schedules.plain(pipeline)
+    return schedules.tensor(pipeline)
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``size``, the (width, height) of the picture, and ``strength`` (default 0.1)."""
+    width, height = options.get("size") or (1024, 1024)
+    strength = options.get("strength")
+    return Problem(width, height, strength=0.1 if strength is None else strength)
+
+
+CASE = Case(
+    name="dct_denoise",
+    summary="denoising in overlapped 16 x 16 tiles of the DCT, RGB, f16 -> f16",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    compared=BENCHMARK,
+    arguments=(Option("strength", "standard deviation of the noise; pixels are 0 to 1", float),),
+    pictures=PICTURES,
+    random=random_inputs,
+    interpreted=(256, 192),
+)

@@ -23,6 +23,8 @@ class Tiles:
     """Outputs of one vector statement, vectors side by side and rows of a warp, and warps of a
     block. ``tap_rows`` rows of taps are unrolled together: an image row that several output rows
     need is then read once for all of them.
+
+    A block works through ``segments`` groups of rows, with ``stages`` of them on their way.
     """
 
     outputs: int = 256
@@ -30,6 +32,8 @@ class Tiles:
     rows: int = 8
     warps: int = 4
     tap_rows: int = 16
+    segments: int = 1
+    stages: int = 1
 
     @property
     def width(self) -> int:
@@ -37,6 +41,7 @@ class Tiles:
 
     @property
     def height(self) -> int:
+        """Rows of a group."""
         return self.rows * self.warps
 
 
@@ -71,7 +76,9 @@ def tiles_for(taps: int, factor: int) -> Tiles:
 
 
 def staged(size: Tiles, taps: int, factor: int) -> tuple[int, int]:
-    """Width and height of the part of the image that a block reads, a multiple of 16 bytes wide."""
+    """Width and height of the part of the image that a group of warps reads, a multiple of 16 bytes
+    wide.
+    """
     width = -(-(factor * (size.width - 1) + taps) // 8) * 8
     return width, factor * (size.height - 1) + taps
 
@@ -79,13 +86,14 @@ def staged(size: Tiles, taps: int, factor: int) -> tuple[int, int]:
 def tensor(p: Downsampling, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
     size = tiles or tiles_for(p.taps, p.factor)
-    xo, xi, xv, yo, yw, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "yw", "yi"))
+    xo, xi, xv, yo, ys, yw, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "ys", "yw", "yi"))
     (
         p.output.split(p.x, xo, xi, size.width)
         .split(xi, xv, xi, size.outputs)
-        .split(p.y, yo, yi, size.height)
+        .split(p.y, yo, yi, size.height * size.segments)
+        .split(yi, ys, yi, size.height)
         .split(yi, yw, yi, size.rows)
-        .reorder(xi, xv, yi, yw, xo, yo)
+        .reorder(xi, xv, yi, yw, ys, xo, yo)
         .vectorize(xi)
         .unroll(xv)
         .unroll(yi)
@@ -108,16 +116,18 @@ def tensor(p: Downsampling, tiles: Tiles | None = None) -> hl.Func:
         .unroll(p.y)
         .unroll(ti)
     )
-    stage_rows(p, xo, size)
+    stage_rows(p, ys if size.segments > 1 else xo, size)
     return p.output
 
 
-def stage_rows(p: Downsampling, block: hl.Var, size: Tiles) -> None:
-    """Copy the part of the image that a block reads into shared memory."""
+def stage_rows(p: Downsampling, group: hl.Var, size: Tiles) -> None:
+    """Copy the part of the image that a group of warps reads into shared memory."""
     copy = p.source.in_(p.down)
     x, y = copy.args()
     width, height = staged(size, p.taps, p.factor)
-    copy.compute_at(p.output, block).store_in(hl.MemoryType.GPUShared)
+    copy.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
+    if size.stages > 1:
+        hb.pipeline_stages(copy, size.stages)
     copy.bound_extent(x, width).bound_extent(y, height).vectorize(x)
 
 

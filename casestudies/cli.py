@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from casestudies.common import images, media, sounds
+from casestudies.common.benching import bench_cases
 from casestudies.common.data import case_inputs
 from casestudies.common.options import (
     add_options,
     checked_size,
-    chosen,
     problem_of,
     refuse_unknown,
 )  # fmt: skip
@@ -69,10 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--out", type=Path, help="where the result goes (.png, .wav or .npy)")
     running.set_defaults(command=run_case)
     measuring = commands.add_parser("bench", help="time against stock Halide and libraries (GPU)")
-    measuring.add_argument("names", metavar="NAME", nargs="+", help=f"{', '.join(NAMES)} or all")
+    measuring.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NAMES))
+    measuring.add_argument("--all", action="store_true", help="every case at its benchmark sizes")
     _add_problem(measuring)
-    measuring.add_argument("--schedule", choices=("tensor", "cuda"), help="only this one")
-    measuring.add_argument("--device", choices=("auto", "gpu"), default="auto")
+    measuring.add_argument("--schedule", help="only this one")
+    measuring.add_argument("--artifacts", type=Path, help="folder of saved kernels, not Halide")
+    measuring.add_argument("--out", type=Path, help="folder for data, table and plots")
     measuring.set_defaults(command=bench_cases)
     showing = commands.add_parser("demo", help="blur a photograph through the whole way")
     showing.add_argument("--device", choices=DEVICES, default="auto")
@@ -156,25 +158,6 @@ def describe(outcome: Outcome) -> str:
         f"{verdict}), {time} on {outcome.where}, compiled for {outcome.target} "
         f"in {outcome.compile_seconds:.2f} s"
     )
-
-
-def bench_cases(options: argparse.Namespace) -> int:
-    from casestudies.common.live import bench
-    from casestudies.common.measure import table
-
-    names = NAMES if options.names == ["all"] else options.names
-    cases = [find_case(name) for name in names]
-    choose_device("gpu")
-    rows = [
-        row
-        for case in cases
-        for problem in (
-            (problem_of(case, options, options.size),) if chosen(options) else case.benchmark
-        )
-        for row in bench(case, problem, options)
-    ]
-    print(json.dumps([r.as_dict() for r in rows], indent=2) if options.json else table(rows))
-    return 0 if all(row.passed for row in rows) else 1
 
 
 DEMO = {

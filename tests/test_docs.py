@@ -155,19 +155,21 @@ def test_tables_are_those_of_the_data() -> None:
 
 
 def test_a_changed_time_is_noticed() -> None:
-    data, about = render.read()
-    text = render.render(data, about)
+    data = render.read()
+    text = render.render(data)
     assert text in README.read_text(encoding="utf-8")
     data["rows"][-1]["timing"]["median"] *= 2
-    assert render.render(data, about) != text
+    assert render.render(data) != text
 
 
-def test_the_plot(tmp_path: Path) -> None:
+def test_the_plots(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "conv1d.png"
-    render.plot(*render.read(), path)
-    assert 1000 < path.stat().st_size < 200_000
-    assert render.PLOT.exists()
+    page, *pictures = render.write_report(render.read(), tmp_path)
+    assert page.read_text(encoding="utf-8").strip() == render.render(render.read())
+    assert [p.name for p in pictures] == ["speed_up.png", "share.png", "conv1d.png"]
+    for path in pictures:
+        assert 1000 < path.stat().st_size < 200_000
+        assert (render.HERE / path.name).exists()
 
 
 def test_every_environment_variable_is_in_the_table() -> None:

@@ -2,7 +2,7 @@
 Halide.
 
 ``manifest.json`` in the folder lists the files by program, and the problems of each. It is written
-by ``tests/gpu/build_artifacts.py`` and read by ``tests/gpu/run_all.py``.
+by ``tests/gpu/build_artifacts.py`` and read by ``tests/gpu/run_all.py`` and ``bench --artifacts``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class SavedKernel:
     program: str
     target: str
     file: str
+    schedule: str = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class SavedStock:
     problem: str
     file: str
     order: tuple[str, ...]
+    schedule: str = "cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,5 @@ def read(folder: Path) -> Manifest:
 
 
 def _stock(data: dict[str, Any]) -> SavedStock:
-    return SavedStock(data["case"], data["problem"], data["file"], tuple(data["order"]))
+    fields: dict[str, Any] = data | {"order": tuple(data["order"])}
+    return SavedStock(**fields)

@@ -1,64 +1,62 @@
-"""Measuring what is compiled on the spot: the selector's kernel, stock Halide's, and the
+"""Measuring what is compiled on the spot: the selector's kernels, stock Halide's, and the
 libraries.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from casestudies.common.case import Case, Problem
-from casestudies.common.measure import Contender, Row, measure, peer
+from casestudies.common.measure import (
+    Contender,
+    Row,
+    kernel_contender,
+    measure,
+    peer,
+    stock_contender,
+)
 from casestudies.common.progress import say, step
-from casestudies.common.stock_call import StockLibrary
+from casestudies.common.registry import gpu_schedules, is_stock
 from selector.diagnostics import UserError
 
 
-def kernel_contender(kernel: Any) -> Contender:
-    """A kernel of the selector."""
-    return Contender("tensor", kernel.target.name, lambda i, o: lambda: kernel(**i, out=o))
-
-
-def stock_contender(path: Path, problem: Problem, order: Sequence[str]) -> Contender:
-    """A library of stock Halide; ``order`` names its input buffers."""
-    library = StockLibrary(path)
-    library.use_cupy()
-    return Contender("stock Halide", "CUDA cores", lambda i, o: library.bind(order, problem, i, o))
-
-
-def bench(case: Case, problem: Problem, options: argparse.Namespace) -> list[Row]:
+def bench(
+    case: Case, problem: Problem, seed: int, schedule: str | None = None, target: str | None = None
+) -> Iterator[Row]:
     """Compile and measure one problem; peers only where all schedules are measured."""
+    if schedule is not None and schedule not in gpu_schedules(case):
+        hint = f"schedules: {', '.join(gpu_schedules(case))}"
+        raise UserError(f"{case.name} has no schedule {schedule!r} for a GPU", hint=hint)
     say(problem.name)
     with tempfile.TemporaryDirectory() as folder:
-        contenders = []
-        if options.schedule != "cuda":
-            contenders.append(_compile_tensor(case, problem, options.target or "cuda"))
-        if options.schedule != "tensor":
-            contenders += _compile_stock(case, problem, Path(folder, "stock.so"))
-        if options.schedule is None:
+        contenders: list[Contender] = []
+        for name in gpu_schedules(case) if schedule is None else (schedule,):
+            if is_stock(name):
+                contenders += _compile_stock(case, problem, name, Path(folder, f"{name}.so"))
+            else:
+                contenders.append(_compile_ours(case, problem, name, target or "cuda"))
+        if schedule is None:
             contenders += [peer(problem, p) for p in case.peers]
-        with step("measure"):
-            return measure(case, problem, contenders, options.seed)
+        yield from measure(case, problem, contenders, seed)
 
 
-def _compile_tensor(case: Case, problem: Problem, target: str) -> Contender:
+def _compile_ours(case: Case, problem: Problem, schedule: str, target: str) -> Contender:
     import halide_bridge as hb
 
-    with step(f"compile for {target}"):
-        return kernel_contender(hb.compile(case.build(problem, "tensor"), target=target))
+    with step(f"compile {schedule} for {target}"):
+        return kernel_contender(hb.compile(case.build(problem, schedule), target=target), schedule)
 
 
-def _compile_stock(case: Case, problem: Problem, path: Path) -> list[Contender]:
+def _compile_stock(case: Case, problem: Problem, schedule: str, path: Path) -> list[Contender]:
     from casestudies.common.stock import argument_order, compile_shared
 
     try:
-        with step("compile with stock Halide"):
-            output = case.build(problem, "cuda")
+        with step(f"compile {schedule} with stock Halide"):
+            output = case.build(problem, schedule)
             compile_shared(output, path)
     except UserError as error:
         say(f"  no baseline: {error}")
         return []
-    return [stock_contender(path, problem, argument_order(output)[:-1])]
+    return [stock_contender(path, problem, argument_order(output)[:-1], schedule)]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 
@@ -17,3 +20,31 @@ def processor() -> str:
         return platform.processor()
     family, model = fields.get("cpu family"), fields.get("model")
     return f"{fields['model name']} (family {family}, model {model})"
+
+
+def graphics() -> dict[str, str]:
+    """The current GPU, and the versions of what its work goes through."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    version = int(runtime.runtimeGetVersion())
+    found = {
+        "device": runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(),
+        "driver": _driver_version() or str(runtime.driverGetVersion()),
+        "CUDA": f"{version // 1000}.{version % 1000 // 10}",
+        "CuPy": str(cupy.__version__),
+    }
+    for name in ("torch", "jax"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _driver_version() -> str:
+    """The driver's own version, which CUDA does not tell; empty where its tool is missing."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""

@@ -8,12 +8,15 @@ the L2 cache.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
+from casestudies.common.limits import ceilings_of
+from casestudies.common.stock_call import StockLibrary
 from casestudies.common.timing import Call, Timing, rotation, time_calls
 
 
@@ -32,8 +35,9 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was found out about one contender. ``error`` is None where the output was not
-    checked.
+    """What was found out about one contender. ``error`` is None where the output was not checked;
+    ``limit`` is in microseconds, None on a GPU whose ceilings are not known, and ``bound`` says
+    what sets it.
     """
 
     case: str
@@ -46,6 +50,8 @@ class Row:
     bytes: int
     multiply_adds: int
     failure: str = ""
+    limit: float | None = None
+    bound: str = ""
 
     @property
     def passed(self) -> bool:
@@ -60,13 +66,30 @@ class Row:
     def useful_tera_macs(self) -> float:
         return self.multiply_adds / self.timing.median / 1e6 if self.timing else 0.0
 
+    @property
+    def share(self) -> float | None:
+        """The part of the limit that is reached, 1 at best."""
+        if self.limit is None or self.timing is None:
+            return None
+        return self.limit / self.timing.median
+
     def as_dict(self) -> dict[str, object]:
         return {
             **dataclasses.asdict(self),
             "passed": self.passed,
             "terabytes_per_second": self.terabytes_per_second,
             "useful_tera_macs": self.useful_tera_macs,
+            "share": self.share,
         }
+
+
+def row_of(data: Mapping[str, Any]) -> Row:
+    """The row of ``Row.as_dict``."""
+    names = [field.name for field in dataclasses.fields(Row)]
+    fields = {name: data[name] for name in names if name in data}
+    if fields["timing"] is not None:
+        fields["timing"] = Timing(**fields["timing"])
+    return Row(**fields)
 
 
 def peer(problem: Problem, p: Peer) -> Contender:
@@ -76,46 +99,73 @@ def peer(problem: Problem, p: Peer) -> Contender:
     )
 
 
+def kernel_contender(kernel: Any, name: str = "tensor") -> Contender:
+    """A kernel of the selector."""
+    return Contender(name, kernel.target.name, lambda i, o: lambda: kernel(**i, out=o))
+
+
+def stock_contender(
+    path: Path, problem: Problem, order: Sequence[str], schedule: str = "cuda"
+) -> Contender:
+    """A library of stock Halide; ``order`` names its input buffers, ``schedule`` is its own."""
+    library = StockLibrary(path)
+    library.use_cupy()
+    name = f"stock Halide {schedule.removeprefix('cuda').strip('-')}".strip()
+    return Contender(name, "CUDA cores", lambda i, o: library.bind(order, problem, i, o))
+
+
 def measure(
-    case: Case, problem: Problem, contenders: Sequence[Contender], seed: int, timed: bool = True
-) -> list[Row]:
-    """One row for each contender that can do the job."""
+    case: Case, problem: Problem, contenders: Iterable[Contender], seed: int, timed: bool = True
+) -> Iterator[Row]:
+    """One row for each contender that can do the job, as soon as it is measured."""
     import cupy
 
-    size = bytes_of(problem)
+    size = sum(spec.bytes for spec in (*problem.inputs, problem.output))
     l2 = cupy.cuda.Device().attributes["L2CacheSize"]
     count = rotation(size, l2) if timed else 1
     sets = [case_inputs(case, problem, seed + i, cupy) for i in range(count)]
     truths = [case.reference(problem, decoded(problem, i, cupy), cupy) for i in sets[:2]]
     cupy.cuda.Device().synchronize()
-    rows = (_row(case, problem, c, sets, truths, size, timed) for c in contenders)
-    return [row for row in rows if row is not None]
+    blank = blank_row(case, problem, device_name())
+    for contender in contenders:
+        row = _row(problem, contender, blank, sets, truths, timed)
+        if row is not None:
+            yield row
+
+
+def device_name() -> str:
+    """The name of the current GPU."""
+    import cupy
+
+    name: bytes = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
+    return name.decode()
+
+
+def blank_row(case: Case, problem: Problem, device: str, failure: str = "") -> Row:
+    """What is known of ours before it is measured."""
+    ceilings = ceilings_of(device)
+    limit = ceilings.limit_of(problem) if ceilings else None
+    tolerance = case.tolerance[problem.output.element]
+    return Row(
+        case.name, problem.name, "tensor", "", None, tolerance, None, bytes_of(problem),
+        problem.multiply_adds, failure, limit.microseconds if limit else None,
+        limit.bound if limit else "",
+    )  # fmt: skip
 
 
 def _row(
-    case: Case,
     problem: Problem,
     contender: Contender,
+    blank: Row,
     sets: list[Arrays],
     truths: list[Any],
-    size: int,
     timed: bool,
 ) -> Row | None:
     import cupy
 
-    row = Row(
-        case.name,
-        problem.name,
-        contender.name,
-        contender.note,
-        None,
-        case.tolerance[problem.output.element],
-        None,
-        size,
-        problem.multiply_adds,
-    )
-    outputs = [poisoned(problem.output, cupy) for _ in sets]
+    row = dataclasses.replace(blank, contender=contender.name, note=contender.note)
     try:
+        outputs = [poisoned(problem.output, cupy) for _ in sets]
         calls = [contender.bind(i, o) for i, o in zip(sets, outputs, strict=True)]
         bound = [call for call in calls if call is not None]
         if len(bound) < len(calls):
@@ -123,6 +173,10 @@ def _row(
         error = _check(bound, outputs, truths) if contender.ours else None
         timing = time_calls(bound, contender.capturable) if timed else None
         return dataclasses.replace(row, error=error, timing=timing)
+    except ImportError:
+        if contender.ours:
+            raise
+        return None  # a library that is not installed is no contender
     except Exception as failure:  # a contender that fails is a row of the table, not the end
         return dataclasses.replace(row, failure=f"{type(failure).__name__}: {failure}"[:500])
 
@@ -140,20 +194,31 @@ def _check(calls: list[Call], outputs: list[Any], truths: list[Any]) -> float:
     return max(errors)
 
 
+HEAD = (
+    f"{'problem':36} {'contender':20} {'us':>9} {'limit':>8} {'share':>6} {'TB/s':>6} "
+    f"{'TMAC/s':>7} {'error':>8}  method"
+)
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows as text, one problem after the other."""
-    head = f"{'problem':28} {'contender':16} {'us':>9} {'TB/s':>6} {'TMAC/s':>7} {'error':>8}  "
-    lines = [head + "method"]
-    for row in rows:
-        error = "-" if row.error is None else f"{row.error:.1e}"
-        if row.failure or row.timing is None:
-            verdict = row.failure.splitlines()[0][:90] if row.failure else "checked"
-            verdict = verdict if row.passed or row.failure else "WRONG"
-            blank = f"{'':9} {'':6} {'':7}"
-            lines.append(f"{row.problem:28} {row.contender:16} {blank} {error:>8}  {verdict}")
-            continue
+    return "\n".join((HEAD, *map(line, rows)))
+
+
+def line(row: Row) -> str:
+    """A row as a line of the table."""
+    error = "-" if row.error is None else f"{row.error:.1e}"
+    limit = "-" if row.limit is None else f"{row.limit:.2f}"
+    time = share = rates = ""
+    verdict = "WRONG" if not row.passed else "checked"
+    if row.failure:
+        verdict = row.failure.splitlines()[0][:90]
+    elif row.timing is not None:
+        time = f"{row.timing.median:.2f}"
+        share = "-" if row.share is None else f"{100 * row.share:.0f} %"
         rates = f"{row.terabytes_per_second:6.2f} {row.useful_tera_macs:7.1f}"
-        note = row.timing.method if row.passed else "WRONG"
-        time = f"{row.timing.median:9.2f}"
-        lines.append(f"{row.problem:28} {row.contender:16} {time} {rates} {error:>8}  {note}")
-    return "\n".join(lines)
+        verdict = row.timing.method if row.passed else "WRONG"
+    return (
+        f"{row.problem:36} {row.contender:20} {time:>9} {limit:>8} {share:>6} {rates:14} "
+        f"{error:>8}  {verdict}"
+    )

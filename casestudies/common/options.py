@@ -65,7 +65,7 @@ def checked_size(case: Case, size: tuple[int, ...] | None) -> tuple[int, ...] | 
     if len(size) > 2:
         form = "WIDTHxHEIGHT of the image" if case.pictures else "SAMPLES or SAMPLESxCHANNELS"
         raise UserError(f"{case.name}: --size is {form}")
-    return (size[0], size[-1]) if case.pictures else size
+    return size[:1] + size[-1:] if case.pictures else size
 
 
 def problem_of(case: Case, options: argparse.Namespace, size: tuple[int, ...] | None) -> Problem:

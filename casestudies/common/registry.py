@@ -16,6 +16,7 @@ NAMES = (
     "upsample",
     "resample",
     "dct_denoise",
+    "recursive_filter",
 )
 
 
@@ -36,6 +37,11 @@ def is_stock(schedule: str) -> bool:
     return schedule == "plain" or schedule.startswith("cuda")
 
 
+def is_amx(schedule: str) -> bool:
+    """Whether a schedule is one for tile registers of a CPU."""
+    return schedule.startswith("amx")
+
+
 def gpu_schedules(case: Case) -> tuple[str, ...]:
     """The schedules of a case that run on a GPU, ours and stock Halide's."""
-    return tuple(s for s in case.schedules if not s.startswith("amx"))
+    return tuple(s for s in case.schedules if not is_amx(s))

@@ -16,15 +16,11 @@ import numpy as np
 from casestudies.common.case import Arrays, Case, Problem
 from casestudies.common.data import decoded, poisoned, relative_error
 from casestudies.common.progress import step
+from casestudies.common.registry import is_amx, is_stock
 from selector.diagnostics import UserError
 
 DEVICES = ("auto", "gpu", "cpu")
 PLAIN = "plain"  # Halide's default schedule, on the CPU
-
-
-def is_stock(schedule: str) -> bool:
-    """Whether stock Halide compiles a schedule of that name, not the selector."""
-    return schedule == PLAIN or schedule.startswith("cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ def run(
     if schedule not in (*case.schedules, PLAIN):
         names = ", ".join((*case.schedules, PLAIN))
         raise UserError(f"{case.name} has no schedule {schedule!r}", hint=f"schedules: {names}")
-    runner = _run_tensor
+    runner = _run_amx if is_amx(schedule) else _run_tensor
     if is_stock(schedule):
         runner = _run_plain if schedule == PLAIN else _run_stock
     found = runner(case, problem, schedule, inputs, device, target)
@@ -141,6 +137,27 @@ def _run_tensor(
     return _Found(
         output, where, kernel.target.name, compiled, seconds, str(report), report.as_dict()
     )
+
+
+def _run_amx(
+    case: Case, problem: Problem, schedule: str, inputs: Arrays, device: str, target: str | None
+) -> _Found:
+    """On this CPU: tile registers in software where it has none."""
+    import halide_bridge as hb
+
+    begin = time.perf_counter()
+    with step(f"compile {problem.program} for amx"):
+        kernel = hb.compile(case.build(problem, schedule), target=target or "amx")
+        kernel.library()
+    compiled = time.perf_counter() - begin
+    result = poisoned(problem.output, np)
+    kernel(**inputs, out=result)
+    begin = time.perf_counter()
+    with step(f"run {problem.name}"):
+        kernel(**inputs, out=result)
+    seconds, report = time.perf_counter() - begin, kernel.report
+    name = kernel.target.name
+    return _Found(result, "the CPU", name, compiled, seconds, str(report), report.as_dict())
 
 
 def _run_stock(

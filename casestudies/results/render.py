@@ -1,93 +1,89 @@
 """The README's tables of measured times; those of the GPU come from one run of
-``tests/gpu/run_all.py``, those of the CPU from ``cpu``.
+``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of the CPU from ``cpu``.
 
     python -m casestudies.results.render            rewrite the tables in README.md
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
-    python -m casestudies.results.render --plot     draw conv1d.png as well; needs matplotlib
+    python -m casestudies.results.render --plot     draw the plots as well; needs matplotlib
 
-``h200.json`` is the file that ``run_all.py --results`` writes, unchanged; ``h200.run.json`` says
-when and on what it was made, and the ceilings that limits are computed from: TB/s of a device copy
-(measured) and TMAC/s of the tensor units (data sheet, f16; twice that for bytes). The limit of a
-job is the larger of bytes / bandwidth and multiply-adds / rate, with every input read once and
-every output written once.
+``h200.json`` is the file that ``run_all.py --results`` writes, unchanged. The limit of a job
+(``casestudies.common.limits``) is in its rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from casestudies.results import cpu
+from casestudies.common.record import OURS, STOCK
+from casestudies.results import cpu, plots
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent.parent / "README.md"
-PLOT = HERE / "conv1d.png"
-OURS, STOCK = "tensor", "stock Halide"
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What the GPU can do at most: TB/s of memory, TMAC/s (10^12 multiply-adds) of f16 and s8."""
-
-    terabytes_per_second: float
-    tera_macs: float
-    tera_macs_of_bytes: float
-
-    def limit(self, row: dict[str, Any]) -> float:
-        """Microseconds below which the job of a row cannot go."""
-        macs = self.tera_macs_of_bytes if "-s8-" in row["problem"] else self.tera_macs
-        traffic = row["bytes"] / self.terabytes_per_second
-        return max(traffic, row["multiply_adds"] / macs) / 1e6
+VERSIONS = ("driver", "CUDA", "CuPy", "torch", "jax")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One job: microseconds of each contender, and the error of ours."""
+    """One job: microseconds of ours, of stock Halide's schedules and of the libraries; the limit,
+    None where the GPU's ceilings are not known; and the error of ours.
+    """
 
     case: str
     problem: str
-    limit: float
-    times: dict[str, float]
+    limit: float | None
+    bound: str
+    ours: float
+    stock: dict[str, float]
+    libraries: dict[str, float]
     error: float
 
     @property
+    def share(self) -> float | None:
+        return None if self.limit is None else self.limit / self.ours
+
+    @property
+    def best_stock(self) -> float | None:
+        return min(self.stock.values(), default=None)
+
+    @property
     def best_library(self) -> str | None:
-        """The fastest contender that is neither ours nor stock Halide."""
-        others = [name for name in self.times if name not in (OURS, STOCK)]
-        return min(others, key=lambda name: self.times[name], default=None)
+        return min(self.libraries, key=lambda name: self.libraries[name], default=None)
 
 
-def read(path: Path = HERE / "h200.json") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The data of a run, and what is known about the run."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    about = json.loads(path.with_suffix(".run.json").read_text(encoding="utf-8"))
-    return data, about
+def read(path: Path = HERE / "h200.json") -> dict[str, Any]:
+    """The data of a run."""
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
 
 
-def ceilings_of(about: dict[str, Any]) -> Ceilings:
-    return Ceilings(about["terabytes_per_second"], about["tera_macs"], about["tera_macs_of_bytes"])
-
-
-def results_of(data: dict[str, Any], ceilings: Ceilings) -> list[Result]:
+def results_of(data: dict[str, Any]) -> list[Result]:
     """The timed jobs that ours did right, in the order of the run."""
     jobs: dict[str, list[dict[str, Any]]] = {}
     for row in data["rows"]:
         if row["timing"] is not None and row["passed"]:
             jobs.setdefault(row["problem"], []).append(row)
-    results: list[Result] = []
-    for problem, rows in jobs.items():
-        own = next((r for r in rows if r["contender"] == OURS), None)
-        if own is not None:
-            times = {r["contender"]: float(r["timing"]["median"]) for r in rows}
-            limit = ceilings.limit(own)
-            results.append(Result(own["case"], problem, limit, times, float(own["error"])))
-    return results
+    return [_result(rows) for rows in jobs.values() if any(r["contender"] == OURS for r in rows)]
+
+
+def _result(rows: Sequence[dict[str, Any]]) -> Result:
+    own = next(r for r in rows if r["contender"] == OURS)
+    times = {str(r["contender"]): float(r["timing"]["median"]) for r in rows}
+    checked = {r["contender"] for r in rows if r["error"] is not None}
+    return Result(
+        own["case"],
+        own["problem"],
+        own["limit"],
+        own["bound"],
+        times[OURS],
+        {name: time for name, time in times.items() if name.startswith(STOCK)},
+        {name: time for name, time in times.items() if name not in checked},
+        float(own["error"]),
+    )
 
 
 def digits(value: float) -> str:
@@ -95,36 +91,28 @@ def digits(value: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def job_name(r: Result) -> str:
-    """``k = 64`` or ``f16 -> f32, 1024 x 1024 x 1024``: the table's heading names the case."""
-    name = r.problem.removeprefix(f"{r.case}-")
-    match = re.fullmatch(r"k(\d+)-.*", name)
-    if match:
-        return f"k = {match[1]}"
-    operand, result, size = name.split("-")
-    return f"{operand} → {result}, {' x '.join(size.split('x'))}"
-
-
 HEAD = (
-    "tensor us", "limit us", "limit / tensor", "stock Halide us", "speed-up",
-    "best library us", "library", "library / tensor", "error",
+    "job", "limit us", "tensor us", "limit / tensor", "stock Halide us", "speed-up",
+    "best library us", "library", "speed-up", "error",
 )  # fmt: skip
 
 
 def row_cells(r: Result) -> list[str]:
     """The cells of a job's row; a dash where nothing was measured."""
-    own, stock, best = r.times[OURS], r.times.get(STOCK), r.best_library
-    cells = [f"**{digits(own)}**", digits(r.limit), f"{100 * r.limit / own:.0f} %"]
-    cells += [digits(stock), f"{digits(stock / own)}x"] if stock else ["-", "-"]
+    stock, best = r.best_stock, r.best_library
+    cells = [r.problem, "-" if r.limit is None else digits(r.limit), f"**{digits(r.ours)}**"]
+    cells.append("-" if r.share is None else f"{100 * r.share:.0f} %")
+    cells += [digits(stock), f"{digits(stock / r.ours)}x"] if stock else ["-", "-"]
     if best is None:
         cells += ["-", "-", "-"]
     else:
-        cells += [digits(r.times[best]), best, f"{digits(r.times[best] / own)}x"]
-    return [job_name(r), *cells, f"{r.error:.1e}" if r.error else "0"]
+        time = r.libraries[best]
+        cells += [digits(time), best, f"{digits(time / r.ours)}x"]
+    return [*cells, f"{r.error:.1e}" if r.error else "0"]
 
 
-def table(title: str, results: Sequence[Result]) -> list[str]:
-    lines = [f"| {title} | {' | '.join(HEAD)} |", f"|---|{'---:|' * 6}---|---:|---:|"]
+def table(results: Sequence[Result]) -> list[str]:
+    lines = [f"| {' | '.join(HEAD)} |", f"|---|{'---:|' * 6}---|---:|---:|"]
     return lines + [f"| {' | '.join(row_cells(r))} |" for r in results]
 
 
@@ -132,7 +120,7 @@ def checked(data: dict[str, Any]) -> str:
     """What was checked besides the timed jobs, and what failed."""
     own = [r for r in data["rows"] if r["contender"] == OURS]
     small = [r for r in own if r["timing"] is None]
-    wrong = [r["problem"] for r in data["rows"] if not r["passed"]]
+    wrong = [f"{r['problem']} ({r['contender']})" for r in data["rows"] if not r["passed"]]
     verdict = f"wrong: {', '.join(wrong)}" if wrong else "all within tolerance"
     return (
         f"Checked against float64 in the same run: {len(own) - len(small)} timed sizes and "
@@ -142,32 +130,48 @@ def checked(data: dict[str, Any]) -> str:
 
 def calls(data: dict[str, Any]) -> list[str]:
     """Which call each library's name stands for."""
-    ours = (OURS, STOCK)
-    notes = {r["contender"]: r["note"] for r in data["rows"] if r["contender"] not in ours}
+    notes = {r["contender"]: r["note"] for r in data["rows"] if r["error"] is None and r["timing"]}
     return [f"- {name}: {note}" for name, note in notes.items()]
 
 
-def render(data: dict[str, Any], about: dict[str, Any]) -> str:
-    """The text between the README's markers."""
-    ceilings = ceilings_of(about)
-    results = results_of(data, ceilings)
-    lines = [f"Measured {about['date']} on {about['gpu']} ({about['versions']}).", ""]
-    for case in dict.fromkeys(r.case for r in results):
-        lines += [*table(case, [r for r in results if r.case == case]), ""]
+def render(data: dict[str, Any]) -> str:
+    """The table of all jobs with what it says."""
+    versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS if name in data)
+    lines = [f"Measured {data['date']} on one {data['device']} ({versions}).", ""]
+    lines += [*table(results_of(data)), ""]
     lines += [
-        "Times are medians of CUDA graph replays in microseconds (`cupyx`: events), on random "
-        "inputs that rotate through more memory than the L2 cache holds. `limit` is the larger "
-        f"of bytes / {ceilings.terabytes_per_second:g} TB/s (a device copy on this GPU) and "
-        f"multiply-adds / {ceilings.tera_macs:g} TMAC/s (f16, bf16; "
-        f"{ceilings.tera_macs_of_bytes:g} for s8). `error` is the relative Frobenius error "
-        "against float64. A library's time includes what it does beyond the job (`cupyx` "
-        "computes the borders as well) and may have another result type:",
+        f"{_about_limits(data)} Times are medians in microseconds of CUDA graph replays (slow "
+        "calls, and libraries that refuse a graph: between events), on random inputs that rotate "
+        "through more memory than the L2 cache holds. `error` is the relative Frobenius error against float64. A library's "
+        "time includes what it does beyond the job and may have another result type:",
         "",
         *calls(data),
         "",
         checked(data),
     ]
     return "\n".join(lines)
+
+
+def _about_limits(data: dict[str, Any]) -> str:
+    found = data["ceilings"]
+    if found is None:
+        return "The ceilings of this GPU are not in `casestudies/common/limits.py`: no limits."
+    return (
+        "`limit` is the larger of bytes (every input read once, every output written once) / "
+        f"{found['terabytes_per_second']:g} TB/s and multiply-adds / {found['tera_macs']:g} TMAC/s "
+        f"(f16, bf16; {found['tera_macs_of_bytes']:g} for s8): {found['source']}."
+    )
+
+
+def write_report(data: dict[str, Any], folder: Path) -> list[Path]:
+    """The table of a run and, with matplotlib, its plots, as files in ``folder``; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "bench.md"
+    page.write_text(render(data) + "\n", encoding="utf-8")
+    try:
+        return [page, *plots.draw(results_of(data), str(data["device"]), folder)]
+    except ImportError:
+        return [page]  # the plots can be drawn from the data elsewhere
 
 
 def replaced(readme: str, section: str, text: str) -> str:
@@ -182,40 +186,16 @@ def replaced(readme: str, section: str, text: str) -> str:
 
 def rendered(readme: str) -> str:
     """The README with all its measured tables as the data has them."""
-    readme = replaced(readme, "results", render(*read()))
+    readme = replaced(readme, "results", render(read()))
     readme = replaced(readme, "amx", cpu.amx(cpu.read("amx.json")))
     return replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
-
-
-def plot(data: dict[str, Any], about: dict[str, Any], path: Path) -> None:
-    """conv1d over its taps: ours, stock Halide, the limit."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    found = [r for r in results_of(data, ceilings_of(about)) if r.case == "conv1d"]
-    taps = [int(job_name(r).removeprefix("k = ")) for r in found]
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), dpi=100)
-    axes.plot(taps, [r.times[STOCK] for r in found], "s-", color="#999999", label="stock Halide")
-    axes.plot(taps, [r.times[OURS] for r in found], "o-", color="#1f6fb4", label="tensor")
-    axes.plot(
-        taps, [r.limit for r in found], "--", color="#333333", label="limit (bytes read, written)"
-    )
-    axes.set(xlabel="taps", ylabel="us", ylim=(0, None), xlim=(0, None))
-    axes.set_title(f"conv1d on 4096 x 4096, f16 -> f32, {about['gpu']}", fontsize=10)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Software": ""})
-    pyplot.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Render, or check; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m casestudies.results.render")
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 if out of date")
-    parser.add_argument("--plot", action="store_true", help=f"draw {PLOT.name} (matplotlib)")
+    parser.add_argument("--plot", action="store_true", help="draw the plots (matplotlib)")
     options = parser.parse_args(arguments)
     old = README.read_text(encoding="utf-8")
     new = rendered(old)
@@ -225,7 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(new != old)
     README.write_text(new, encoding="utf-8")
     if options.plot:
-        plot(*read(), PLOT)
+        data = read()
+        plots.draw(results_of(data), str(data["device"]), HERE)
     return 0
 
 

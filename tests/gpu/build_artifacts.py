@@ -22,38 +22,42 @@ sys.path.insert(0, str(ROOT))
 
 import halide_bridge as hb  # noqa: E402
 from casestudies.common import artifacts  # noqa: E402
-from casestudies.common.registry import NAMES, find_case  # noqa: E402
+from casestudies.common.registry import NAMES, find_case, gpu_schedules, is_stock  # noqa: E402
 from casestudies.common.stock import argument_order, compile_shared  # noqa: E402
 from selector.diagnostics import UserError  # noqa: E402
 
 
-def build_kernels(case: Any, target: str, folder: Path, failures: list[str]) -> list[Any]:
+def build_kernels(
+    case: Any, schedule: str, target: str, folder: Path, failures: list[str]
+) -> list[Any]:
     """One saved kernel for each program of a case."""
     programs = {p.program: p for p in (*case.small, *case.benchmark)}
     saved = []
     for program, problem in sorted(programs.items()):
-        file = f"{program}-{target}.kernel"
+        file = f"{program}-{schedule}-{target}.kernel".replace("-tensor", "")
         begin = time.perf_counter()
         try:
-            kernel = hb.compile(case.build(problem, "tensor"), target=target)
+            kernel = hb.compile(case.build(problem, schedule), target=target)
             kernel.save(folder / file, overwrite=True)
         except Exception as error:  # the others are still worth running
             failures.append(f"{program} for {target}: {type(error).__name__}: {error}")
             continue
         print(f"  {file} {time.perf_counter() - begin:.1f} s", flush=True)
-        saved.append(artifacts.SavedKernel(case.name, program, target, file))
+        saved.append(artifacts.SavedKernel(case.name, program, target, file, schedule))
     return saved
 
 
-def build_stock(case: Any, folder: Path, keep: bool, failures: list[str]) -> list[Any]:
+def build_stock(
+    case: Any, schedule: str, folder: Path, keep: bool, failures: list[str]
+) -> list[Any]:
     """One baseline for each benchmark problem that stock Halide can compile; ``keep``: files that
     are there.
     """
     saved = []
     for problem in case.benchmark:
-        file = f"{problem.name}.so"
+        file = f"{problem.name}{schedule.removeprefix('cuda')}.so"
         try:
-            output = case.build(problem, "cuda")
+            output = case.build(problem, schedule)
             order = argument_order(output)[:-1]
             if not (keep and (folder / file).exists()):
                 compile_shared(output, folder / file)
@@ -64,7 +68,7 @@ def build_stock(case: Any, folder: Path, keep: bool, failures: list[str]) -> lis
             failures.append(f"{file}: {type(error).__name__}: {error}")
             continue
         print(f"  {file}", flush=True)
-        saved.append(artifacts.SavedStock(case.name, problem.name, file, order))
+        saved.append(artifacts.SavedStock(case.name, problem.name, file, order, schedule))
     return saved
 
 
@@ -84,9 +88,12 @@ def main() -> int:
     for name in options.only.split(","):
         case = find_case(name)
         print(name, flush=True)
-        kernels += build_kernels(case, options.target, options.out, failures)
-        if not options.no_stock:
-            stock += build_stock(case, options.out, options.keep_stock, failures)
+        for schedule in gpu_schedules(case):
+            if not is_stock(schedule):
+                kernels += build_kernels(case, schedule, options.target, options.out, failures)
+            elif not options.no_stock:
+                keep = options.keep_stock
+                stock += build_stock(case, schedule, options.out, keep, failures)
         jobs += [artifacts.job(name, "small", p) for p in case.small]
         jobs += [artifacts.job(name, "benchmark", p) for p in case.benchmark]
     artifacts.write(options.out, artifacts.Manifest(tuple(kernels), tuple(stock), tuple(jobs)))

@@ -1,0 +1,81 @@
+"""The command ``bench``: cases, baselines and libraries side by side, from saved kernels or
+compiled on the spot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from casestudies.common import artifacts
+from casestudies.common.machine import graphics
+from casestudies.common.options import chosen, problem_of
+from casestudies.common.progress import say
+from casestudies.common.record import Record, speed_ups
+from casestudies.common.registry import NAMES, find_case
+from casestudies.common.runner import choose_device
+from casestudies.common.tasks import Choice, tasks_of
+from casestudies.common.worker import supervise
+from selector.diagnostics import UserError
+
+ARTIFACTS = Path("artifacts")
+FOLDER = Path("out", "bench")  # of the files that ``--all`` leaves
+
+
+def bench_cases(options: argparse.Namespace) -> int:
+    """Measure, print rows as they come; the exit code."""
+    everything = options.all or options.names == ["all"]
+    if not everything and not options.names:
+        raise UserError("bench needs the names of cases, or --all", hint=", ".join(NAMES))
+    names = NAMES if everything else tuple(options.names)
+    cases = [find_case(name) for name in names]
+    choose_device("gpu")
+    folder = options.out or (FOLDER if everything else None)
+    path = folder / "bench.json" if folder else None
+    record = Record(path, options.seed, stream=sys.stderr if options.json else sys.stdout)
+    saved = _saved(options, everything)
+    if saved is not None:
+        tasks = tasks_of(artifacts.read(saved), Choice(names, kinds=("benchmark",)))
+        supervise(tasks, saved, options.seed, record)
+    else:
+        from casestudies.common.live import bench
+
+        record.about |= graphics()
+        for case in cases:
+            own = (problem_of(case, options, options.size),) if chosen(options) else case.benchmark
+            for problem in own:
+                for row in bench(case, problem, options.seed, options.schedule, options.target):
+                    record.add(row)
+    _finish(record, folder, options)
+    return 1 if record.wrong else 0
+
+
+def _saved(options: argparse.Namespace, everything: bool) -> Path | None:
+    """The folder of saved kernels to take, if any: the one that is named, or for all the usual
+    one.
+    """
+    special = chosen(options) or options.schedule or options.target
+    if options.artifacts is not None and special:
+        raise UserError(
+            "saved kernels are those of the benchmark problems",
+            hint="leave out --artifacts, or the options of the problem",
+        )
+    if options.artifacts is None and everything and not special:
+        return ARTIFACTS if (ARTIFACTS / artifacts.MANIFEST).exists() else None
+    found: Path | None = options.artifacts
+    return found
+
+
+def _finish(record: Record, folder: Path | None, options: argparse.Namespace) -> None:
+    record.write()
+    if options.json:
+        print(json.dumps(record.as_dict(), indent=1))
+    else:
+        print(f"\n{speed_ups(record.rows)}")
+    if folder is not None:
+        from casestudies.results.render import write_report
+
+        for path in write_report(record.as_dict(), folder):
+            say(f"written: {path}")

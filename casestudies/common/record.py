@@ -1,0 +1,84 @@
+"""The file that a measurement leaves, kept up to date while it goes on, and its summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from casestudies.common.limits import ceilings_of
+from casestudies.common.measure import HEAD, Row, line
+
+OURS, STOCK = "tensor", "stock Halide"
+
+
+@dataclass(slots=True)
+class Record:
+    """Rows as they come: each is printed, and the file, if there is one, is written anew."""
+
+    path: Path | None
+    seed: int
+    rows: list[Row] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    stream: TextIO = sys.stdout
+
+    def add(self, row: Row) -> None:
+        if not self.rows:
+            print(HEAD, file=self.stream)
+        self.rows.append(row)
+        print(line(row), file=self.stream, flush=True)
+        self.write()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that is known so far, as data."""
+        ceilings = ceilings_of(str(self.about.get("device", "")))
+        return {
+            "date": datetime.date.today().isoformat(),
+            **self.about,
+            "ceilings": None if ceilings is None else dataclasses.asdict(ceilings),
+            "seed": self.seed,
+            "rows": [row.as_dict() for row in self.rows],
+        }
+
+    def write(self) -> None:
+        """Write all that is known so far; a reader never sees half a file."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self.path.with_suffix(".part")
+        unfinished.write_text(json.dumps(self.as_dict(), indent=1), encoding="utf-8")
+        unfinished.replace(self.path)
+
+    @property
+    def wrong(self) -> list[Row]:
+        return [row for row in self.rows if not row.passed]
+
+
+def speed_ups(rows: Sequence[Row]) -> str:
+    """For each timed problem: our time, the share of the limit, and how much faster that is than
+    stock Halide and than the best library.
+    """
+    by_problem: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row.timing is not None and not row.failure:
+            by_problem.setdefault(row.problem, {})[row.contender] = row
+    return "\n".join(_summary(found) for found in by_problem.values() if OURS in found)
+
+
+def _summary(found: dict[str, Row]) -> str:
+    times = {name: row.timing.median for name, row in found.items() if row.timing is not None}
+    ours = times.pop(OURS)
+    row = found[OURS]
+    text = f"{row.problem:36} {ours:9.2f} us"
+    text += " " * 7 if row.share is None else f" {100 * row.share:4.0f} %"
+    for family in (True, False):
+        rivals = {n: t for n, t in times.items() if n.startswith(STOCK) is family}
+        if rivals:
+            best = min(rivals, key=lambda name: rivals[name])
+            text += f"  {rivals[best] / ours:7.2f}x {best}"
+    return text

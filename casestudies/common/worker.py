@@ -1,0 +1,183 @@
+"""Measuring tasks in a process of its own, so that a kernel that destroys the GPU's context, or
+never ends, costs its own task alone.
+
+    python -m casestudies.common.worker FOLDER SEED EVENTS < tasks
+
+``supervise`` starts it, reads its events, and starts another one for the tasks behind a lost one.
+An event is a line of JSON: ``{"device": ...}``, ``{"begin": index}``, ``{"row": ...}``,
+``{"end": index}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from casestudies.common.measure import Row, blank_row, device_name, row_of
+from casestudies.common.record import OURS, Record
+from casestudies.common.tasks import Task, run_task
+from selector.diagnostics import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL_SECONDS = 0.1
+LOST_CONTEXT = 3  # exit code
+
+
+def supervise(
+    tasks: Sequence[Task],
+    folder: Path,
+    seed: int,
+    record: Record,
+    patience: float = 90.0,
+    command: Sequence[str] = (sys.executable, "-m", "casestudies.common.worker"),
+) -> None:
+    """Fill a record with the rows of all tasks and with what they were measured on. ``patience``:
+    seconds without any news after which a task counts as lost. ``UserError`` where no task can be
+    begun.
+    """
+    start = 0
+    while start < len(tasks):
+        begun, ended = -1, -1  # of the tasks from ``start`` on
+        for event in _events(command, tasks[start:], folder, seed, patience):
+            match event:
+                case {"begin": int(index)}:
+                    begun = index
+                case {"end": int(index)}:
+                    ended = index
+                case {"row": data}:
+                    record.add(row_of(data))
+                case {"lost": str(why)} if begun < 0:
+                    raise UserError("nothing can be measured here", why=why)
+                case {"lost": str(why)}:
+                    if ended < begun:
+                        device = record.about.get("device", "")
+                        record.add(lost_row(tasks[start + begun], device, why))
+                case {"device": _}:
+                    record.about |= event
+                case _:
+                    pass
+        start += begun + 1
+
+
+def lost_row(task: Task, device: str, why: str) -> Row:
+    """The row of ours in a task that could not be measured to its end."""
+    row = blank_row(task.study, task.instance(), device, why)
+    return dataclasses.replace(row, contender=task.kernels[0][0] if task.kernels else OURS)
+
+
+def _events(
+    command: Sequence[str], tasks: Sequence[Task], folder: Path, seed: int, patience: float
+) -> Iterator[dict[str, Any]]:
+    """The events of one worker; ``{"lost": why}`` last if it did not come to its end."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "events")
+        path.touch()
+        given = Path(scratch, "tasks.json")
+        given.write_text(json.dumps([dataclasses.asdict(t) for t in tasks]), encoding="utf-8")
+        path_list = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        variables = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path_list))}
+        with (
+            Path(scratch, "stderr").open("w+", encoding="utf-8", errors="replace") as errors,
+            given.open(encoding="utf-8") as source,
+            subprocess.Popen(
+                [*command, str(folder), str(seed), str(path)],
+                stdin=source, stdout=errors, stderr=errors, env=variables,
+            ) as process,
+            path.open(encoding="utf-8") as file,
+        ):  # fmt: skip
+            try:
+                yield from _follow(process, file, patience)
+            finally:
+                process.kill()
+            if process.wait() != 0:
+                errors.seek(0)
+                yield {"lost": _why(process.returncode, errors.read(), patience)}
+
+
+def _follow(
+    process: subprocess.Popen[bytes], file: TextIO, patience: float
+) -> Iterator[dict[str, Any]]:
+    """Lines of the file as they come, until the process ends or is silent for too long."""
+    heard = time.monotonic()
+    text = ""
+    while True:
+        ended = process.poll() is not None
+        text += file.read()
+        *lines, text = text.split("\n")
+        if lines:
+            heard = time.monotonic()
+            yield from map(json.loads, lines)
+        if ended or time.monotonic() - heard > patience:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _why(code: int, text: str, patience: float) -> str:
+    if code == LOST_CONTEXT:
+        return "the GPU's context was lost"
+    last = (text.strip().splitlines() or [""])[-1]
+    if code == -9:
+        return f"stopped: no answer for {patience:.0f} s"
+    return f"the process ended with code {code}: {last}"[:300]
+
+
+def work(tasks: Sequence[Task], folder: Path, seed: int, say: Callable[..., None]) -> int:
+    """Measure the tasks, telling ``say`` the fields of each event; the exit code."""
+    import cupy
+
+    from casestudies.common.machine import graphics
+
+    say(**graphics())
+    for index, task in enumerate(tasks):
+        say(begin=index)
+        begin = time.perf_counter()
+        try:
+            for row in run_task(task, folder, seed):
+                say(row=row.as_dict())
+                if row.failure:
+                    cupy.cuda.Device().synchronize()
+            free_memory()
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return LOST_CONTEXT
+        except Exception as error:  # its data or its reference cannot be made
+            failure = f"{type(error).__name__}: {error}"
+            say(row=lost_row(task, device_name(), failure).as_dict())
+        say(end=index, seconds=time.perf_counter() - begin)
+    return 0
+
+
+def free_memory() -> None:
+    """Give CuPy's and torch's pools back, so that each problem finds the whole memory."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+    if "torch" in sys.modules:
+        sys.modules["torch"].cuda.empty_cache()
+
+
+def main() -> int:
+    folder, seed, events = sys.argv[1:4]
+    tasks = [Task(**_tuples(data)) for data in json.load(sys.stdin)]
+    with Path(events).open("a", encoding="utf-8", buffering=1) as file:
+        return work(
+            tasks, Path(folder), int(seed), lambda **event: print(json.dumps(event), file=file)
+        )
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a task, lists of JSON as the tuples that they were."""
+    kernels = tuple((name, file) for name, file in data["kernels"])
+    stock = tuple((name, file, tuple(order)) for name, file, order in data["stock"])
+    return data | {"kernels": kernels, "stock": stock}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

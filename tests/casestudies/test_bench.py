@@ -1,0 +1,185 @@
+"""Saved kernels are measured task by task, and what goes wrong costs its own task alone.
+
+CuPy is NumPy here (``fake_gpu``), and kernels are for the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import halide_bridge as hb
+from casestudies.common import artifacts
+from casestudies.common.record import Record, speed_ups
+from casestudies.common.registry import find_case
+from casestudies.common.tasks import Choice, Task, tasks_of, variants
+from casestudies.common.worker import supervise
+from casestudies.conv1d.problem import Problem as Conv1d
+from selector.diagnostics import UserError
+
+FAKE = Path(__file__).parent / "fake_gpu"
+SMALL, TIMED = Conv1d(67, 3, 24), Conv1d(130, 20, 24)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kernel of conv1d for the CPU, as a GPU machine would find one."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    kernel = hb.compile(find_case("conv1d").build(SMALL, "plain"), target="amx")
+    kernel.save(folder / "good.kernel")
+    (folder / "bad.kernel").write_bytes(b"no kernel")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))
+
+
+def task(file: str, problem: Conv1d = TIMED, **fields: Any) -> Task:
+    return Task("conv1d", dataclasses.asdict(problem), (("tensor", file),), **fields)
+
+
+def measured(tasks: list[Task], folder: Path, **options: Any) -> Record:
+    record = Record(folder / "results.json", 1)
+    supervise(tasks, folder, 1, record, **options)
+    return record
+
+
+def test_tasks_are_checked_and_timed(folder: Path, capsys: Any) -> None:
+    record = measured([task("good.kernel", SMALL, timed=False), task("good.kernel")], folder)
+    checked, timed = record.rows
+    assert (checked.problem, timed.problem) == (SMALL.name, TIMED.name)
+    assert checked.timing is None
+    assert checked.passed
+    assert timed.passed
+    assert timed.error is not None
+    assert timed.error < 1e-6
+    assert timed.timing is not None
+    assert timed.timing.median > 0
+    assert timed.limit is not None
+    assert timed.bound == "memory"
+    printed = capsys.readouterr().out
+    assert printed.count(TIMED.name) == 1
+    data = json.loads((folder / "results.json").read_text())
+    assert data["device"] == "NVIDIA H200 (fake)"
+    assert data["ceilings"]["terabytes_per_second"] == 4.23
+    assert [row["problem"] for row in data["rows"]] == [SMALL.name, TIMED.name]
+    assert TIMED.name in speed_ups(record.rows)
+
+
+def test_a_kernel_that_cannot_be_read_is_a_row(folder: Path) -> None:
+    record = measured([task("bad.kernel"), task("missing.kernel"), task("good.kernel")], folder)
+    assert [row.passed for row in record.rows] == [False, False, True]
+    assert "ArtifactError" in record.rows[0].failure
+
+
+def test_a_program_that_did_not_compile_is_a_row(folder: Path) -> None:
+    missing = dataclasses.replace(task("x"), kernels=())
+    (row,) = measured([missing], folder).rows
+    assert "did not compile" in row.failure
+
+
+def worker(folder: Path, body: str) -> tuple[str, ...]:
+    """A worker in which something goes wrong with the second kernel that is called."""
+    path = folder / "worker.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import os, sys, time
+            import cupy
+            from casestudies.common import tasks, worker
+            original = tasks.kernel_contender
+            def contender(kernel, name):
+                found = original(kernel, name)
+                if name == "tensor":
+                    return found
+                def bind(inputs, output):
+                    def call():
+                        BODY
+                    return call
+                return type(found)(found.name, found.note, bind)
+            tasks.kernel_contender = contender
+            sys.exit(worker.main())
+            """
+        ).replace("BODY", body)
+    )
+    return (sys.executable, str(path))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("os._exit(7)", "code 7"),
+        ("cupy.cuda.Device.lost = True", "cudaErrorIllegalAddress"),
+        ("time.sleep(600)", "no answer"),
+        ("raise ValueError('odd')", "ValueError: odd"),
+        ("pass", ""),
+    ],
+)
+def test_a_lost_task_is_a_row_not_the_end(body: str, message: str, folder: Path) -> None:
+    broken = dataclasses.replace(task("good.kernel"), kernels=(("broken", "good.kernel"),))
+    found = measured(
+        [task("good.kernel", SMALL), broken, task("good.kernel")], folder,
+        command=worker(folder, body), patience=8,
+    ).rows  # fmt: skip
+    assert [row.contender for row in found if row.passed] == ["tensor", "tensor"]
+    bad = [row for row in found if not row.passed]
+    assert {row.contender for row in bad} == {"broken"}
+    assert message in bad[0].failure
+
+
+def test_without_a_gpu_there_is_one_message(folder: Path, monkeypatch: Any) -> None:
+    path = folder / "none.py"
+    path.write_text("raise SystemExit('no CuPy here')")
+    with pytest.raises(UserError) as refused:
+        measured([task("good.kernel")] * 40, folder, command=(sys.executable, str(path)))
+    assert "no CuPy here" in refused.value.why
+
+
+def test_tasks_of_a_manifest() -> None:
+    case = find_case("conv1d")
+    compared = case.compared[0]
+    other = next(p for p in case.benchmark if p not in case.compared)
+    small = case.small[0]
+    manifest = artifacts.Manifest(
+        (
+            artifacts.SavedKernel("conv1d", compared.program, "sm_90a", "a.kernel"),
+            artifacts.SavedKernel("conv1d", other.program, "sm_90a", "b.kernel"),
+        ),
+        (artifacts.SavedStock("conv1d", compared.name, "s.so", ("I", "K")),),
+        (
+            artifacts.job("conv1d", "small", small),
+            artifacts.job("conv1d", "benchmark", compared),
+            artifacts.job("conv1d", "benchmark", other),
+        ),
+    )
+    first, second, third = tasks_of(manifest, Choice())
+    assert not first.timed
+    assert second.kernels == (("tensor", "a.kernel"),)
+    assert second.stock == (("cuda", "s.so", ("I", "K")),)
+    assert second.peers
+    assert not third.peers
+    assert second.instance() == compared
+    assert tasks_of(manifest, Choice(kinds=("small",))) == [first]
+    assert tasks_of(manifest, Choice(match=f"^{other.name}$")) == [third]
+    assert tasks_of(manifest, Choice(cases=("gemm",))) == []
+    assert not tasks_of(manifest, Choice(peers=False))[1].peers
+
+
+def test_variants_are_kernels_with_a_description(tmp_path: Path) -> None:
+    (tmp_path / "me").mkdir()
+    about = {"case": "conv1d", "problem": dataclasses.asdict(TIMED)}
+    (tmp_path / "me" / "wide.kernel").touch()
+    (tmp_path / "me" / "wide.json").write_text(json.dumps(about))
+    (tmp_path / "me" / "undescribed.kernel").touch()
+    (found,) = variants(tmp_path)
+    assert found.kernels == ((os.path.join("me", "wide"), os.path.join("me", "wide.kernel")),)
+    assert found.instance() == TIMED

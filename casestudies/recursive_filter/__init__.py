@@ -1,0 +1,80 @@
+"""Second-order recursive filter of sound (paper section V-D)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from casestudies.common.case import Arrays, Case, Option, Sounds
+from casestudies.common.data import random_inputs
+from casestudies.recursive_filter.bench import PEERS
+from casestudies.recursive_filter.problem import BENCHMARK, METHODS, SMALL, Problem
+from casestudies.recursive_filter.reference import reference
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
+    from casestudies.recursive_filter import schedule as schedules
+    from casestudies.recursive_filter.algorithm import Sizes, blocks
+
+    whole = schedule == "cuda" and problem.samples % Sizes().group == 0
+    pipeline = blocks(whole=whole)
+    if schedule == "cuda":
+        return schedules.cuda(pipeline, problem)
+    if schedule == "plain":
+        return schedules.plain(pipeline)
+    return schedules.tensor(pipeline)
+
+
+def coefficients(problem: Problem) -> np.ndarray:
+    return np.array([problem.a, problem.b], np.float32)
+
+
+def inputs_of(problem: Problem, seed: int, xp: Any) -> Arrays:
+    """Normally distributed samples and the problem's coefficients."""
+    return {**random_inputs(problem, seed, xp), "C": xp.asarray(coefficients(problem))}
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``size``, (samples, channels), the ``method`` and the coefficients."""
+    given = {name: options[name] for name in ("method", "a", "b") if options.get(name) is not None}
+    size = options.get("size") or (2**21, 2)
+    samples, channels = size if len(size) > 1 else (size[0], 2)
+    return Problem(samples, channels, **given)
+
+
+def sound_inputs(problem: Problem, sound: np.ndarray) -> Arrays:
+    """A sound of shape (samples, channels) as channels of f16."""
+    samples = np.ascontiguousarray(sound.T, dtype=np.float16)
+    return {"X": samples, "C": coefficients(problem)}
+
+
+def output_sound(problem: Problem, output: np.ndarray) -> np.ndarray:
+    """The output as a sound, scaled down as a whole to a peak of 1 if it is louder than that."""
+    sound = output.T.astype(np.float32)
+    return sound / max(1.0, float(np.abs(sound).max()))
+
+
+CASE = Case(
+    name="recursive_filter",
+    summary="second-order recursive filter of sound, tiled scan with fix-up, f16 -> f16",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    compared=BENCHMARK,
+    arguments=(
+        Option("method", "how the recursion is made parallel", choices=METHODS),
+        Option("a", "factor of the last output (1.8)", float),
+        Option("b", "factor of the output before (-0.9)", float),
+    ),
+    sounds=Sounds(sound_inputs, output_sound),
+    random=inputs_of,
+    interpreted=(65536, 2),
+)

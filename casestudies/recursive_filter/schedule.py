@@ -157,10 +157,10 @@ def plain(p: Filter) -> hl.Func:
 def cuda(p: Filter, problem: Problem) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
-    The same two kernels. A thread of the second one has 4 outputs of 4 blocks in registers. The
+    The same two kernels. A thread of the second one has the outputs of a block in registers. The
     baseline is compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
-    z, side = p.sizes, 4
+    z = p.sizes
     for parameter, spec in zip((p.x, p.coefficients), problem.inputs, strict=True):
         fix_dense(parameter, spec.shape)
     fix_dense(p.output.output_buffer(), problem.output.shape)
@@ -170,29 +170,27 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
     in_thread(p.tile_ends.steps, p.tile_ends.kept, n)
     in_thread(p.inclusive, p.prefix, m)
     in_thread(p.over_tile, p.prefix, m)
-    to, tn, tr, ti, tv = (hl.Var(name) for name in ("to", "tn", "tr", "ti", "tv"))
-    covered = 4
+    to, tn, ti, tv = (hl.Var(name) for name in ("to", "tn", "ti", "tv"))
+    covered = 8
     (
         p.output.split(time, to, time, z.tile * covered)
         .split(time, tn, ti, z.block)
-        .split(tn, tn, tr, side)
-        .split(ti, ti, tv, side)
-        .reorder(tv, tr, ti, tn, to, c)
+        .split(ti, ti, tv, 8)
+        .reorder(tv, ti, tn, to, c)
         .vectorize(tv)
-        .unroll(tr)
+        .unroll(ti)
         .gpu_blocks(to, c)
-        .gpu_threads(ti, tn)
+        .gpu_threads(tn)
     )
     stock_states(p, to, covered)
     stock_blocks(p.second, p.output, to)
-    p.second.frames.in_(p.filtered).compute_at(p.output, to)
-    frames = p.second.frames.in_(p.filtered)
-    jo, ji = hl.Var("jo"), hl.Var("ji")
-    frames.split(j, jo, ji, 8).vectorize(ji).gpu_threads(jo, n)
     p.toeplitz.compute_at(p.output, to).bound(j, 0, z.block).bound(i, 0, z.block)
-    p.toeplitz.split(j, jo, ji, 4).unroll(ji).gpu_threads(jo, i)
-    p.filtered.compute_at(p.output, ti).unroll(i).unroll(n)
-    p.filtered.update().reorder(i, n, p.i.x).unroll(i).unroll(n).unroll(p.i.x, 4)
+    p.toeplitz.reorder(j, i).gpu_threads(i)
+    p.filtered.compute_at(p.output, tn).bound_extent(n, 1).unroll(i)
+    jo, ji = hl.RVar("jo"), hl.RVar("ji")
+    p.filtered.update().split(p.i.x, jo, ji, 8).reorder(i, ji, n, jo).unroll(i).unroll(ji)
+    run = p.second.frames.in_(p.filtered)
+    run.compute_at(p.filtered, jo).vectorize(run.args()[0], 8)
     return p.output
 
 

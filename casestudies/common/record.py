@@ -25,7 +25,7 @@ class Record:
     seed: int
     rows: list[Row] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
-    stream: TextIO = sys.stdout
+    stream: TextIO = field(default_factory=lambda: sys.stdout)
 
     def add(self, row: Row) -> None:
         if not self.rows:

@@ -142,8 +142,9 @@ def render(data: dict[str, Any]) -> str:
     lines += [
         f"{_about_limits(data)} Times are medians in microseconds of CUDA graph replays (slow "
         "calls, and libraries that refuse a graph: between events), on random inputs that rotate "
-        "through more memory than the L2 cache holds. `error` is the relative Frobenius error against float64. A library's "
-        "time includes what it does beyond the job and may have another result type:",
+        "through more memory than the L2 cache holds. `error` is the relative Frobenius error "
+        "against float64. A library's time includes what it does beyond the job and may have "
+        "another result type:",
         "",
         *calls(data),
         "",

@@ -28,6 +28,9 @@ class Axis:
     group: int
     step: int
     taps: hl.Expr
+    distance: hl.Func
+    sine: hl.Func
+    kernel: hl.Func
     total: hl.Func
     weights: hl.Func
     r: hl.RDom
@@ -51,31 +54,30 @@ class Axis:
         return self.last_start * self.step + self.taps
 
 
-def lanczos(distance: hl.Expr) -> hl.Expr:
-    """``sinc(x) * sinc(x / 3)`` for |x| < 3, else 0. One sine: sin(3 a) = 3 sin(a) - 4 sin(a)^3."""
-    angle = distance * hl.f32(pi / LOBES)
-    s = hl.fast_sin(angle)
-    value = s * s * (3.0 - 4.0 * s * s) / (3.0 * angle * angle)
-    far = hl.abs(distance) >= float(LOBES)
-    return hl.select(far, 0.0, hl.abs(distance) < hl.f32(1e-4), 1.0, value)
-
-
 def make_axis(name: str, size: hl.Expr, count: hl.Expr, group: int, step: int) -> Axis:
-    """The weights of one axis, undivided sums first, as Funcs of tap and output."""
+    """The weights of one axis.
+
+    The kernel sinc(x) * sinc(x / 3) takes one sine: sin(3 a) = 3 sin(a) - 4 sin(a)^3.
+    """
     need = ((group - 1) * size + 2 * LOBES * hl.max(size, count) + count - 1) / count + step - 1
     taps = (need + ROUND - 1) / ROUND * ROUND
+    distance, sine, kernel, total, weights = (
+        hl.Func(f"{name}_{part}") for part in ("distance", "sine", "kernel", "total", "weights")
+    )
+    r, sums = (hl.RDom([(0, taps)], f"{name}_{what}") for what in ("t", "k"))
+    axis = Axis(size, count, group, step, taps, distance, sine, kernel, total, weights, r, sums)
     k, o = hl.Var("k"), hl.Var("o")
-    raw, total, weights = (hl.Func(f"{name}_{part}") for part in ("raw", "total", "weights"))
-    r = hl.RDom([(0, taps)], f"{name}_t")
-    sums = hl.RDom([(0, taps)], f"{name}_k")
-    axis = Axis(size, count, group, step, taps, total, weights, r, sums)
     pixel = axis.first(o) + k
-    # The distance as a difference of whole numbers: exact for every size.
+    # From whole numbers, whose difference is exact.
     apart = hl.f32((2 * pixel + 1) * count - (2 * o + 1) * size) / hl.f32(2 * hl.max(size, count))
-    raw[k, o] = hl.select(pixel < size, lanczos(apart), 0.0)
+    distance[k, o] = hl.select(pixel < size, apart, hl.f32(LOBES))
+    sine[k, o] = hl.fast_sin(distance[k, o] * hl.f32(pi / LOBES))
+    d, s = hl.abs(distance[k, o]), sine[k, o] * sine[k, o]
+    value = s * (3.0 - 4.0 * s) / (hl.f32(pi * pi / LOBES) * d * d)
+    kernel[k, o] = hl.select(d >= hl.f32(LOBES), 0.0, d < hl.f32(1e-4), 1.0, value)
     total[o] = 0.0
-    total[o] += raw[r.x, o]
-    weights[k, o] = hl.cast(hl.Float(16), raw[k, o] / total[o])
+    total[o] += kernel[r.x, o]
+    weights[k, o] = hl.cast(hl.Float(16), kernel[k, o] / total[o])
     return axis
 
 

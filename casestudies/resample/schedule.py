@@ -14,7 +14,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
-from casestudies.resample.algorithm import Axis, Resampling
+from casestudies.resample.algorithm import ROUND, Axis, Resampling
 from casestudies.resample.problem import Problem
 
 SHARED = hl.MemoryType.GPUShared
@@ -117,21 +117,35 @@ def stage(
 
 
 def weigh(axis: Axis) -> None:
-    """A block for each output: its threads add up the kernel's values, then divide by the sum."""
+    """The kernel's values, then a block for each output that adds them up and divides by the sum.
+
+    Nothing of this depends on the image.
+    """
     lane, ko, kl = hl.Var("lane"), hl.RVar("ko"), hl.RVar("kl")
     outer, inner = hl.Var("outer"), hl.Var("inner")
     k, o = axis.weights.args()
-    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, 16)
+    evaluate(axis)
+    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, ROUND)
     axis.weights.gpu_blocks(o).gpu_threads(inner)
     axis.total.compute_at(axis.weights, o)
-    part = axis.total.update().split(axis.r.x, ko, kl, 16).rfactor(kl, lane)
+    part = axis.total.update().split(axis.r.x, ko, kl, ROUND).rfactor(kl, lane)
     part.compute_at(axis.weights, o).gpu_threads(lane)
     part.update().gpu_threads(lane)
+
+
+def evaluate(axis: Axis) -> None:
+    """The kernel's values, one thread each."""
+    ko, oo, ki, oi = (hl.Var(n) for n in ("ko", "oo", "ki", "oi"))
+    k, o = axis.kernel.args()
+    axis.kernel.compute_root().bound(k, 0, axis.taps).gpu_tile(k, o, ko, oo, ki, oi, ROUND, 4)
+    for part in (axis.distance, axis.sine):
+        part.compute_at(axis.kernel, ki)
 
 
 def plain(p: Resampling) -> hl.Func:
     """Halide's default schedule, each stage computed once."""
     for axis in (p.rows, p.columns):
+        axis.kernel.compute_root()
         axis.total.compute_root()
         axis.weights.compute_root()
     p.tall.compute_root()
@@ -156,6 +170,7 @@ def cuda(p: Resampling, problem: Problem) -> hl.Func:
         )
         axis.total.compute_root().gpu_tile(o, oo, oi, 32)
         axis.total.update().gpu_tile(o, oo, oi, 32)
+        evaluate(axis)
         axis.weights.compute_root().reorder_storage(o, k)
         axis.weights.gpu_tile(k, o, ko, oo, ki, oi, 32, 4)
     group, pair = p.rows.group, 2

@@ -10,7 +10,9 @@ from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import BufferParam, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Var
+from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.types import INT32
 from selector.targets import Target
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
@@ -63,6 +65,8 @@ class KernelContext:
     names: Names
     params: dict[str, BufferParam]
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
+    quotients: dict[Expr, str] = field(default_factory=dict)
     warps: int = 1
     threads: int = 32
     storages: dict[str, Storage] = field(default_factory=dict)
@@ -80,7 +84,20 @@ class KernelContext:
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages)
+        return ScalarEmitter(self.names, self.storages, self._quotient)
+
+    def _quotient(self, e: Expr) -> str | None:
+        """The kernel argument for a quotient or remainder of sizes, which the host works out; None
+        for others, and for divisions by constants, which cost little.
+        """
+        assert isinstance(e, Binary)
+        if isinstance(e.b, IntImm) or e.type != INT32 or not free_vars(e) <= self.sizes:
+            return None
+        if any(isinstance(x, Load | Call) for x in walk_expr(e)):
+            return None
+        if e not in self.quotients:
+            self.quotients[e] = self.names.fresh("quotient")
+        return self.quotients[e]
 
     def allocate_shared(self, size: int, what: str) -> int:
         """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used

@@ -70,7 +70,10 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
         or any(d.count is None for d in nest.digits)
     ):
         return None
-    return _build(nest, load, coordinates, CHUNK_BYTES // to.type.bytes)
+    copy = _build(nest, load, coordinates, CHUNK_BYTES // to.type.bytes)
+    if copy is not None and load.buffer not in context.params and copy.length % copy.per:
+        return replace(copy, rounded=False)  # past a row's end an intermediate may hold anything
+    return copy
 
 
 def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> Copy | None:

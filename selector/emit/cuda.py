@@ -17,6 +17,7 @@ from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Module, Role, Var
 from selector.ir.types import INT32
+from selector.lowering.constants import constant_kernels
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
 from selector.runtime.plan import (
     Argument,
@@ -35,10 +36,11 @@ def emit(module: Module, target: Target) -> Plan:
     parts: list[str] = []
     wrappers: dict[str, str] = {}
     launches: list[Launch] = []
-    for kernel in program.kernels:
+    once = constant_kernels(program, module)
+    for number, kernel in enumerate(program.kernels):
         text, launch, used = _emit_kernel(kernel, module, program, target)
         parts.append(text)
-        launches.append(launch)
+        launches.append(replace(launch, once=number in once))
         wrappers |= used
     body = "\n".join(parts)
     head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
@@ -67,15 +69,16 @@ def _emit_kernel(
     for taken in ("g", "q"):
         names.fresh(taken)
     arguments, parameters = _parameters(module, program, context)
+    context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
     body = context.writer.text()
-    used = set(
-        re.findall(
-            r"[A-Za-z_]\w*", body + " ".join(context.flags.values()) + _grid_text(kernel, context)
-        )
-    )
+    text = body + " ".join(context.flags.values()) + _grid_text(kernel, context)
+    for value, name in context.quotients.items():
+        arguments.append(ValueArgument(value, INT32))
+        parameters.append(f"const int {name}")
+    used = set(re.findall(r"[A-Za-z_]\w*", text))
     kept = [
         (a, p)
         for (a, p) in zip(arguments, parameters, strict=True)

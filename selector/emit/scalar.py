@@ -9,12 +9,14 @@ are not known to be inside carries a guard.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
 from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
+from selector.emit.panels import Panels
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction, find_function
 from selector.ir.affine import split_by_strides, to_affine
@@ -62,6 +64,7 @@ class Storage:
     param: BufferParam | None = None
     elements: Expr | None = None
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
+    panels: Panels | None = None
 
 
 def c_type(t: Type) -> str:
@@ -121,9 +124,15 @@ class ScalarEmitter:
 
     language = "CUDA"
 
-    def __init__(self, names: Names, storages: dict[str, Storage]) -> None:
+    def __init__(
+        self,
+        names: Names,
+        storages: dict[str, Storage],
+        known: Callable[[Expr], str | None] | None = None,
+    ) -> None:
         self.names = names
         self.storages = storages
+        self.known = known  # the name of a quotient or remainder that is worked out elsewhere
 
     def literal(self, value: float, t: Type) -> str:
         """A floating-point constant."""
@@ -160,6 +169,8 @@ class ScalarEmitter:
                 return self.names.get(name)
             case Cast(t, v):
                 return convert(self.expr(v), v.type, t)
+            case Binary(BinaryOp.DIV | BinaryOp.MOD) if self.known and (name := self.known(e)):
+                return name
             case Binary(op, a, b):
                 return self._binary(op, a, b)
             case Compare(op, a, b):
@@ -251,7 +262,8 @@ class ScalarEmitter:
 
     def address(self, storage: Storage, index: Expr) -> str:
         """``pointer[index]``."""
-        return f"{storage.pointer}[{self.index(index)}]"
+        text = self.index(index)
+        return f"{storage.pointer}[{storage.panels.index(text) if storage.panels else text}]"
 
     def guard(self, storage: Storage, index: Expr) -> str | None:
         """When ``index`` is inside a buffer in global memory; None if always."""

@@ -82,6 +82,9 @@ class CpuDriver:
     def stream_key(self, stream: Any) -> Hashable:
         return None
 
+    def capturing(self, stream: Any) -> bool:
+        return False
+
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         return nullcontext()
 

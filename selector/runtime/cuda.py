@@ -113,6 +113,9 @@ class CupyDriver:
     def stream_key(self, stream: Any) -> Hashable:
         return stream.ptr
 
+    def capturing(self, stream: Any) -> bool:
+        return bool(self._cupy.cuda.runtime.streamIsCapturing(stream.ptr))
+
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         current = self._cupy.cuda.get_current_stream().ptr
         if current == stream.ptr and self.current_device() == device:

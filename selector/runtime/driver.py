@@ -50,6 +50,10 @@ class Driver(Protocol):
 
     def stream_key(self, stream: Any) -> Hashable: ...
 
+    def capturing(self, stream: Any) -> bool:
+        """Whether launches are being recorded instead of executed."""
+        ...
+
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         """Makes ``device`` current, and allocations belong to ``stream``."""
         ...

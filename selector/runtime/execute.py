@@ -7,7 +7,7 @@ the device it neither allocates nor waits, so it can be captured in a CUDA graph
 ordinary call on the same stream.
 
 A plan with intermediate buffers keeps one set per stream and size: calls on one stream follow
-each other.
+each other. Launches whose results follow from the sizes alone run in the first of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from selector.runtime import arguments, host
 from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
 from selector.runtime.plan import Launch, Plan
-from selector.runtime.prepare import Prepared, PreparedLaunch, prepare, sizes_use_scalars
+from selector.runtime.prepare import Prepared, PreparedLaunch, Scratch, prepare, sizes_use_scalars
 from selector.runtime.tensor_map import BYTES as MAP_BYTES
 from selector.targets import find_target, runs_on
 
@@ -117,9 +117,13 @@ class Executable:
             addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
             if outs is not None:
                 self._check_overlap(prepared.spans, addresses)
+            scratch = None
             if prepared.scratch_bytes:
-                addresses += self._scratch(prepared, driver.stream_key(on))
+                scratch = self._scratch(prepared, driver.stream_key(on))
+                addresses += scratch.addresses
             for launch in prepared.launches:
+                if launch.once and scratch is not None and scratch.filled:
+                    continue
                 values = list(launch.template)
                 for position, index in launch.addresses:
                     values[position] = addresses[index]
@@ -129,6 +133,8 @@ class Executable:
                     for position, value in self._maps(launch, addresses):
                         values[position] = value
                 launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
+            if scratch is not None and not scratch.filled:
+                scratch.filled = not driver.capturing(on)
         return results
 
     def _prepare(
@@ -230,19 +236,17 @@ class Executable:
         empty, library = self._driver.empty, prepared.library
         return [empty(o.shape, o.dtype, library, prepared.device) for o in prepared.outputs]
 
-    def _scratch(self, prepared: Prepared, stream: Hashable) -> list[int]:
-        """Addresses of the intermediate buffers for one stream; allocated at the first call on
-        it.
-        """
+    def _scratch(self, prepared: Prepared, stream: Hashable) -> Scratch:
+        """The intermediate buffers for one stream; allocated at the first call on it."""
         found = prepared.scratch.get(stream)
         if found is None:
             owners = [
                 self._driver.empty((size,), str(UINT8), Library.CUPY, prepared.device)
                 for size in prepared.scratch_bytes
             ]
-            found = (owners, [self._driver.pointer(o) for o in owners])
+            found = Scratch(owners, [self._driver.pointer(o) for o in owners])
             remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
-        return found[1]
+        return found
 
     def _maps(
         self, launch: PreparedLaunch, addresses: Sequence[int]

@@ -70,7 +70,8 @@ class Launch:
     """One kernel launch: entry point, grid in blocks, threads per block, dynamic shared memory in
     bytes.
 
-    A launch whose grid has an extent of zero is skipped.
+    A launch whose grid has an extent of zero is skipped. ``once``: what it writes, intermediates
+    only, follows from the sizes, so that it runs when those are allocated and not in every call.
     """
 
     entry: str
@@ -78,6 +79,7 @@ class Launch:
     threads: int
     shared_bytes: int
     arguments: tuple[Argument, ...]
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ class _Reader:
             int(data["threads"]),
             int(data["shared_bytes"]),
             tuple(self.argument(a) for a in data["arguments"]),
+            bool(data.get("once", False)),
         )
 
     def argument(self, data: Json) -> Argument:
@@ -137,6 +138,7 @@ def _launch_to_json(launch: Launch) -> Json:
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
         "arguments": [_argument_to_json(a) for a in launch.arguments],
+        **({"once": True} if launch.once else {}),
     }
 
 

@@ -59,6 +59,7 @@ class PreparedLaunch:
     template: tuple[Any, ...]
     addresses: tuple[tuple[int, int], ...]
     scalars: tuple[tuple[int, int], ...]
+    once: bool = False
     maps: tuple[tuple[int, int, TensorMap], ...] = ()
     ready: tuple[int, ...] = ()
     made: dict[Hashable, tuple[tuple[int, Any], ...]] = field(
@@ -74,12 +75,23 @@ class NewArray:
     dtype: str
 
 
+@dataclass(slots=True)
+class Scratch:
+    """Intermediate buffers, which ``owners`` keep alive, and their addresses. ``filled``: the
+    launches that run once have done so.
+    """
+
+    owners: list[Any]
+    addresses: list[int]
+    filled: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What all calls of one signature share.
 
     ``spans`` are the bytes from the address that each input, then each output reaches over.
-    ``scratch`` holds, per stream, the intermediate buffers and their addresses.
+    ``scratch`` holds the intermediate buffers of each stream.
     """
 
     device: int
@@ -88,9 +100,7 @@ class Prepared:
     library: Library
     spans: tuple[int, ...]
     scratch_bytes: tuple[int, ...]
-    scratch: dict[Hashable, tuple[list[Any], list[int]]] = field(
-        default_factory=dict[Hashable, tuple[list[Any], list[int]]]
-    )
+    scratch: dict[Hashable, Scratch] = field(default_factory=dict[Hashable, Scratch])
 
 
 def prepare(
@@ -237,6 +247,7 @@ def _prepare_launch(
         tuple(template),
         tuple(addresses),
         tuple(scalars),
+        launch.once,
         tuple(maps),
         tuple(ready),
     )

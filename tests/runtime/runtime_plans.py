@@ -186,6 +186,7 @@ class Recorder:
         self.shared: dict[str, int] = {}
         self.effects: dict[str, Callable[..., None]] = {}
         self.memory: dict[int, np.ndarray[Any, Any]] = {}
+        self.captured: set[Any] = set()
         self._capability = capability
 
     def capability(self, device: int) -> int:
@@ -210,6 +211,9 @@ class Recorder:
 
     def stream_key(self, stream: Any) -> Hashable:
         return stream
+
+    def capturing(self, stream: Any) -> bool:
+        return stream in self.captured
 
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         return nullcontext()

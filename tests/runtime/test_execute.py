@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,33 @@ def test_intermediates_are_kept_per_stream() -> None:
     seconds = {(stream, args[0]) for entry, _, _, args, _, stream in recorder.launches[1::2]}
     assert firsts == seconds
     assert len(firsts) == 2
+
+
+def test_what_follows_from_the_sizes_is_launched_once_for_a_stream_and_a_size() -> None:
+    recorder = Recorder()
+    plan = scale_plan()
+    first, second = plan.launches
+    run = executable(replace(plan, launches=(replace(first, once=True), second)), recorder)
+    for stream, size in ((1, 100), (1, 100), (2, 100), (1, 50), (1, 100), (2, 100)):
+        x, out = (DeviceArray(np.zeros(size, np.float32)) for _ in range(2))
+        run((x, 2.0), {}, out=out, stream=stream)
+    entries = [entry for entry, *_ in recorder.launches]
+    assert entries == ["first", "second", "second"] + 2 * ["first", "second"] + 2 * ["second"]
+
+
+def test_a_launch_that_was_captured_has_not_run() -> None:
+    recorder = Recorder()
+    plan = scale_plan()
+    first, second = plan.launches
+    run = executable(replace(plan, launches=(replace(first, once=True), second)), recorder)
+    x, out = (DeviceArray(np.zeros(100, np.float32)) for _ in range(2))
+    recorder.captured.add(1)
+    run((x, 2.0), {}, out=out, stream=1)
+    recorder.captured.clear()
+    for _ in range(2):
+        run((x, 2.0), {}, out=out, stream=1)
+    entries = [entry for entry, *_ in recorder.launches]
+    assert entries == ["first", "second"] * 2 + ["second"]
 
 
 def test_scalars_have_the_type_of_the_parameter_and_may_change() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from selector.diagnostics import UserError
 
@@ -19,6 +18,8 @@ def load(path: Path = PHOTOGRAPH, planes: int = 1) -> np.ndarray:
     """A picture as float32 in [0, 1]: gray levels, shape (height, width), or for 3 ``planes`` RGB,
     shape (height, width, 3). ``UserError`` if it cannot be read.
     """
+    from PIL import Image, UnidentifiedImageError
+
     try:
         with Image.open(path) as picture:
             if picture.mode.startswith("I"):  # 16 bits, which Pillow would clip to 8
@@ -50,6 +51,8 @@ def save(path: Path, values: np.ndarray) -> None:
     """Write gray levels or RGB in [0, 1], shape (height, width) or (height, width, 3), as a PNG;
     values outside are clipped.
     """
+    from PIL import Image
+
     levels = np.clip(np.rint(values.astype(np.float32) * 255), 0, 255).astype(np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

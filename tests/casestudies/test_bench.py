@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 
 import halide_bridge as hb
-from casestudies.common import artifacts
+from casestudies.cli import main
+from casestudies.common import artifacts, runner
+from casestudies.common.live import bench
 from casestudies.common.record import Record, speed_ups
 from casestudies.common.registry import find_case
 from casestudies.common.tasks import Choice, Task, tasks_of, variants
@@ -183,3 +186,75 @@ def test_variants_are_kernels_with_a_description(tmp_path: Path) -> None:
     (found,) = variants(tmp_path)
     assert found.kernels == ((os.path.join("me", "wide"), os.path.join("me", "wide.kernel")),)
     assert found.instance() == TIMED
+
+
+def saved(folder: Path, *problems: Conv1d) -> Path:
+    kernel = artifacts.SavedKernel("conv1d", TIMED.program, "amx", "good.kernel")
+    jobs = tuple(artifacts.job("conv1d", "benchmark", p) for p in problems)
+    artifacts.write(folder, artifacts.Manifest((kernel,), (), jobs))
+    return folder
+
+
+def test_bench_of_saved_kernels_leaves_a_report(
+    folder: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(runner, "gpu_available", lambda: True)
+    source = saved(folder, TIMED, Conv1d(60, 8, 24))
+    command = ["bench", "--all", "--artifacts", str(source), "--out", str(tmp_path)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert printed.count(TIMED.name) == 2  # its row, and the summary
+    data = json.loads((tmp_path / "bench.json").read_text())
+    assert [row["problem"] for row in data["rows"]] == [TIMED.name, "conv1d-k24-60x8"]
+    assert all(0 < row["share"] < 1 for row in data["rows"])
+    assert f"| {TIMED.name} |" in (tmp_path / "bench.md").read_text()
+
+
+def test_bench_as_json(folder: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(runner, "gpu_available", lambda: True)
+    source = saved(folder, TIMED)
+    assert main(["bench", "conv1d", "--artifacts", str(source), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["passed"] is True
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("bench", "bench needs the names of cases"),
+        ("bench conv1d --artifacts nowhere", "no manifest.json in nowhere"),
+        ("bench conv1d --taps 8 --artifacts x", "those of the benchmark problems"),
+    ],
+)
+def test_what_bench_refuses(command: str, message: str, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(runner, "gpu_available", lambda: True)
+    assert main(command.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_schedule_that_runs_on_no_gpu_is_refused() -> None:
+    with pytest.raises(UserError, match="no schedule 'plain' for a GPU"):
+        next(bench(find_case("conv1d"), TIMED, 1, "plain"))
+
+
+def test_a_gpu_machine_needs_neither_halide_nor_pillow() -> None:
+    """Whatever measures saved kernels is imported without them."""
+    script = """
+    import importlib, sys
+    class Missing:
+        def find_spec(self, name, *_):
+            if name.split(".")[0] in ("halide", "egglog", "PIL", "matplotlib", "scipy", "torch"):
+                raise ModuleNotFoundError(name)
+    sys.meta_path.insert(0, Missing())
+    from casestudies.common import benching, worker
+    from casestudies import cli
+    from casestudies.common.registry import all_cases
+    from casestudies.common.artifacts import job, problem_of
+    from selector import load
+    for case in all_cases():
+        for problem in (*case.small, *case.benchmark):
+            assert problem_of(job(case.name, "small", problem)) == problem
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

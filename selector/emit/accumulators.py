@@ -27,7 +27,7 @@ from selector.ir.traverse import substitute, walk_expr, walk_stmt
 from selector.lowering.fragments import is_swapped
 from selector.lowering.normalize import TENSOR_MEMORY, is_tensor_store
 from selector.lowering.structure import stored_names, thread_regions
-from selector.lowering.tiles import Accumulate, Banded, as_accumulate, first_lane
+from selector.lowering.tiles import Accumulate, Banded, first_lane
 
 Loops = dict[str, For]
 
@@ -41,10 +41,11 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
             context.accumulators[s.name] = Accumulator(register, 0, {}, half)
     _visit(body, {}, context, tables)
     _check_owners(body, context)
+    size = 8 * (64 if context.group else 16)
     for name, a in list(context.accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
-        context.accumulators[name] = Accumulator(a.register, total // 128, regions, a.half)
+        context.accumulators[name] = Accumulator(a.register, total // size, regions, a.half)
 
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:
@@ -64,7 +65,7 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
             if otherwise is not None:
                 _visit(otherwise, loops, context, tables)
         case Store():
-            statement = as_accumulate(s)
+            statement = context.as_accumulate(s)
             if statement is not None:
                 _register(statement, loops, context, tables)
         case _:
@@ -73,7 +74,7 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
 
 def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:
     offset = slice_offset(s.offset, context, s.accumulator)
-    region = Region(offset, s.m, s.n, is_swapped(s))
+    region = Region(offset, s.m, s.n, is_swapped(s), 64 if context.group else 16)
     known = context.accumulators[s.accumulator].regions.setdefault(offset, region)
     if known != region:
         raise EmitError(

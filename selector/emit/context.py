@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.panels import ALIGNMENT as PANEL_ALIGNMENT
+from selector.emit.panels import Panels
 from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Var
+from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import INT32
+from selector.lowering.tiles import Access, Accumulate, align_windows, as_accumulate
+from selector.runtime.plan import MapArgument
 from selector.targets import Target
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
@@ -22,7 +26,8 @@ SHARED_ALIGNMENT = 128
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A block of m x n accumulator elements at ``offset``, cut into 16 x 8 tiles.
+    """A block of m x n accumulator elements at ``offset``, cut into tiles of ``rows`` x 8: 16 rows
+    are of one warp, 64 of the four warps of a group, 16 each.
 
     ``swapped``: the tiles hold the transposed block (their rows run along n).
     """
@@ -31,16 +36,18 @@ class Region:
     m: int
     n: int
     swapped: bool
+    rows: int = 16
 
     @property
     def first(self) -> int:
-        """Number of its first fragment; a fragment holds 128 elements."""
-        return self.offset // 128
+        """Number of its first fragment; a fragment holds ``rows`` * 8 elements."""
+        return self.offset // (self.rows * 8)
 
     @property
     def tiles(self) -> tuple[int, int]:
         """Tiles along (rows, columns) of the stored, possibly transposed block."""
-        return (self.n // 16, self.m // 8) if self.swapped else (self.m // 16, self.n // 8)
+        rows, columns = (self.n, self.m) if self.swapped else (self.m, self.n)
+        return (rows // self.rows, columns // 8)
 
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j
@@ -67,8 +74,12 @@ class KernelContext:
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     quotients: dict[Expr, str] = field(default_factory=dict)
-    warps: int = 1
+    warps: int = 1  # or groups of four of them, in a kernel with wgmma
+    group: bool = False
+    producer: bool = False  # one more group, behind the others, feeds the rings
     threads: int = 32
+    panels: dict[str, Panels] = field(default_factory=dict)
+    maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
@@ -99,13 +110,47 @@ class KernelContext:
             self.quotients[e] = self.names.fresh("quotient")
         return self.quotients[e]
 
-    def allocate_shared(self, size: int, what: str) -> int:
+    @property
+    def unit(self) -> str:
+        """What a gpu_thread loop counts, and the C variable that numbers it."""
+        return "group" if self.group else "warp"
+
+    @property
+    def unit_threads(self) -> int:
+        return 128 if self.group else 32
+
+    @property
+    def consumers(self) -> int:
+        """Threads of all warps or groups."""
+        return self.warps * self.unit_threads
+
+    @property
+    def shared_alignment(self) -> int:
+        return PANEL_ALIGNMENT if self.panels else SHARED_ALIGNMENT
+
+    def as_accumulate(self, s: Store) -> Accumulate | None:
+        """The parts of an accumulate statement, windows in shared memory aligned; None for any
+        other store.
+        """
+        statement = as_accumulate(s)
+        if statement is None:
+            return None
+        aligned = align_windows(statement)
+        for operand in (statement.a, statement.b):
+            if isinstance(operand, Access) and aligned is not statement:
+                # What is not known yet is allocated in the kernel.
+                storage = self.storages.get(operand.buffer)
+                if storage is not None and storage.space is Space.GLOBAL:
+                    return statement
+        return aligned
+
+    def allocate_shared(self, size: int, what: str, alignment: int = SHARED_ALIGNMENT) -> int:
         """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used
         up.
         """
-        offset = -(-self.shared_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        offset = -(-self.shared_bytes // alignment) * alignment
         self.shared_bytes = offset + size
-        if self.shared_bytes > self.target.shared_memory:
+        if self.shared_bytes + self.shared_alignment > self.target.shared_memory:
             raise ScheduleError(
                 f"the kernel of `{self.name}` needs {self.shared_bytes} bytes of shared memory",
                 f"{self.target.name} has {self.target.shared_memory}; `{what}` takes {size}",

@@ -3,7 +3,7 @@ element by element.
 
 A copy is a nest whose store takes a load of a parameter unchanged. Its rows are cut into chunks of
 16 bytes; a chunk that lies inside the source goes as one asynchronous copy, one at the border
-element by element with zeros outside. Where the pitch of the rows allows it the last chunk of a row
+element by element with zeros outside, or with the nearest element where coordinates are clamped. Where the pitch of the rows allows it the last chunk of a row
 is filled to its end, so that tiles that read a little past a row meet numbers and not garbage.
 """
 
@@ -18,7 +18,17 @@ from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, independent, merge_digits
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load, Var
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    BufferParam,
+    Compare,
+    CompareOp,
+    Expr,
+    IntImm,
+    Load,
+    Var,
+)
 from selector.ir.traverse import substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
@@ -42,6 +52,7 @@ class Copy:
     per: int  # elements of a chunk
     rounded: bool  # the last chunk of a row may be filled to its end
     predicate: Expr | None  # elements where it is false are 0
+    clamped: tuple[bool, ...]  # coordinates that are held inside the source: its edges go on
 
     @property
     def chunks(self) -> int:
@@ -63,7 +74,8 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     nest = merge_digits(nest, [to_affine(nest.store.index), to_affine(load.index)])
     load = nest.store.value
     assert isinstance(load, Load)
-    coordinates = split_by_strides(load.index, source.param.dims)
+    found = split_by_strides(load.index, source.param.dims)
+    coordinates = None if found is None else _unclamped(found, source.param)
     if (
         coordinates is None
         or not independent(nest, None)
@@ -76,7 +88,27 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     return copy
 
 
-def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> Copy | None:
+def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tuple[Expr, bool], ...]:
+    """Each coordinate without a clamp to the source's extent, and whether it had one."""
+    return tuple(_unclamp(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+
+
+def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, bool]:
+    last = to_affine(extent) - 1
+    match e:
+        case (
+            Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, inner, high), low)
+            | Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, inner, low), high)
+        ) if low == IntImm(0) and to_affine(high) == last:
+            return inner, True
+        case _:
+            return e, False
+
+
+def _build(
+    nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: int
+) -> Copy | None:
+    coordinates, clamped = tuple(c for c, _ in clamps), tuple(held for _, held in clamps)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])
     for x in nest.digits:
         if index.coefficient(x.var).constant != 1 or first.coefficient(x.var).constant != 1:
@@ -92,12 +124,15 @@ def _build(nest: Nest, load: Load, coordinates: tuple[Expr, ...], per: int) -> C
         length = -(-x.count // per) * per
         rounded = all(p is not None and abs(p) >= length for p in pitches)
         to, wanted = nest.store.buffer, load.predicate
-        return Copy(to, index, load, coordinates, x, rows, x.count, per, rounded, wanted)
+        return Copy(to, index, load, coordinates, x, rows, x.count, per, rounded, wanted, clamped)
     return None
 
 
-def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``.
+def emit_copy(
+    copy: Copy, context: KernelContext, rank: str, size: int, unroll: int = UNROLL_COPIES
+) -> None:
+    """Write the copy, spread over ``size`` threads numbered ``rank``; up to ``unroll`` steps are
+    unrolled.
 
     A tile that lies inside its source as a whole takes a path without tests; the border is tested
     chunk by chunk.
@@ -108,7 +143,7 @@ def emit_copy(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
     total = copy.chunks
     for d in copy.rows:
         total *= d.count or 1
-    few = -(-total // size) <= UNROLL_COPIES
+    few = -(-total // size) <= unroll
     inside = _inside(copy, context)
     if inside is not None:
         with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
@@ -133,7 +168,7 @@ def split_copy(
     step.
     """
     inside = _inside(copy, context)
-    if inside is None or len(copy.rows) > 1 or size % copy.chunks:
+    if inside is None or any(copy.clamped) or len(copy.rows) > 1 or size % copy.chunks:
         return None
     rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
     if rows % step_rows:
@@ -207,9 +242,11 @@ def _inside(copy: Copy, context: KernelContext) -> str | None:
     digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
     wanted: Expr | None = copy.predicate or TRUE
-    for coordinate, dim in zip(copy.coordinates, source.param.dims, strict=True):
+    for n, (coordinate, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         low = Compare(CompareOp.LE, IntImm(0), coordinate)
         high = Compare(CompareOp.LT, coordinate, dim.extent)
+        if n and copy.clamped[n]:  # every row is inside, if there is one
+            low, high = TRUE, Compare(CompareOp.LT, IntImm(0), dim.extent)
         wanted = conjunction(conjunction(wanted, low), high)
     whole = holds_everywhere(wanted, digits)
     if whole is None:
@@ -223,11 +260,15 @@ def _addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> N
     w, scalar = context.writer, context.scalar
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
-    index = substitute(copy.index.to_expr(), values)
-    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {scalar.index(index)};")
+    index = scalar.index(substitute(copy.index.to_expr(), values))
+    place = to.panels.index(index) if to.panels else index
+    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {place};")
     terms: list[str] = []
     for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
-        w.line(f"const int c{number} = {scalar.index(substitute(c, values))};")
+        text = scalar.index(substitute(c, values))
+        if number and copy.clamped[number]:
+            text = _held(text, scalar.index(dim.extent))
+        w.line(f"const int c{number} = {text};")
         terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
     w.line(f"const {_ctype(copy, context)}* const from = {source.pointer} + ({' + '.join(terms)});")
 
@@ -253,6 +294,11 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         w.line("copy16(shared_address(to), from);")
     with w.block("else"):
         _elements(copy, context, rows_inside, extents[0], wanted)
+
+
+def _held(coordinate: str, extent: str) -> str:
+    """A coordinate, or where it lies outside the nearest one inside."""
+    return f"max(min({coordinate}, {extent} - 1), 0)"
 
 
 def _ctype(copy: Copy, context: KernelContext) -> str:
@@ -295,9 +341,12 @@ def _elements(
     w = context.writer
     context.names.bind("$e", "e")
     tests = [f"(u32)(c0 + e) < (u32){extent}", *rows_inside]
+    element = "from[e]"
+    if copy.clamped[0]:
+        tests[0], element = f"0 < {extent}", f"from[{_held('c0 + e', extent)} - c0]"
     tests += [] if wanted is None else [context.scalar.expr(wanted)]
     zero = f"{_ctype(copy, context)}{{}}"
     w.line("#pragma unroll")
     with w.block(f"for (int e = 0; e < {copy.per}; ++e)"):
         test = "" if copy.rounded or copy.length % copy.per == 0 else f"if (x + e < {copy.length}) "
-        w.line(f"{test}to[e] = {' && '.join(tests)} ? from[e] : {zero};")
+        w.line(f"{test}to[e] = {' && '.join(tests)} ? {element} : {zero};")

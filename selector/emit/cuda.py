@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 from selector.emit.context import KernelContext
+from selector.emit.group_rings import READY
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
@@ -24,6 +25,7 @@ from selector.runtime.plan import (
     BufferArgument,
     Intermediate,
     Launch,
+    MapsReady,
     Plan,
     ValueArgument,
 )
@@ -73,6 +75,12 @@ def _emit_kernel(
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
+    if context.maps:
+        arguments.append(MapsReady())
+        parameters.append(f"const int {READY}")
+    for name, argument in context.maps:
+        arguments.append(argument)
+        parameters.append(f"const __grid_constant__ TensorMap {name}")
     body = context.writer.text()
     text = body + " ".join(context.flags.values()) + _grid_text(kernel, context)
     for value, name in context.quotients.items():
@@ -86,15 +94,10 @@ def _emit_kernel(
     ]
     w = Writer()
     list_text = ", ".join(p for _, p in kept)
-    bounds = f"__launch_bounds__({context.threads})"
+    bounds = f"__launch_bounds__({context.threads}{', 1' if context.group else ''})"
     entry = _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
-        if context.shared_bytes:
-            w.line("extern __shared__ __align__(128) unsigned char smem[];")
-        if emitter.tensor:
-            w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
-        if emitter.tensor and (context.warps > 1 or "warp" in used):
-            w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
+        _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
         for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
             low = context.scalar.index(loop.min)
             first = "" if low == "0" else f" + {low}"
@@ -102,12 +105,33 @@ def _emit_kernel(
         for name, condition in context.flags.items():
             w.line(f"const bool {name} = {condition};")
         w.lines(body)
-    shared = -(-context.shared_bytes // 128) * 128 + (128 if context.shared_bytes else 0)
+    room = context.shared_alignment if context.shared_bytes else 0
+    shared = -(-context.shared_bytes // 128) * 128 + room
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
         entry, (grid[0], grid[1], grid[2]), context.threads, shared, tuple(a for a, _ in kept)
     )
     return w.text(), launch, context.wrappers
+
+
+def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -> None:
+    """Shared memory, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
+    rows of 16 that a warp holds), warp or group of the block.
+    """
+    if context.panels:
+        w.line("extern __shared__ __align__(1024) unsigned char memory[];")
+        align = context.shared_alignment - 1
+        w.line(f"unsigned char* const smem = memory + (-shared_address(memory) & {align});")
+    elif context.shared_bytes:
+        w.line("extern __shared__ __align__(128) unsigned char smem[];")
+    if context.group:
+        w.line("const int lane = threadIdx.x & 31, q = lane & 3;")
+        w.line("const int g = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);")
+        w.line("const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);")
+    elif tensor:
+        w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
+    if tensor and not context.group and (context.warps > 1 or warps):
+        w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
 
 
 def _grid_text(kernel: Kernel, context: KernelContext) -> str:

@@ -63,3 +63,29 @@ def _wrapper(name: str, form: str, c: str, depth_blocks: int) -> str:
         f'  asm volatile("mma.sync.aligned.{form} {{{d}}}, {{{left}}}, {{{right}}}, {{{d}}};"\n'
         f"    : {outputs} : {inputs}); }}\n"
     )
+
+
+def warpgroup_form(
+    instruction: TensorInstruction, n: int, across_a: bool, across_b: bool
+) -> MatrixForm:
+    """wgmma m64n``n``k16 with both operands in shared memory, named by descriptors.
+
+    ``across_a``, ``across_b``: the operand's rows m or n, not its depth, run along memory. The
+    accumulators are ``n / 8`` pieces in a row (PTX ISA, "wgmma.mma_async").
+    """
+    a, c = _ptx_type(instruction.a_type), _ptx_type(instruction.c_type)
+    ctype, constraint, count = ("u32", "r", 2) if c == "f16" else ("float", "f", 4)
+    shape = f"m64n{n}k{instruction.k}"
+    name = f"wgmma_{shape}_{a}_{c}_{'t' if across_a else 'n'}{'t' if across_b else 'n'}"
+    total = n // 8 * count
+    places = [(i // count, i % count) for i in range(total)]
+    d = ", ".join(f"%{i}" for i in range(total))
+    outputs = ", ".join(f'"+{constraint}"(d[{i}][{e}])' for i, e in places)
+    source = (
+        f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], u64 a, u64 b) {{\n"
+        f'  asm volatile("wgmma.mma_async.sync.aligned.{shape}.{c}.{a}.{a} {{{d}}}, "\n'
+        f'    "%{total}, %{total + 1}, 1, 1, 1, {int(across_a)}, {int(across_b)};"\n'
+        f"    : {outputs}\n"
+        f'    : "l"(a), "l"(b)); }}\n'
+    )
+    return MatrixForm(name, source)

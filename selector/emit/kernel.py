@@ -15,16 +15,19 @@ from math import prod
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
-from selector.emit.context import KernelContext
+from selector.emit.context import SHARED_ALIGNMENT, KernelContext
 from selector.emit.copies import as_copy, emit_copy
+from selector.emit.group_rings import GroupRing
 from selector.emit.instructions import accumulator_declaration
 from selector.emit.nests import PLAIN_LOOPS, as_nest, independent
+from selector.emit.panels import find_panels
 from selector.emit.register_tiles import allocate, register_names
 from selector.emit.rings import Ring
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
-from selector.emit.units import Unit, block_unit, warp_unit
+from selector.emit.units import Unit, block_unit, group_unit, warp_unit
+from selector.emit.warpgroups import GroupEmitter
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -58,7 +61,7 @@ from selector.lowering.structure import (
     stored_names,
     thread_regions,
 )
-from selector.lowering.tiles import Accumulate, as_accumulate
+from selector.lowering.tiles import Accumulate
 
 BANDS = "$bands"
 
@@ -71,6 +74,8 @@ class KernelEmitter:
         self.context = context
         self.tables = BandTables(context)
         self.tiles = TileEmitter(context, self.tables)
+        self.groups = GroupEmitter(context)
+        self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
@@ -88,11 +93,13 @@ class KernelEmitter:
         threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
         self._check_tensor_placement(bool(warps))
         c.warps = max(warps, default=1)
-        c.threads = 32 * c.warps if self.tensor else max([1, *threads])
+        self._find_groups()
+        c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
         if c.threads > c.target.max_threads:
             raise ScheduleError(
                 f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
-                "in a kernel with tensor statements a gpu_thread loop counts warps of 32 threads"
+                f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
+                f"{c.unit_threads} threads"
                 if self.tensor
                 else "",
                 "use fewer or smaller gpu_thread loops",
@@ -101,9 +108,40 @@ class KernelEmitter:
         self._in_registers = register_names(self.kernel.body)
         self._exchanged -= self.context.accumulators.keys() | self._in_registers
         one_warp = self.tensor and not warps
-        unit = warp_unit() if one_warp else block_unit(c.threads)
+        unit = self._tensor_unit() if one_warp else block_unit(c.threads)
         self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
         unit.finish_copies(c.writer)
+
+    def _find_groups(self) -> None:
+        """Whether this is a kernel of warpgroups, and what their operands lie in."""
+        c = self.context
+        memories = {
+            s.memory: s
+            for s in walk_stmt(self.kernel.body)
+            if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY
+        }
+        if Memory.WGMMA_ACCUMULATOR not in memories:
+            return
+        if len(memories) > 1:
+            raise ScheduleError(
+                f"`{c.name}` has accumulators of warps and of warpgroups in one kernel",
+                ", ".join(f"`{s.name}` is in {m.value}" for m, s in memories.items()),
+                "keep all of them in one kind of memory",
+            )
+        c.group = True
+        c.panels |= find_panels(self.kernel.body)
+        c.producer = any(
+            isinstance(s, Allocate) and s.name in c.panels and s.stages > 1
+            for s in walk_stmt(self.kernel.body)
+        )
+
+    def _tensor_unit(self) -> Unit:
+        return group_unit() if self.context.group else warp_unit()
+
+    def slot_elements(self, s: Allocate) -> int:
+        """Elements from one slot of a ring to the next."""
+        panels = self.context.panels.get(s.name)
+        return slot_elements(s) if panels is None else panels.size // s.type.bytes
 
     def _check_tensor_placement(self, has_warps: bool) -> None:
         if not has_warps:
@@ -127,7 +165,7 @@ class KernelEmitter:
         run: list[Accumulate] = []
         finished: list[Store] = []
         for s in stmts:
-            accumulate = as_accumulate(s) if isinstance(s, Store) else None
+            accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
             if finished or accumulate is None:
                 if run and self._finishes(s, run, unit):
                     assert isinstance(s, Store)
@@ -162,8 +200,13 @@ class KernelEmitter:
         unit.touch(reads, writes)
 
     def _flush(self, run: list[Accumulate], finished: list[Store]) -> None:
-        if run:
+        if run and self.context.group:
+            self.groups.accumulate(run)
+            for s in finished:
+                self.tiles.regions.read_out(s)
+        elif run:
             self.tiles.accumulate(run, finished)
+        if run:
             run.clear()
             finished.clear()
 
@@ -203,6 +246,7 @@ class KernelEmitter:
             storage = self.context.storages.get(nest.store.buffer)
             if storage is not None and independent(nest, storage.param):
                 self._before(s, unit)
+                unit.panels |= storage.panels is not None
                 copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
                 if copy is not None:
                     emit_copy(copy, self.context, unit.rank, unit.size)
@@ -246,7 +290,8 @@ class KernelEmitter:
         for a in allocations:
             self._place(a, unit, in_warp=in_warp)
         if staged:
-            Ring(self, s, body, staged).emit(unit, in_warp=in_warp)
+            kind = GroupRing if any(a.name in self.context.panels for a in staged) else Ring
+            kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
         for x in body:
             unit.touch(*self.touched(x))
@@ -276,9 +321,11 @@ class KernelEmitter:
         self._before(s, unit)
         w = self.context.writer
         if tensor:
-            with w.block("" if total == self.context.warps else f"if (warp < {total})"):
-                self._decode(loops, "warp")
-                inner = warp_unit()
+            c = self.context
+            every = total == c.warps and (self.in_consumers or not c.producer)
+            with w.block("" if every else f"if ({c.unit} < {total})"):
+                self._decode(loops, c.unit)
+                inner = self._tensor_unit()
                 self.statements(sequence(body), inner, in_warp=True)
                 inner.finish_copies(w)
             return
@@ -320,18 +367,24 @@ class KernelEmitter:
             c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
             c.writer.line(f"u32 {tiles.name}[{tiles.size}];")
             return
-        copies = c.warps if in_warp and unit.rank == "lane" else 1
-        size = slot_elements(s) * s.type.bytes * s.stages
+        copies = c.warps if in_warp and unit.size == c.unit_threads else 1
+        size = self.slot_elements(s) * s.type.bytes * s.stages
+        panels = c.panels.get(s.name)
         total = size * copies
         known = self._offsets.get(s.name)  # an earlier allocation of that name is over by now
-        offset = known[0] if known and known[1] >= total else c.allocate_shared(total, s.name)
+        offset = known[0] if known and known[1] >= total else self._reserve(total, s.name)
         self._offsets[s.name] = (offset, max(total, known[1] if known else 0))
         pointer = c.names.fresh(s.name)
-        move = f" + warp * {size}" if copies > 1 else ""
+        move = f" + {c.unit} * {size}" if copies > 1 else ""
         kind = c_type(s.type.element)
         c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")
         self.places[s.name] = pointer
-        c.storages[s.name] = Storage(pointer, s.type.element, Space.SHARED)
+        c.storages[s.name] = Storage(pointer, s.type.element, Space.SHARED, panels=panels)
+
+    def _reserve(self, size: int, name: str) -> int:
+        c = self.context
+        alignment = c.shared_alignment if name in c.panels else SHARED_ALIGNMENT
+        return c.allocate_shared(size, name, alignment)
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what the kernel both reads and writes."""

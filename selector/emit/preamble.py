@@ -19,6 +19,23 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 """
 
+
+def _tensor_copy(rank: int) -> str:
+    """A box of a tensor into shared memory, by the copy engine (PTX ISA: cp.async.bulk.tensor)."""
+    names = [f"c{i}" for i in range(rank)]
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    given = ", ".join(f'"r"({n})' for n in names)
+    return (
+        f"__device__ __forceinline__ void tensor_copy{rank}(u32 to, const TensorMap* map, "
+        f"{', '.join(f'int {n}' for n in names)}, u32 barrier) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::"\n'
+        f'    "complete_tx::bytes [%0], [%1, {{{places}}}], [%{rank + 2}];"\n'
+        f'    :: "r"(to), "l"(map), {given}, "r"(barrier)\n'
+        f'    : "memory");\n'
+        f"}}\n"
+    )
+
+
 _SNIPPETS: dict[str, str] = {
     "to_f32": """\
 __device__ __forceinline__ float to_f32(f16 v) {
@@ -121,6 +138,94 @@ __device__ __forceinline__ void barrier_wait(u32 b, u32 parity) {
   asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;"
     " @done bra out; bra again; out: }"
     :: "r"(b), "r"(parity) : "memory");
+}
+""",
+    "barrier_await": """\
+// The same wait, asleep for as long as the hardware sees fit (sm_90).
+__device__ __forceinline__ void barrier_await(u32 b, u32 parity) {
+  u32 done;
+  do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+    " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(b), "r"(parity) : "memory");
+  while (!done);
+}
+""",
+    "barrier_expect": """\
+// Arrives, and lets the phase wait for so many bytes of the copy engine.
+__device__ __forceinline__ void barrier_expect(u32 b, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+    :: "r"(b), "r"(bytes) : "memory");
+}
+""",
+    "barriers_made": """\
+// Barriers are there for the copy engine, too.
+__device__ __forceinline__ void barriers_made() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+""",
+    "barrier_end": """\
+__device__ __forceinline__ void barrier_end(u32 b) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(b) : "memory");
+}
+""",
+    "async_fence": """\
+// What this thread has stored in shared memory is there for wgmma (PTX ISA: async proxy).
+__device__ __forceinline__ void async_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "TensorMap": """\
+struct alignas(64) TensorMap { u64 parts[16]; };
+""",
+    "map_prefetch": """\
+__device__ __forceinline__ void map_prefetch(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
+""",
+    **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
+    "panel_index": """\
+// Where element i of rows of `pitch` elements lies in swizzled panels of 128-byte rows.
+template <int pitch, int rows, int bytes> __device__ __forceinline__ int panel_index(int i) {
+  const int width = 128 / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
+  const int place = (column % width / chunk ^ (row & 7)) * chunk + column % chunk;
+  return column / width * (rows * width) + row * width + place;
+}
+""",
+    "matrix_descriptor": """\
+// A matrix in panels swizzled by 128 bytes; distances in bytes (PTX ISA: wgmma, matrix descriptor).
+__device__ __forceinline__ u64 matrix_descriptor(u32 start, u32 leading, u32 stride) {
+  return (u64)((start & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32
+    | 1ull << 62;
+}
+""",
+    "group_fence": """\
+__device__ __forceinline__ void group_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+""",
+    "group_commit": """\
+__device__ __forceinline__ void group_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+""",
+    "group_wait": """\
+template <int pending> __device__ __forceinline__ void group_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
+}
+""",
+    "group_hold": """\
+// Accumulators are read after this, not before.
+template <int n, int e> __device__ __forceinline__ void group_hold(float (&d)[n][e]) {
+  #pragma unroll
+  for (int i = 0; i < n * e; ++i) asm volatile("" : "+f"(d[i / e][i % e]) :: "memory");
+}
+template <int n, int e> __device__ __forceinline__ void group_hold(u32 (&d)[n][e]) {
+  #pragma unroll
+  for (int i = 0; i < n * e; ++i) asm volatile("" : "+r"(d[i / e][i % e]) :: "memory");
+}
+""",
+    "group_sync": """\
+__device__ __forceinline__ void group_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
 }
 """,
     "ldmatrix4": """\

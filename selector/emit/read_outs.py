@@ -8,7 +8,9 @@ any epilogue runs in registers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from selector.diagnostics import EmitError
 from selector.emit.context import (
@@ -19,6 +21,7 @@ from selector.emit.context import (
     Region,
     slice_offset,
 )
+from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
@@ -63,6 +66,10 @@ class RegionCode:
         """
         source = tile_reads(s.value)[0]
         regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
+        sums = row_sums(s)
+        if sums:
+            RowSumCode(self.context, partial(self._element, source)).write(s, sums, regions)
+            return
         plan = _ReadOut(s, source, regions, [_index_form(s.index, r, o) for r, o in regions])
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
@@ -82,6 +89,15 @@ class RegionCode:
             with w.block("else"):
                 self._write_tiles(plan, guarded=s.predicate is not None, wide=False)
 
+    def _element(
+        self, source: Load, value: Expr, region: Region, outer: Digits
+    ) -> Callable[[tuple[int, int, int]], str]:
+        """The text of every element of a value made of accumulators."""
+        element = Store(source.buffer, source.index, value)  # in the order of the accumulator
+        plan = _ReadOut(element, source, [], [])
+        text = self._texts(plan, region, outer, guarded=False)
+        return partial(text.value, region)
+
     def _keep(self, plan: _ReadOut) -> None:
         """Leave what is read out in registers, as blocks of an operand."""
         kept = self.context.register_tiles[plan.store.buffer]
@@ -92,7 +108,7 @@ class RegionCode:
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
             for i, j in _tiles(region):
                 for half in (0, 2):
-                    origin = form.base + rows * (16 * i + 4 * half) + columns * (8 * j)
+                    origin = form.base + rows * (region.rows * i + 4 * half) + columns * (8 * j)
                     pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
                     target = kept.put(origin, rows, columns)
                     self.context.writer.line(f"{target} = pack16({', '.join(pair)});")
@@ -227,7 +243,7 @@ def _tiles(region: Region) -> list[tuple[int, int]]:
 def _place(region: Region, element: tuple[int, int, int]) -> tuple[Affine, Affine]:
     """(row, column) of element e of tile (i, j) in the stored block, for this lane."""
     i, j, e = element
-    return _ROW + (16 * i + 8 * (e // 2)), _COLUMN + (8 * j + e % 2)
+    return _ROW + (region.rows * i + 8 * (e // 2)), _COLUMN + (8 * j + e % 2)
 
 
 _ROW = Affine.of(LANE_ROW)
@@ -254,7 +270,7 @@ class _IndexForm:
     def at(self, region: Region, element: tuple[int, int, int]) -> tuple[Affine, int]:
         """The index of an element as (symbolic part, constant)."""
         i, j, e = element
-        row, column = 16 * i + 8 * (e // 2), 8 * j + e % 2
+        row, column = region.rows * i + 8 * (e // 2), 8 * j + e % 2
         m, n = (column, row) if region.swapped else (row, column)
         steps = self.m.constant, self.n.constant
         key = (0 if steps[0] is not None else m, 0 if steps[1] is not None else n)
@@ -303,7 +319,7 @@ def _zero(t: Type) -> Expr:
 
 def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
     i, j, e = element
-    down, across = 16 * i + 8 * (e // 2), 8 * j + e % 2
+    down, across = region.rows * i + 8 * (e // 2), 8 * j + e % 2
     row = f"(g + {down})" if down else "g"
     column = f"(q * 2 + {across})" if across else "(q * 2)"
     m, n = (column, row) if region.swapped else (row, column)

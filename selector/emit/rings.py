@@ -14,14 +14,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
-from selector.emit.copies import as_copy, emit_copy, split_copy
+from selector.emit.copies import UNROLL_COPIES, as_copy, emit_copy, split_copy
 from selector.emit.nests import as_nest, independent
 from selector.emit.units import Unit
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store, Var
 from selector.ir.traverse import substitute_stmt
 from selector.lowering.normalize import sequence
-from selector.lowering.structure import peel_threads, slot_elements, stored_names
+from selector.lowering.structure import peel_threads, stored_names
 from selector.lowering.tiles import as_accumulate
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Ring:
                 "give pipeline_stages(...) the same number for all of them",
             )
         self.signals = False
+        self.unroll_copies = UNROLL_COPIES
         scalar = self.context.scalar
         self.variable = self.context.names.get(loop.name)
         self.low, extent = scalar.index(loop.min), scalar.index(loop.extent)
@@ -111,7 +112,7 @@ class Ring:
                 for x in self.consumers:
                     unit.touch(*self.emitter.touched(x))
             pieces = self._refill(unit)
-            if self._every_warp_multiplies():
+            if self._every_warp_multiplies() and not c.group:
                 c.interleaved = pieces
             else:
                 with w.block(""):
@@ -167,7 +168,7 @@ class Ring:
         """Let the buffers' names stand for one slot of their rings."""
         for a in self.staged:
             base = self.emitter.places[a.name]
-            pointer = f"({base} + {slot} * {slot_elements(a)})"
+            pointer = f"({base} + {slot} * {self.emitter.slot_elements(a)})"
             storage = self.context.storages[a.name]
             self.context.storages[a.name] = replace(storage, pointer=pointer)
 
@@ -188,7 +189,7 @@ class Ring:
             nest = as_nest(x)
             copy = as_copy(nest, self.context) if nest is not None else None
             if copy is not None:
-                emit_copy(copy, self.context, unit.rank, unit.size)
+                emit_copy(copy, self.context, unit.rank, unit.size, self.unroll_copies)
             elif nest is not None and independent(nest, None):
                 self.emitter.threads.spread(nest, unit.rank, unit.size)
             else:

@@ -22,6 +22,7 @@ class Unit:
     written: set[str] = field(default_factory=set[str])
     read: set[str] = field(default_factory=set[str])
     copying: bool = False  # asynchronous copies are in flight
+    panels: bool = False  # wgmma reads what was written: it has to be told before the barrier
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
         self.read |= reads
@@ -40,6 +41,7 @@ class Unit:
         """Control comes from here or from ``other``: what is pending in either is pending."""
         self.touch(other.read, other.written)
         self.copying |= other.copying
+        self.panels |= other.panels
 
     def must_wait(self, reads: set[str], writes: set[str]) -> bool:
         """Whether a statement that touches these needs a barrier before it."""
@@ -48,6 +50,8 @@ class Unit:
     def wait(self, writer: Writer) -> None:
         """The barrier; asynchronous copies arrive before it."""
         self.finish_copies(writer)
+        if self.panels:
+            writer.line("async_fence();")
         writer.line(self.barrier)
         self.forget()
 
@@ -64,3 +68,12 @@ def block_unit(threads: int) -> Unit:
 
 def warp_unit() -> Unit:
     return Unit("lane", 32, "__syncwarp();")
+
+
+def group_unit() -> Unit:
+    return Unit("(int)(threadIdx.x & 127)", 128, "group_sync(2 + group, 128);")
+
+
+def consumer_unit(threads: int) -> Unit:
+    """All groups, without the one that feeds them."""
+    return Unit("(int)threadIdx.x", threads, f"group_sync(1, {threads});", panels=True)

@@ -1,0 +1,135 @@
+"""Copies into panels by the copy engine: which boxes of which tensor a staged copy is made of.
+
+A copy is boxes if its rows run along the source's innermost dimension and are numbered by one other
+dimension. What it wants to be zero outside of the source's extents becomes the extents of the
+tensor map: the copy engine writes zeros there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from selector.emit.context import KernelContext
+from selector.emit.copies import Copy
+from selector.emit.panels import Panels
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
+from selector.ir.traverse import free_vars, substitute
+from selector.lowering.predicates import TRUE, slack
+from selector.runtime.plan import MapArgument
+
+LARGEST_BOX = 256
+_RANKS = (2, 3, 4, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """A copy as boxes: the name of the tensor map, the first coordinate in each dimension, the
+    dimension that numbers the rows, and how many there are.
+    """
+
+    to: str
+    map: str
+    first: tuple[Expr, ...]
+    along: int
+    rows: int
+    box_rows: int
+    panels: Panels
+
+    @property
+    def bytes(self) -> int:
+        """What arrives in one slot."""
+        return self.panels.count * self.rows * 128
+
+    def write(self, context: KernelContext, barrier: str) -> None:
+        """One instruction for each box, for one thread; they arrive at ``barrier``."""
+        w, scalar, p = context.writer, context.scalar, self.panels
+        pointer = context.storages[self.to].pointer
+        for number in range(p.count):
+            for row in range(0, self.rows, self.box_rows):
+                offset = number * p.panel_bytes + row * 128
+                at = [*self.first]
+                at[0] = (Affine.of(at[0]) + number * p.width).to_expr()
+                at[self.along] = (Affine.of(at[self.along]) + row).to_expr()
+                target = f"shared_address({pointer})" + (f" + {offset}" if offset else "")
+                places = ", ".join(scalar.index(c) for c in at)
+                w.line(f"tensor_copy{len(at)}({target}, &{self.map}, {places}, {barrier});")
+
+
+def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
+    """The boxes that a copy is; None if it is none."""
+    to, source = context.storages[copy.to], context.storages[copy.source.buffer]
+    rows = [d for d in copy.rows if d.count != 1]
+    if to.panels is None or source.param is None or len(rows) != 1:
+        return None
+    panels, dims, row = to.panels, source.param.dims, rows[0]
+    if len(dims) not in _RANKS or dims[0].stride != IntImm(1) or row.count is None:
+        return None
+    at = [to_affine(c) for c in copy.coordinates]
+    if copy.index != Affine.of(copy.x.var) + Affine.of(row.var) * panels.pitch:
+        return None
+    moving = [d for d, c in enumerate(at) if c.mentions(row.var.name)]
+    box_rows = min(row.count, LARGEST_BOX)
+    if len(moving) != 1 or at[moving[0]].coefficient(row.var).constant != 1 or moving[0] == 0:
+        return None
+    if row.count % box_rows or copy.length > panels.count * panels.width:
+        return None
+    extents = _extents(copy, at, context)
+    if extents is None:
+        return None
+    nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
+    first = tuple(to_affine(substitute(c, nothing)).to_expr() for c in copy.coordinates)
+    box = [1] * len(dims)
+    box[0], box[moving[0]] = panels.width, box_rows
+    argument = MapArgument(
+        copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
+    )
+    name = _map(argument, context)
+    return Boxes(copy.to, name, first, moving[0], row.count, box_rows, panels)
+
+
+def _map(argument: MapArgument, context: KernelContext) -> str:
+    for name, known in context.maps:
+        if known == argument:
+            return name
+    name = context.names.fresh(f"map_{argument.name}")
+    context.maps.append((name, argument))
+    return name
+
+
+def _extents(copy: Copy, at: list[Affine], context: KernelContext) -> tuple[Expr, ...] | None:
+    """The extents inside which the copy's elements are those of the source; None if they depend on
+    more than the sizes of the call.
+    """
+    param = context.storages[copy.source.buffer].param
+    assert param is not None
+    extents: list[Expr] = [d.extent for d in param.dims]
+    known = {
+        e.name
+        for p in context.params.values()
+        for d in p.dims
+        for e in (d.extent, d.stride, d.min)
+        if isinstance(e, Var)
+    }
+    for condition in _conjuncts(copy.predicate or TRUE):
+        room = slack(condition)
+        if condition == TRUE or room in at:
+            continue  # nothing lies before the first element
+        bounds = [] if room is None else [(d, room + c + 1) for d, c in enumerate(at)]
+        fitting = [(d, b.to_expr()) for d, b in bounds if free_vars(b.to_expr()) <= known]
+        if not fitting:
+            return None
+        d, bound = fitting[0]
+        if bound != extents[d]:
+            extents[d] = Binary(BinaryOp.MIN, extents[d], bound)
+    return tuple(extents) if all(free_vars(e) <= known for e in extents) else None
+
+
+def _conjuncts(e: Expr) -> Iterator[Expr]:
+    match e:
+        case Binary(BinaryOp.AND, a, b):
+            yield from _conjuncts(a)
+            yield from _conjuncts(b)
+        case _:
+            yield e

@@ -1,0 +1,188 @@
+"""Pipelined loops around wgmma: a group of its own feeds the slots.
+
+Every slot has two barriers. One thread of the producing group waits until all others have released
+a slot, says how many bytes will come, and asks the copy engine for the boxes; a group waits for
+them, issues its instructions, and releases the slot of the iteration before, whose instructions are
+then complete. Where the arrays of a call have no tensor maps (rows that start at odd addresses),
+all threads of the producing group copy into the same layout: both ways are in the kernel, and the
+runtime says which. The producing group costs no registers: it makes three warps of two on each of
+the four schedulers, as one warp more would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from selector.diagnostics import ScheduleError, Where
+from selector.emit.boxes import Boxes, as_boxes
+from selector.emit.copies import as_copy
+from selector.emit.nests import as_nest
+from selector.emit.rings import Ring
+from selector.emit.units import Unit, consumer_unit, group_unit
+from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
+from selector.lowering.normalize import sequence
+from selector.lowering.structure import peel_threads
+from selector.lowering.tiles import as_accumulate
+
+if TYPE_CHECKING:
+    from selector.emit.kernel import KernelEmitter
+
+READY = "maps_ready"
+
+
+class GroupRing(Ring):
+    """One pipelined loop of a kernel with wgmma."""
+
+    def __init__(
+        self, emitter: KernelEmitter, loop: For, body: list[Stmt], staged: list[Allocate]
+    ) -> None:
+        super().__init__(emitter, loop, body, staged)
+        self.boxes: list[Boxes] | None = None
+        self.unroll_copies = 1  # addresses of more steps would not fit beside the accumulators
+
+    def emit(self, unit: Unit, *, in_warp: bool) -> None:
+        """The whole loop."""
+        if in_warp:
+            raise ScheduleError(
+                "operands of wgmma are staged inside a warpgroup",
+                "all groups of a block share what is staged ahead",
+                "compute_at a loop outside of the gpu_thread loops",
+                Where(func=self.staged[0].name),
+            )
+        w, c = self.context.writer, self.context
+        with w.block(""):  # another ring may follow
+            self.boxes = self._boxes()
+            self._make()
+            unit.wait(w)  # for the barriers, and what the loop reads besides its copies
+            groups = consumer_unit(c.consumers)
+            with w.block(f"if (group == {c.warps})"):
+                self._feed()
+            with w.block("else"):
+                self._consume(groups)
+            unit.join(groups)
+            if self.emitter.loop_depth:
+                self._end(unit)
+
+    def _boxes(self) -> list[Boxes] | None:
+        """Every producer as boxes; None if one of them is none."""
+        found: list[Boxes] = []
+        for x in self.producers:
+            nest = as_nest(x)
+            copy = as_copy(nest, self.context) if nest is not None else None
+            boxes = as_boxes(copy, self.context) if copy is not None else None
+            if boxes is None:
+                return None
+            found.append(boxes)
+        return found
+
+    def _make(self) -> None:
+        """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
+        frees it.
+        """
+        c, w = self.context, self.context.writer
+        offset = c.allocate_shared(16 * self.stages, "barriers")
+        w.line(f"const u32 full = shared_address(smem + {offset});")
+        w.line(f"const u32 free_ = full + {8 * self.stages};")
+        arrivals = f"{READY} ? 1 : {c.unit_threads}" if self.boxes else str(c.unit_threads)
+        loop = f"for (int i = 0; i < {self.stages}; ++i)"
+        with w.block("if (threadIdx.x == 0)"):
+            with w.block(loop):
+                w.line(f"barrier_init(full + 8 * i, {arrivals});")
+                w.line(f"barrier_init(free_ + 8 * i, {c.warps});")
+            w.line("barriers_made();")
+
+    def _end(self, unit: Unit) -> None:
+        """Nobody waits any more: the barriers may be made anew."""
+        w = self.context.writer
+        unit.wait(w)
+        with w.block("if (threadIdx.x == 0)"):
+            w.line(f"for (int i = 0; i < {2 * self.stages}; ++i) barrier_end(full + 8 * i);")
+
+    def _feed(self) -> None:
+        """What the producing group does."""
+        w = self.context.writer
+        if not self.boxes:
+            self._copy_rows()
+            return
+        with w.block(f"if (!{READY})"):
+            self._copy_rows()
+        with w.block("else if ((threadIdx.x & 127) == 0)"):
+            for name in dict.fromkeys(b.map for b in self.boxes):
+                w.line(f"map_prefetch(&{name});")
+            with self._slots():
+                total = sum(b.bytes for b in self.boxes)
+                w.line(f"barrier_expect(full + 8 * slot, {total});")
+                for boxes in self.boxes:
+                    boxes.write(self.context, "full + 8 * slot")
+                self._advance()
+
+    def _copy_rows(self) -> None:
+        """Every slot by ordinary copies, as the copy engine would have filled it."""
+        w, unit = self.context.writer, group_unit()
+        with self._slots():
+            self._produce(self.producers, "slot", unit)
+            w.line("copy_commit();")
+            w.line("copy_wait<0>();")
+            w.line("async_fence();")
+            w.line("barrier_arrive(full + 8 * slot);")
+            self._advance()
+
+    @contextmanager
+    def _slots(self) -> Generator[None]:
+        """The loop of a producer, at a slot that is free."""
+        w = self.context.writer
+        w.line("int slot = 0, round = 0;")
+        with self.emitter.loop_head(self.loop):
+            w.line("if (round) barrier_await(free_ + 8 * slot, (round - 1) & 1);")
+            self._point("slot")
+            yield
+
+    def _advance(self) -> None:
+        self.context.writer.line(f"if (++slot == {self.stages}) {{ slot = 0; ++round; }}")
+
+    def _consume(self, groups: Unit) -> None:
+        w = self.context.writer
+        names = self._only_accumulates()
+        later = names is not None and self.stages > 1
+        w.line("int slot = 0, round = 0;")
+        if later:
+            w.line("u32 last = 0;")
+        with self.emitter.loop_head(self.loop):
+            w.line("barrier_await(full + 8 * slot, round & 1);")
+            self._point("slot")
+            for x in self.consumers:
+                groups.touch(*self.emitter.touched(x))
+            self._use(groups, deferred=later)
+            if later:
+                w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
+                w.line("last = free_ + 8 * slot;")
+            else:
+                w.line("if ((threadIdx.x & 127) == 0) barrier_arrive(free_ + 8 * slot);")
+            self._advance()
+        if later and names:
+            self.emitter.groups.finish(names)
+
+    def _use(self, groups: Unit, *, deferred: bool) -> None:
+        emitter = self.emitter
+        emitter.loop_depth += 1
+        emitter.in_consumers, emitter.groups.deferred = True, deferred
+        emitter.statements(self.consumers, groups, in_warp=False)
+        emitter.in_consumers, emitter.groups.deferred = False, False
+        emitter.loop_depth -= 1
+        if deferred:
+            self.context.writer.line("group_wait<1>();")
+
+    def _only_accumulates(self) -> list[str] | None:
+        """The accumulators, where an iteration does nothing but add to them in all groups."""
+        match self.consumers:
+            case [For(kind=ForKind.GPU_THREAD) as region]:
+                _, body = peel_threads(region)
+                parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
+                if len(parts) != len(sequence(body)) or not parts:
+                    return None
+                names = [p.accumulator for p in parts if p is not None]
+                return list(dict.fromkeys(names)) if len(names) == len(parts) else None
+            case _:
+                return None

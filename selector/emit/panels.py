@@ -1,0 +1,139 @@
+"""Operands of wgmma in shared memory: panels of 128-byte rows, swizzled.
+
+A panel holds 128 bytes of every row, rows one after the other; the 16-byte chunk c of row r lies at
+chunk ``c ^ (r % 8)``. That is what the copy engine writes with a swizzle of 128 bytes and what the
+matrix descriptors of wgmma name (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
+Layout"). The program knows the buffer by rows of ``pitch`` elements; every index goes through
+``Panels``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.diagnostics import ScheduleError, Where
+from selector.ir.access import access
+from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
+from selector.ir.traverse import walk_stmt
+from selector.lowering.structure import constant_elements
+from selector.lowering.tiles import Access, Accumulate, as_accumulate
+
+ROW_BYTES = 128
+GROUP_ROWS = 8  # rows after which the swizzle repeats
+ALIGNMENT = ROW_BYTES * GROUP_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """``rows`` (a multiple of 8) x ``columns`` elements of ``bytes``; the program's rows are
+    ``pitch`` elements apart.
+    """
+
+    pitch: int
+    columns: int
+    rows: int
+    bytes: int
+
+    @property
+    def width(self) -> int:
+        """Elements of a row in one panel."""
+        return ROW_BYTES // self.bytes
+
+    @property
+    def count(self) -> int:
+        return -(-self.columns // self.width)
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.rows * ROW_BYTES
+
+    @property
+    def size(self) -> int:
+        """Bytes of all panels."""
+        return self.count * self.panel_bytes
+
+    def place(self, index: Affine) -> tuple[Affine, Affine] | None:
+        """(row, column) of an index; None if it is not a sum of both."""
+        dims = (_dim(1), _dim(self.pitch))
+        parts = split_by_strides(index.to_expr(), dims)
+        return None if parts is None else (to_affine(parts[1]), to_affine(parts[0]))
+
+    def start(self, index: Affine, step: int) -> Affine | None:
+        """Bytes from the first panel to a matrix that begins at ``index``: in whole groups of rows,
+        its column a multiple of ``step`` elements. None if that cannot be shown.
+        """
+        place = self.place(index)
+        if place is None:
+            return None
+        row, column = place
+        inside = column.offset % self.width
+        whole = (column - inside).divided_by(self.width)
+        if whole is None or inside % step or row.divided_by(GROUP_ROWS) is None:
+            return None
+        return row * ROW_BYTES + whole * self.panel_bytes + inside * self.bytes
+
+    def index(self, text: str) -> str:
+        """The element at which the program's index ``text`` lies."""
+        return f"panel_index<{self.pitch}, {self.rows}, {self.bytes}>({text})"
+
+
+def _dim(stride: int) -> Dim:
+    return Dim(IntImm(0), IntImm(0), IntImm(stride))
+
+
+def find_panels(body: Stmt) -> dict[str, Panels]:
+    """The panels of every buffer that is an operand of wgmma; ``ScheduleError`` for operands that
+    do not lie in shared memory.
+    """
+    allocations = {
+        s.name: s
+        for s in walk_stmt(body)
+        if isinstance(s, Allocate) and s.memory is Memory.GPU_SHARED
+    }
+    found: dict[str, Panels] = {}
+    for s in walk_stmt(body):
+        statement = as_accumulate(s) if isinstance(s, Store) else None
+        if statement is None or statement.instruction.family != "wgmma":
+            continue
+        for operand in (statement.a, statement.b):
+            allocation = allocations.get(operand.buffer)
+            if not isinstance(operand, Access) or allocation is None:
+                raise _not_shared(operand.buffer, statement)
+            if operand.buffer not in found:
+                found[operand.buffer] = _panels(allocation, body)
+    return found
+
+
+def _not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
+    return ScheduleError(
+        f"`{buffer}` is an operand of wgmma and does not lie in shared memory",
+        f"{statement.instruction.name} reads both operands from there, as they are",
+        f"stage it: {buffer}.in_(...).compute_at(...).store_in(MemoryType.GPUShared)",
+        Where(func=statement.accumulator),
+    )
+
+
+def _panels(s: Allocate, body: Stmt) -> Panels:
+    elements = constant_elements(s)
+    pitch = s.extents[0]
+    assert isinstance(pitch, IntImm)
+    rows = elements // pitch.value
+    stores = [x for x in walk_stmt(body) if isinstance(x, Store) and x.buffer == s.name]
+    columns = max((_columns(x, pitch.value) for x in stores), default=pitch.value)
+    rounded = -(-rows // GROUP_ROWS) * GROUP_ROWS
+    return Panels(pitch.value, columns, rounded, s.type.element.bytes)
+
+
+def _columns(s: Store, pitch: int) -> int:
+    """How far into a row a store reaches; the pitch if that is not known."""
+    seen = access(s.index)
+    if seen is None or seen.base.constant is None:
+        return pitch
+    reach = seen.base.constant % pitch + 1
+    for stride, count in seen.levels:
+        step = stride.constant
+        if step is None or step < 0:
+            return pitch
+        reach += step * (count - 1) if step % pitch else 0
+    return min(reach, pitch)

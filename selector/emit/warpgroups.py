@@ -1,0 +1,193 @@
+"""Accumulate statements of a warpgroup as wgmma (PTX ISA, "wgmma.mma_async").
+
+Statements whose A is the same and whose B's lie side by side, as do their accumulators, become one
+instruction of up to 256 columns: Halide's vectors are too short to say so. The instructions of a
+run are one group, which is waited for at once, or by the ring around it.
+
+An accumulator of m64nN is N / 8 pieces of 64 x 8; warp w of the group holds rows 16 w + g and
+16 w + g + 8, so that lane 4 g + q holds four elements of each as in an m16n8 tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.diagnostics import ScheduleError, Where
+from selector.emit.context import KernelContext, slice_offset
+from selector.emit.instructions import warpgroup_form
+from selector.emit.panels import GROUP_ROWS, ROW_BYTES, Panels
+from selector.intrinsics.records import TensorInstruction
+from selector.ir.affine import Affine
+from selector.lowering.tiles import Access, Accumulate
+
+GROUP_M, WIDEST = 64, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An operand in panels: where it begins, and whether its depth runs along the rows' bytes."""
+
+    buffer: str
+    symbolic: Affine  # bytes, without the constant
+    offset: int
+    along: bool
+    leading: int  # bytes between panels, for a matrix that lies across
+
+
+@dataclass(slots=True)
+class Product:
+    """One wgmma: accumulator pieces ``first`` ... of ``n`` columns."""
+
+    accumulator: str
+    instruction: TensorInstruction
+    first: int
+    n: int
+    a: Matrix
+    b: Matrix
+
+
+class GroupEmitter:
+    """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups."""
+
+    def __init__(self, context: KernelContext) -> None:
+        self.context = context
+        self.deferred = False
+
+    def accumulate(self, statements: list[Accumulate]) -> None:
+        """A run of statements as one group of instructions."""
+        products = self._merged([p for s in statements for p in self._products(s)])
+        names = list(dict.fromkeys(s.accumulator for s in statements))
+        w = self.context.writer
+        with w.block(""):
+            w.line(f"// {', '.join(names)}: {len(products)} instructions")
+            descriptors: dict[tuple[str, Affine, bool], str] = {}
+            for p in products:
+                for matrix in (p.a, p.b):
+                    self._descriptor(matrix, descriptors)
+            w.line("group_fence();")
+            for p in products:
+                self._issue(p, descriptors)
+            w.line("group_commit();")
+        if not self.deferred:
+            self.finish(names)
+
+    def finish(self, names: list[str]) -> None:
+        """Wait until accumulators may be read."""
+        w = self.context.writer
+        w.line("group_wait<0>();")
+        for name in names:
+            w.line(f"group_hold({self.context.accumulators[name].register});")
+
+    # ------------------------------------------------------------------ from statements to products
+
+    def _products(self, s: Accumulate) -> list[Product]:
+        instruction, context = s.instruction, self.context
+        a, b = s.a, s.b
+        assert isinstance(a, Access)
+        assert isinstance(b, Access)
+        if s.k % instruction.k or a.predicate is not None or b.predicate is not None:
+            raise ScheduleError(
+                f"a product of depth {s.k} is no whole number of {instruction.name}",
+                "wgmma reads its operands from shared memory as they are: nothing pads them",
+                f"split the reduction by a multiple of {instruction.k}, and let the staged copy be "
+                f"zero beyond it",
+                Where(func=s.accumulator),
+            )
+        accumulator = context.accumulators[s.accumulator]
+        region = accumulator.regions[slice_offset(s.offset, context, s.accumulator)]
+        found: list[Product] = []
+        for step in range(s.k // instruction.k):
+            for i in range(s.m // GROUP_M):
+                left = self._matrix(s, a, GROUP_M * i, instruction.k * step, GROUP_M)
+                right = self._matrix(s, b, 0, instruction.k * step, s.n)
+                first = region.fragment(i, 0)
+                found.append(Product(s.accumulator, instruction, first, s.n, left, right))
+        return found
+
+    def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:
+        panels = self.context.panels[o.buffer]
+        along = o.depth_stride.constant == 1 and o.row_stride.constant == panels.pitch
+        across = o.row_stride.constant == 1 and o.depth_stride.constant == panels.pitch
+        at = o.base + o.row_stride * row + o.depth_stride * depth
+        step = s.instruction.k if along else min(rows, panels.width)
+        start = panels.start(at, step) if along or across else None
+        if start is None:
+            raise ScheduleError(
+                f"`{o.buffer}` cannot be an operand of {s.instruction.name} as it lies",
+                f"a matrix has its rows or its columns along the buffer's rows and starts at a "
+                f"multiple of {GROUP_ROWS} rows and of {step} columns",
+                "stage it as a plain two-dimensional tile",
+                Where(func=s.accumulator),
+            )
+        return Matrix(o.buffer, start - start.offset, start.offset, along, panels.panel_bytes)
+
+    def _merged(self, products: list[Product]) -> list[Product]:
+        """Products with one A, and B's and accumulators side by side, as one; order is kept."""
+        found: list[Product] = []
+        open_: dict[object, Product] = {}
+        for p in products:
+            key = (p.accumulator, p.a, p.b.buffer, p.b.symbolic, p.b.along, self._depth(p.b))
+            last = open_.get(key)
+            if last is not None and self._continues(last, p):
+                last.n += p.n
+                continue
+            open_[key] = p
+            found.append(p)
+        return found
+
+    def _depth(self, b: Matrix) -> int:
+        """What two B's of one depth have in common."""
+        panels = self.context.panels[b.buffer]
+        inside = b.offset % panels.panel_bytes
+        return b.offset % ROW_BYTES if b.along else inside // ROW_BYTES
+
+    def _continues(self, last: Product, p: Product) -> bool:
+        panels = self.context.panels[p.b.buffer]
+        inside = last.b.offset % ROW_BYTES // panels.bytes
+        if not p.b.along and inside and inside + last.n + p.n > panels.width:
+            return False
+        return (
+            p.first == last.first + last.n // 8
+            and last.n + p.n <= WIDEST
+            and _after(last.b.offset, last.n, p.b.along, panels) == p.b.offset
+        )
+
+    # ------------------------------------------------------------------ text
+
+    def _descriptor(self, m: Matrix, known: dict[tuple[str, Affine, bool], str]) -> str:
+        """The name of the descriptor of the matrix at offset 0."""
+        key = (m.buffer, m.symbolic, m.along)
+        if key not in known:
+            name = f"d{len(known)}"
+            start = f"shared_address({self.context.storages[m.buffer].pointer})"
+            if m.symbolic.terms:
+                start += f" + {self.context.scalar.index(m.symbolic.to_expr())}"
+            leading = 16 if m.along else m.leading  # of no meaning along 128-byte rows
+            self.context.writer.line(
+                f"const u64 {name} = matrix_descriptor({start}, {leading}, "
+                f"{GROUP_ROWS * ROW_BYTES});"
+            )
+            known[key] = name
+        return known[key]
+
+    def _issue(self, p: Product, descriptors: dict[tuple[str, Affine, bool], str]) -> None:
+        form = warpgroup_form(p.instruction, p.n, not p.a.along, not p.b.along)
+        self.context.wrappers[form.name] = form.source
+        register = self.context.accumulators[p.accumulator].register
+        target = f"{register} + {p.first}" if p.first else register
+        sides = [
+            f"{self._descriptor(m, descriptors)} + {m.offset // 16}"
+            if m.offset
+            else self._descriptor(m, descriptors)
+            for m in (p.a, p.b)
+        ]
+        self.context.writer.line(f"{form.name}({target}, {', '.join(sides)});")
+
+
+def _after(offset: int, rows: int, along: bool, panels: Panels) -> int:
+    """Where the matrix begins that follows ``rows`` rows of one at ``offset``."""
+    if along:
+        return offset + rows * ROW_BYTES
+    column = offset % ROW_BYTES // panels.bytes + rows
+    whole, inside = divmod(column, panels.width)
+    return offset - offset % ROW_BYTES + whole * panels.panel_bytes + inside * panels.bytes

@@ -16,7 +16,7 @@ from math import pi
 import halide as hl
 
 LOBES = 3
-ROUND = 16  # taps are a multiple of it, and a start along x of half of it
+ALIGNED = 8  # starts along x are multiples of it where outputs share them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Axis:
         return self.last_start * self.step + self.taps
 
 
-def make_axis(name: str, size: hl.Expr, count: hl.Expr, group: int, step: int) -> Axis:
-    """The weights of one axis.
+def make_axis(name: str, size: hl.Expr, count: hl.Expr, group: int, step: int, unit: int) -> Axis:
+    """The weights of one axis: starts are multiples of ``step``, their number of ``unit``.
 
     The kernel sinc(x) * sinc(x / 3) takes one sine: sin(3 a) = 3 sin(a) - 4 sin(a)^3.
     """
     need = ((group - 1) * size + 2 * LOBES * hl.max(size, count) + count - 1) / count + step - 1
-    taps = (need + ROUND - 1) / ROUND * ROUND
+    taps = (need + unit - 1) / unit * unit
     distance, sine, kernel, total, weights = (
         hl.Func(f"{name}_{part}") for part in ("distance", "sine", "kernel", "total", "weights")
     )
@@ -98,8 +98,11 @@ class Resampling:
     c: hl.Var
 
 
-def resample(group: int) -> Resampling:
-    """The unscheduled pipeline; sizes of the image and of the output are those of the call."""
+def resample(group: int, units: tuple[int, int] = (16, 32)) -> Resampling:
+    """The unscheduled pipeline; sizes of the image and of the output are those of the call.
+
+    ``group`` outputs share a start; the taps of rows and of columns are multiples of ``units``.
+    """
     image = hl.ImageParam(hl.Float(16), 3, "I")
     x, y, c = (hl.Var(name) for name in "xyc")
     padded, tall, between, wide, output = (
@@ -107,9 +110,12 @@ def resample(group: int) -> Resampling:
     )
     output[x, y, c] = hl.undef(hl.Float(16))  # it has a size from here on
     size = output.output_buffer()
-    rows = make_axis("rows", image.height(), size.height(), group, 1)
-    columns = make_axis("columns", image.width(), size.width(), group, 8 if group > 1 else 1)
-    padded = hl.BoundaryConditions.constant_exterior(image, hl.cast(hl.Float(16), 0.0))
+    rows = make_axis("rows", image.height(), size.height(), group, 1, units[0])
+    step = ALIGNED if group > 1 else 1
+    columns = make_axis("columns", image.width(), size.width(), group, step, units[1])
+    across, down = hl.min(x, image.width() - 1), hl.min(y, image.height() - 1)
+    inside = (x < image.width()) & (y < image.height())
+    padded[x, y, c] = hl.select(inside, image[across, down, c], hl.cast(hl.Float(16), 0.0))
     tall[x, y, c] = hl.f32(0.0)
     pixel = padded[x, rows.first(y) + rows.k.x, c]
     tall[x, y, c] += hl.f32(rows.weights[rows.k.x, y]) * hl.f32(pixel)

@@ -14,11 +14,12 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
-from casestudies.resample.algorithm import ROUND, Axis, Resampling
+from casestudies.resample.algorithm import Axis, Resampling
 from casestudies.resample.problem import Problem
 
 SHARED = hl.MemoryType.GPUShared
 GROUP = 16
+LANES = 16  # threads side by side along the taps, whose number is a multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The pass along y and the pass along x."""
+    """The pass along y and the pass along x; taps are multiples of those of a run."""
 
     tall: Pass = Pass(warps=4, width=32, taps=16, stages=4)
-    wide: Pass = Pass(warps=4, width=16, taps=16, stages=4)
+    wide: Pass = Pass(warps=4, width=16, taps=32, stages=3)
 
 
 def tensor(p: Resampling, tiles: Tiles | None = None) -> hl.Func:
@@ -125,10 +126,10 @@ def weigh(axis: Axis) -> None:
     outer, inner = hl.Var("outer"), hl.Var("inner")
     k, o = axis.weights.args()
     evaluate(axis)
-    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, ROUND)
+    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, LANES)
     axis.weights.gpu_blocks(o).gpu_threads(inner)
     axis.total.compute_at(axis.weights, o)
-    part = axis.total.update().split(axis.r.x, ko, kl, ROUND).rfactor(kl, lane)
+    part = axis.total.update().split(axis.r.x, ko, kl, LANES).rfactor(kl, lane)
     part.compute_at(axis.weights, o).gpu_threads(lane)
     part.update().gpu_threads(lane)
 
@@ -137,7 +138,7 @@ def evaluate(axis: Axis) -> None:
     """The kernel's values, one thread each."""
     ko, oo, ki, oi = (hl.Var(n) for n in ("ko", "oo", "ki", "oi"))
     k, o = axis.kernel.args()
-    axis.kernel.compute_root().bound(k, 0, axis.taps).gpu_tile(k, o, ko, oo, ki, oi, ROUND, 4)
+    axis.kernel.compute_root().bound(k, 0, axis.taps).gpu_tile(k, o, ko, oo, ki, oi, LANES, 4)
     for part in (axis.distance, axis.sine):
         part.compute_at(axis.kernel, ki)
 

@@ -12,6 +12,7 @@ NAMES = (
     "conv2d",
     "gemm",
     "conv_layer",
+    "attention",
     "downsample",
     "upsample",
     "resample",

@@ -97,6 +97,20 @@ def saturated(statements: tuple[str, ...], engine: Engine) -> tuple[Graph, Satur
         raise stopped(error, commands, engine) from error
 
 
+def _is_possible(graph: Graph, statement: int, plain: tuple[int, str, Term]) -> bool:
+    """Whether a statement without an instruction can be executed: no movement is left over, and no
+    reduction but of what a read-out makes of its tiles.
+    """
+    if plain[0] < IMPOSSIBLE:
+        return True
+    return not graph.is_accumulator(statement) and not _holds(plain[2], "Move")
+
+
+def _holds(term: object, name: str) -> bool:
+    """Whether a constructor occurs in a term."""
+    return isinstance(term, tuple) and (term[:1] == (name,) or any(_holds(t, name) for t in term))
+
+
 def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape], ...]]:
     """The best Store term of each statement; updates of one accumulator share a shape.
 
@@ -119,5 +133,6 @@ def choose(graph: Graph) -> tuple[tuple[Term | None, ...], tuple[frozenset[Shape
             terms.append(None)
         else:
             plain = graph.plain(i)
-            terms.append(plain[2] if plain is not None and plain[0] < IMPOSSIBLE else None)
+            possible = plain is not None and _is_possible(graph, i, plain)
+            terms.append(plain[2] if plain is not None and possible else None)
     return tuple(terms), tuple(frozenset(o) for o in options)

@@ -372,13 +372,12 @@ SCENARIOS: dict[str, Scenario] = {
         "the accumulator `acc` is read in a condition", "copy it to an ordinary Func first",
         "condition", fixed=GOOD,
     ),
-    "an accumulator read by a reduction": Scenario(
+    "an accumulator read by a reduction with a stride": Scenario(
         update(
             f"{PRODUCT} + {ACC}",
-            readout="out[ramp(0, 1, 16)] = (float32x16)vector_reduce_add(acc[ramp(0, 1, 256)])",
+            readout="out[ramp(0, 1, 16)] = (float32x16)vector_reduce_add(acc[ramp(0, 2, 128)])",
         ),
-        "a vectorized reduction reads the accumulator",
-        "copy the accumulator into an ordinary Func", "read", fixed=GOOD,
+        "a tile is read as one dense vector", "over the whole tile of `acc`", "read", fixed=GOOD,
     ),
     "a predicated update": Scenario(
         update(f"{PRODUCT} + {ACC} if ramp(0, 1, 256) < x256(7)"),

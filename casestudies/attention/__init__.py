@@ -1,0 +1,51 @@
+"""Attention: softmax(Q K' / sqrt(depth)) V for many heads, in three stages (paper section IV)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from casestudies.attention.bench import PEERS
+from casestudies.attention.problem import BENCHMARK, SMALL, Problem
+from casestudies.attention.reference import reference
+from casestudies.common.case import Case, Option
+
+
+def build(problem: Problem, schedule: str) -> Any:
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
+    the CPU).
+    """
+    from casestudies.attention import schedule as schedules
+    from casestudies.attention.algorithm import attend
+
+    pipeline = attend(problem.depth)
+    if schedule == "cuda":
+        return schedules.cuda(pipeline, problem)
+    if schedule == "plain":
+        return schedules.plain(pipeline)
+    return schedules.tensor(pipeline)
+
+
+def from_options(options: Mapping[str, Any]) -> Problem:
+    """``heads`` (default 64), ``length`` of a head (default 4096), ``depth`` (default 64)."""
+    return Problem(
+        options.get("heads") or 64, options.get("length") or 4096, options.get("depth") or 64
+    )
+
+
+CASE = Case(
+    name="attention",
+    summary="attention, softmax(Q K' / sqrt(depth)) V, f16 -> f32, 64 heads of 4096",
+    build=build,
+    reference=reference,
+    benchmark=BENCHMARK,
+    small=SMALL,
+    options=from_options,
+    peers=PEERS,
+    compared=BENCHMARK,
+    arguments=(
+        Option("heads", "number of heads (default 64)", int),
+        Option("length", "queries and keys of a head (default 4096)", int),
+        Option("depth", "channels of a head, a multiple of 16 (default 64)", int),
+    ),
+)

@@ -13,12 +13,15 @@ from casestudies.dct_denoise.reference import reference
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor``, ``cuda`` (the direct DCT), ``cuda-fast``
+    (butterflies) or ``plain`` (Halide's default, for the CPU).
     """
+    from casestudies.dct_denoise import fast
     from casestudies.dct_denoise import schedule as schedules
     from casestudies.dct_denoise.algorithm import denoise
 
+    if schedule == "cuda-fast":
+        return fast.cuda(fast.denoise(), problem)
     pipeline = denoise()
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
@@ -44,6 +47,7 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
+    schedules=("tensor", "cuda", "cuda-fast"),
     arguments=(Option("strength", "standard deviation of the noise; pixels are 0 to 1", float),),
     pictures=PICTURES,
     random=random_inputs,

@@ -11,6 +11,7 @@ elsewhere, and the whole stays below 5e-3.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
-from casestudies.common.data import decoded, relative_error
+from casestudies.common.data import decoded, poisoned, relative_error
 from casestudies.common.images import fit, load
 from casestudies.common.runner import run
-from casestudies.dct_denoise import CASE, build, matrices
+from casestudies.common.stock import CPU_TARGET, argument_order, compile_shared
+from casestudies.common.stock_call import StockLibrary
+from casestudies.dct_denoise import CASE, build, butterflies, fast, matrices
 from casestudies.dct_denoise.pictures import picture_inputs, random_inputs
 from casestudies.dct_denoise.problem import SMALL, Problem
 from casestudies.dct_denoise.reference import exact, reference
@@ -110,3 +113,26 @@ def test_mistakes() -> None:
         Problem(0, 5)
     with pytest.raises(UserError, match="a strength of -1"):
         Problem(5, 5, strength=-1.0)
+
+
+def test_the_fast_transform_is_the_transform() -> None:
+    unit = list(np.eye(16))
+    assert np.allclose(butterflies.forward(unit), matrices.transform(), atol=1e-13)
+    assert np.allclose(butterflies.inverse(unit), matrices.transform().T, atol=1e-13)
+
+
+def test_the_fast_variant(tmp_path: Path) -> None:
+    output = fast.plain(fast.denoise())
+    compile_shared(output, tmp_path / "fast.so", CPU_TARGET)
+    library, order = StockLibrary(tmp_path / "fast.so"), argument_order(output)[:-1]
+    problem = Problem(259, 130, 2)
+    inputs, result = random_inputs(problem, 8, np), poisoned(problem.output, np)
+    library.bind(order, problem, inputs, result)()
+    assert (
+        relative_error(result, exact(problem, decoded(problem, inputs, np)), np) < OTHER_ROUNDINGS
+    )
+
+
+@pytest.mark.parametrize("schedule", ["cuda", "cuda-fast"])
+def test_stock_halide_compiles(schedule: str, tmp_path: Path) -> None:
+    compile_shared(build(SMALL[1], schedule), tmp_path / "stock.so")

@@ -23,6 +23,7 @@ from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact
 from selector.runtime.cache import KernelCache, key_of
 from selector.runtime.execute import Executable
+from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
 from selector.runtime.versions import versions
@@ -62,6 +63,23 @@ class Kernel:
         ``ArgumentError`` for arrays that do not fit, ``TargetError`` where the kernel cannot run.
         """
         return self._executable(args, named, out, stream, sizes)
+
+    def graph(self, *args: Any, out: Any = None, sizes: Any = None, **named: Any) -> LaunchGraph:
+        """The launches of a call as one CUDA graph on these arrays of the GPU.
+
+        ``graph()`` or ``graph.launch(stream)`` replays all of them with the cost of one launch: on
+        what the inputs then hold, into ``out=`` or, without it, into ``graph.output``. Scalars stay
+        as they are given here. The intermediate arrays are the graph's own.
+
+        ``ArgumentError`` for arrays that do not fit or are not on a GPU, ``TargetError`` for a
+        kernel that runs on no GPU.
+        """
+        if self.target.family != "cuda":
+            raise TargetError(
+                f"{self.name} is compiled for {self.plan.target}, which has no CUDA graphs",
+                hint="compile it for target 'cuda'",
+            )
+        return self._executable.graph(args, named, out, sizes)
 
     def interpret(self, *args: Any, sizes: Any = None, **named: Any) -> Any:
         """Run the selected program under the reference semantics, in NumPy, on any machine."""

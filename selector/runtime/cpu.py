@@ -21,10 +21,11 @@ import numpy as np
 from selector.diagnostics import ArgumentError, ArtifactError, TargetError
 from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
-from selector.runtime.driver import Function, Grid
+from selector.runtime.driver import Function, Grid, Recorded
 from selector.runtime.execute import CALLS_AT_MOST, Executable, remember
 from selector.runtime.plan import Plan, ValueArgument
 from selector.runtime.prepare import Prepared
+from selector.runtime.tensor_map import TensorMap
 
 _CACHE_LINE = 64
 _C_TYPES: dict[str, Any] = {
@@ -105,6 +106,14 @@ class CpuDriver:
 
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return host.to_upload(value)
+
+    def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
+        return None
+
+    def capture(
+        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
+    ) -> Recorded:
+        raise AssertionError("Kernel.graph refuses kernels for the CPU")
 
     def load(self, cubin: bytes) -> Any:
         """A shared object of this process; ``ArtifactError`` if it is none."""

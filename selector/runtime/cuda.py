@@ -7,8 +7,9 @@ for tensors that are torch's, and only if the user has imported it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
 from typing import Any
 
@@ -16,11 +17,12 @@ import numpy as np
 
 from selector.diagnostics import ArgumentError, TargetError
 from selector.runtime.arrays import Library, is_torch
-from selector.runtime.driver import Driver, Function
+from selector.runtime.driver import Driver, Function, Recorded
 from selector.runtime.tensor_map import BYTES, TensorMap
 
 _INTERPRET = "kernel.interpret(...) runs the selected program on any machine"
 _MAP = np.dtype((np.void, BYTES))  # CuPy passes such a scalar by value
+_PER_THREAD = 2  # the handle that stands for another default stream in each thread
 _STATIC_SHARED_LIMIT = 48 * 1024  # more dynamic shared memory than this has to be asked for
 
 
@@ -111,6 +113,8 @@ class CupyDriver:
         )
 
     def stream_key(self, stream: Any) -> Hashable:
+        if stream.ptr == _PER_THREAD:
+            return (stream.ptr, threading.get_ident())
         return stream.ptr
 
     def capturing(self, stream: Any) -> bool:
@@ -139,6 +143,22 @@ class CupyDriver:
 
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return self._cupy.asnumpy(value)
+
+    def capture(
+        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
+    ) -> Recorded:
+        with self._cupy.cuda.Device(device):
+            stream = self._cupy.cuda.Stream(non_blocking=True)
+            before(stream)
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                record(stream)
+            except BaseException:
+                with suppress(Exception):
+                    stream.end_capture()
+                raise
+            return stream.end_capture()
 
     def load(self, cubin: bytes) -> Any:
         module = self._cupy.cuda.function.Module()

@@ -4,7 +4,7 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -22,6 +22,12 @@ class Function(Protocol):
     def __call__(
         self, grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
     ) -> None: ...
+
+
+class Recorded(Protocol):
+    """Launches that were recorded."""
+
+    def launch(self, stream: Any) -> object: ...
 
 
 class Driver(Protocol):
@@ -68,6 +74,14 @@ class Driver(Protocol):
 
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         """A host array with the values of a device array, which are complete. Inside ``active``."""
+        ...
+
+    def capture(
+        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
+    ) -> Recorded:
+        """What ``record(stream)`` launches, to be replayed; ``before(stream)`` is executed, and
+        complete, when this returns.
+        """
         ...
 
     def load(self, cubin: bytes) -> Any:

@@ -22,6 +22,7 @@ from selector.ir.types import UINT8
 from selector.runtime import arguments, host
 from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
+from selector.runtime.graph import LaunchGraph
 from selector.runtime.plan import Launch, Plan
 from selector.runtime.prepare import Prepared, PreparedLaunch, Scratch, prepare, sizes_use_scalars
 from selector.runtime.tensor_map import BYTES as MAP_BYTES
@@ -57,20 +58,62 @@ class Executable:
         sizes: Any = None,
     ) -> Any:
         """Run; the output, or a dict of outputs by name if there are several."""
-        values = self._in_order(args, named)
-        numbers: list[Any] = []
-        if self.plan.scalars:
-            arrays = values[: len(self._inputs)]
-            given = zip(self.plan.scalars, values[len(arrays) :], strict=True)
-            numbers = [arguments.check_scalar(s, v) for s, v in given]
-        else:
-            arrays = values
-        outs = None if out is None else self._outs(out)
+        arrays, numbers, outs = self._matched(args, named, out)
         signatures = tuple(map(self._driver.signature, arrays if outs is None else arrays + outs))
         if None in signatures:
             results = self._run_from_host(arrays, numbers, outs, stream, sizes)
         else:
             results = self._run(arrays, numbers, outs, stream, sizes, signatures)
+        return self._named(results)
+
+    def graph(
+        self, args: Sequence[Any], named: Mapping[str, Any], out: Any = None, sizes: Any = None
+    ) -> LaunchGraph:
+        """The launches of a call on these arrays, to be replayed; ``ArgumentError`` for arrays that
+        are not on the device.
+        """
+        driver = self._driver
+        arrays, numbers, outs = self._matched(args, named, out)
+        signatures = tuple(map(driver.signature, arrays if outs is None else arrays + outs))
+        if None in signatures:
+            names = [b.name for b in self._inputs + self._outputs]
+            raise ArgumentError(
+                f"{names[signatures.index(None)]}: a graph works on arrays that are on the GPU",
+                why="it is replayed on the addresses that it was made with",
+                hint="make them with CuPy or torch: cupy.asarray(array)",
+            )
+        prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
+        with driver.active(prepared.device, driver.stream(None, arrays)):
+            results = self._allocate(prepared) if outs is None else outs
+            scratch = self._new_scratch(prepared)
+        addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
+        if outs is not None:
+            self._check_overlap(prepared.spans, addresses)
+        addresses += scratch.addresses
+        once = [launch for launch in prepared.launches if launch.once]
+        recorded = driver.capture(
+            prepared.device,
+            lambda on: self._launch(once, addresses, numbers, on),
+            lambda on: self._launch(prepared.repeated, addresses, numbers, on),
+        )
+        owners = (self, arrays, results, scratch)
+        return LaunchGraph(driver, prepared.device, recorded, self._named(results), arrays, owners)
+
+    def _matched(
+        self, args: Sequence[Any], named: Mapping[str, Any], out: Any
+    ) -> tuple[list[Any], list[Any], list[Any] | None]:
+        """Input arrays, checked scalars and output arrays, each in the order of the plan."""
+        arrays = self._in_order(args, named)
+        numbers: list[Any] = []
+        if self.plan.scalars:
+            count = len(self._inputs)
+            given = zip(self.plan.scalars, arrays[count:], strict=True)
+            numbers = [arguments.check_scalar(s, v) for s, v in given]
+            arrays = arrays[:count]
+        return arrays, numbers, None if out is None else self._outs(out)
+
+    def _named(self, results: list[Any]) -> Any:
+        """The output, or a dict of outputs by name if there are several."""
         if len(results) == 1:
             return results[0]
         return dict(zip((b.name for b in self._outputs), results, strict=True))
@@ -101,16 +144,7 @@ class Executable:
     ) -> list[Any]:
         """Run on device arrays."""
         driver = self._driver
-        key = (
-            signatures,
-            outs is None,
-            None if sizes is None else repr(sizes),
-            tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
-        )
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = self._prepare(arrays, numbers, outs, sizes)
-            remember(self._prepared, key, prepared, CALLS_AT_MOST)
+        prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
         on = driver.stream(stream, arrays)
         with driver.active(prepared.device, on):
             results = self._allocate(prepared) if outs is None else outs
@@ -121,21 +155,52 @@ class Executable:
             if prepared.scratch_bytes:
                 scratch = self._scratch(prepared, driver.stream_key(on))
                 addresses += scratch.addresses
-            for launch in prepared.launches:
-                if launch.once and scratch is not None and scratch.filled:
-                    continue
-                values = list(launch.template)
-                for position, index in launch.addresses:
-                    values[position] = addresses[index]
-                for position, index in launch.scalars:
-                    values[position] = numbers[index]
-                if launch.maps:
-                    for position, value in self._maps(launch, addresses):
-                        values[position] = value
-                launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
+            launches = prepared.launches
+            if scratch is not None and scratch.filled:
+                launches = prepared.repeated
+            self._launch(launches, addresses, numbers, on)
             if scratch is not None and not scratch.filled:
                 scratch.filled = not driver.capturing(on)
         return results
+
+    def _launch(
+        self,
+        launches: Sequence[PreparedLaunch],
+        addresses: list[int],
+        numbers: list[Any],
+        on: Any,
+    ) -> None:
+        for launch in launches:
+            values = list(launch.template)
+            for position, index in launch.addresses:
+                values[position] = addresses[index]
+            for position, index in launch.scalars:
+                values[position] = numbers[index]
+            if launch.maps:
+                for position, value in self._maps(launch, addresses):
+                    values[position] = value
+            launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
+
+    def _prepared_for(
+        self,
+        arrays: list[Any],
+        numbers: list[Any],
+        outs: list[Any] | None,
+        sizes: Any,
+        signatures: Hashable,
+    ) -> Prepared:
+        """What a call launches: found by its signature, or prepared now."""
+        key = (
+            signatures,
+            outs is None,
+            None if sizes is None else repr(sizes),
+            tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
+        )
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepare(arrays, numbers, outs, sizes)
+            remember(self._prepared, key, prepared, CALLS_AT_MOST)
+        return prepared
 
     def _prepare(
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
@@ -240,13 +305,16 @@ class Executable:
         """The intermediate buffers for one stream; allocated at the first call on it."""
         found = prepared.scratch.get(stream)
         if found is None:
-            owners = [
-                self._driver.empty((size,), str(UINT8), Library.CUPY, prepared.device)
-                for size in prepared.scratch_bytes
-            ]
-            found = Scratch(owners, [self._driver.pointer(o) for o in owners])
+            found = self._new_scratch(prepared)
             remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
         return found
+
+    def _new_scratch(self, prepared: Prepared) -> Scratch:
+        owners = [
+            self._driver.empty((size,), str(UINT8), Library.CUPY, prepared.device)
+            for size in prepared.scratch_bytes
+        ]
+        return Scratch(owners, [self._driver.pointer(o) for o in owners])
 
     def _maps(
         self, launch: PreparedLaunch, addresses: Sequence[int]

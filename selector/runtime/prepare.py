@@ -91,7 +91,8 @@ class Prepared:
     """What all calls of one signature share.
 
     ``spans`` are the bytes from the address that each input, then each output reaches over.
-    ``scratch`` holds the intermediate buffers of each stream.
+    ``scratch`` holds the intermediate buffers of each stream, ``repeated`` the launches of a call
+    that finds those done that run once.
     """
 
     device: int
@@ -101,6 +102,11 @@ class Prepared:
     spans: tuple[int, ...]
     scratch_bytes: tuple[int, ...]
     scratch: dict[Hashable, Scratch] = field(default_factory=dict[Hashable, Scratch])
+    repeated: tuple[PreparedLaunch, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        again = tuple(launch for launch in self.launches if not launch.once)
+        object.__setattr__(self, "repeated", again)
 
 
 def prepare(

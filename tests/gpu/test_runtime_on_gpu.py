@@ -180,6 +180,50 @@ def test_a_call_is_captured_and_replayed(cupy: Any) -> None:
         assert (out == 3 * value).all()
 
 
+def test_a_graph_is_replayed_on_any_stream(cupy: Any) -> None:
+    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
+    graph = kernel(scale_plan()).graph(x, 3.0, out=out)
+    streams = (cupy.cuda.Stream(), cupy.cuda.Stream(non_blocking=True), None)
+    for value, stream in zip((5, 7, 9), streams, strict=True):
+        x.fill(value)
+        out.fill(cupy.nan)
+        cupy.cuda.Device().synchronize()
+        assert graph.launch(stream) is out
+        cupy.cuda.Device().synchronize()
+        assert (out == 3 * value).all()
+
+
+def test_graphs_and_calls_on_two_streams_do_not_disturb_each_other(cupy: Any) -> None:
+    """Each has intermediate arrays of its own: large ones, so that the launches overlap."""
+    run, count = kernel(scale_plan()), 1 << 24
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    inputs = [cupy.full(count, value, cupy.float32) for value in (1, 2, 3, 4)]
+    outs = [cupy.empty(count, cupy.float32) for _ in inputs]
+    graphs = [run.graph(x, 2.0, out=out) for x, out in zip(inputs[:2], outs[:2], strict=True)]
+    cupy.cuda.Device().synchronize()
+    for _ in range(5):
+        for graph, stream in zip(graphs, streams, strict=True):
+            graph.launch(stream)
+        for x, out, stream in zip(inputs[2:], outs[2:], streams, strict=True):
+            run(x, 2.0, out=out, stream=stream)
+    cupy.cuda.Device().synchronize()
+    for x, out in zip(inputs, outs, strict=True):
+        assert (out == 2 * x).all()
+
+
+def test_a_graph_takes_torch_s_stream_and_refuses_host_arrays(cupy: Any, torch: Any) -> None:
+    run = kernel(scale_plan())
+    x = torch.ones(1000, device="cuda")
+    graph = run.graph(x, 3.0)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        result = graph()
+        torch.cuda.synchronize()
+    assert isinstance(result, torch.Tensor)
+    assert (result == 3).all()
+    with pytest.raises(ArgumentError, match="on the GPU"):
+        run.graph(np.ones(1000, np.float32), 3.0)
+
+
 def test_large_shared_memory_is_asked_for(cupy: Any) -> None:
     plan = scale_plan()
     wide = tuple(replace(launch, shared_bytes=96 * 1024) for launch in plan.launches)

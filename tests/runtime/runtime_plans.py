@@ -187,6 +187,7 @@ class Recorder:
         self.effects: dict[str, Callable[..., None]] = {}
         self.memory: dict[int, np.ndarray[Any, Any]] = {}
         self.captured: set[Any] = set()
+        self.recording: list[tuple[Any, ...]] | None = None
         self._capability = capability
 
     def capability(self, device: int) -> int:
@@ -228,6 +229,22 @@ class Recorder:
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return value.values.copy()
 
+    def capture(self, device: int, before: Any, record: Any) -> Any:
+        """Runs ``before``; the launches of ``record`` are noted when they are replayed."""
+        before("capture")
+        noted, self.recording = self.recording, []
+        try:
+            record("capture")
+            launches = self.recording
+        finally:
+            self.recording = noted
+
+        def replay(stream: Any) -> None:
+            for function, grid, block, args, shared, _ in launches:
+                function(grid, block, args, shared, stream)
+
+        return type("Recorded", (), {"launch": staticmethod(replay)})
+
     def load(self, cubin: bytes) -> Any:
         self.loads += 1
         return cubin
@@ -236,6 +253,9 @@ class Recorder:
         self.shared[entry] = shared_bytes
 
         def launch(grid: Grid, block: Grid, args: Sequence[Any], shared: int, stream: Any) -> None:
+            if self.recording is not None:
+                self.recording.append((launch, grid, block, args, shared, stream))
+                return
             self.launches.append((entry, grid, block, tuple(args), shared, stream))
             if entry in self.effects:
                 self.effects[entry](self.memory, *args)

@@ -120,9 +120,10 @@ class BandTables:
                     w.line(f"if (block >= {blocks}) break;")
                 count = 4 // o.type.bytes
                 output = "row" if o.phases == 1 else f"(row / {o.phases})"
+                lead = f" - {o.lead}" if o.lead else ""
                 w.line(
                     f"const int at = block * {16 // o.type.bytes} + q * {count} "
-                    f"- {o.stride} * {output};"
+                    f"- {o.stride} * {output}{lead};"
                 )
                 elements = [self._element(o, number, values) for number in range(count)]
                 pack = "pack16" if o.type.bytes == 2 else "pack8"

@@ -3,8 +3,9 @@ element by element.
 
 A copy is a nest whose store takes a load of a parameter unchanged. Its rows are cut into chunks of
 16 bytes; a chunk that lies inside the source goes as one asynchronous copy, one at the border
-element by element with zeros outside, or with the nearest element where coordinates are clamped. Where the pitch of the rows allows it the last chunk of a row
-is filled to its end, so that tiles that read a little past a row meet numbers and not garbage.
+element by element with zeros outside, or with the nearest element where coordinates are clamped.
+Where the pitch of the rows allows it the last chunk of a row is filled to its end, so that tiles
+that read a little past a row meet numbers and not garbage.
 """
 
 from __future__ import annotations
@@ -96,18 +97,15 @@ def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tupl
 def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, bool]:
     last = to_affine(extent) - 1
     match e:
-        case (
-            Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, inner, high), low)
-            | Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, inner, low), high)
+        case Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, inner, high), low) | Binary(
+            BinaryOp.MIN, Binary(BinaryOp.MAX, inner, low), high
         ) if low == IntImm(0) and to_affine(high) == last:
             return inner, True
         case _:
             return e, False
 
 
-def _build(
-    nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: int
-) -> Copy | None:
+def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: int) -> Copy | None:
     coordinates, clamped = tuple(c for c, _ in clamps), tuple(held for _, held in clamps)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])
     for x in nest.digits:

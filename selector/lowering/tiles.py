@@ -52,8 +52,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Banded:
-    """A Toeplitz operand: element (row (q, p), depth t) is tap ``(t - stride * q) / dilation`` of
-    phase p where that is a tap; rows are outputs q in ``phases`` phases p each, the phase fastest.
+    """A Toeplitz operand: element (row (q, p), depth t) is tap ``(t - lead - stride * q) /
+    dilation`` of phase p where that is a tap; rows are outputs q in ``phases`` phases p each, the
+    phase fastest.
 
     Tap i of phase p is ``buffer[base + tap_stride * i + phase_stride * p]``.
     """
@@ -70,6 +71,7 @@ class Banded:
     tap_stride: Affine
     phase_stride: Affine
     predicate: Expr | None  # over DEPTH as the number of the tap, and PHASE
+    lead: int = 0  # depth before the first tap
 
 
 Operand = Access | Banded
@@ -150,6 +152,45 @@ def as_accumulate(s: Store) -> Accumulate | None:
             return Accumulate(s.buffer, first_lane(s.index), m, n, k, instruction, left, right)
         case _:
             return None
+
+
+def align_windows(s: Accumulate) -> Accumulate:
+    """The same sum with windows that start at multiples of 16 bytes: those of a band may start
+    earlier, where they meet zeros, if the band's taps start as much later.
+    """
+    match s.a, s.b:
+        case Access() as window, Banded() as band:
+            lead = _misalignment(window)
+            if lead:
+                a, b = _moved(window, band, lead)
+                return replace(s, k=s.k + lead, a=a, b=b)
+        case Banded() as band, Access() as window:
+            lead = _misalignment(window)
+            if lead:
+                b, a = _moved(window, band, lead)
+                return replace(s, k=s.k + lead, a=a, b=b)
+        case _:
+            pass
+    return s
+
+
+def _misalignment(window: Access) -> int:
+    """Elements by which all rows of an operand start behind a multiple of 16 bytes; 0 if they
+    differ.
+    """
+    per = 16 // window.type.bytes
+    if window.predicate is not None or window.depth_stride.constant != 1:
+        return 0
+    starts = (window.base - window.base.offset, window.row_stride)
+    return 0 if any(c % per for start in starts for _, c in start) else window.base.offset % per
+
+
+def _moved(window: Access, band: Banded, lead: int) -> tuple[Access, Banded]:
+    depth = window.depth + lead
+    return (
+        replace(window, depth=depth, base=window.base - lead),
+        replace(band, depth=depth, lead=band.lead + lead),
+    )
 
 
 def first_lane(index: Expr) -> Affine:

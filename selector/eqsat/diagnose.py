@@ -50,7 +50,6 @@ def _checks(c: Context, shapes: frozenset[Shape]) -> Iterator[Miss | None]:
     yield placement.other_shape(c, shapes)
     if c.store.buffer not in c.scope.accumulators:
         yield placement.reads(c)
-        yield placement.computes(c)
         return
     yield placement.dense_store(c)
     yield placement.reads(c)

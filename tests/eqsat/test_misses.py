@@ -377,7 +377,7 @@ SCENARIOS: dict[str, Scenario] = {
             f"{PRODUCT} + {ACC}",
             readout="out[ramp(0, 1, 16)] = (float32x16)vector_reduce_add(acc[ramp(0, 2, 128)])",
         ),
-        "a tile is read as one dense vector", "over the whole tile of `acc`", "read", fixed=GOOD,
+        "a tile is read as one dense vector", "over the whole tile of `mm`", "read", fixed=GOOD,
     ),
     "a predicated update": Scenario(
         update(f"{PRODUCT} + {ACC} if ramp(0, 1, 256) < x256(7)"),

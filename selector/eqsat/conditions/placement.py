@@ -24,7 +24,6 @@ from selector.ir.nodes import (
     Location,
     LocToLoc,
     Memory,
-    VectorReduce,
 )
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_expr
@@ -163,17 +162,6 @@ def _described(index: Expr) -> str:
     if not seen.levels:
         return "as a broadcast"
     return f"with stride {print_expr(seen.levels[0][0].to_expr())}"
-
-
-def computes(c: Context) -> Miss | None:
-    """A reduction over the accumulator, stored elsewhere."""
-    if not any(isinstance(e, VectorReduce) for e in walk_expr(c.store.value)):
-        return None
-    return c.miss(
-        "a vectorized reduction reads the accumulator, but its result is not in tensor memory",
-        "copy the accumulator into an ordinary Func first, and reduce that one; or place the "
-        "reducing Func in tensor memory as well",
-    )
 
 
 def predicated(c: Context) -> Miss | None:

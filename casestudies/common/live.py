@@ -36,17 +36,22 @@ def bench(
             if is_stock(name):
                 contenders += _compile_stock(case, problem, name, Path(folder, f"{name}.so"))
             else:
-                contenders.append(_compile_ours(case, problem, name, target or "cuda"))
+                contenders += _compile_ours(case, problem, name, target or "cuda")
         if schedule is None:
             contenders += [peer(problem, p) for p in case.peers]
         yield from measure(case, problem, contenders, seed)
 
 
-def _compile_ours(case: Case, problem: Problem, schedule: str, target: str) -> Contender:
+def _compile_ours(case: Case, problem: Problem, schedule: str, target: str) -> list[Contender]:
     import halide_bridge as hb
 
+    try:
+        output = case.build(problem, schedule)
+    except UserError as error:
+        say(f"  no {schedule}: {error}")
+        return []
     with step(f"compile {schedule} for {target}"):
-        return kernel_contender(hb.compile(case.build(problem, schedule), target=target), schedule)
+        return [kernel_contender(hb.compile(output, target=target), schedule)]
 
 
 def _compile_stock(case: Case, problem: Problem, schedule: str, path: Path) -> list[Contender]:

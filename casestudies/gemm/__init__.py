@@ -13,8 +13,8 @@ from selector.diagnostics import UserError
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
-    default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor``, ``wgmma`` (sm_90a), ``cuda``, ``amx`` or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
@@ -23,7 +23,13 @@ def build(problem: Problem, schedule: str) -> Any:
         raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
     if schedule == "amx" and problem.operand == "f16":
         raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--types bf16-f32 or s8-s32")
+    if schedule == "wgmma" and problem.operand == "s8":
+        raise UserError("wgmma reads bytes of B column by column only: A is (m, k), B (k, n) here")
     product = multiply(problem.types)
+    if schedule == "wgmma":
+        from casestudies.gemm.warpgroups import groups_for, warpgroups
+
+        return warpgroups(product, groups_for(problem))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -56,7 +62,7 @@ CASE = Case(
     peers=PEERS,
     compared=BENCHMARK,
     arguments=(Option("types", "of operands and result", choices=TYPES),),
-    schedules=("tensor", "cuda", "amx"),
+    schedules=("tensor", "wgmma", "cuda", "amx"),
     interpreted=(512,),
     output_name="C",
 )

@@ -37,7 +37,12 @@ def build_kernels(
         file = f"{program}-{schedule}-{target}.kernel".replace("-tensor", "")
         begin = time.perf_counter()
         try:
-            kernel = hb.compile(case.build(problem, schedule), target=target)
+            output = case.build(problem, schedule)
+        except UserError as error:
+            print(f"  no {schedule} for {program}: {error.what}", flush=True)
+            continue
+        try:
+            kernel = hb.compile(output, target=target)
             kernel.save(folder / file, overwrite=True)
         except Exception as error:  # the others are still worth running
             failures.append(f"{program} for {target}: {type(error).__name__}: {error}")

@@ -1,0 +1,92 @@
+"""The schedule for warpgroups (wgmma, sm_90a): operands staged by the copy engine, several runs of
+k ahead; each group of four warps holds its part of a block tile in its accumulators.
+
+Blocks that run at the same time share operands through the L2 cache: they are numbered down
+``band`` block rows first, then along n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.gemm.algorithm import Product
+from casestudies.gemm.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Block tile ``n`` x ``m``, run of ``k``, groups along n and m, ring of ``stages``.
+
+    A vector statement is ``vector_n`` x 64 x ``vector_k``: Halide's vectors have at most 65535
+    lanes. Neighbours along n become one instruction.
+    """
+
+    n: int = 256
+    m: int = 128
+    k: int = 64
+    groups_n: int = 1
+    groups_m: int = 2
+    stages: int = 4
+    band: int = 8
+    vector_n: int = 32
+    vector_m: int = 64
+    vector_k: int = 16
+
+    @property
+    def group_n(self) -> int:
+        return self.n // self.groups_n
+
+    @property
+    def group_m(self) -> int:
+        return self.m // self.groups_m
+
+
+SMALL = Groups(n=128, m=64, groups_m=1, stages=8)
+
+
+def groups_for(problem: Problem) -> Groups:
+    """Small tiles where there would be too few blocks for a GPU, else the ones that read least."""
+    return Groups() if problem.is_large else SMALL
+
+
+def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
+    """Schedule for warpgroups; returns the output."""
+    size = groups or Groups()
+    no, mo, ni, mi = (hl.Var(name) for name in ("no", "mo", "ni", "mi"))
+    mb, mr, block = (hl.Var(name) for name in ("mb", "mr", "block"))
+    p.output.tile(p.n, p.m, no, mo, ni, mi, size.n, size.m)
+    p.output.split(mo, mb, mr, size.band, hl.TailStrategy.GuardWithIf)
+    p.output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
+    tile_groups(p.output, ni, mi, size)
+    ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
+    p.mm.bound_extent(p.n, size.n).bound_extent(p.m, size.m).compute_at(p.output, block)
+    hb.store_in(p.mm, hb.MemoryType.WGMMAAccumulator)
+    tile_groups(p.mm, p.n, p.m, size)
+    update = p.mm.update().split(p.k.x, ko, ki, size.k).split(ki, ku, kv, size.vector_k)
+    vectors, parts = tile_groups(update.atomic(), p.n, p.m, size)
+    update.reorder(kv, *vectors, ku, *parts, ko).vectorize(kv).unroll(ku)
+    for operand, extents in ((p.a, (size.k, size.m)), (p.b, (size.n, size.k))):
+        staged = operand.in_(p.mm)
+        inner, outer = staged.args()
+        staged.compute_at(p.mm, ko).store_in(hl.MemoryType.GPUShared)
+        staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
+        staged.vectorize(inner).vectorize(outer)
+        hb.pipeline_stages(staged, size.stages)
+    return p.output
+
+
+def tile_groups(
+    stage: hl.Func | hl.Stage, n: hl.Var, m: hl.Var, size: Groups
+) -> tuple[tuple[hl.Var, ...], tuple[hl.Var, ...]]:
+    """Give each group its part of a block tile; the loops of its vector statements, and those of
+    the groups.
+    """
+    ng, nu, nv, mg, mu, mv = (hl.Var(name) for name in ("ng", "nu", "nv", "mg", "mu", "mv"))
+    stage.split(n, ng, nv, size.group_n).split(nv, nu, nv, size.vector_n)
+    stage.split(m, mg, mv, size.group_m).split(mv, mu, mv, size.vector_m)
+    stage.reorder(nv, mv, nu, mu, ng, mg)
+    stage.vectorize(nv).vectorize(mv).unroll(nu).unroll(mu).gpu_threads(ng, mg)
+    return (nv, mv, nu, mu), (ng, mg)

@@ -73,7 +73,8 @@ class KernelContext:
     params: dict[str, BufferParam]
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
-    quotients: dict[Expr, str] = field(default_factory=dict)
+    grid: frozenset[str] = frozenset()  # variables of the grid's loops
+    quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text unless argument
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
@@ -98,17 +99,20 @@ class KernelContext:
         return ScalarEmitter(self.names, self.storages, self._quotient)
 
     def _quotient(self, e: Expr) -> str | None:
-        """The kernel argument for a quotient or remainder of sizes, which the host works out; None
-        for others, and for divisions by constants, which cost little.
+        """The name of a quotient or remainder: an argument where it follows from the sizes, a
+        constant of the block where from its place in the grid, too. None for others, and for
+        divisions by constants, which cost little.
         """
         assert isinstance(e, Binary)
-        if isinstance(e.b, IntImm) or e.type != INT32 or not free_vars(e) <= self.sizes:
+        names = free_vars(e)
+        if isinstance(e.b, IntImm) or e.type != INT32 or not names <= self.sizes | self.grid:
             return None
         if any(isinstance(x, Load | Call) for x in walk_expr(e)):
             return None
         if e not in self.quotients:
-            self.quotients[e] = self.names.fresh("quotient")
-        return self.quotients[e]
+            text = "" if names <= self.sizes else self.scalar.quotient(e)
+            self.quotients[e] = (self.names.fresh("quotient"), text)
+        return self.quotients[e][0]
 
     @property
     def unit(self) -> str:

@@ -72,6 +72,7 @@ def _emit_kernel(
         names.fresh(taken)
     arguments, parameters = _parameters(module, program, context)
     context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
+    context.grid = frozenset(loop.name for loop in kernel.grid)
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
@@ -83,9 +84,11 @@ def _emit_kernel(
         parameters.append(f"const __grid_constant__ TensorMap {name}")
     body = context.writer.text()
     text = body + " ".join(context.flags.values()) + _grid_text(kernel, context)
-    for value, name in context.quotients.items():
-        arguments.append(ValueArgument(value, INT32))
-        parameters.append(f"const int {name}")
+    for value, (name, own) in context.quotients.items():
+        text += own
+        if not own:
+            arguments.append(ValueArgument(value, INT32))
+            parameters.append(f"const int {name}")
     used = set(re.findall(r"[A-Za-z_]\w*", text))
     kept = [
         (a, p)
@@ -102,6 +105,9 @@ def _emit_kernel(
             low = context.scalar.index(loop.min)
             first = "" if low == "0" else f" + {low}"
             w.line(f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{first};")
+        for name, own in context.quotients.values():
+            if own:
+                w.line(f"const int {name} = {own};")
         for name, condition in context.flags.items():
             w.line(f"const bool {name} = {condition};")
         w.lines(body)

@@ -224,6 +224,10 @@ class ScalarEmitter:
         narrow = t.is_integer and t.bits in (8, 16)
         return f"({c_type(t)})({text})" if narrow else text
 
+    def quotient(self, e: Binary) -> str:
+        """The text of a quotient or remainder that may be ``known``."""
+        return self._binary(e.op, e.a, e.b)
+
     def _divide(self, op: BinaryOp, x: str, y: str, b: Expr, t: Type) -> str:
         divide = op is BinaryOp.DIV
         if t.kind is Kind.UINT:

@@ -121,14 +121,15 @@ def tensor(p: Downsampling, tiles: Tiles | None = None) -> hl.Func:
 
 
 def stage_rows(p: Downsampling, group: hl.Var, size: Tiles) -> None:
-    """Copy the part of the image that a group of warps reads into shared memory."""
+    """Copy the part of the image that a group of warps reads into shared memory, from a multiple of
+    16 bytes to another.
+    """
     copy = p.source.in_(p.down)
-    x, y = copy.args()
-    width, height = staged(size, p.taps, p.factor)
+    x, _ = copy.args()
     copy.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
     if size.stages > 1:
         hb.pipeline_stages(copy, size.stages)
-    copy.bound_extent(x, width).bound_extent(y, height).vectorize(x)
+    copy.align_bounds(x, 8).vectorize(x)
 
 
 def cuda(p: Downsampling, problem: Problem, threads: Threads | None = None) -> hl.Func:

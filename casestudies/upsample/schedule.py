@@ -106,17 +106,15 @@ def tensor(p: Upsampling, tiles: Tiles | None = None) -> hl.Func:
 
 
 def stage_rows(p: Upsampling, group: hl.Var, size: Tiles) -> None:
-    """Copy the part of the image that a group of warps reads into shared memory, a multiple of 16
-    bytes a row.
+    """Copy the part of the image that a group of warps reads into shared memory, from a multiple of
+    16 bytes to another.
     """
     copy = p.source.in_(p.up)
-    x, y = copy.args()
-    width = -(-(-(-size.width // p.factor) - 1 + p.taps) // 8) * 8
-    height = -(-size.height // p.factor) - 1 + p.taps
+    x, _ = copy.args()
     copy.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
     if size.stages > 1:
         hb.pipeline_stages(copy, size.stages)
-    copy.bound_extent(x, width).bound_extent(y, height).vectorize(x).vectorize(y)
+    copy.align_bounds(x, 8).vectorize(x)
 
 
 def cuda(p: Upsampling, problem: Problem, threads: Threads | None = None) -> hl.Func:

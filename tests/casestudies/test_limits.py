@@ -19,8 +19,8 @@ from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import engine_for
 from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.solve import choose, saturated
-from selector.ir.nodes import Allocate, Module
-from selector.ir.traverse import walk_stmt
+from selector.ir.nodes import Allocate, Module, Stmt
+from selector.ir.traverse import stmt_children
 from selector.targets import find_target
 
 MOST_ROWS = 30_000
@@ -46,11 +46,20 @@ def lowered(program: str, target: str) -> Module:
     return hb.lower(case.build(problem, "tensor"), target=target)
 
 
+def outermost(s: Stmt) -> Iterator[Allocate]:
+    """The tensor allocations that open a scope; those inside belong to it."""
+    if isinstance(s, Allocate) and is_tensor(s):
+        yield s
+        return
+    for child in stmt_children(s):
+        yield from outermost(child)
+
+
 @pytest.mark.parametrize(("program", "target"), list(programs()))
 def test_saturation_and_extraction(program: str, target: str) -> None:
     engine = engine_for(instruction_facts(legal_instructions(find_target(target))))
     body = annotate_movement(lowered(program, target)).body
-    scopes = [open_scope(s) for s in walk_stmt(body) if isinstance(s, Allocate) and is_tensor(s)]
+    scopes = [open_scope(s) for s in outermost(body)]
 
     def select() -> None:
         for scope in scopes:

@@ -35,19 +35,6 @@ def suffix(boundary: str) -> str:
     return "" if boundary == VALID else f"-{boundary}"
 
 
-def bounded(image: Any, boundary: str) -> Any:
-    """A Halide image as it continues beyond its edges, in its own ``boundary`` mode."""
-    import halide as hl
-
-    match boundary:
-        case "clamp":
-            return hl.BoundaryConditions.repeat_edge(image)
-        case "zero":
-            return hl.BoundaryConditions.constant_exterior(image, hl.cast(image.type(), 0))
-        case _:
-            return image
-
-
 def extended(image: Any, rows: range, columns: range, boundary: str, xp: Any) -> Any:
     """``image[rows, columns]`` of an array, as it continues beyond its edges."""
     r, c = (xp.arange(part.start, part.stop) for part in (rows, columns))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import halide as hl
 
-from casestudies.common.boundary import VALID, before, bounded
+from casestudies.common.boundary import VALID, before
+from casestudies.common.padding import bounded
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,14 +95,29 @@ def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tupl
 
 
 def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, bool]:
-    last = to_affine(extent) - 1
+    """The coordinate inside ``max(min(e, extent - 1), 0)``, constants moved in or out of it."""
+    index = to_affine(e)
+    terms = [(m, c) for m, c in index if m]
+    if len(terms) != 1 or len(terms[0][0]) != 1 or terms[0][1] != 1:
+        return e, False
+    shift = index.offset
+    ends = {BinaryOp.MAX: -Affine.of(shift), BinaryOp.MIN: to_affine(extent) - 1 - shift}
+    inner: Expr | None = terms[0][0][0]
+    for _ in range(2):
+        inner = _without_end(inner, ends)
+    return (e, False) if inner is None else ((to_affine(inner) + shift).to_expr(), True)
+
+
+def _without_end(e: Expr | None, ends: dict[BinaryOp, Affine]) -> Expr | None:
+    """What a minimum or maximum holds at its end, which is taken out of ``ends``; None if it has
+    another.
+    """
     match e:
-        case Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, inner, high), low) | Binary(
-            BinaryOp.MIN, Binary(BinaryOp.MAX, inner, low), high
-        ) if low == IntImm(0) and to_affine(high) == last:
-            return inner, True
+        case Binary(op, a, b) if op in ends:
+            end = ends.pop(op)
+            return a if to_affine(b) == end else b if to_affine(a) == end else None
         case _:
-            return e, False
+            return None
 
 
 def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: int) -> Copy | None:

@@ -30,6 +30,7 @@ from selector.runtime.plan import (
     Plan,
     ValueArgument,
 )
+from selector.runtime.tensor_map import TensorMap
 
 Array = np.ndarray[Any, Any]
 CONV_SOURCE = r"""
@@ -187,6 +188,7 @@ class Recorder:
         self.effects: dict[str, Callable[..., None]] = {}
         self.memory: dict[int, np.ndarray[Any, Any]] = {}
         self.captured: set[Any] = set()
+        self.maps: list[tuple[TensorMap, int]] = []
         self.recording: list[tuple[Any, ...]] | None = None
         self._capability = capability
 
@@ -244,6 +246,11 @@ class Recorder:
                 function(grid, block, args, shared, stream)
 
         return type("Recorded", (), {"launch": staticmethod(replay)})
+
+    def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
+        """What a map would be made of; None where none can be made."""
+        self.maps.append((shape, address))
+        return ("map", shape, address) if shape.possible(address) else None
 
     def load(self, cubin: bytes) -> Any:
         self.loads += 1

@@ -1,0 +1,92 @@
+"""Tensor maps as kernel arguments: made from the arrays of a call, once for each address."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from runtime_plans import DeviceArray, Recorder, conv_plan
+
+from selector.ir.nodes import Binary, BinaryOp, Var
+from selector.ir.types import FLOAT16
+from selector.runtime.execute import Executable
+from selector.runtime.plan import BufferArgument, MapArgument, MapsReady, Plan
+from selector.runtime.plan_json import plan_from_json, plan_to_json
+from selector.runtime.tensor_map import TensorMap
+
+
+def mapped_plan() -> Plan:
+    """A kernel that takes its image by a map of at most as many rows as the output has columns."""
+    rows = Binary(BinaryOp.MIN, Var("I.extent.1"), Var("output.extent.0"))
+    image = MapArgument("I", FLOAT16, (Var("I.extent.0"), rows), (Var("I.stride.1"),), (64, 8))
+    plan = conv_plan()
+    (launch,) = plan.launches
+    arguments = (image, BufferArgument("K"), BufferArgument("output"), MapsReady())
+    return replace(plan, launches=(replace(launch, arguments=arguments),))
+
+
+def aligned(height: int, width: int, offset: int = 0) -> DeviceArray:
+    """An array ``offset`` elements past an address that is a multiple of 16 bytes."""
+    room = np.zeros(height * width + 64, np.float16)
+    first = -(room.__array_interface__["data"][0] // 2) % 8 + offset
+    return DeviceArray(room[first : first + height * width].reshape(height, width))
+
+
+def run(recorder: Recorder, *images: DeviceArray) -> list[tuple[Any, ...]]:
+    executable = Executable(mapped_plan(), lambda: b"cubin", recorder)
+    taps = DeviceArray(np.zeros(9, np.float16))
+    for image in images:
+        executable((image, taps), {})
+    return [args for _, _, _, args, _, _ in recorder.launches]
+
+
+def test_a_map_holds_address_sizes_and_strides_of_the_array() -> None:
+    recorder, image = Recorder(), aligned(300, 200)
+    ((made, _, _, ready),) = run(recorder, image)
+    shape = TensorMap(FLOAT16, (200, 192), (400,), (64, 8))
+    assert made == ("map", shape, recorder.pointer(image))
+    assert ready == 1
+    assert type(ready) is np.int32
+
+
+def test_a_map_is_made_once_for_each_address() -> None:
+    recorder, first, second = Recorder(), aligned(5, 200), aligned(5, 200)
+    calls = run(recorder, first, second, first, second)
+    assert [args[0][2] for args in calls] == 2 * [recorder.pointer(a) for a in (first, second)]
+    assert len(recorder.maps) == 2
+
+
+@pytest.mark.parametrize(("width", "offset"), [(200, 1), (201, 0)])
+def test_without_a_map_the_kernel_is_told_so(width: int, offset: int) -> None:
+    recorder = Recorder()
+    aligned_first, other = aligned(5, 200), aligned(5, width, offset)
+    (_, (nothing, _, _, ready)) = run(recorder, aligned_first, other)
+    assert ready == 0
+    assert nothing.nbytes == 128
+    assert nothing.tobytes() == bytes(128)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extents": (0, 8)},
+        {"strides": (0,)},
+        {"strides": (-128,)},
+        {"strides": (120,)},
+        {"strides": (1 << 40,)},
+        {"box": (64, 257)},
+    ],
+)
+def test_what_the_copy_engine_cannot_read(change: dict[str, Any]) -> None:
+    shape = TensorMap(FLOAT16, (64, 8), (128,), (64, 8))
+    assert shape.possible(256)
+    assert not shape.possible(264)
+    assert not replace(shape, **change).possible(256)
+    assert replace(shape, **change).encode(256) is None
+
+
+def test_maps_survive_the_artifact() -> None:
+    plan = mapped_plan()
+    assert plan_from_json(plan_to_json(plan), plan.source) == plan

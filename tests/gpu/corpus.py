@@ -10,9 +10,10 @@ from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
 from corpus_registers import REGISTERS
 from corpus_rings import RINGS
+from corpus_rows import ROWS
 from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
 CORPUS = cases(
-    PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS
+    PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS
 )

@@ -48,6 +48,8 @@ INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "row_f16_accumulator": ("HMMA", "LDSM"),
     "row_epilogue_gelu": ("HMMA", "MUFU"),
     "plane_some": ("HMMA", "LDSM", "LDGSTS"),
+    "window_edge_centred": ("HMMA", "LDSM", "LDGSTS"),
+    "window_zero_centred": ("HMMA", "LDSM", "LDGSTS"),
     "loop_3_4": ("HMMA", "LDSM", "LDGSTS"),
     "product_nn": ("HMMA", "LDSM", "LDGSTS"),
     "product_tt": ("HMMA", "LDSM", "LDGSTS"),

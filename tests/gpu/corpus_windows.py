@@ -55,6 +55,30 @@ def bounded(kind: str, staged: bool) -> hl.Func:
     return out
 
 
+def centred(kind: str) -> hl.Func:
+    """A centred window over an image that goes on; staged rows start at multiples of 16 bytes, and
+    windows seven elements before one.
+    """
+    x, y = variables("x y")
+    image, weights = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 1, "K")
+    t = hl.RDom([(0, 16)], "t")
+    edge = kind == "edge"
+    wide = (
+        hl.BoundaryConditions.repeat_edge(image)
+        if edge
+        else (hl.BoundaryConditions.constant_exterior(image, hl.cast(F16, 0)))
+    )
+    conv, out = hl.Func("conv"), hl.Func("out")
+    conv[x, y] = hl.f32(0.0)
+    conv[x, y] += hl.f32(weights[t.x]) * hl.f32(wide[x + t.x - 7, y])
+    out[x, y] = conv[x, y]
+    block = rows_of(out, conv, t, x, y)
+    copy = wide.in_(conv)
+    copy.compute_at(out, block).store_in(SHARED).align_bounds(copy.args()[0], 8)
+    copy.vectorize(copy.args()[0])
+    return out
+
+
 def channels(staged: bool) -> hl.Func:
     """Three channels innermost in the input, one of them per block."""
     c, x, y, xo, xi, yo, yi = variables("c x y xo xi yo yi")
@@ -260,6 +284,17 @@ WINDOWS: list[Case] = [
         )
         for kind in ("edge", "zero")
         for staged in (True, False)
+    ),
+    *(
+        Case(
+            f"window_{kind}_centred",
+            lambda kind=kind: centred(kind),
+            ROWS,
+            True,
+            shapes=lambda size: {"I": size},
+            tolerance=2e-6,
+        )
+        for kind in ("edge", "zero")
     ),
     Case("window_channels", lambda: channels(False), ((131, 3, 3),), True, tolerance=2e-6),
     Case("window_channels_staged", lambda: channels(True), ((131, 3, 3),), True, tolerance=2e-6),

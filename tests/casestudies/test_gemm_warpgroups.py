@@ -1,0 +1,114 @@
+"""The matrix product on warpgroups: right in the interpreter, wgmma and the copy engine in the
+machine code, and what a schedule cannot have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+from casestudies.common.data import case_inputs, decoded, relative_error
+from casestudies.gemm import CASE, build
+from casestudies.gemm.algorithm import multiply
+from casestudies.gemm.problem import Problem
+from casestudies.gemm.warpgroups import Groups, warpgroups
+from selector.diagnostics import ScheduleError, SelectionError, UserError
+
+TYPES = ("f16-f32", "f16-f16", "bf16-f32")
+LARGE = (2048, 2048, 64)
+
+
+def compiled(types: str = "f16-f32", **size: int) -> Any:
+    return hb.compile(warpgroups(multiply(types), Groups(**size)), target="sm_90a")
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_the_selected_program_is_right_at_ragged_sizes(types: str) -> None:
+    kernel = compiled(types, n=128, m=128, stages=3)
+    assert not kernel.report.misses
+    for size in ((129, 127, 65), (61, 67, 71), (1, 1, 1), (256, 128, 260)):
+        problem = Problem(*size, types)
+        inputs = case_inputs(CASE, problem, 3, np)
+        result = kernel.interpret(**inputs, sizes=problem.output.shape)
+        truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+        assert relative_error(result, truth, np) <= CASE.tolerance[problem.output.element]
+
+
+def counts(kernel: Any, *names: str) -> tuple[int, ...]:
+    from selector.runtime.nvrtc import resource_usage, sass
+
+    (text,) = sass(kernel.cubin()).values()
+    (usage,) = resource_usage(kernel.cubin()).values()
+    assert not usage.local_accesses
+    return tuple(len(re.findall(rf"\b{re.escape(n)}\b", text)) for n in names)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("size", [(64, 64, 64), LARGE])
+def test_machine_code(types: str, size: tuple[int, int, int]) -> None:
+    """Four instructions for a run of 64, none waited for but by the ring: ptxas would put an
+    ARRIVE and a DEPBAR around each if it could not keep the accumulators in flight."""
+    problem = Problem(*size, types)
+    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+    columns = 256 if problem.is_large else 128
+    found = counts(kernel, "HGMMA", "UTMALDG", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR")
+    assert found == (4, 1 + columns // 64, 1, 2)
+    assert f"HGMMA.64x{columns}x16" in next(iter(sass_of(kernel)))
+
+
+def sass_of(kernel: Any) -> list[str]:
+    from selector.runtime.nvrtc import sass
+
+    return list(sass(kernel.cubin()).values())
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("size", "instructions", "boxes"),
+    [
+        ({"n": 128, "m": 256}, 8, 3),  # two instructions' rows in a group
+        ({"groups_n": 2, "groups_m": 1, "m": 64}, 4, 5),
+        ({"n": 96, "m": 64, "groups_m": 1, "k": 32}, 2, 3),
+        ({"stages": 1}, 4, 0),  # not staged ahead: copied by all threads
+        ({"stages": 2}, 4, 5),
+    ],
+)
+def test_other_tiles(size: dict[str, int], instructions: int, boxes: int) -> None:
+    assert counts(compiled(**size), "HGMMA", "UTMALDG") == (instructions, boxes)
+
+
+def test_the_plan_takes_maps_bounded_by_what_the_sum_reads() -> None:
+    (launch,) = compiled()._artifact.plan.launches
+    maps = [str(a) for a in launch.arguments if type(a).__name__ == "MapArgument"]
+    assert len(maps) == 2
+    assert "A.extent.0" in maps[1]
+
+
+def test_another_target_says_what_is_missing() -> None:
+    with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
+        hb.compile(warpgroups(multiply("f16-f32")), target="sm_80")
+
+
+def test_bytes_have_no_such_schedule() -> None:
+    with pytest.raises(UserError, match="wgmma reads bytes of B"):
+        build(Problem(64, 64, 64, "s8-s32"), "wgmma")
+
+
+def test_operands_have_to_be_staged() -> None:
+    p = multiply("f16-f32")
+    no, mo, ni, mi = (hl.Var(name) for name in ("no", "mo", "ni", "mi"))
+    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    p.output.tile(p.n, p.m, no, mo, ni, mi, 32, 64).vectorize(ni).vectorize(mi).gpu_blocks(no, mo)
+    p.mm.compute_at(p.output, no).vectorize(p.n).vectorize(p.m)
+    update = p.mm.update().split(p.k.x, ko, ki, 16).reorder(ki, p.n, p.m, ko).atomic()
+    update.vectorize(p.n).vectorize(p.m).vectorize(ki)
+    hb.store_in(p.mm, hb.MemoryType.WGMMAAccumulator)
+    with pytest.raises(ScheduleError, match="does not lie in shared memory") as caught:
+        hb.compile(p.output, target="sm_90a")
+    assert "in_(...)" in str(caught.value)

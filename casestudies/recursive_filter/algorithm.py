@@ -19,6 +19,7 @@ import halide as hl
 F16 = hl.Float(16)
 ENDS = 8  # outputs kept of each block; two of them are its state
 LANES = 32  # parts of the sum over all groups before
+TOGETHER = 4  # terms of a part that are loaded together
 Numbers = Sequence[hl.Expr]
 
 
@@ -219,7 +220,8 @@ def blocks(sizes: Sizes | None = None, *, whole: bool = False) -> Filter:
     over_lanes = squared("lanes_response", second.over_block, log2(z.group // z.block * LANES), b)
     over_group = squared("group_response", second.over_block, log2(z.group // z.block), b)
     over_tiles = squared("tiles_response", second.over_block, log2(z.blocks), b)
-    rounds = (x.width() + LANES * z.group - 1) // (LANES * z.group)
+    together = LANES * TOGETHER * z.group
+    rounds = (x.width() + together - 1) // together * TOGETHER
 
     def group_end(number: hl.Expr) -> Numbers:
         end = prefix[z.tiles - 1, hl.max(number, 0), c]
@@ -257,7 +259,9 @@ def blocks(sizes: Sizes | None = None, *, whole: bool = False) -> Filter:
     )  # fmt: skip
     states = kept(state_steps, (m, n, c), "states")
     h = second.response[-1]
-    toeplitz, filtered, output = (hl.Func(f) for f in ("again_toeplitz", "filtered", "output"))
+    toeplitz, filtered, output = (
+        hl.Func(f) for f in ("again_toeplitz", "again_filtered", "output")
+    )
     r = hl.RDom([(0, z.block)], "i")
     toeplitz[j, i] = hl.cast(F16, h[hl.max(i - j, -1)])
     filtered[i, n, c] = hl.f32(0.0)

@@ -17,6 +17,7 @@ from casestudies.common.stock import fix_dense
 from casestudies.recursive_filter.algorithm import (
     ENDS,
     LANES,
+    TOGETHER,
     Blocks,
     Filter,
     c,
@@ -105,6 +106,8 @@ def find_states(p: Filter, block: hl.Var, tiles: int) -> None:
     parts.compute_at(p.output, block).store_in(SHARED).bound(u, 0, LANES).bound_extent(g, 1)
     parts.gpu_threads(u)
     in_thread(p.parts.steps, parts, u)
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
+    p.parts.steps.update().split(hl.RVar("part_steps_r$x"), ro, ri, TOGETHER).unroll(ri)
     in_thread(p.over_lanes, parts, u)
     p.carry.compute_at(p.output, block).store_in(SHARED).bound_extent(n, tiles).gpu_threads(n)
     for f in (p.over_group, p.before_group, p.over_tiles, p.before_tile):
@@ -132,7 +135,7 @@ def filter_blocks(p: Blocks, consumer: hl.Func, at: hl.Var, warps: int, rounds: 
         f.compute_at(consumer, at).store_in(SHARED).vectorize(f.args()[0])
     p.ends.compute_at(consumer, at).store_in(SHARED).bound(k, 0, ENDS).bound_extent(n, count)
     p.ends.split(n, nw, ni, ROWS * rounds).split(ni, nu, ni, ROWS).reorder(k, ni, nu, nw)
-    p.ends.vectorize(k).vectorize(ni).gpu_threads(nw)
+    p.ends.vectorize(k).vectorize(ni).unroll(nu).gpu_threads(nw)
     p.sums.compute_at(p.ends, nu).bound(k, 0, ENDS).bound_extent(n, ROWS).vectorize(k).vectorize(n)
     update = p.sums.update().reorder(p.j.x, k, n).atomic()
     update.vectorize(p.j.x).vectorize(k).vectorize(n)

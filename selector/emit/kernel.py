@@ -251,6 +251,7 @@ class KernelEmitter:
                 if copy is not None:
                     emit_copy(copy, self.context, unit.rank, unit.size)
                     unit.copying = True
+                    unit.copied.add(nest.store.buffer)
                 else:
                     self.threads.spread(nest, unit.rank, unit.size)
                 return
@@ -398,7 +399,7 @@ class KernelEmitter:
             self.fill_bands(unit)
         reads, writes = self.touched(s)
         if unit.must_wait(reads, writes):
-            unit.wait(self.context.writer)
+            unit.wait(self.context.writer, reads | writes)
         unit.touch(reads, writes)
 
     def fill_bands(self, unit: Unit) -> None:

@@ -22,6 +22,7 @@ class Unit:
     written: set[str] = field(default_factory=set[str])
     read: set[str] = field(default_factory=set[str])
     copying: bool = False  # asynchronous copies are in flight
+    copied: set[str] = field(default_factory=set[str])  # what they write
     panels: bool = False  # wgmma reads what was written: it has to be told before the barrier
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
@@ -35,31 +36,42 @@ class Unit:
 
     def state(self) -> Unit:
         """A copy, for what may or may not be executed."""
-        return replace(self, written=set(self.written), read=set(self.read))
+        return replace(
+            self, written=set(self.written), read=set(self.read), copied=set(self.copied)
+        )
 
     def join(self, other: Unit) -> None:
         """Control comes from here or from ``other``: what is pending in either is pending."""
         self.touch(other.read, other.written)
         self.copying |= other.copying
+        self.copied |= other.copied
         self.panels |= other.panels
 
     def must_wait(self, reads: set[str], writes: set[str]) -> bool:
         """Whether a statement that touches these needs a barrier before it."""
         return bool(reads & self.written or writes & (self.written | self.read))
 
-    def wait(self, writer: Writer) -> None:
-        """The barrier; asynchronous copies arrive before it."""
-        self.finish_copies(writer)
+    def wait(self, writer: Writer, touched: set[str] | None = None) -> None:
+        """The barrier. Asynchronous copies arrive before it, unless the statement after it is known
+        to touch nothing that they write: they stay pending.
+        """
+        pending: set[str] = set()
+        if touched is None or touched & self.copied:
+            self.finish_copies(writer)
+        else:
+            pending = set(self.copied)
         if self.panels:
             writer.line("async_fence();")
         writer.line(self.barrier)
         self.forget()
+        self.written |= pending
 
     def finish_copies(self, writer: Writer) -> None:
         if self.copying:
             writer.line("copy_commit();")
             writer.line("copy_wait<0>();")
             self.copying = False
+        self.copied.clear()
 
 
 def block_unit(threads: int) -> Unit:

@@ -73,6 +73,31 @@ def test_both_branches_start_from_the_same_state() -> None:
     assert found == ["one", "if (", "barrier", "out", "two", "barrier", "out", "two"]
 
 
+COPY = "copied[ramp(0, 1, 64)] = I[ramp(b*64, 1, 64)]"
+USE = threads("out[w + 8] = float32(copied[63 - w])", "w")
+
+
+def flight(*stmts: str) -> list[str]:
+    """Copies, their arrival, barriers and stores, in order."""
+    source = kernel("allocate copied[float16 * 64] in GPUShared", *stmts)
+    pattern = r"copy16\(|copy_wait<0>|__syncthreads|\bone\[[^=;]*\] =|out\[[^=;]*\] ="
+    found = re.findall(pattern, source)
+    return [f.split("[")[0].split("(")[0] for f in found]
+
+
+def test_copies_stay_in_flight_at_barriers_for_other_memory() -> None:
+    inside, border = "copy16", "copy16"
+    assert flight(COPY, WRITE, EXCHANGE, USE) == [
+        *(inside, border, "one", "__syncthreads", "out", "copy_wait<0>", "__syncthreads", "out"),
+    ]
+
+
+def test_copies_arrive_where_their_target_is_overwritten() -> None:
+    over = threads("copied[v] = K[v]", "v")
+    found = flight(COPY, over, USE)
+    assert found[2:4] == ["copy_wait<0>", "__syncthreads"]
+
+
 def plan_source(name: str) -> str:
     source = plan(name).source
     return source[source.index("smem[]") :]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from casestudies.common import artifacts
 from casestudies.common.artifacts import Manifest
@@ -22,14 +22,17 @@ from casestudies.common.measure import (
     measure,
     peer,
     stock_contender,
+    stock_name,
 )
 from casestudies.common.registry import find_case
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A problem of a case. ``kernels``: contender and file; ``stock``: schedule, file and the order
-    of the buffers; ``peers``: the libraries, too.
+    of the buffers; ``peers``: the libraries, too; ``rest``: others have been measured before.
     """
 
     case: str
@@ -38,6 +41,21 @@ class Task:
     stock: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     peers: bool = False
     timed: bool = True
+    rest: bool = False
+
+    def after(self, lost: str) -> Task:
+        """What is left to do once that contender was lost."""
+        kernels = _behind(self.kernels, lost)
+        if kernels is not None:
+            return replace(self, kernels=kernels, rest=True)
+        stock = _behind(tuple((stock_name(s[0]), s) for s in self.stock), lost)
+        left = tuple(entry for _, entry in stock or ())
+        return replace(self, kernels=(), stock=left, peers=stock is not None and self.peers,
+                       rest=True)  # fmt: skip
+
+    @property
+    def empty(self) -> bool:
+        return not (self.kernels or self.stock or self.peers)
 
     @property
     def study(self) -> Case:
@@ -46,6 +64,12 @@ class Task:
     def instance(self) -> Problem:
         """The problem; ``TypeError`` if the fields are not the case's."""
         return artifacts.problem_of(artifacts.Job(self.case, "", self.problem))
+
+
+def _behind(named: tuple[tuple[str, T], ...], name: str) -> tuple[tuple[str, T], ...] | None:
+    """The entries behind the one of that name; None if there is none."""
+    names = [found for found, _ in named]
+    return named[names.index(name) + 1 :] if name in names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +107,50 @@ def tasks_of(manifest: Manifest, choice: Choice) -> list[Task]:
     return tasks
 
 
-def variants(folder: Path) -> list[Task]:
-    """One task for each ``X.kernel`` below a folder with an ``X.json`` beside it: ``{"case": name,
-    "problem": {fields}}``.
+def variants(folder: Path, match: str = "") -> list[Task]:
+    """A task for each problem of the ``X.kernel`` below a folder that have an ``X.json`` beside
+    them, ``{"case": name, "problem": {fields}}``; ``match`` chooses by the label X.
     """
-    tasks: list[Task] = []
+    found: dict[str, Task] = {}
     for path in sorted(Path(folder).rglob("*.kernel")):
         about = path.with_suffix(".json")
-        if about.exists():
-            data = json.loads(about.read_text(encoding="utf-8"))
-            label = str(path.relative_to(folder).with_suffix(""))
-            file = str(path.relative_to(folder))
-            tasks.append(Task(data["case"], data["problem"], ((label, file),)))
-    return tasks
+        file = path.relative_to(folder)
+        label = str(file.with_suffix(""))
+        if not about.exists() or not re.search(match, label):
+            continue
+        data = json.loads(about.read_text(encoding="utf-8"))
+        key = json.dumps(data, sort_keys=True)
+        task = found.get(key) or Task(data["case"], data["problem"], ())
+        found[key] = replace(task, kernels=(*task.kernels, (label, str(file))))
+    return list(found.values())
 
 
-def run_task(task: Task, folder: Path, seed: int) -> Iterator[Row]:
-    """The rows of a task, one after the other; what cannot be loaded is a row as well."""
+def run_task(
+    task: Task, folder: Path, seed: int, announce: Callable[[str], None] = lambda _: None
+) -> Iterator[Row]:
+    """The rows of a task, one after the other; what cannot be loaded is a row as well. ``announce``
+    hears the name of each contender before it is measured.
+    """
+    if task.rest and task.empty:
+        return
     case, problem = task.study, task.instance()
     failures: list[Row] = []
-    if not task.kernels:
+    if not task.kernels and not task.rest:
         missing = "not in the artifacts: it did not compile"
         yield blank_row(case, problem, device_name(), missing)
-    contenders = _contenders(task, problem, folder, failures)
+    contenders = _announced(_contenders(task, problem, folder, failures), announce)
     for row in measure(case, problem, contenders, seed, task.timed):
         yield from _taken(failures)
         yield row
     yield from _taken(failures)
+
+
+def _announced(
+    contenders: Iterator[Contender], announce: Callable[[str], None]
+) -> Iterator[Contender]:
+    for contender in contenders:
+        announce(contender.name)
+        yield contender
 
 
 def _taken(failures: list[Row]) -> list[Row]:
@@ -133,7 +174,7 @@ def _contenders(
         try:
             yield stock_contender(folder / file, problem, order, schedule)
         except Exception as error:
-            failures.append(_failed(task, problem, "stock Halide", error))
+            failures.append(_failed(task, problem, stock_name(schedule), error))
     if task.peers:
         yield from (peer(problem, p) for p in task.study.peers)
 

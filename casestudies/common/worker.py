@@ -1,11 +1,11 @@
 """Measuring tasks in a process of its own, so that a kernel that destroys the GPU's context, or
-never ends, costs its own task alone.
+never ends, costs itself alone.
 
     python -m casestudies.common.worker FOLDER SEED EVENTS < tasks
 
 ``supervise`` starts it, reads its events, and starts another one for the tasks behind a lost one.
-An event is a line of JSON: ``{"device": ...}``, ``{"begin": index}``, ``{"row": ...}``,
-``{"end": index}``.
+An event is a line of JSON: ``{"device": ...}``, ``{"begin": index}``, ``{"trying": contender}``,
+``{"row": ...}``, ``{"end": index}``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -43,34 +44,65 @@ def supervise(
     seconds without any news after which a task counts as lost. ``UserError`` where no task can be
     begun.
     """
-    start = 0
-    while start < len(tasks):
-        begun, ended = -1, -1  # of the tasks from ``start`` on
-        for event in _events(command, tasks[start:], folder, seed, patience):
+    waiting = deque(tasks)
+    lost_files: set[str] = set()
+    while waiting:
+        todo = [_without(task, lost_files, record) for task in waiting]
+        begun, ended, trying = -1, -1, ""
+        for event in _events(command, todo, folder, seed, patience):
             match event:
                 case {"begin": int(index)}:
-                    begun = index
+                    begun, trying = index, ""
+                case {"trying": str(trying)}:
+                    pass
                 case {"end": int(index)}:
                     ended = index
                 case {"row": data}:
                     record.add(row_of(data))
                 case {"lost": str(why)} if begun < 0:
                     raise UserError("nothing can be measured here", why=why)
-                case {"lost": str(why)}:
-                    if ended < begun:
-                        device = record.about.get("device", "")
-                        record.add(lost_row(tasks[start + begun], device, why))
+                case {"lost": str(why)} if ended < begun:
+                    waiting[begun] = _lose(todo[begun], trying, why, record, lost_files)
+                    begun -= not waiting[begun].empty  # what is left of it comes first
                 case {"device": _}:
                     record.about |= event
                 case _:
                     pass
-        start += begun + 1
+        for _ in range(begun + 1):
+            waiting.popleft()
 
 
-def lost_row(task: Task, device: str, why: str) -> Row:
-    """The row of ours in a task that could not be measured to its end."""
+def _lose(task: Task, trying: str, why: str, record: Record, lost: set[str]) -> Task:
+    """Note that a contender was lost; what is left of its task."""
+    if not _said(record, task, trying):
+        record.add(lost_row(task, str(record.about.get("device", "")), why, trying))
+    lost |= {file for name, file in task.kernels if name == trying}
+    return task.after(trying)
+
+
+def _without(task: Task, lost: set[str], record: Record) -> Task:
+    """A task without kernels that were lost in another: they would cost the patience again."""
+    for name, file in task.kernels:
+        if file in lost and not _said(record, task, name):
+            device = str(record.about.get("device", ""))
+            record.add(lost_row(task, device, "not tried: lost at another size", name))
+    kept = tuple((name, file) for name, file in task.kernels if file not in lost)
+    if kept == task.kernels:
+        return task
+    return dataclasses.replace(task, kernels=kept, rest=True)
+
+
+def _said(record: Record, task: Task, contender: str) -> bool:
+    """Whether there is a row of that contender already."""
+    problem = task.instance().name
+    return any((row.problem, row.contender) == (problem, contender) for row in record.rows)
+
+
+def lost_row(task: Task, device: str, why: str, contender: str = "") -> Row:
+    """The row of a contender that could not be measured to its end, ours if none had begun."""
     row = blank_row(task.study, task.instance(), device, why)
-    return dataclasses.replace(row, contender=task.kernels[0][0] if task.kernels else OURS)
+    ours = task.kernels[0][0] if task.kernels else OURS
+    return dataclasses.replace(row, contender=contender or ours)
 
 
 def _events(
@@ -83,7 +115,10 @@ def _events(
         given = Path(scratch, "tasks.json")
         given.write_text(json.dumps([dataclasses.asdict(t) for t in tasks]), encoding="utf-8")
         path_list = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        variables = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path_list))}
+        variables = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, path_list)),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # jax would take most of the memory
+        }
         with (
             Path(scratch, "stderr").open("w+", encoding="utf-8", errors="replace") as errors,
             given.open(encoding="utf-8") as source,
@@ -140,7 +175,7 @@ def work(tasks: Sequence[Task], folder: Path, seed: int, say: Callable[..., None
         say(begin=index)
         begin = time.perf_counter()
         try:
-            for row in run_task(task, folder, seed):
+            for row in run_task(task, folder, seed, lambda name: say(trying=name)):
                 say(row=row.as_dict())
                 if row.failure:
                     cupy.cuda.Device().synchronize()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -37,6 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifacts")
     kernel = hb.compile(find_case("conv1d").build(SMALL, "plain"), target="amx")
     kernel.save(folder / "good.kernel")
+    for copy in ("broken", "other"):
+        kernel.save(folder / f"{copy}.kernel")
     (folder / "bad.kernel").write_bytes(b"no kernel")
     return folder
 
@@ -128,15 +129,44 @@ def worker(folder: Path, body: str) -> tuple[str, ...]:
     ],
 )
 def test_a_lost_task_is_a_row_not_the_end(body: str, message: str, folder: Path) -> None:
-    broken = dataclasses.replace(task("good.kernel"), kernels=(("broken", "good.kernel"),))
+    broken = dataclasses.replace(task("good.kernel"), kernels=(("broken", "broken.kernel"),))
     found = measured(
         [task("good.kernel", SMALL), broken, task("good.kernel")], folder,
         command=worker(folder, body), patience=8,
     ).rows  # fmt: skip
     assert [row.contender for row in found if row.passed] == ["tensor", "tensor"]
-    bad = [row for row in found if not row.passed]
-    assert {row.contender for row in bad} == {"broken"}
-    assert message in bad[0].failure
+    (bad,) = (row for row in found if not row.passed)
+    assert bad.contender == "broken"
+    assert message in bad.failure
+
+
+def test_the_others_of_a_lost_task_are_measured_and_its_kernel_is_not_tried_again(
+    folder: Path,
+) -> None:
+    both = (("broken", "broken.kernel"), ("tensor", "other.kernel"))
+    tasks = [dataclasses.replace(task("x", p), kernels=both) for p in (SMALL, TIMED)]
+    found = measured(tasks, folder, command=worker(folder, "os._exit(7)")).rows
+    assert [(row.problem, row.contender) for row in found if row.passed] == [
+        (SMALL.name, "tensor"), (TIMED.name, "tensor")
+    ]  # fmt: skip
+    lost = {row.problem: row.failure for row in found if not row.passed}
+    assert "code 7" in lost[SMALL.name]
+    assert "lost at another size" in lost[TIMED.name]
+    assert len(found) == 4
+
+
+def test_what_is_left_of_a_task() -> None:
+    stock = (("cuda", "a.so", ("I",)), ("cuda-fast", "b.so", ("I",)))
+    kernels = (("tensor", "a.kernel"), ("wgmma", "b.kernel"))
+    whole = dataclasses.replace(task("x"), kernels=kernels, stock=stock, peers=True)
+    assert whole.after("tensor").kernels == kernels[1:]
+    assert whole.after("wgmma").kernels == ()
+    assert whole.after("wgmma").stock == stock
+    left = whole.after("stock Halide")
+    assert (left.kernels, left.stock, left.peers) == ((), stock[1:], True)
+    assert whole.after("stock Halide fast").peers
+    assert whole.after("cuDNN").empty
+    assert whole.after("").empty
 
 
 def test_without_a_gpu_there_is_one_message(folder: Path, monkeypatch: Any) -> None:
@@ -180,12 +210,16 @@ def test_tasks_of_a_manifest() -> None:
 def test_variants_are_kernels_with_a_description(tmp_path: Path) -> None:
     (tmp_path / "me").mkdir()
     about = {"case": "conv1d", "problem": dataclasses.asdict(TIMED)}
-    (tmp_path / "me" / "wide.kernel").touch()
-    (tmp_path / "me" / "wide.json").write_text(json.dumps(about))
+    other = about | {"problem": dataclasses.asdict(SMALL)}
+    for name, described in (("wide", about), ("tall", other), ("long", about)):
+        (tmp_path / "me" / f"{name}.kernel").touch()
+        (tmp_path / "me" / f"{name}.json").write_text(json.dumps(described))
     (tmp_path / "me" / "undescribed.kernel").touch()
-    (found,) = variants(tmp_path)
-    assert found.kernels == ((os.path.join("me", "wide"), os.path.join("me", "wide.kernel")),)
-    assert found.instance() == TIMED
+    first, second = variants(tmp_path)
+    assert first.kernels == (("me/long", "me/long.kernel"), ("me/wide", "me/wide.kernel"))
+    assert first.instance() == TIMED
+    assert second.kernels == (("me/tall", "me/tall.kernel"),)
+    assert variants(tmp_path, "tall") == [second]
 
 
 def saved(folder: Path, *problems: Conv1d) -> Path:

@@ -11,7 +11,6 @@ destroys the GPU's context is a line, not the end. Needs NumPy and CuPy.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from pathlib import Path
@@ -33,7 +32,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=45, help="seconds for one kernel")
     options = parser.parse_args()
     begin = time.perf_counter()
-    tasks = [t for t in variants(options.folder) if re.search(options.match, t.kernels[0][0])]
+    tasks = variants(options.folder, options.match)
     record = Record(options.results, options.seed)
     supervise(tasks, options.folder, options.seed, record, options.patience)
     record.write()

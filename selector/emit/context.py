@@ -74,7 +74,7 @@ class KernelContext:
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     grid: frozenset[str] = frozenset()  # variables of the grid's loops
-    quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text unless argument
+    quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text; or argument
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings

@@ -255,7 +255,10 @@ def _inside(copy: Copy, context: KernelContext) -> str | None:
     digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
     wanted: Expr | None = copy.predicate or TRUE
-    for n, (coordinate, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
+    dims = zip(copy.coordinates, source.param.dims, strict=True)
+    if copy.source.buffer not in context.params:  # an intermediate holds all that is read of it
+        dims = ()
+    for n, (coordinate, dim) in enumerate(dims):
         low = Compare(CompareOp.LE, IntImm(0), coordinate)
         high = Compare(CompareOp.LT, coordinate, dim.extent)
         if n and copy.clamped[n]:  # every row is inside, if there is one

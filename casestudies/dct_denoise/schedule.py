@@ -25,12 +25,13 @@ SHARED = hl.MemoryType.GPUShared
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Pixels of a block, multiples of 8 and of 16; whether a warp's values between products stay in
-    registers.
+    """Pixels of a block, multiples of 8 and of 16, and of a warp in the last product, ``across`` x
+    16; whether a warp's values between products stay in registers.
     """
 
     width: int = 64
     height: int = 32
+    across: int = 16
     registers: bool = True
 
     @property
@@ -42,20 +43,21 @@ class Tiles:
 def tensor(p: Denoising, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
     size = tiles or Tiles()
-    xo, xi, xb, yo, yi, yb = (hl.Var(n) for n in ("xo", "xi", "xb", "yo", "yi", "yb"))
+    xo, xi, xb, xw, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "xb", "xw", "yo", "yi", "yw"))
     (
         p.output.split(p.x, xo, xi, size.width)
+        .split(xi, xw, xi, size.across)
         .split(xi, xb, xi, STRIDE)
         .split(p.y, yo, yi, size.height)
-        .split(yi, yb, yi, TILE)
-        .reorder(xi, yi, xb, yb, xo, yo, p.c)
+        .split(yi, yw, yi, TILE)
+        .reorder(xi, yi, xb, xw, yw, xo, yo, p.c)
         .vectorize(xi)
         .vectorize(yi)
         .unroll(xb)
         .gpu_blocks(xo, yo, p.c)
-        .gpu_threads(yb)
+        .gpu_threads(xw, yw)
     )
-    p.pixels.compute_at(p.output, yb).bound_extent(p.x, size.width).bound_extent(p.y, TILE)
+    p.pixels.compute_at(p.output, xw).bound_extent(p.x, size.across).bound_extent(p.y, TILE)
     hb.store_in(p.pixels, hb.MemoryType.WMMAAccumulator)
     p.pixels.split(p.x, xb, xi, STRIDE).reorder(xi, p.y, xb).vectorize(xi).vectorize(p.y).unroll(xb)
     update = p.pixels.update().split(p.x, xb, xi, STRIDE).reorder(p.z.x, xi, p.y, xb)

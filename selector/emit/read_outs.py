@@ -25,8 +25,8 @@ from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Select, Store, Var
-from selector.ir.traverse import expr_children, map_expr
+from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
+from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import Type
 from selector.lowering.predicates import TRUE, holds_everywhere
 from selector.lowering.tiles import first_lane
@@ -203,6 +203,8 @@ class RegionCode:
                     buffers.append(buffer)
                     value = Var(self.context.names.verbatim(f"@{buffer}@"), t)
                     return value if wanted is None else Select(wanted, value, _zero(t))
+                case Load() if self._is_uniform(x):
+                    return self._loaded_once(x)
                 case _:
                     return map_expr(x, mark_reads)
 
@@ -214,6 +216,22 @@ class RegionCode:
         if guarded and p is not None:
             guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
         return _Texts(value, guard, {b: self.context.accumulators[b] for b in buffers})
+
+    def _is_uniform(self, load: Load) -> bool:
+        """Whether all elements read the same number of an input."""
+        param = self.context.params.get(load.buffer)
+        if param is None or param.role is not Role.INPUT:
+            return False
+        parts = (load.index,) if load.predicate is None else (load.index, load.predicate)
+        changing = {"$n", "$m", LANE_ROW.name, LANE_PAIR.name}
+        return not any(changing & free_vars(e) for e in parts)
+
+    def _loaded_once(self, load: Load) -> Var:
+        """The variable that holds a number which all elements read."""
+        names, scalar = self.context.names, self.context.scalar
+        name = names.fresh(load.buffer)
+        self.context.writer.line(f"const {c_type(load.type)} {name} = {scalar.load(load)};")
+        return Var(names.verbatim(name), load.type)
 
     def covered(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
         """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer

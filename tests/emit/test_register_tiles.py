@@ -12,6 +12,8 @@ import halide as hl
 from corpus_registers import chain
 
 import halide_bridge as hb
+from casestudies.dct_denoise import build
+from casestudies.dct_denoise.problem import SMALL
 from selector.diagnostics import ScheduleError
 
 
@@ -70,3 +72,12 @@ def test_the_transpose_is_refused() -> None:
     assert "neighbours along its columns" in caught.value.why
     assert "GPUShared" in caught.value.hint
     hb.compile(chain("b", hl.MemoryType.GPUShared, across=True), target="sm_90a")
+
+
+def test_a_number_that_all_elements_read_is_loaded_once() -> None:
+    """Once for each statement, not for each element: a threshold, for instance."""
+    source = hb.compile(build(SMALL[0], "tensor"), target="sm_90a").source
+    loads = [line for line in source.splitlines() if "T[0]" in line]
+    kept = [line for line in source.splitlines() if re.match(r"\s*cored\w*\[\d+\] = ", line)]
+    assert 4 * len(loads) == len(kept)
+    assert all(line.strip().startswith("const float T") for line in loads)

@@ -42,7 +42,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.types import Kind, Type
+from selector.ir.types import FLOAT16, Kind, Type
 
 
 class Space(Enum):
@@ -142,9 +142,11 @@ class ScalarEmitter:
         """The minimum function of a type, spelled with ``min``."""
         return {32: "fminf", 64: "fmin", 16: "fminf"}[t.bits] if t.is_float else "min"
 
-    def function(self, function: PureFunction, t: Type) -> str:
-        """The name of a pure function of arguments of type ``t``."""
-        return function.cuda
+    def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
+        """The name of a pure function of arguments of type ``t``; ``rounded``: its result is
+        rounded to float16 next.
+        """
+        return function.rounded if rounded else function.cuda
 
     def spell(self, call: Call, values: list[str]) -> str | None:
         """The text of an intrinsic, or None."""
@@ -167,6 +169,8 @@ class ScalarEmitter:
                 return self.literal(value, t)
             case Var(name, _):
                 return self.names.get(name)
+            case Cast(t, Call() as v) if t.element == FLOAT16 and v.type.bits == 32:
+                return convert(self._call(v, rounded=True), v.type, t)
             case Cast(t, v):
                 return convert(self.expr(v), v.type, t)
             case Binary(BinaryOp.DIV | BinaryOp.MOD) if self.known and (name := self.known(e)):
@@ -236,7 +240,7 @@ class ScalarEmitter:
             return f"({x} >> {b.value.bit_length() - 1})" if divide else f"({x} & {b.value - 1})"
         return f"floor_{'div' if divide else 'mod'}({x}, {y})"
 
-    def _call(self, e: Call) -> str:
+    def _call(self, e: Call, *, rounded: bool = False) -> str:
         if e.name in ("tile.fill", "tile.read"):
             return self.expr(e.args[0])
         function = find_function(e.name)
@@ -250,7 +254,7 @@ class ScalarEmitter:
                 hint="compute it in a Func of its own that runs outside the kernel",
             )
         half = _is_half(e.type)
-        name = self.function(function, e.args[0].type)
+        name = self.function(function, e.args[0].type, rounded=rounded or e.type == FLOAT16)
         text = f"{name}({', '.join(self._operand(a) for a in e.args)})"
         return convert(text, Type(Kind.FLOAT, 32), e.type) if half else text
 

@@ -77,6 +77,11 @@ class PureFunction:
     arity: int = 1
     result: str = "same"
 
+    @property
+    def rounded(self) -> str:
+        """The CUDA spelling where the result is rounded to float16 next."""
+        return _ROUNDED.get(self.cuda, self.cuda)
+
     def evaluate(self, *args: Array) -> Array:
         """Apply to arrays of one shape; the result has the dtype of the first argument, or bool."""
         first = args[0]
@@ -96,6 +101,9 @@ def _inverse_sqrt(x: Array) -> Array:
 def _round_half_even(x: Array) -> Array:
     return np.rint(x)  # type: ignore[arg-type]
 
+
+_ROUNDED = {"expf": "exp_rounded"}
+"""Functions of less precision, which rounding to float16 hides (see the CUDA preamble)."""
 
 _FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = (
     ("sqrt", np.sqrt, "sqrtf", 1, "same"),

@@ -88,7 +88,7 @@ class CScalarEmitter(ScalarEmitter):
     def extremum(self, t: Type) -> str:
         return "min"
 
-    def function(self, function: PureFunction, t: Type) -> str:
+    def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
         if function.name == "abs" or function.cuda == "abs":
             return {32: "fabsf", 16: "fabsf", 64: "fabs"}[t.bits] if t.is_float else "abs"
         return _FUNCTIONS.get(function.cuda, function.cuda)

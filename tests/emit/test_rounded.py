@@ -1,0 +1,44 @@
+"""Functions whose result is rounded to float16 next need no more precision than that keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+import halide as hl
+
+import halide_bridge as hb
+
+
+def exponential(result: hl.Type, argument: hl.Type) -> str:
+    """The CUDA text of ``result(exp(argument(image)))``."""
+    x, xo, xi = hl.Var("x"), hl.Var("xo"), hl.Var("xi")
+    image, out = hl.ImageParam(argument, 1, "image"), hl.Func("out")
+    out[x] = hl.cast(result, hl.exp(image[x]))
+    out.gpu_tile(x, xo, xi, 32)
+    return hb.compile(out, target="sm_80").source
+
+
+@pytest.mark.parametrize(
+    ("result", "argument", "name"),
+    [
+        (hl.Float(16), hl.Float(32), "exp_rounded("),
+        (hl.Float(16), hl.Float(16), "exp_rounded("),
+        (hl.Float(32), hl.Float(32), "expf("),
+        (hl.BFloat(16), hl.Float(32), "expf("),
+        (hl.Float(64), hl.Float(64), "exp("),
+    ],
+)
+def test_exponential(result: hl.Type, argument: hl.Type, name: str) -> None:
+    body = exponential(result, argument).split("__global__")[1]
+    assert f" {name}" in body or f"({name}" in body
+
+
+def test_what_is_lost_is_little() -> None:
+    """``2^(x * log2 e)`` with one rounded factor and product, where the result is a float16."""
+    x = np.linspace(-24, 11, 1_000_003).astype(np.float32)
+    fast = np.exp2((x * np.float32(1.44269504)).astype(np.float64))
+    exact = np.exp(x.astype(np.float64))
+    assert np.abs(fast / exact - 1).max() < 2**-11 / 250

@@ -92,7 +92,7 @@ def test_sizes_of_the_command_line() -> None:
     assert extents("30x20") == (30, 20)
     assert extents("30") == (30, 30)
     for text in ("0", "1x2x3", "ax5"):
-        with pytest.raises(ValueError, match="is not WIDTHxHEIGHT|invalid literal"):
+        with pytest.raises(ValueError, match=r"is not WIDTHxHEIGHT|invalid literal"):
             extents(text)
     with pytest.raises(UserError, match="no way from 5 x 5 to 0 x 5 pixels"):
         Problem(5, 5, 0, 5)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from casestudies.attention.problem import Problem as Attention
 from casestudies.common.data import random_inputs
-from casestudies.common.registry import all_cases, find_case
+from casestudies.common.registry import find_case, gpu_cases
 from casestudies.common.runner import run
 from casestudies.common.stock import argument_order, compile_shared
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.conv2d.problem import Problem as Conv2d
+from casestudies.conv_layer.problem import Problem as Layer
 from casestudies.gemm.problem import Problem as Gemm
 from selector.diagnostics import UserError
 
@@ -25,6 +27,8 @@ PLAIN = (
     ("gemm", Gemm(61, 67, 71, "f16-f16")),
     ("gemm", Gemm(5, 6, 7, "bf16-f32")),
     ("gemm", Gemm(31, 17, 40, "s8-s32")),
+    ("conv_layer", Layer(2, 5, 9, 3, 16)),
+    ("attention", Attention(2, 67, 32)),
 )
 
 
@@ -34,7 +38,7 @@ def test_the_algorithm_is_right_on_the_cpu(name: str, problem: Any) -> None:
     assert outcome.passed, f"relative error {outcome.error}"
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=lambda c: c.name)
+@pytest.mark.parametrize("case", gpu_cases(), ids=lambda c: c.name)
 def test_the_cuda_baseline_keeps_its_sums_in_registers(case: Any, tmp_path: Path) -> None:
     output = case.build(case.benchmark[0], "cuda")
     path = tmp_path / "stock.so"

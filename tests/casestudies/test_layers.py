@@ -1,0 +1,108 @@
+"""The machine-learning cases beyond what all cases are tested for: references, hard inputs, what
+goes through memory.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.attention import CASE as ATTENTION
+from casestudies.attention.algorithm import attend
+from casestudies.attention.problem import Problem as Attention
+from casestudies.attention.schedule import Tiles as AttentionTiles
+from casestudies.attention.schedule import tensor as schedule_attention
+from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.conv_layer import CASE as CONV_LAYER
+from casestudies.conv_layer.algorithm import layer
+from casestudies.conv_layer.problem import Problem as Layer
+from casestudies.conv_layer.schedule import Tiles as LayerTiles
+from casestudies.conv_layer.schedule import tensor as schedule_layer
+from selector.diagnostics import UserError
+
+
+def test_conv_layer_reference_is_a_sum_over_windows() -> None:
+    problem = Layer(2, 5, 6, 3, 4)
+    inputs = decoded(problem, random_inputs(problem, 5, np), np)
+    windows = np.lib.stride_tricks.sliding_window_view(inputs["I"], (3, 3), axis=(1, 2))
+    expected = np.einsum("nyxcst,stcf->nyxf", windows, inputs["K"]) + inputs["bias"]
+    truth = CONV_LAYER.reference(problem, inputs, np)
+    np.testing.assert_allclose(truth, np.maximum(expected, 0), rtol=1e-11, atol=1e-12)
+    assert (truth == 0).any()
+
+
+def test_attention_reference_is_a_mean_of_values() -> None:
+    problem = Attention(2, 7, 16)
+    inputs = decoded(problem, random_inputs(problem, 6, np), np)
+    q, k, v = (inputs[name] for name in "QKV")
+    weights = np.exp(np.einsum("hmd,hnd->hmn", q, k) / 4)
+    expected = np.einsum("hmn,hnd->hmd", weights, v) / weights.sum(-1)[..., None]
+    np.testing.assert_allclose(ATTENTION.reference(problem, inputs, np), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("strips", [(2, 1), (3, 2), (2, 3)])
+def test_conv_layer_in_strips(strips: tuple[int, int]) -> None:
+    """A block goes down the image, with the next strips on their way."""
+    count, stages = strips
+    problem = Layer(2, 13, 19, 16, 16)
+    tiles = LayerTiles(vectors=1, rows=1, warps_y=2, strips=count, stages=stages)
+    kernel = hb.compile(schedule_layer(layer(16, 16), tiles), target="sm_90a")
+    inputs = random_inputs(problem, 7, np)
+    truth = CONV_LAYER.reference(problem, decoded(problem, inputs, np), np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    assert relative_error(result, truth, np) < 1e-6
+    assert ("barrier_wait" in kernel.source) == (stages > 1)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("length", [5, 64, 70])
+def test_attention_with_scores_of_any_size(sign: int, length: int) -> None:
+    """Scores near 500, whose exponentials no float holds, and near -500, where the keys that fill
+    up the last run would win.
+    """
+    problem = Attention(1, length, 64)
+    inputs = random_inputs(problem, 8, np)
+    direction = np.full(64, 8.0, np.float16)
+    inputs["Q"] = (direction + inputs["Q"] / 8).astype(np.float16)
+    inputs["K"] = (sign * direction + inputs["K"] / 8).astype(np.float16)
+    truth = ATTENTION.reference(problem, decoded(problem, inputs, np), np)
+    kernel = hb.compile(ATTENTION.build(problem, "tensor"), target="sm_90a")
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    assert relative_error(result, truth, np) < 2e-3
+
+
+@pytest.mark.parametrize("rows", [16, 32])
+def test_scores_and_weights_stay_in_registers(rows: int) -> None:
+    tiles = AttentionTiles(part_rows=rows, mix_rows=rows)
+    source = hb.compile(schedule_attention(attend(64), tiles), target="sm_90a").source
+    first, _, third = source.split("__global__")[1:]
+    assert re.search(r"__shfl_xor_sync", first)
+    assert not re.search(r"\(smem \+ \d+[^)]*\);.*\b(scores|again|weight)\b", source)
+    assert re.search(r"mma_\w+\(mixed\w*\[\d+\], weight\w*\[\d+\]", third)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Layer(1, 4, 4, 0, 8), "0 to 8 channels, is not a size"),
+        (lambda: Attention(1, 0, 64), "1 heads of 0 x 64 is not a size"),
+        (lambda: Attention(1, 8, 40), "1 heads of 8 x 40 is not a size"),
+    ],
+)
+def test_impossible_sizes_say_so(make: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_options() -> None:
+    assert CONV_LAYER.options({}) == Layer(4096, 64, 64, 16, 16)
+    assert CONV_LAYER.options({"size": (7, 5), "batch": 3, "channels": 8, "filters": 24}) == Layer(
+        3, 5, 7, 8, 24
+    )
+    assert ATTENTION.options({}) == Attention(64, 4096, 64)
+    assert ATTENTION.options({"heads": 2, "length": 17, "depth": 128}) == Attention(2, 17, 128)

@@ -178,14 +178,15 @@ def split_copy(
     copy per piece.
 
     All of it happens under ``condition``. None where the threads do not cover whole rows, step by
-    step.
+    step; a copy that does not occupy them all is one step.
     """
     inside = _inside(copy, context)
     if inside is None or any(copy.clamped) or len(copy.rows) > 1 or size % copy.chunks:
         return None
     rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
-    if rows % step_rows:
+    if rows > step_rows and rows % step_rows:
         return None
+    busy = f" && {rank} < {copy.chunks * rows}" if rows < step_rows else ""
     if copy.rounded:
         to = context.storages[copy.to]
         context.storages[copy.to] = replace(to, rounded_rows=True)
@@ -219,11 +220,11 @@ def split_copy(
         def write() -> None:
             there = context.scalar.index((stride * (number * step_rows)).to_expr())
             to = f"{start} + {number * step_rows * (pitch or 0) * bytes_}"
-            context.writer.line(f"if ({go}) copy16({to}, {source} + {there});")
+            context.writer.line(f"if ({go}{busy}) copy16({to}, {source} + {there});")
 
         return write
 
-    return [head, *(step(n) for n in range(rows // step_rows))]
+    return [head, *(step(n) for n in range(max(1, rows // step_rows)))]
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def _stage(
     return Stage(lines, kept, axis)
 
 
-def cuda(p: FastDenoising, problem: Problem, width: int = 64, height: int = 32) -> hl.Func:
+def cuda(p: FastDenoising, problem: Problem, width: int = 64, height: int = 16) -> hl.Func:
     """Best effort for stock Halide and one size: a thread runs the butterflies of one tile's line
     in registers, shared memory lies between the stages; returns the output.
     """

@@ -132,7 +132,7 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
     output.
     """
     fix_sizes(p, problem)
-    size = Tiles()
+    size = Tiles(height=16)  # shared memory of 48 KiB, the most that stock Halide asks for
     xo, xi, xb, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xb", "yo", "yi"))
     tail = hl.TailStrategy.GuardWithIf
     (
@@ -159,6 +159,9 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
     across, down = hl.Var("across"), hl.Var("down")
     p.padded.compute_at(p.output, xo).store_in(SHARED)
     p.padded.tile(p.x, p.y, across, down, 40, 12).gpu_threads(across, down)
+    for staged in (p.forward.in_([p.rows, p.bins]), p.inverse.in_([p.columns, p.pixels])):
+        staged.compute_at(p.output, xo).store_in(SHARED).vectorize(staged.args()[0], 8)
+        staged.gpu_threads(staged.args()[1])
     return p.output
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from casestudies.attention.bench import PEERS
 from casestudies.attention.problem import BENCHMARK, SMALL, Problem
 from casestudies.attention.reference import reference
-from casestudies.common.case import Case, Option
+from casestudies.common.case import Case, Option, positive
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -27,10 +27,13 @@ def build(problem: Problem, schedule: str) -> Any:
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
-    """``heads`` (default 64), ``length`` of a head (default 4096), ``depth`` (default 64)."""
-    return Problem(
-        options.get("heads") or 64, options.get("length") or 4096, options.get("depth") or 64
-    )
+    """``length`` of a head (default 4096), ``heads`` (default 64) and ``depth`` (default 64);
+    ``size`` is (length, heads).
+    """
+    size = options.get("size") or (4096, 64)
+    length, heads = size[:2] if len(size) > 1 else (size[0], 64)
+    chosen = options.get("heads") or heads, options.get("length") or length
+    return Problem(*chosen, options.get("depth") or 64)
 
 
 CASE = Case(
@@ -43,9 +46,10 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
+    interpreted=(256, 2),
     arguments=(
-        Option("heads", "number of heads (default 64)", int),
-        Option("length", "queries and keys of a head (default 4096)", int),
-        Option("depth", "channels of a head, a multiple of 16 (default 64)", int),
+        Option("heads", "number of heads (default 64)", positive),
+        Option("length", "queries and keys of a head (default 4096)", positive),
+        Option("depth", "channels of a head, a multiple of 16 (default 64)", positive),
     ),
 )

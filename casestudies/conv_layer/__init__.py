@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option
+from casestudies.common.case import Case, Option, positive
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
@@ -28,13 +28,14 @@ def build(problem: Problem, schedule: str) -> Any:
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
-    """``size``, the (width, height) of the output; ``batch`` (default 4096); ``channels`` (default
-    16) and ``filters`` (default as many).
+    """``size``, the (width, height, images) of the output or the first of them, ``batch`` for the
+    images; ``channels`` (default 16) and ``filters`` (default as many).
     """
-    width, height = ((options.get("size") or (64, 64)) * 2)[:2]
+    size = options.get("size") or (64, 64)
+    width, height = (size * 2)[:2]
+    batch = options.get("batch") or (size[2] if len(size) > 2 else 4096)
     channels = options.get("channels") or 16
-    filters = options.get("filters") or channels
-    return Problem(options.get("batch") or 4096, height, width, channels, filters)
+    return Problem(batch, height, width, channels, options.get("filters") or channels)
 
 
 CASE = Case(
@@ -47,9 +48,10 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
+    interpreted=(64, 64, 4),
     arguments=(
-        Option("batch", "number of images (default 4096)", int),
-        Option("channels", "channels of the input (default 16)", int),
-        Option("filters", "channels of the output (default: those of the input)", int),
+        Option("batch", "number of images (default 4096)", positive),
+        Option("channels", "channels of the input (default 16)", positive),
+        Option("filters", "channels of the output (default: those of the input)", positive),
     ),
 )

@@ -104,5 +104,8 @@ def test_options() -> None:
     assert CONV_LAYER.options({"size": (7, 5), "batch": 3, "channels": 8, "filters": 24}) == Layer(
         3, 5, 7, 8, 24
     )
+    assert CONV_LAYER.options({"size": (7, 5, 2)}) == Layer(2, 5, 7, 16, 16)
+    assert ATTENTION.options({"size": (9,)}) == Attention(64, 9, 64)
+    assert ATTENTION.options({"size": (9, 2)}) == Attention(2, 9, 64)
     assert ATTENTION.options({}) == Attention(64, 4096, 64)
     assert ATTENTION.options({"heads": 2, "length": 17, "depth": 128}) == Attention(2, 17, 128)

@@ -24,7 +24,7 @@ from casestudies.common.options import (
     problem_of,
     refuse_unknown,
 )  # fmt: skip
-from casestudies.common.registry import NAMES, all_cases, find_case
+from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from selector.diagnostics import UserError
 
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     running = commands.add_parser("run", help="compile, run and check one problem")
     running.add_argument("name", metavar="NAME", help=", ".join(NAMES))
     _add_problem(running)
-    running.add_argument("--schedule", default="tensor", help="tensor, cuda, plain: see list")
+    running.add_argument("--schedule", help="tensor, cuda, plain, ...: see list")
     running.add_argument("--device", choices=DEVICES, default="auto")
     running.add_argument("--image", type=Path, help="picture to work on (default: a photograph)")
     running.add_argument("--sound", type=Path, help="WAV file to work on (default: random data)")
@@ -123,14 +123,15 @@ def list_cases(options: argparse.Namespace) -> int:
 
 def run_case(options: argparse.Namespace) -> int:
     case = find_case(options.name)
-    device = choose_device(options.device)
+    schedule = options.schedule or case.schedules[0]
+    device = "cpu" if is_amx(schedule) else choose_device(options.device)
     if options.out is not None:
         media.check_out(case, options.out)
     size = options.size or (case.interpreted if device == "cpu" else None)
     medium = media.choose(case, options.image, options.sound, checked_size(case, options.size))
     problem = problem_of(case, options, medium.size if medium else size)
     inputs = medium.inputs(problem) if medium else case_inputs(case, problem, options.seed, np)
-    outcome = run(case, problem, inputs, options.schedule, device, options.target)
+    outcome = run(case, problem, inputs, schedule, device, options.target)
     path = options.out or (Path("out", f"{problem.name}.{medium.suffix}") if medium else None)
     if path is not None:
         media.save(case, problem, path, outcome.output, medium.rate if medium else sounds.CD)

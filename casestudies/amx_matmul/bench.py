@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ from selector import load
 TIMED = (("bf16", "bf16"), ("s8", "s8"))
 SIZES = ((64, 64, 128), (70, 50, 132), (33, 17, 64), (256, 320, 192), (1, 1, 4))
 TIMED_SIZE = 1024
+FAST = tuple(
+    Cell(types, layout, schedule)
+    for types in TIMED
+    for layout in LAYOUTS
+    for schedule in ("blocked", "blocked_parallel")
+)
 ROUNDS, CALLS = 20, 10
 
 
@@ -93,7 +99,9 @@ def timed(calls: dict[str, Callable[[], object]], threads: int) -> dict[str, dic
 
 def peers(element: str) -> dict[str, Callable[[], object]]:
     """oneDNN through torch: row-major B as we take it, and B transposed in memory, which it
-    prefers."""
+    prefers. None without torch."""
+    if not torch_version():
+        return {}
     import torch
 
     n = TIMED_SIZE
@@ -114,26 +122,38 @@ def peers(element: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def run(folder: Path, timing: bool) -> dict[str, Any]:
-    """Check every cell at every size; time the schedules for speed against the peers."""
+def run(folder: Path, timing: bool, chosen: Iterable[Cell] | None = None) -> dict[str, Any]:
+    """Check every cell, or the ``chosen`` ones, at every size; time the schedules for speed against
+    the peers.
+    """
     rows: list[dict[str, Any]] = []
-    for cell in cells():
+    for cell in chosen or cells():
         kernel = load(cell.path(folder))
         errors = {f"{m}x{n}x{k}": check(kernel, cell, m, n, k) for m, n, k in SIZES}
         limit = 2e-3 if cell.types[0] == "bf16" else 0.0
         rows.append({"cell": cell.name, "errors": errors, "passed": max(errors.values()) <= limit})
     result: dict[str, Any] = {"rows": rows, "times": {}}
     if timing:
-        import torch
-
         threads = len(os.sched_getaffinity(0))
         result |= {"date": str(date.today()), "processor": processor(), "threads": threads}
-        result |= {"torch": torch.__version__, "compiler": compiler()}
+        result |= {"torch": torch_version(), "compiler": compiler()}
         for count in (1, threads):
-            torch.set_num_threads(count)
+            if result["torch"]:
+                import torch
+
+                torch.set_num_threads(count)
             for types in TIMED:
                 result["times"][f"{types[0]} {count}"] = times_of(folder, types, count)
     return result
+
+
+def torch_version() -> str:
+    """Empty where torch is not installed: nothing is timed beside ours then."""
+    try:
+        import torch
+    except ImportError:
+        return ""
+    return str(torch.__version__)
 
 
 def compiler() -> str:
@@ -169,6 +189,11 @@ def main() -> int:
     found = run(options.folder, not options.no_times)
     if options.results:
         options.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return report(found)
+
+
+def report(found: dict[str, Any]) -> int:
+    """Print what ``run`` found; the exit code."""
     print(json.dumps(found["times"], indent=1))
     failed = [row for row in found["rows"] if not row["passed"]]
     print(f"{len(found['rows']) - len(failed)} of {len(found['rows'])} kernels right")

@@ -7,14 +7,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 from casestudies.common import artifacts
-from casestudies.common.machine import graphics
+from casestudies.common.machine import graphics, has_amx
 from casestudies.common.options import chosen, problem_of
-from casestudies.common.progress import say
+from casestudies.common.progress import say, step
 from casestudies.common.record import Record, speed_ups
-from casestudies.common.registry import NAMES, find_case
+from casestudies.common.registry import NAMES, find_case, gpu_cases, gpu_schedules
 from casestudies.common.runner import choose_device
 from casestudies.common.tasks import Choice, tasks_of
 from casestudies.common.worker import supervise
@@ -29,8 +30,10 @@ def bench_cases(options: argparse.Namespace) -> int:
     everything = options.all or options.names == ["all"]
     if not everything and not options.names:
         raise UserError("bench needs the names of cases, or --all", hint=", ".join(NAMES))
-    names = NAMES if everything else tuple(options.names)
+    names = tuple(c.name for c in gpu_cases()) if everything else tuple(options.names)
     cases = [find_case(name) for name in names]
+    if len(cases) == 1 and not gpu_schedules(cases[0]):
+        return _bench_cpu()
     choose_device("gpu")
     folder = options.out or (FOLDER if everything else None)
     path = folder / "bench.json" if folder else None
@@ -50,6 +53,25 @@ def bench_cases(options: argparse.Namespace) -> int:
                     record.add(row)
     _finish(record, folder, options)
     return 1 if record.wrong else 0
+
+
+def _bench_cpu() -> int:
+    """The matrix product on AMX tiles is measured on this CPU, by its own bench."""
+    from casestudies.amx_matmul.bench import FAST, report, run
+    from casestudies.amx_matmul.build import build
+
+    if not has_amx():
+        raise UserError(
+            "this CPU has no AMX tiles",
+            why="times of tiles in software say nothing about the hardware",
+            hint="python -m casestudies run amx_matmul checks the numbers on any CPU",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        with step("compile"):
+            build(Path(folder), FAST)
+        with step("measure"):
+            found = run(Path(folder), timing=True, chosen=FAST)
+    return report(found)
 
 
 def _saved(options: argparse.Namespace, everything: bool) -> Path | None:

@@ -11,15 +11,26 @@ from pathlib import Path
 
 def processor() -> str:
     """The CPU's name as the system gives it, with its model number."""
+    fields = _cpuinfo()
+    if "model name" not in fields:
+        return platform.processor()
+    family, model = fields.get("cpu family"), fields.get("model")
+    return f"{fields['model name']} (family {family}, model {model})"
+
+
+def has_amx() -> bool:
+    """Whether this CPU has tile registers."""
+    return "amx_tile" in _cpuinfo().get("flags", "").split()
+
+
+def _cpuinfo() -> dict[str, str]:
+    """What the system says about the first processor."""
     path = Path("/proc/cpuinfo")
     fields: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
-    if "model name" not in fields:
-        return platform.processor()
-    family, model = fields.get("cpu family"), fields.get("model")
-    return f"{fields['model name']} (family {family}, model {model})"
+    return fields
 
 
 def graphics() -> dict[str, str]:

@@ -18,6 +18,7 @@ NAMES = (
     "resample",
     "dct_denoise",
     "recursive_filter",
+    "amx_matmul",
 )
 
 
@@ -31,6 +32,11 @@ def find_case(name: str) -> Case:
 
 def all_cases() -> tuple[Case, ...]:
     return tuple(find_case(name) for name in NAMES)
+
+
+def gpu_cases() -> tuple[Case, ...]:
+    """The cases that have a schedule for a GPU."""
+    return tuple(case for case in all_cases() if gpu_schedules(case))
 
 
 def is_stock(schedule: str) -> bool:

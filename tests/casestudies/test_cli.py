@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from casestudies.cli import main
-from casestudies.common import runner
+from casestudies.common import benching, runner
 from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load
 from casestudies.common.registry import NAMES
 
@@ -19,6 +19,7 @@ from casestudies.common.registry import NAMES
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "gpu_available", lambda: False)
+    monkeypatch.setattr(benching, "has_amx", lambda: False)
 
 
 def test_list(capsys: Any) -> None:
@@ -56,6 +57,16 @@ def test_run_as_json(tmp_path: Path, capsys: Any) -> None:
     assert np.load(out).shape == (40, 48)
 
 
+def test_run_on_tiles(capsys: Any) -> None:
+    """Without ``--schedule`` a case's first one is taken; it needs no GPU, and here no AMX."""
+    command = "run amx_matmul --size 20x18x32 --types u8-s8 --layout vnni --json"
+    assert main(command.split()) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["schedule"] == "amx"
+    assert data["error"] == 0
+    assert data["where"] == "the CPU"
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -75,11 +86,14 @@ def test_run_as_json(tmp_path: Path, capsys: Any) -> None:
         ("bench gemm --frob 3", "options: --types f16-f32|"),
         ("run conv1d --sound x.wav", "takes no sound"),
         ("run gemm --out c.png", "--out takes .npy"),
-        ("run gemm --schedule fast", "schedules: tensor, cuda, amx, plain"),
+        ("run gemm --schedule fast", "schedules: tensor, "),
         ("run conv1d --device gpu", "no GPU"),
         ("run conv1d --schedule cuda --device cpu", "on a GPU only"),
         ("run conv1d --target sm_12 --size 64 --taps 8", "unknown target 'sm_12'"),
         ("bench conv1d", "no GPU"),
+        ("bench amx_matmul", "no AMX tiles"),
+        ("run amx_matmul --schedule tensor", "schedules: amx, amx-reference"),
+        ("run amx_matmul --layout vnni --size 3", "multiple of 2"),
     ],
 )
 def test_mistakes_are_one_message_and_exit_code_2(command: str, message: str, capsys: Any) -> None:

@@ -13,7 +13,7 @@ import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import multiply
 from casestudies.amx_matmul.problem import LAYOUTS, SCHEDULES
 from casestudies.amx_matmul.schedule import schedule
-from casestudies.common.registry import all_cases
+from casestudies.common.registry import gpu_cases
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import engine_for
@@ -28,7 +28,7 @@ MOST_SECONDS = 0.060
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    for case in all_cases():
+    for case in gpu_cases():
         for program in dict.fromkeys(p.program for p in case.benchmark):
             yield f"{case.name} {program}", "sm_90a"
     for layout in LAYOUTS:
@@ -41,7 +41,7 @@ def lowered(program: str, target: str) -> Module:
     if name == "amx_matmul":
         layout, order = rest
         return hb.lower(schedule(multiply(layout=layout), order), target=target)
-    case = next(c for c in all_cases() if c.name == name)
+    case = next(c for c in gpu_cases() if c.name == name)
     problem = next(p for p in case.benchmark if p.program == rest[0])
     return hb.lower(case.build(problem, "tensor"), target=target)
 

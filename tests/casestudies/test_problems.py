@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from casestudies.amx_matmul.problem import Problem as Amx
 from casestudies.common import artifacts
 from casestudies.common.case import ArraySpec
 from casestudies.common.data import decode, decoded, encode, poisoned, random_inputs, relative_error
@@ -61,6 +62,16 @@ def test_conv2d_reference_is_a_sum_over_windows() -> None:
     np.testing.assert_allclose(truth, expected, rtol=1e-12)
 
 
+def test_vnni_holds_the_same_product() -> None:
+    standard, vnni = (Amx(5, 6, 8, "s8-s8", layout) for layout in ("standard", "vnni"))
+    inputs = random_inputs(standard, 7, np)
+    truth = find_case("amx_matmul").reference(standard, decoded(standard, inputs, np), np)
+    b = np.ascontiguousarray(inputs["B"].reshape(2, 4, 6).swapaxes(1, 2))
+    assert b.shape == vnni.inputs[1].shape
+    again = decoded(vnni, {"A": inputs["A"], "B": b}, np)
+    assert (find_case("amx_matmul").reference(vnni, again, np) == truth).all()
+
+
 def test_s8_products_are_exact() -> None:
     problem = Gemm(5, 6, 70, "s8-s32")
     inputs = random_inputs(problem, 7, np)
@@ -104,6 +115,8 @@ def test_an_unwritten_element_never_passes() -> None:
         (lambda: Conv2d.of_image(40, 10, 32), "leave 8 x -22 pixels"),
         (lambda: Gemm(0, 4, 4), "is not a size"),
         (lambda: Gemm(4, 4, 4, "f64-f64"), "no variant 'f64-f64'"),
+        (lambda: Amx(4, 4, 3, layout="vnni"), "k is a multiple of 2, not 3"),
+        (lambda: Amx(4, 4, 4, "f16-f16"), "no types 'f16-f16'"),
         (lambda: find_case("conv3d"), "no case study 'conv3d'"),
     ],
 )

@@ -11,11 +11,11 @@ import pytest
 import halide_bridge as hb
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs, decoded, relative_error
-from casestudies.common.registry import all_cases, find_case
+from casestudies.common.registry import find_case, gpu_cases
 
 TARGETS = ("sm_80", "sm_90a")
-SMALL = [(case, problem) for case in all_cases() for problem in case.small]
-PROGRAMS = {p.program: (case, p) for case in all_cases() for p in (*case.small, *case.benchmark)}
+SMALL = [(case, problem) for case in gpu_cases() for problem in case.small]
+PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in (*case.small, *case.benchmark)}
 
 
 def compile_case(case: Case, problem: Any, target: str) -> Any:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 import halide_bridge as hb  # noqa: E402
 from casestudies.common import artifacts  # noqa: E402
-from casestudies.common.registry import NAMES, find_case, gpu_schedules, is_stock  # noqa: E402
+from casestudies.common.registry import find_case, gpu_cases, gpu_schedules, is_stock  # noqa: E402
 from casestudies.common.stock import argument_order, compile_shared  # noqa: E402
 from selector.diagnostics import UserError  # noqa: E402
 
@@ -81,7 +81,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "artifacts")
     parser.add_argument("--target", default="sm_90a")
-    parser.add_argument("--only", default=",".join(NAMES), help="cases, with commas between them")
+    parser.add_argument(
+        "--only",
+        default=",".join(c.name for c in gpu_cases()),
+        help="cases, with commas between them",
+    )
     parser.add_argument("--no-stock", action="store_true", help="leave out the baselines")
     parser.add_argument("--keep-stock", action="store_true", help="do not rebuild baselines")
     options = parser.parse_args()

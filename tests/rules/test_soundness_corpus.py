@@ -60,7 +60,7 @@ def test_programs_of_the_workbench():
 def studies() -> list[Any]:
     """The smallest problem of each kind of each case study."""
     registry = pytest.importorskip("casestudies.common.registry")
-    return [(case, problem) for case in registry.all_cases() for problem in case.small[:2]]
+    return [(case, problem) for case in registry.gpu_cases() for problem in case.small[:2]]
 
 
 @pytest.mark.parametrize(("case", "problem"), studies(), ids=[p.name for _, p in studies()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from casestudies.common.case import Arrays, Option, Pictures, Problem, positive
+from casestudies.common.data import encode
 from casestudies.common.images import fit, gaussian
 
 TAPS = Option("taps", "of the filter", positive)
@@ -16,8 +17,8 @@ def blur_inputs(problem: Problem, picture: np.ndarray) -> Arrays:
     blur = gaussian(taps.shape[-1])
     weights = np.outer(blur, blur) if len(taps.shape) == 2 else blur
     return {
-        image.name: fit(picture, *image.shape).astype(np.float16),
-        taps.name: weights.astype(np.float16),
+        image.name: encode(fit(picture, *image.shape), image.element, np),
+        taps.name: encode(weights, taps.element, np),
     }
 
 

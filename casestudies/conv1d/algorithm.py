@@ -1,7 +1,7 @@
 """The 1-D convolution of an image's rows, in plain Halide.
 
 With x innermost: ``conv(x, y) += f32(I(x + t, y)) * f32(K(t))`` over ``taps`` taps (paper section
-V-A).
+V-A). Where the image continues beyond its edges, the window is centred on its output.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from casestudies.common.boundary import VALID, before
+from casestudies.common.padding import bounded
+
+ELEMENTS = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The Funcs that a schedule talks about."""
+    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it."""
 
     taps: int
     image: hl.ImageParam
+    source: hl.ImageParam | hl.Func
     weights: hl.ImageParam
     conv: hl.Func
     output: hl.Func
@@ -25,16 +31,17 @@ class Convolution:
     t: hl.RDom
 
 
-def convolve(taps: int) -> Convolution:
+def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolution:
     """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
     not.
     """
-    image = hl.ImageParam(hl.Float(16), 2, "I")
-    weights = hl.ImageParam(hl.Float(16), 1, "K")
+    image = hl.ImageParam(ELEMENTS[element], 2, "I")
+    weights = hl.ImageParam(ELEMENTS[element], 1, "K")
     conv, output = hl.Func("conv"), hl.Func("output")
     x, y = hl.Var("x"), hl.Var("y")
     t = hl.RDom([(0, taps)], "t")
     conv[x, y] = hl.f32(0.0)
-    conv[x, y] += hl.f32(image[x + t.x, y]) * hl.f32(weights[t.x])
+    source, back = bounded(image, boundary), before(boundary, taps)
+    conv[x, y] += hl.f32(source[x + t.x - back, y]) * hl.f32(weights[t.x])
     output[x, y] = conv[x, y]
-    return Convolution(taps, image, weights, conv, output, x, y, t)
+    return Convolution(taps, image, source, weights, conv, output, x, y, t)

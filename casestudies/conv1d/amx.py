@@ -27,4 +27,10 @@ def amx(p: Convolution) -> hl.Func:
     else:
         update.reorder(taps, p.x)
     update.vectorize(p.x).vectorize(taps)
+    if p.source is not p.image:
+        # All that a tile's windows reach, so that the band's zeros meet numbers.
+        window = p.source.in_(p.conv)
+        window.compute_at(p.output, xo).bound_extent(
+            window.args()[0], -(-(OUTPUTS + p.taps) // 32) * 32
+        )
     return p.output

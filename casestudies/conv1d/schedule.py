@@ -100,7 +100,7 @@ def stage_rows(p: Convolution, group: hl.Var, size: Tiles) -> None:
     """Copy the rows that a group of warps reads into shared memory, as one vector over a multiple
     of 16 bytes a row.
     """
-    staged = p.image.in_(p.conv)
+    staged = p.source.in_(p.conv)
     x, y = staged.args()
     bands = -(-p.taps // LONGEST_BAND)
     taps = p.taps if bands == 1 else bands * LONGEST_BAND
@@ -108,7 +108,11 @@ def stage_rows(p: Convolution, group: hl.Var, size: Tiles) -> None:
     staged.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
     if size.stages > 1:
         hb.pipeline_stages(staged, size.stages)
-    staged.bound_extent(x, width).bound_extent(y, size.rows).vectorize(x).vectorize(y)
+    if p.source is p.image:
+        staged.bound_extent(x, width)
+    else:
+        staged.align_bounds(x, 8)
+    staged.bound_extent(y, size.rows).vectorize(x).vectorize(y)
 
 
 def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -138,7 +142,7 @@ def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl
     p.conv.bound_extent(p.x, size.outputs).compute_at(p.output, xt).unroll(p.x)
     p.conv.update().split(p.t.x, to, ti, size.taps).reorder(p.x, ti, to)
     p.conv.update().unroll(p.x).unroll(ti)
-    staged = p.image.in_(p.conv)
+    staged = p.source.in_(p.conv)
     run = staged.args()[0]
     staged.compute_at(p.conv, to).bound_extent(run, -(-(size.outputs + size.taps - 1) // 8) * 8)
     staged.vectorize(run, 8).unroll(run)

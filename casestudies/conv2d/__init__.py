@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case
+from casestudies.common.boundary import BOUNDARY, VALID
+from casestudies.common.case import Case, Option
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv2d.bench import PEERS
-from casestudies.conv2d.problem import BENCHMARK, SMALL, Problem
+from casestudies.conv2d.problem import BENCHMARK, ELEMENTS, SMALL, Problem
 from casestudies.conv2d.reference import reference
+from selector.diagnostics import UserError
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
+    default, for the CPU).
     """
     from casestudies.conv2d import schedule as schedules
     from casestudies.conv2d.algorithm import convolve
 
-    pipeline = convolve(problem.taps)
+    if schedule == "cuda" and problem.element == "bf16":
+        raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
+    if schedule == "amx" and problem.element == "f16":
+        raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--element bf16")
+    pipeline = convolve(problem.taps, problem.boundary, problem.element)
+    if schedule == "amx":
+        from casestudies.conv2d.amx import amx
+
+        return amx(pipeline)
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
@@ -29,9 +39,17 @@ def build(problem: Problem, schedule: str) -> Any:
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
-    """``taps`` (default 16) and ``size``, the (width, height) of the image."""
+    """``taps`` (default 16), ``boundary`` (valid), ``element`` (f16) and ``size``, the (width,
+    height) of the image.
+    """
     width, height = options.get("size") or (4096, 4096)
-    return Problem.of_image(width, height, options.get("taps") or 16)
+    return Problem.of_image(
+        width,
+        height,
+        options.get("taps") or 16,
+        options.get("boundary") or VALID,
+        options.get("element") or "f16",
+    )
 
 
 CASE = Case(
@@ -44,6 +62,7 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
-    arguments=(TAPS,),
+    arguments=(TAPS, BOUNDARY, Option("element", "of image and taps", choices=ELEMENTS)),
+    schedules=("tensor", "cuda", "amx"),
     pictures=PICTURES,
 )

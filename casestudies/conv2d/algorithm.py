@@ -1,7 +1,8 @@
 """The 2-D convolution, in plain Halide.
 
 With x innermost: ``conv(x, y) += f32(I(x + t, y + s)) * f32(K(t, s))`` over ``taps`` x ``taps``
-(paper section V-A).
+(paper section V-A). Where the image continues beyond its edges, the window is centred on its
+output.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from casestudies.common.boundary import VALID, before
+from casestudies.common.padding import bounded
+
+ELEMENTS = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The Funcs that a schedule talks about; ``t.x`` runs along a row of the taps, ``t.y`` over
-    their rows.
+    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
+    ``t.x`` runs along a row of the taps, ``t.y`` over their rows.
     """
 
     taps: int
     image: hl.ImageParam
+    source: hl.ImageParam | hl.Func
     weights: hl.ImageParam
     conv: hl.Func
     output: hl.Func
@@ -27,16 +34,18 @@ class Convolution:
     t: hl.RDom
 
 
-def convolve(taps: int) -> Convolution:
+def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolution:
     """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
     not.
     """
-    image = hl.ImageParam(hl.Float(16), 2, "I")
-    weights = hl.ImageParam(hl.Float(16), 2, "K")
+    image = hl.ImageParam(ELEMENTS[element], 2, "I")
+    weights = hl.ImageParam(ELEMENTS[element], 2, "K")
     conv, output = hl.Func("conv"), hl.Func("output")
     x, y = hl.Var("x"), hl.Var("y")
     t = hl.RDom([(0, taps), (0, taps)], "t")
     conv[x, y] = hl.f32(0.0)
-    conv[x, y] += hl.f32(image[x + t.x, y + t.y]) * hl.f32(weights[t.x, t.y])
+    source, back = bounded(image, boundary), before(boundary, taps)
+    window = source[x + t.x - back, y + t.y - back]
+    conv[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = conv[x, y]
-    return Convolution(taps, image, weights, conv, output, x, y, t)
+    return Convolution(taps, image, source, weights, conv, output, x, y, t)

@@ -20,4 +20,10 @@ def amx(p: Convolution) -> hl.Func:
     hb.store_in(p.conv, hb.MemoryType.AMXTile)
     update = p.conv.update().atomic().reorder(p.t.x, p.x, p.t.y)
     update.vectorize(p.x).vectorize(p.t.x)
+    if p.source is not p.image:
+        # All that a tile's windows reach, so that the band's zeros meet numbers.
+        window = p.source.in_(p.conv)
+        window.compute_at(p.output, xo).bound_extent(
+            window.args()[0], -(-(OUTPUTS + p.taps) // 32) * 32
+        )
     return p.output

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
 from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
+
+ELEMENTS = ("f16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,13 @@ class Problem:
     height: int
     taps: int
     spare: int = 0
+    boundary: str = VALID
+    element: str = "f16"
 
     def __post_init__(self) -> None:
+        check("conv2d", self.boundary)
+        if self.element not in ELEMENTS:
+            raise UserError(f"conv2d of {self.element!r}", hint=f"elements: {', '.join(ELEMENTS)}")
         if min(self.width, self.height, self.taps) < 1 or self.spare < 0:
             raise UserError(
                 f"conv2d: {self.taps} x {self.taps} taps leave {self.width} x {self.height} pixels",
@@ -31,23 +39,33 @@ class Problem:
             )
 
     @staticmethod
-    def of_image(width: int, height: int, taps: int) -> Problem:
-        """The paper's size: an image of ``width`` columns gives ``width - taps`` outputs a row."""
-        return Problem(width - taps, height - taps, taps, spare=1)
+    def of_image(
+        width: int, height: int, taps: int, boundary: str = VALID, element: str = "f16"
+    ) -> Problem:
+        """The paper's size: an image of ``width`` columns gives ``width - taps`` outputs a row, one
+        that continues ``width``.
+        """
+        if boundary == VALID:
+            return Problem(width - taps, height - taps, taps, 1, boundary, element)
+        return Problem(width, height, taps, 0, boundary, element)
 
     @property
     def name(self) -> str:
-        return f"conv2d-k{self.taps}-{self.width}x{self.height}"
+        return f"{self.program}-{self.width}x{self.height}"
 
     @property
     def program(self) -> str:
-        return f"conv2d-k{self.taps}"
+        element = "" if self.element == "f16" else f"-{self.element}"
+        return f"conv2d-k{self.taps}{element}{suffix(self.boundary)}"
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        margin = self.taps - 1 + self.spare
+        margin = self.spare + (self.taps - 1 if self.boundary == VALID else 0)
         image = (self.height + margin, self.width + margin)
-        return (ArraySpec("I", image, "f16"), ArraySpec("K", (self.taps, self.taps), "f16"))
+        return (
+            ArraySpec("I", image, self.element),
+            ArraySpec("K", (self.taps, self.taps), self.element),
+        )
 
     @property
     def output(self) -> ArraySpec:
@@ -61,15 +79,22 @@ class Problem:
 BENCHMARK = tuple(Problem.of_image(4096, 4096, taps) for taps in TAPS)
 # One pixel more and less than a tile, prime extents, a single pixel, a number of taps that 8 does
 # not divide.
-SMALL = tuple(
-    Problem(width, height, taps)
-    for width, height, taps in (
-        (256, 16, 16),
-        (257, 17, 16),
-        (255, 15, 16),
-        (101, 31, 32),
-        (513, 5, 32),
-        (1, 1, 16),
-        (67, 19, 7),
-    )
+SMALL = (
+    *(
+        Problem(width, height, taps)
+        for width, height, taps in (
+            (256, 16, 16),
+            (257, 17, 16),
+            (255, 15, 16),
+            (101, 31, 32),
+            (513, 5, 32),
+            (1, 1, 16),
+            (67, 19, 7),
+        )
+    ),
+    Problem(257, 33, 16, 0, CLAMP),
+    Problem(67, 19, 7, 1, ZERO),
+    Problem(3, 2, 32, 0, CLAMP),
+    Problem(101, 17, 16, element="bf16"),
+    Problem(67, 19, 16, 0, ZERO, "bf16"),
 )

@@ -98,12 +98,16 @@ def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
     """Copy the part of the image that a block reads into shared memory, a multiple of 16 bytes a
     row.
     """
-    staged = p.image.in_(p.conv)
+    staged = p.source.in_(p.conv)
     x, y = staged.args()
     width = -(-(size.width + p.taps - 1) // 8) * 8
     height = size.height + p.taps - 1
     staged.compute_at(p.output, block).store_in(hl.MemoryType.GPUShared)
-    staged.bound_extent(x, width).bound_extent(y, height).vectorize(x).vectorize(y)
+    if p.source is p.image:
+        staged.bound_extent(x, width)
+    else:
+        staged.align_bounds(x, 8)
+    staged.bound_extent(y, height).vectorize(x).vectorize(y)
 
 
 def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -133,7 +137,7 @@ def cuda(p: Convolution, problem: Problem, threads: Threads | None = None) -> hl
     p.conv.bound_extent(p.x, size.outputs).compute_at(p.output, xt).unroll(p.x)
     p.conv.update().split(p.t.x, to, ti, size.taps).reorder(p.x, ti, to, p.t.y)
     p.conv.update().unroll(p.x).unroll(ti)
-    staged = p.image.in_(p.conv)
+    staged = p.source.in_(p.conv)
     run = staged.args()[0]
     staged.compute_at(p.conv, to).bound_extent(run, -(-(size.outputs + size.taps - 1) // 8) * 8)
     staged.vectorize(run, 8).unroll(run)

@@ -229,7 +229,7 @@ def compile_module(
     first. ``instructions``: only these families (``wmma``, ``mma``) or names.
     """
     only = None if instructions is None else tuple(instructions)
-    work = pipeline.Work(module, _resolve(target), strict, only)
+    work = pipeline.Work(module, resolve_target(target), strict, only)
     clock = pipeline.Clock()
     entry = _cache_entry(work) if cache else None
     if entry is not None:
@@ -262,7 +262,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     return Kernel(artifacts.load(path), pipeline.Clock(), None)
 
 
-def _resolve(name: str) -> Target:
+def resolve_target(name: str) -> Target:
     """The target of that name; ``cuda`` is the best one for the current GPU."""
     if name != "cuda":
         return find_target(name)

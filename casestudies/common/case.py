@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from selector.targets import Target
+
 Arrays = dict[str, Any]
 
 
@@ -144,7 +146,8 @@ class Case:
     (a picture's are (width, height), a sound's (samples, channels)), and a value or None for each
     of ``arguments``. ``interpreted`` is the size where the interpreter does the work and none is
     given. ``random(problem, seed, xp)``: inputs of its own where normally distributed ones do not
-    suit.
+    suit. ``on_target(problem, schedule, target)``: the schedule that stands behind that name on a
+    target, where it is not the same on all.
     """
 
     name: str
@@ -162,10 +165,19 @@ class Case:
     sounds: Sounds | None = None
     random: Callable[[Any, int, Any], Arrays] | None = None
     interpreted: tuple[int, ...] | None = None
+    on_target: Callable[[Any, str, Target], str] | None = None
     output_name: str = "output"
     tolerance: Mapping[str, float] = field(
         default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "s32": 0.0}
     )
+
+    def scheduled(self, problem: Any, schedule: str, target: str) -> Any:
+        """The output, scheduled for a target by its name (``cuda``: the GPU at hand)."""
+        if self.on_target is not None:
+            from selector.api import resolve_target
+
+            schedule = self.on_target(problem, schedule, resolve_target(target))
+        return self.build(problem, schedule)
 
 
 def bytes_of(problem: Problem) -> int:

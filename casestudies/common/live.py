@@ -46,7 +46,7 @@ def _compile_ours(case: Case, problem: Problem, schedule: str, target: str) -> l
     import halide_bridge as hb
 
     try:
-        output = case.build(problem, schedule)
+        output = case.scheduled(problem, schedule, target)
     except UserError as error:
         say(f"  no {schedule}: {error}")
         return []

@@ -124,7 +124,7 @@ def _run_tensor(
     chosen = target or ("cuda" if device == "gpu" else "sm_90a")
     begin = time.perf_counter()
     with step(f"compile {problem.program} for {chosen}"):
-        kernel = hb.compile(case.build(problem, schedule), target=chosen)
+        kernel = hb.compile(case.scheduled(problem, schedule, chosen), target=chosen)
     compiled = time.perf_counter() - begin
     if device == "gpu":
         output, seconds, where = _on_gpu(lambda i, o: kernel(**i, out=o), problem, inputs)

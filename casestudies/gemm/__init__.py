@@ -10,11 +10,12 @@ from casestudies.gemm.bench import PEERS
 from casestudies.gemm.problem import BENCHMARK, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
 from selector.diagnostics import UserError
+from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``wgmma`` (sm_90a), ``cuda``, ``amx`` or
-    ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda``,
+    ``amx`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
@@ -42,6 +43,16 @@ def build(problem: Problem, schedule: str) -> Any:
     return schedules.tensor(product, schedules.tiles_for(problem))
 
 
+def on_target(problem: Problem, schedule: str, target: Target) -> str:
+    """``tensor`` means warpgroups where there are any, except for bytes; ``mma`` is then the one
+    for warps.
+    """
+    wide = target.has("wgmma") and problem.operand != "s8"
+    if schedule == "mma" and not wide:
+        raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
+    return "wgmma" if schedule == "tensor" and wide else schedule
+
+
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32)."""
     size = options.get("size") or (1024,)
@@ -62,7 +73,8 @@ CASE = Case(
     peers=PEERS,
     compared=BENCHMARK,
     arguments=(Option("types", "of operands and result", choices=TYPES),),
-    schedules=("tensor", "wgmma", "cuda", "amx"),
+    schedules=("tensor", "mma", "cuda", "amx"),
+    on_target=on_target,
     interpreted=(512,),
     output_name="C",
 )

@@ -43,7 +43,7 @@ def lowered(program: str, target: str) -> Module:
         return hb.lower(schedule(multiply(layout=layout), order), target=target)
     case = next(c for c in gpu_cases() if c.name == name)
     problem = next(p for p in case.benchmark if p.program == rest[0])
-    return hb.lower(case.build(problem, "tensor"), target=target)
+    return hb.lower(case.scheduled(problem, "tensor", target), target=target)
 
 
 def outermost(s: Stmt) -> Iterator[Allocate]:

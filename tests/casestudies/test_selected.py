@@ -19,7 +19,7 @@ PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in (*case.small, 
 
 
 def compile_case(case: Case, problem: Any, target: str) -> Any:
-    return hb.compile(case.build(problem, "tensor"), target=target)
+    return hb.compile(case.scheduled(problem, "tensor", target), target=target)
 
 
 def assert_selected(kernel: Any) -> None:

@@ -37,7 +37,7 @@ def build_kernels(
         file = f"{program}-{schedule}-{target}.kernel".replace("-tensor", "")
         begin = time.perf_counter()
         try:
-            output = case.build(problem, schedule)
+            output = case.scheduled(problem, schedule, target)
         except UserError as error:
             print(f"  no {schedule} for {program}: {error.what}", flush=True)
             continue

@@ -27,7 +27,7 @@ class Tiles:
     A block works through ``segments`` groups of rows, with ``stages`` of them on their way.
     """
 
-    outputs: int = 256
+    outputs: int = 128
     vectors: int = 1
     rows: int = 8
     warps: int = 4
@@ -67,7 +67,7 @@ def tiles_for(taps: int, factor: int) -> Tiles:
     of, and rows of taps unrolled together that divide them.
     """
     tap_rows = next(n for n in (16, 8, 4, 2, 1) if taps % n == 0)
-    shapes = ((256, 8, 4), (256, 4, 4), (128, 4, 4), (128, 2, 4), (128, 1, 4), (128, 1, 2))
+    shapes = ((128, 8, 4), (128, 4, 4), (128, 2, 4), (128, 1, 4), (128, 1, 2))
     sizes = [Tiles(outputs, 1, rows, warps, tap_rows) for outputs, rows, warps in shapes]
     return next(
         (s for s in sizes if 2 * prod(staged(s, taps, factor)) <= STAGED_BYTES),

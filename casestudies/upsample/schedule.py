@@ -61,11 +61,19 @@ class Threads:
 
 def tiles_for(taps: int, factor: int) -> Tiles:
     """Tiles by the taps of a phase and the factor: whole instructions of whole groups of phases,
-    whole groups of phases along y, and rows of taps unrolled together that divide them.
+    whole groups of phases along y, and rows of taps unrolled together that divide them. Few taps
+    leave the time to the stores, which smaller groups spread.
     """
     outputs = 256 if 256 % (16 * factor) == 0 else 128 * factor // gcd(factor, 8)
     tap_rows = next(n for n in (8, 4, 2, 1) if taps % n == 0)
-    return Tiles(outputs=outputs, rows=factor * max(1, 8 // factor), tap_rows=tap_rows)
+    rows, segments = (4, 8) if taps <= 8 else (8, 4)
+    return Tiles(
+        outputs=outputs,
+        rows=factor * max(1, rows // factor),
+        tap_rows=tap_rows,
+        segments=segments,
+        stages=2,
+    )
 
 
 def tensor(p: Upsampling, tiles: Tiles | None = None) -> hl.Func:

@@ -25,14 +25,17 @@ SHARED = hl.MemoryType.GPUShared
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Pixels of a block, multiples of 8 and of 16, and of a warp in the last product, ``across`` x
-    16; whether a warp's values between products stay in registers.
+    """Pixels that a block has in work, multiples of 8 and of 16, and those of a warp in the last
+    product, ``across`` x 16; whether a warp's values between products stay in registers. A block
+    does ``strips`` of them one below the other, the picture being fetched ``ahead`` strips early.
     """
 
     width: int = 64
-    height: int = 32
-    across: int = 16
+    height: int = 64
+    across: int = 32
     registers: bool = True
+    strips: int = 1
+    ahead: int = 1
 
     @property
     def columns(self) -> int:
@@ -43,14 +46,16 @@ class Tiles:
 def tensor(p: Denoising, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
     size = tiles or Tiles()
-    xo, xi, xb, xw, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "xb", "xw", "yo", "yi", "yw"))
+    xo, xi, xb, xw = (hl.Var(n) for n in ("xo", "xi", "xb", "xw"))
+    yo, yi, ys, yw = (hl.Var(n) for n in ("yo", "yi", "ys", "yw"))
     (
         p.output.split(p.x, xo, xi, size.width)
         .split(xi, xw, xi, size.across)
         .split(xi, xb, xi, STRIDE)
-        .split(p.y, yo, yi, size.height)
+        .split(p.y, yo, yi, size.height * size.strips)
+        .split(yi, ys, yi, size.height)
         .split(yi, yw, yi, TILE)
-        .reorder(xi, yi, xb, xw, yw, xo, yo, p.c)
+        .reorder(xi, yi, xb, xw, yw, ys, xo, yo, p.c)
         .vectorize(xi)
         .vectorize(yi)
         .unroll(xb)
@@ -62,19 +67,20 @@ def tensor(p: Denoising, tiles: Tiles | None = None) -> hl.Func:
     p.pixels.split(p.x, xb, xi, STRIDE).reorder(xi, p.y, xb).vectorize(xi).vectorize(p.y).unroll(xb)
     update = p.pixels.update().split(p.x, xb, xi, STRIDE).reorder(p.z.x, xi, p.y, xb)
     update.atomic().vectorize(p.z.x).vectorize(xi).vectorize(p.y).unroll(xb)
-    column_of_tiles(p, xo, size)
-    stage_inputs(p, xo, size)
+    column_of_tiles(p, ys, size)
+    stage_picture(p, ys, size)
+    stage_matrices(p, xo)
     return p.output
 
 
-def column_of_tiles(p: Denoising, block: hl.Var, size: Tiles) -> None:
+def column_of_tiles(p: Denoising, strip: hl.Var, size: Tiles) -> None:
     """The three products of a warp: bins stand one below the other, so that each product's rows are
     those of the one before.
     """
     warp, q = hl.Var("warp"), hl.Var("q16")
     between = hl.MemoryType.Register if size.registers else SHARED
     tall = size.height + TILE
-    p.columns16.compute_at(p.output, block).store_in(SHARED).reorder_storage(p.y, p.q, p.c)
+    p.columns16.compute_at(p.output, strip).store_in(SHARED).reorder_storage(p.y, p.q, p.c)
     p.columns16.bound_extent(p.q, TILE * size.columns).split(p.q, warp, q, TILE).gpu_threads(warp)
     for kept in (p.rows16, p.cored):
         kept.compute_at(p.columns16, warp).store_in(between).bound_extent(p.q, TILE)
@@ -107,11 +113,17 @@ def piece(
     hb.store_in(product, hb.MemoryType.WMMAAccumulator)
 
 
-def stage_inputs(p: Denoising, block: hl.Var, size: Tiles) -> None:
-    """Copy what a block needs of the picture, and the matrices, into shared memory."""
-    p.padded.compute_at(p.output, block).store_in(SHARED)
+def stage_picture(p: Denoising, strip: hl.Var, size: Tiles) -> None:
+    """Copy what a strip needs of the picture into shared memory."""
+    p.padded.compute_at(p.output, strip).store_in(SHARED)
     p.padded.bound_extent(p.x, size.width + TILE).bound_extent(p.y, size.height + TILE)
     p.padded.vectorize(p.x).vectorize(p.y)
+    if size.ahead > 1:
+        hb.pipeline_stages(p.padded, size.ahead)
+
+
+def stage_matrices(p: Denoising, block: hl.Var) -> None:
+    """Copy the matrices into shared memory."""
     forward, inverse = p.forward.in_([p.rows, p.bins]), p.inverse.in_([p.columns, p.pixels])
     for matrix, rows, columns in ((forward, TILE, TILE), (inverse, STRIDE, 2 * TILE)):
         across, down = matrix.args()
@@ -132,7 +144,9 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
     output.
     """
     fix_sizes(p, problem)
-    size = Tiles(height=16)  # shared memory of 48 KiB, the most that stock Halide asks for
+    size = Tiles(
+        height=16, across=16
+    )  # shared memory of 48 KiB, the most that stock Halide asks for
     xo, xi, xb, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xb", "yo", "yi"))
     tail = hl.TailStrategy.GuardWithIf
     (

@@ -65,7 +65,7 @@ class Ring:
         self.start(unit)
         self.emitter.fill_bands(unit)
         if self.signals and unit.written:  # what the loop reads besides its copies
-            self.context.writer.line(unit.barrier)
+            unit.wait(self.context.writer)
         self.run(unit, in_warp=in_warp)
         self.context.writer.line("copy_wait<0>();")
         self.context.writer.line(unit.barrier)

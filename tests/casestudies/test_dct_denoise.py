@@ -25,9 +25,11 @@ from casestudies.common.runner import run
 from casestudies.common.stock import CPU_TARGET, argument_order, compile_shared
 from casestudies.common.stock_call import StockLibrary
 from casestudies.dct_denoise import CASE, build, butterflies, fast, matrices
+from casestudies.dct_denoise.algorithm import denoise
 from casestudies.dct_denoise.pictures import picture_inputs, random_inputs
 from casestudies.dct_denoise.problem import SMALL, Problem
 from casestudies.dct_denoise.reference import exact, reference
+from casestudies.dct_denoise.schedule import Tiles, tensor
 from selector.api import Kernel
 from selector.diagnostics import UserError
 
@@ -136,3 +138,16 @@ def test_the_fast_variant(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schedule", ["cuda", "cuda-fast"])
 def test_stock_halide_compiles(schedule: str, tmp_path: Path) -> None:
     compile_shared(build(SMALL[1], schedule), tmp_path / "stock.so")
+
+
+def test_strips_ahead_wait_for_their_own_copies() -> None:
+    """What was staged before the loop has arrived before it: in it, only a strip's own signal is
+    waited for, so that the next strip's copies stay in flight.
+    """
+    scheduled = tensor(denoise(), Tiles(64, 32, 16, strips=3, ahead=2))
+    source = hb.compile(scheduled, target="sm_90a").source
+    start = source.index("int slot = 0")
+    before, loop = source[:start], source[start : source.index("barrier_arrive(free_")]
+    assert before.rindex("copy_wait<0>();") > before.rindex("copy16(")
+    assert "barrier_wait(full" in loop
+    assert "copy_wait" not in loop

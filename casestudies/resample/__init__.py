@@ -10,10 +10,8 @@ import numpy as np
 from casestudies.common.case import Arrays, Case, Option, Pictures
 from casestudies.common.images import fit
 from casestudies.resample.bench import PEERS
-from casestudies.resample.problem import BENCHMARK, SMALL, Problem
+from casestudies.resample.problem import BENCHMARK, GROUP, SMALL, Problem
 from casestudies.resample.reference import reference
-
-GROUP = 16
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -25,12 +23,10 @@ def build(problem: Problem, schedule: str) -> Any:
 
     if schedule == "cuda-direct":
         return schedules.cuda(resample(1), problem)
+    if schedule == "tensor":
+        return schedules.tensor(resample(GROUP, problem.runs), schedules.tiles_for(problem.runs))
     pipeline = resample(GROUP)
-    if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
-    if schedule == "plain":
-        return schedules.plain(pipeline)
-    return schedules.tensor(pipeline)
+    return schedules.plain(pipeline) if schedule == "plain" else schedules.cuda(pipeline, problem)
 
 
 def extents(text: str) -> tuple[int, int]:

@@ -12,6 +12,19 @@ from selector.diagnostics import UserError
 
 LARGEST = 1 << 14  # twice the product of two extents is an index of 32 bits
 PLANES = 3
+GROUP = 16  # outputs that share where their weights start
+ROW_RUNS = (32, 48, 64, 96, 128, 160, 176)  # taps that a block takes at once, along y and along x
+COLUMN_RUNS = (48, 64, 112, 192, 320)
+
+
+def run_of(size: int, count: int, classes: tuple[int, ...], step: int) -> int:
+    """The run of taps, of those in ``classes``, that covers a group's with the least waste; starts
+    are multiples of ``step``.
+    """
+    reach = 6 * max(size, count)
+    taps = -(-((GROUP - 1) * size + reach) // count) + step - 1
+    runs = -(-taps // classes[-1])
+    return next(run for run in classes if run * runs >= taps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +50,16 @@ class Problem:
         return f"resample-{self.width}x{self.height}-{self.to_width}x{self.to_height}"
 
     @property
+    def runs(self) -> tuple[int, int]:
+        """Taps of a run along y and along x: what the kernel is compiled for. It serves all sizes,
+        and is fastest where one run, or a few full ones, are a group's taps.
+        """
+        rows = run_of(self.height, self.to_height, ROW_RUNS, 1)
+        return rows, run_of(self.width, self.to_width, COLUMN_RUNS, 8)
+
+    @property
     def program(self) -> str:
-        return "resample"
+        return f"resample-{self.runs[0]}x{self.runs[1]}"
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -57,15 +78,16 @@ class Problem:
 
 
 BENCHMARK = tuple(Problem(2048, 2048, n, n) for n in (143, 245, 450, 921))
-# Up, down, one axis each way, the size itself, single pixels, one more and one less than a group.
+# Every program of the benchmark; down, up, one axis each way, the size itself, single pixels, one
+# more and one less than a group, many runs of taps.
 SMALL = (
-    Problem(64, 64, 16, 16),
-    Problem(75, 100, 20, 33),
-    Problem(300, 40, 21, 7),
+    Problem(200, 215, 14, 15),
+    Problem(150, 140, 18, 17),
+    Problem(90, 100, 20, 22),
+    Problem(75, 80, 33, 35),
     Problem(19, 17, 50, 40),
     Problem(31, 33, 31, 33),
     Problem(33, 200, 100, 3),
-    Problem(150, 130, 15, 17),
-    Problem(3, 5, 1, 1),
+    Problem(4, 4, 1, 1),
     Problem(1, 1, 5, 3),
 )

@@ -2,8 +2,8 @@
 along x. The weights are intermediates of their own.
 
 ``tensor``: a block takes one group of output rows (columns), whose weights are a dense matrix, and
-streams the taps through shared memory, several runs ahead. ``cuda``: stock Halide on CUDA cores,
-one thread a group of outputs. ``plain``: Halide's default on the CPU.
+copies the pixels of a run of taps, mostly all of them, into shared memory. ``cuda``: stock Halide
+on CUDA cores, one thread a group of outputs. ``plain``: Halide's default on the CPU.
 """
 
 from __future__ import annotations
@@ -15,36 +15,53 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
 from casestudies.resample.algorithm import Axis, Resampling
-from casestudies.resample.problem import Problem
+from casestudies.resample.problem import GROUP, Problem
 
 SHARED = hl.MemoryType.GPUShared
-GROUP = 16
+LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 LANES = 16  # threads side by side along the taps, whose number is a multiple
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """``warps`` of a block, pixels of a warp along the other axis, taps of a run, runs on their
-    way.
+    """``warps`` of a block, pixels of a warp along the other axis, taps of a run, and how many runs
+    are on their way.
     """
 
     warps: int
     width: int
     taps: int
-    stages: int
+    stages: int = 1
+
+    @property
+    def depth(self) -> int:
+        """Taps of one vector statement: what Halide's count of lanes leaves room for."""
+        most = LANES_LIMIT // (GROUP * self.width)
+        return max(n for n in range(16, self.taps + 1, 16) if self.taps % n == 0 and n <= most)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """The pass along y and the pass along x; taps are multiples of those of a run."""
 
-    tall: Pass = Pass(warps=4, width=32, taps=16, stages=4)
-    wide: Pass = Pass(warps=4, width=16, taps=32, stages=3)
+    tall: Pass
+    wide: Pass
 
 
-def tensor(p: Resampling, tiles: Tiles | None = None) -> hl.Func:
-    """Schedule for tensor instructions; returns the output."""
-    size = tiles or Tiles()
+def tiles_for(runs: tuple[int, int]) -> Tiles:
+    """Warps with as many pixels as leave several blocks for every multiprocessor: they hide each
+    other's copies.
+    """
+    rows, columns = runs
+    width = 64 if rows <= 112 else 32
+    height = 64 if columns <= 64 else 32 if columns <= 128 else 16
+    return Tiles(Pass(2, width, rows), Pass(2, height, columns))
+
+
+def tensor(p: Resampling, size: Tiles) -> hl.Func:
+    """Schedule for tensor instructions; returns the output. The taps of ``p`` are multiples of the
+    runs of ``size``.
+    """
     for axis in (p.rows, p.columns):
         weigh(axis)
     pass_along_y(p, size.tall)
@@ -55,7 +72,7 @@ def tensor(p: Resampling, tiles: Tiles | None = None) -> hl.Func:
 def pass_along_y(p: Resampling, size: Pass) -> None:
     """Blocks of one group of rows and some columns: weights times image."""
     xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
-    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    ko, ku, ki = (hl.RVar(n) for n in ("ko", "ku", "ki"))
     width = size.warps * size.width
     columns = (p.columns.padded + width - 1) / width * width
     (
@@ -75,8 +92,8 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
     p.tall.vectorize(xi).vectorize(p.y).gpu_threads(xw)
     hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
     update = p.tall.update().split(p.rows.k.x, ko, ki, size.taps).split(p.x, xw, xi, size.width)
-    update.reorder(ki, xi, p.y, xw, ko).atomic()
-    update.vectorize(ki).vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, xw, ko).atomic()
+    update.vectorize(ki).vectorize(xi).vectorize(p.y).unroll(ku).gpu_threads(xw)
     stage(p.padded, p.tall, ko, (width, size.taps, 1), size.stages)
     stage(p.rows.weights.in_(p.tall), p.tall, ko, (size.taps, GROUP), size.stages)
 
@@ -84,7 +101,7 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
 def pass_along_x(p: Resampling, size: Pass) -> None:
     """Blocks of one group of columns and some rows: intermediate times weights."""
     xo, xi, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yi", "yw"))
-    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    ko, ku, ki = (hl.RVar(n) for n in ("ko", "ku", "ki"))
     height = size.warps * size.width
     (
         p.output.update()
@@ -101,8 +118,8 @@ def pass_along_x(p: Resampling, size: Pass) -> None:
     p.wide.split(p.y, yw, yi, size.width).vectorize(p.x).vectorize(yi).gpu_threads(yw)
     hb.store_in(p.wide, hb.MemoryType.WMMAAccumulator)
     update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.y, yw, yi, size.width)
-    update.reorder(ki, p.x, yi, yw, ko).atomic()
-    update.vectorize(ki).vectorize(p.x).vectorize(yi).gpu_threads(yw)
+    update.split(ki, ku, ki, size.depth).reorder(ki, p.x, yi, ku, yw, ko).atomic()
+    update.vectorize(ki).vectorize(p.x).vectorize(yi).unroll(ku).gpu_threads(yw)
     stage(p.between.in_(p.wide), p.wide, ko, (size.taps, height, 1), size.stages)
     stage(p.columns.weights.in_(p.wide), p.wide, ko, (size.taps, GROUP), size.stages)
 
@@ -114,7 +131,8 @@ def stage(
     staged.compute_at(at, loop).store_in(SHARED)
     for variable, extent in zip(staged.args(), extents, strict=True):
         staged.bound_extent(variable, extent).vectorize(variable)
-    hb.pipeline_stages(staged, stages)
+    if stages > 1:
+        hb.pipeline_stages(staged, stages)
 
 
 def weigh(axis: Axis) -> None:

@@ -101,14 +101,17 @@ class KernelContext:
     def _quotient(self, e: Expr) -> str | None:
         """The name of a quotient or remainder: an argument where it follows from the sizes, a
         constant of the block where from its place in the grid, too. None for others, and for
-        divisions by constants, which cost little.
+        divisions by powers of two, which cost nothing.
         """
         assert isinstance(e, Binary)
         names = free_vars(e)
-        if isinstance(e.b, IntImm) or e.type != INT32 or not names <= self.sizes | self.grid:
+        if e.type != INT32 or not names <= self.sizes | self.grid:
+            return None
+        if isinstance(e.b, IntImm) and (names & self.grid or e.b.value & (e.b.value - 1) == 0):
             return None
         if any(isinstance(x, Load | Call) for x in walk_expr(e)):
             return None
+        e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
         if e not in self.quotients:
             text = "" if names <= self.sizes else self.scalar.quotient(e)
             self.quotients[e] = (self.names.fresh("quotient"), text)

@@ -35,6 +35,7 @@ from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 CHUNK_BYTES = 16
 UNROLL_COPIES = 16
+FEW_STEPS = 3  # as many addresses are worked out one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +157,23 @@ def emit_copy(
     total = copy.chunks
     for d in copy.rows:
         total *= d.count or 1
-    few = -(-total // size) <= unroll
+    steps = -(-total // size)
+    pieces = split_copy(copy, context, rank, size, "true") if FEW_STEPS < steps <= unroll else None
+    if pieces is not None:
+        for piece in pieces:
+            piece()
+        return
+    few = steps <= unroll
     inside = _inside(copy, context)
     if inside is not None:
-        with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
-            _addresses(copy, context, _decode(copy, context))
-            w.line("copy16(shared_address(to), from);")
+        with w.block(f"if ({inside})"):
+            write_whole(copy, context, rank, size, unroll=few)
     with (
         w.block("else" if inside is not None else ""),
         _spread(context, rank, size, total, unroll=inside is None and few),
     ):
-        values = _decode(copy, context)
-        _addresses(copy, context, values)
+        values = decode(copy, context)
+        addresses(copy, context, values)
         _border_chunk(copy, context, values)
 
 
@@ -183,6 +189,8 @@ def split_copy(
     inside = _inside(copy, context)
     if inside is None or any(copy.clamped) or len(copy.rows) > 1 or size % copy.chunks:
         return None
+    if context.storages[copy.to].panels is not None:
+        return None  # rows are not one pitch apart
     rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
     if rows > step_rows and rows % step_rows:
         return None
@@ -200,8 +208,8 @@ def split_copy(
         w.line(f"const bool {go} = {condition} && {inside};")
         border = w.block(f"if ({condition} && !{go})")
         with border, _spread(context, rank, size, copy.chunks * rows, unroll=False):
-            values = _decode(copy, context)
-            _addresses(copy, context, values)
+            values = decode(copy, context)
+            addresses(copy, context, values)
             _border_chunk(copy, context, values)
         x = f"({rank} % {copy.chunks} * {copy.per})"
         values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
@@ -272,7 +280,7 @@ def _inside(copy: Copy, context: KernelContext) -> str | None:
     return aligned if whole == TRUE else f"{aligned} && {context.scalar.expr(whole)}"
 
 
-def _addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
+def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
     """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``."""
     w, scalar = context.writer, context.scalar
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
@@ -298,7 +306,7 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
     extents = [scalar.index(d.extent) for d in source.param.dims]
     rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
     chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
-    wanted = _predicate(copy, values)
+    wanted = element_predicate(copy, values)
     if wanted is not None:
         whole = holds_everywhere(wanted, {Var("$e"): copy.per})
         chunk.append("false" if whole is None else scalar.expr(whole))
@@ -322,7 +330,7 @@ def _ctype(copy: Copy, context: KernelContext) -> str:
     return c_type(context.storages[copy.to].type)
 
 
-def _decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
+def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     """Declare the digits of chunk ``i``; their IR values."""
     w, names = context.writer, context.names
     values: dict[str, Expr] = {}
@@ -343,7 +351,7 @@ def _decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     return values
 
 
-def _predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
+def element_predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
     """The condition on element ``$e`` of the chunk that ``values`` name."""
     if copy.predicate is None:
         return None

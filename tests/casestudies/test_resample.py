@@ -20,10 +20,10 @@ CASE = find_case("resample")
 
 
 @cache
-def kernel() -> Any:
+def kernel(number: int = 0) -> Any:
     import halide_bridge as hb
 
-    return hb.compile(CASE.build(CASE.small[0], "tensor"), target="sm_90a")
+    return hb.compile(CASE.build(CASE.small[number], "tensor"), target="sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,15 @@ def test_weights_sum_to_one_and_are_the_identity_where_nothing_changes() -> None
     np.testing.assert_allclose(weights(31, 31), np.eye(31), atol=1e-15)
 
 
-def test_one_kernel_serves_any_size() -> None:
-    generator = np.random.default_rng(5)
+@pytest.mark.parametrize("number", [0, 3])
+def test_one_kernel_serves_any_size(number: int) -> None:
+    """Taps of one run and of many, with long runs and with short ones."""
+    generator = np.random.default_rng(5 + number)
     for _ in range(12):
         width, height, to_width, to_height = (int(n) for n in generator.integers(1, 90, 4))
         problem = Problem(width, height, to_width, to_height)
         inputs = random_inputs(problem, 7, np)
-        result = kernel().interpret(**inputs, sizes=problem.output.shape)
+        result = kernel(number).interpret(**inputs, sizes=problem.output.shape)
         truth = CASE.reference(problem, decoded(problem, inputs, np), np)
         assert relative_error(result, truth, np) < 2e-3, problem.name
 

@@ -1,4 +1,5 @@
-"""The command line of the case studies: ``list``, ``run``, ``bench`` and ``demo``.
+"""The command line of the case studies: ``list``, ``run``, ``bench``, ``gallery`` and
+``demo``.
 
 Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
 user ends in one message and exit code 2, a wrong result in exit code 1.
@@ -18,6 +19,7 @@ import numpy as np
 from casestudies.common import images, media, sounds
 from casestudies.common.benching import bench_cases
 from casestudies.common.data import case_inputs
+from casestudies.common.gallery import FOLDER, gallery
 from casestudies.common.options import (
     add_options,
     checked_size,
@@ -55,7 +57,7 @@ def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="list | run | bench | demo")
+    commands = parser.add_subparsers(required=True, metavar="list | run | bench | gallery | demo")
     listing = commands.add_parser("list", help="the case studies and their schedules")
     listing.add_argument("--json", action="store_true", help="as data")
     listing.set_defaults(command=list_cases)
@@ -64,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_problem(running)
     running.add_argument("--schedule", help="tensor, cuda, plain, ...: see list")
     running.add_argument("--device", choices=DEVICES, default="auto")
-    running.add_argument("--image", type=Path, help="picture to work on (default: a photograph)")
+    running.add_argument("--image", type=Path, help="picture to work on (default: one of ours)")
     running.add_argument("--sound", type=Path, help="WAV file to work on (default: random data)")
     running.add_argument("--out", type=Path, help="where the result goes (.png, .wav or .npy)")
     running.set_defaults(command=run_case)
@@ -76,6 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     measuring.add_argument("--artifacts", type=Path, help="folder of saved kernels, not Halide")
     measuring.add_argument("--out", type=Path, help="folder for data, table and plots")
     measuring.set_defaults(command=bench_cases)
+    hanging = commands.add_parser("gallery", help="inputs and outputs of all that take pictures")
+    hanging.add_argument("--device", choices=DEVICES, default="auto")
+    hanging.add_argument("--out", type=Path, default=FOLDER, help="folder for pictures and page")
+    hanging.set_defaults(command=gallery)
     showing = commands.add_parser("demo", help="blur a photograph through the whole way")
     showing.add_argument("--device", choices=DEVICES, default="auto")
     showing.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures")

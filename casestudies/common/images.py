@@ -11,7 +11,9 @@ import numpy as np
 
 from selector.diagnostics import UserError
 
-PHOTOGRAPH = Path(__file__).resolve().parent.parent / "data" / "photographer.png"
+_DATA = Path(__file__).resolve().parent.parent / "data"
+PHOTOGRAPH = _DATA / "photographer.png"
+COLOURS = _DATA / "colours.png"
 
 
 def load(path: Path = PHOTOGRAPH, planes: int = 1) -> np.ndarray:

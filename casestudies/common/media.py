@@ -29,7 +29,7 @@ class Medium:
 def choose(
     case: Case, image: Path | None, sound: Path | None, size: tuple[int, ...] | None
 ) -> Medium | None:
-    """The picture (default: the photograph) or the sound that a case takes, cut or continued to
+    """The picture (default: one of ours) or the sound that a case takes, cut or continued to
     ``size``; None where it works on random data. ``UserError`` for a file that it does not take.
     """
     if image is not None and case.pictures is None:
@@ -39,7 +39,8 @@ def choose(
         takers = [c.name for c in all_cases() if c.sounds]
         raise UserError(f"{case.name} takes no sound", hint=f"these do: {', '.join(takers)}")
     if case.pictures is not None:
-        return _picture(case.pictures, image or images.PHOTOGRAPH, size)
+        usual = images.PHOTOGRAPH if case.pictures.planes == 1 else images.COLOURS
+        return _picture(case.pictures, image or usual, size)
     if case.sounds is not None and sound is not None:
         return _sound(case.sounds, sound, size)
     return None

@@ -1,13 +1,13 @@
 """Denoising by coring in overlapped tiles of the DCT, in plain Halide (paper section V-E).
 
 Tiles of 16 x 16 pixels start at every eighth row and column, so that four of them cover a pixel.
-Each is weighted by a window, transformed along both axes, cleared of its small bins, transformed
-back, and added to the picture. Bins of all tiles lie side by side on one axis, 16 for each tile:
-along x, with the window in the matrix F,
+Each is transformed along both axes, cleared of its small bins, transformed back, weighted by a
+window, and added to the picture. Bins of all tiles lie side by side on one axis, 16 for each tile:
+along x, with the transform F,
 
     rows(16 t + k, y) = sum_i  F(i, k) * I(8 t - 8 + i, y),        i < 16
 
-and a pixel is the sum over the 32 bins of both tiles that cover it, with the window undone in G:
+and a pixel is the sum over the 32 bins of both tiles that cover it, with the window in G:
 
     output(8 b + p, y) = sum_k  G(k, p) * columns(16 b + k, y),    k < 32
 

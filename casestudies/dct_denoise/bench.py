@@ -18,18 +18,15 @@ def torch_denoiser(problem: Problem, inputs: Arrays) -> tuple[Callable[..., Any]
 
     image = torch.from_dlpack(inputs["I"])
     forward = torch.from_dlpack(inputs["F"])
-    device = image.device
-    back = torch.tensor(matrices.transform().T.copy(), dtype=torch.float16, device=device)
-    window = torch.tensor(matrices.window(), dtype=torch.float32, device=device)
-    norm = (window[:STRIDE] + window[STRIDE:]).repeat(max(problem.tiles))
+    weighted = matrices.window()[:, None] * matrices.transform().T
+    back = torch.tensor(weighted, dtype=torch.float16, device=image.device)
     threshold = float(inputs["T"][0])
     down, across = problem.tiles
     height, width = STRIDE * (down - 1), STRIDE * (across - 1)
     sizes = (height + TILE, width + TILE)
     border = (STRIDE, STRIDE + width - problem.width, STRIDE, STRIDE + height - problem.height)
-    unwindow = 1 / (norm[:height, None] * norm[None, :width])
 
-    def run(image: Any, forward: Any, back: Any, unwindow: Any) -> Any:
+    def run(image: Any, forward: Any, back: Any) -> Any:
         padded = torch.nn.functional.pad(image[:, None], border, mode="replicate")
         tiles = torch.nn.functional.unfold(padded, TILE, stride=STRIDE)
         tiles = tiles.transpose(1, 2).reshape(-1, TILE, TILE)
@@ -38,9 +35,9 @@ def torch_denoiser(problem: Problem, inputs: Arrays) -> tuple[Callable[..., Any]
         tiles = (back @ cored @ back.T).reshape(problem.planes, -1, TILE * TILE)
         summed = torch.nn.functional.fold(tiles.transpose(1, 2), sizes, TILE, stride=STRIDE)
         inner = summed[:, 0, STRIDE : STRIDE + height, STRIDE : STRIDE + width]
-        return (inner * unwindow).half()[:, : problem.height, : problem.width]
+        return inner[:, : problem.height, : problem.width]
 
-    return run, (image, forward, back, unwindow)
+    return run, (image, forward, back)
 
 
 def eager(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:

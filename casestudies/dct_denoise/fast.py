@@ -49,15 +49,13 @@ def denoise() -> FastDenoising:
     padded, output = hl.Func("padded"), hl.Func("output")
     inside = (hl.clamp(x, 0, image.width() - 1), hl.clamp(y, 0, image.height() - 1))
     padded[x, y, c] = image[*inside, c]
-    norm = matrices.window()[:STRIDE] + matrices.window()[STRIDE:]
 
-    def weighted(values: list[hl.Expr]) -> list[hl.Expr]:
-        pairs = zip(matrices.window(), values, strict=True)
-        return butterflies.forward([hl.f32(v) * hl.f32(float(w)) for w, v in pairs], hl.f32)
+    def bins_of(values: list[hl.Expr]) -> list[hl.Expr]:
+        return butterflies.forward([hl.f32(v) for v in values], hl.f32)
 
-    def undone(values: list[hl.Expr]) -> list[hl.Expr]:
+    def pixels_of(values: list[hl.Expr]) -> list[hl.Expr]:
         back = butterflies.inverse([hl.f32(v) for v in values], hl.f32)
-        return [v * hl.f32(float(1 / norm[n % STRIDE])) for n, v in enumerate(back)]
+        return [v * hl.f32(float(w)) for w, v in zip(matrices.window(), back, strict=True)]
 
     def cored(value: hl.Expr) -> hl.Expr:
         return hl.select(hl.abs(value) > threshold[0], value, hl.f32(0))
@@ -68,17 +66,17 @@ def denoise() -> FastDenoising:
         return first, first + STRIDE
 
     across, down = range(-STRIDE, TILE - STRIDE), range(TILE)
-    lines = weighted([padded[STRIDE * x + i, y, c] for i in across])
+    lines = bins_of([padded[STRIDE * x + i, y, c] for i in across])
     rows = _stage("rows", lines, (x, y, c), x, lambda v: v)
-    lines = weighted([rows.kept[x, STRIDE * y + j, c] for j in across])
+    lines = bins_of([rows.kept[x, STRIDE * y + j, c] for j in across])
     bins = _stage("bins", lines, (x, y, c), y, cored)
-    tall = _stage("tall", undone([bins.kept[x, TILE * y + k, c] for k in down]), (x, y, c), y)
+    tall = _stage("tall", pixels_of([bins.kept[x, TILE * y + k, c] for k in down]), (x, y, c), y)
     low, high = both(y)
     columns = [
         hl.f32(tall.kept[TILE * x + k, low, c]) + hl.f32(tall.kept[TILE * x + k, high, c])
         for k in down
     ]
-    wide = _stage("wide", undone(columns), (x, y, c), x)
+    wide = _stage("wide", pixels_of(columns), (x, y, c), x)
     low, high = both(x)
     total = hl.f32(wide.kept[low, y, c]) + hl.f32(wide.kept[high, y, c])
     output[x, y, c] = hl.cast(hl.Float(16), total)

@@ -1,8 +1,10 @@
-"""The matrices of the denoiser: the DCT with its window, and back.
+"""The matrices of the denoiser: the DCT, and back with the window.
 
-The window is the sine window. With the window w, the transform D (orthonormal, 16 points) and n the
-pixel's place in the tile, F = D diag(w) and G = diag(1 / norm) D' of both tiles that cover a pixel,
-where norm is the sum of w over them: overlap-add and the undoing of the window are in G.
+With the transform D (orthonormal, 16 points), the sine window w and n the pixel's place in its
+tile, F = D, and G = diag(w^2) D' of both tiles that cover a pixel. The squares of w sum to one over
+the two, so that the window, overlap-add and the undoing of the window are all in G. A window ahead
+of the transform as well would spread flat areas over small bins, which coring then takes away: the
+tiles would show (the photograph of the tests: 0.2 dB less, and a ripple of 0.03 on flat gray).
 """
 
 from __future__ import annotations
@@ -22,27 +24,27 @@ def transform() -> np.ndarray:
 
 
 def window() -> np.ndarray:
-    """The window of a tile, float64, 16 values."""
-    return np.sin(np.pi * (np.arange(TILE) + 0.5) / TILE)
+    """What a tile's 16 pixels weigh in the sum of tiles, float64; one and one eight further on sum
+    to one.
+    """
+    return np.sin(np.pi * (np.arange(TILE) + 0.5) / TILE) ** 2
 
 
 def forward() -> np.ndarray:
     """``F[k, n]``: bin k of a tile of 16 pixels n; float64, 16 x 16."""
-    return transform() * window()
+    return transform()
 
 
 def inverse() -> np.ndarray:
     """``G[p, 16 e + k]``: what bin k of tile e (the earlier, the later) gives to pixel p of the
     eight that both cover; float64, 8 x 32.
     """
-    w = window()
-    norm = w[:STRIDE] + w[STRIDE:]
-    back = transform().T
-    return np.concatenate([back[STRIDE:], back[:STRIDE]], axis=1) / norm[:, None]
+    back = window()[:, None] * transform().T
+    return np.concatenate([back[STRIDE:], back[:STRIDE]], axis=1)
 
 
 def threshold(strength: float) -> np.ndarray:
-    """Bins up to this are dropped, for noise of standard deviation ``strength`` a pixel; float32,
-    one value. Along an axis the window leaves half of the noise's power in a bin.
+    """Bins up to this are dropped, for noise of standard deviation ``strength`` a pixel, which is
+    that of a bin, too; float32, one value.
     """
-    return np.array([THRESHOLD * strength * float(np.mean(window() ** 2))], np.float32)
+    return np.array([THRESHOLD * strength], np.float32)

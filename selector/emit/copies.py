@@ -166,8 +166,9 @@ def emit_copy(
     few = steps <= unroll
     inside = _inside(copy, context)
     if inside is not None:
-        with w.block(f"if ({inside})"):
-            write_whole(copy, context, rank, size, unroll=few)
+        with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
+            addresses(copy, context, decode(copy, context))
+            w.line("copy16(shared_address(to), from);")
     with (
         w.block("else" if inside is not None else ""),
         _spread(context, rank, size, total, unroll=inside is None and few),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError, ScheduleError
 from selector.emit.panels import ALIGNMENT as PANEL_ALIGNMENT
@@ -15,7 +15,8 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import INT32
-from selector.lowering.tiles import Access, Accumulate, align_windows, as_accumulate
+from selector.lowering.strips import Strips
+from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import MapArgument
 from selector.targets import Target
 
@@ -80,6 +81,7 @@ class KernelContext:
     producer: bool = False  # one more group, behind the others, feeds the rings
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
+    strips: dict[str, Strips] = field(default_factory=dict)
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
@@ -149,7 +151,13 @@ class KernelContext:
                 storage = self.storages.get(operand.buffer)
                 if storage is not None and storage.space is Space.GLOBAL:
                     return statement
-        return aligned
+        return replace(aligned, a=self._laid(aligned.a), b=self._laid(aligned.b))
+
+    def _laid(self, operand: Operand) -> Operand:
+        """An operand that knows how its buffer lies in memory."""
+        if isinstance(operand, Access) and operand.buffer in self.strips:
+            return replace(operand, strips=self.strips[operand.buffer])
+        return operand
 
     def allocate_shared(self, size: int, what: str, alignment: int = SHARED_ALIGNMENT) -> int:
         """Reserve bytes of shared memory; the offset. ScheduleError when the block's share is used

@@ -143,13 +143,18 @@ def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: i
 
 
 def emit_copy(
-    copy: Copy, context: KernelContext, rank: str, size: int, unroll: int = UNROLL_COPIES
+    copy: Copy,
+    context: KernelContext,
+    rank: str,
+    size: int,
+    unroll: int = UNROLL_COPIES,
+    between: tuple[str, Callable[[], None]] | None = None,
 ) -> None:
     """Write the copy, spread over ``size`` threads numbered ``rank``; up to ``unroll`` steps are
     unrolled.
 
     A tile that lies inside its source as a whole takes a path without tests; the border is tested
-    chunk by chunk.
+    chunk by chunk, but where the condition of ``between`` holds: there its code makes the copy.
     """
     w, to = context.writer, context.storages[copy.to]
     if copy.rounded:
@@ -169,8 +174,11 @@ def emit_copy(
         with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
             addresses(copy, context, decode(copy, context))
             w.line("copy16(shared_address(to), from);")
+    if between is not None:
+        with w.block(f"{'if' if inside is None else 'else if'} ({between[0]})"):
+            between[1]()
     with (
-        w.block("else" if inside is not None else ""),
+        w.block("" if inside is None and between is None else "else"),
         _spread(context, rank, size, total, unroll=inside is None and few),
     ):
         values = decode(copy, context)
@@ -217,7 +225,7 @@ def split_copy(
         if copy.rows:
             row = f"({rank} / {copy.chunks})"
             values[copy.rows[0].var.name] = Var(context.names.verbatim(row))
-        index = scalar.index(substitute(copy.index.to_expr(), values))
+        index = _place(copy, context, values)
         w.line(
             f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});"
         )
@@ -286,9 +294,7 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     w, scalar = context.writer, context.scalar
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
-    index = scalar.index(substitute(copy.index.to_expr(), values))
-    place = to.panels.index(index) if to.panels else index
-    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {place};")
+    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {_place(copy, context, values)};")
     terms: list[str] = []
     for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         text = scalar.index(substitute(c, values))
@@ -297,6 +303,16 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
         w.line(f"const int c{number} = {text};")
         terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
     w.line(f"const {_ctype(copy, context)}* const from = {source.pointer} + ({' + '.join(terms)});")
+
+
+def _place(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> str:
+    """Where a chunk goes, as an index of the target."""
+    to, scalar, x = context.storages[copy.to], context.scalar, copy.x.var
+    row = copy.index.rest(x)
+    if to.strips is None or any(c % to.strips.pitch for _, c in row):
+        return to.place(scalar.index(substitute(copy.index.to_expr(), values)))
+    column = to.strips.column(scalar.index(values[x.name]))
+    return f"({scalar.index(substitute(row.to_expr(), values))} + {column})"
 
 
 def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:

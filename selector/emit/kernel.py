@@ -24,6 +24,7 @@ from selector.emit.panels import find_panels
 from selector.emit.register_tiles import allocate, register_names
 from selector.emit.rings import Ring
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
@@ -54,6 +55,7 @@ from selector.lowering.normalize import (
 )
 from selector.lowering.structure import (
     hoist_allocations,
+    last_outside,
     loaded_names,
     outside_threads,
     peel_threads,
@@ -75,6 +77,7 @@ class KernelEmitter:
         self.tables = BandTables(context)
         self.tiles = TileEmitter(context, self.tables)
         self.groups = GroupEmitter(context)
+        self.last_loop: Stmt | None = None  # the groups do the rest alone
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.tensor = holds_tensor(kernel.body)
@@ -105,6 +108,7 @@ class KernelEmitter:
                 "use fewer or smaller gpu_thread loops",
             )
         collect_accumulators(self.kernel.body, c, self.tables)
+        c.strips |= find_strips(self.kernel.body)
         self._in_registers = register_names(self.kernel.body)
         self._exchanged -= self.context.accumulators.keys() | self._in_registers
         one_warp = self.tensor and not warps
@@ -129,6 +133,10 @@ class KernelEmitter:
                 "keep all of them in one kind of memory",
             )
         c.group = True
+        self.last_loop = last_outside(
+            self.kernel.body,
+            lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s),
+        )
         c.panels |= find_panels(self.kernel.body)
         c.producer = any(
             isinstance(s, Allocate) and s.name in c.panels and s.stages > 1
@@ -380,7 +388,10 @@ class KernelEmitter:
         kind = c_type(s.type.element)
         c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")
         self.places[s.name] = pointer
-        c.storages[s.name] = Storage(pointer, s.type.element, Space.SHARED, panels=panels)
+        strips = c.strips.get(s.name)
+        c.storages[s.name] = Storage(
+            pointer, s.type.element, Space.SHARED, panels=panels, strips=strips
+        )
 
     def _reserve(self, size: int, name: str) -> int:
         c = self.context

@@ -99,6 +99,8 @@ class BlockFetcher:
         assert isinstance(o, Access)
         offsets = [b.offset - first.offset for b in blocks]
         step = o.depth_stride if form else o.row_stride
+        if o.strips is not None:
+            step = Affine.of(o.strips.per)
         symbolic = first.symbolic
         key = (first.family, form, tuple(offsets))
         if key not in self._bases:

@@ -107,6 +107,38 @@ __device__ __forceinline__ void copy16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
 }
 """,
+    "Shifted": """\
+// A chunk of `valid` bytes that starts at any address, on its way to a multiple of 16 bytes: the
+// aligned vectors that hold some of it, which may reach past it, but never past a page.
+struct Shifted {
+  uint4 a, b;
+  void* to;
+  int shift, valid;
+};
+__device__ __forceinline__ Shifted load_shifted(void* to, const void* from, int valid) {
+  const int shift = (int)((u64)from & 15);
+  const uint4* const at = (const uint4*)((const char*)from - shift);
+  Shifted s = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0), to, shift, valid};
+  if (valid > 0) s.a = at[0];
+  if (shift + valid > 16) s.b = at[1];
+  return s;
+}
+// Zeros up to 16 bytes.
+__device__ __forceinline__ void store_shifted(Shifted s) {
+  u32 w[7] = {s.a.x, s.a.y, s.a.z, s.a.w, s.b.x, s.b.y, s.b.z};
+  if (s.shift & 8) {
+    w[0] = w[2]; w[1] = w[3]; w[2] = w[4]; w[3] = w[5]; w[4] = w[6]; w[5] = s.b.w;
+  }
+  if (s.shift & 4) { w[0] = w[1]; w[1] = w[2]; w[2] = w[3]; w[3] = w[4]; w[4] = w[5]; }
+  #pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int left = (s.valid - 4 * i) * 8;
+    w[i] = __funnelshift_r(w[i], w[i + 1], (s.shift & 3) * 8);
+    if (left < 32) w[i] &= left > 0 ? (1u << left) - 1 : 0;
+  }
+  *(uint4*)s.to = make_uint4(w[0], w[1], w[2], w[3]);
+}
+""",
     "copy_commit": """\
 __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -194,6 +226,14 @@ template <int pitch, int rows, int bytes> __device__ __forceinline__ int panel_i
   const int width = 128 / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
   const int place = (column % width / chunk ^ (row & 7)) * chunk + column % chunk;
   return column / width * (rows * width) + row * width + place;
+}
+""",
+    "strip_column": """\
+// Where element x of a row lies whose chunks of `per` elements are dealt out to `step` strips.
+template <int pitch, int step, int per> __device__ __forceinline__ int strip_column(int x) {
+  const u32 chunk = (u32)x / per, strip = chunk % step, longer = pitch / per % step;
+  const u32 start = strip * (pitch / per / step) + min(strip, longer);
+  return (start + chunk / step) * per + (u32)x % per;
 }
 """,
     "matrix_descriptor": """\

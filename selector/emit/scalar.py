@@ -43,6 +43,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.types import FLOAT16, Kind, Type
+from selector.lowering.strips import Strips
 
 
 class Space(Enum):
@@ -65,6 +66,13 @@ class Storage:
     elements: Expr | None = None
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
     panels: Panels | None = None
+    strips: Strips | None = None
+
+    def place(self, index: str) -> str:
+        """Where the element that the program calls ``index`` lies."""
+        if self.panels is not None:
+            return self.panels.index(index)
+        return index if self.strips is None else self.strips.index(index)
 
 
 def c_type(t: Type) -> str:
@@ -270,8 +278,7 @@ class ScalarEmitter:
 
     def address(self, storage: Storage, index: Expr) -> str:
         """``pointer[index]``."""
-        text = self.index(index)
-        return f"{storage.pointer}[{storage.panels.index(text) if storage.panels else text}]"
+        return f"{storage.pointer}[{storage.place(self.index(index))}]"
 
     def guard(self, storage: Storage, index: Expr) -> str | None:
         """When ``index`` is inside a buffer in global memory; None if always."""

@@ -106,7 +106,8 @@ class Blocks:
             index = o.base + o.row_stride * at[0] + o.depth_stride * at[1]
             self._symbolic[who, at] = (index - index.offset, index.offset)
         symbolic, offset = self._symbolic[who, at]
-        return symbolic, offset + (steps[0] or 0) * row + (steps[1] or 0) * depth
+        offset += (steps[0] or 0) * row + (steps[1] or 0) * depth
+        return symbolic, offset if o.strips is None else o.strips.place(offset)
 
 
 def depth_blocks(operand: Operand) -> int:

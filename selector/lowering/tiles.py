@@ -25,6 +25,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
+from selector.lowering.strips import Strips
 
 ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")
 
@@ -48,6 +49,7 @@ class Access:
     depth_stride: Affine
     predicate: Expr | None
     meets_band: bool = False
+    strips: Strips | None = None  # how the buffer's rows lie in memory
 
 
 @dataclass(frozen=True, slots=True)

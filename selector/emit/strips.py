@@ -1,0 +1,56 @@
+"""Which staged buffers lie in strips (``selector.lowering.strips``): those that tensor statements
+read in windows an even number of 16-byte chunks apart, and nothing else reads.
+"""
+
+from __future__ import annotations
+
+from selector.ir.nodes import Allocate, IntImm, Load, Memory, Stmt, Store
+from selector.ir.traverse import walk_expr, walk_stmt
+from selector.lowering.fragments import BLOCK_BYTES
+from selector.lowering.normalize import is_tensor_store
+from selector.lowering.strips import Strips
+from selector.lowering.tiles import Access, align_windows, as_accumulate
+
+
+def find_strips(body: Stmt) -> dict[str, Strips]:
+    """The strips of the staged buffers that want them, of a kernel's body."""
+    rows = {
+        s.name: s.extents[0].value
+        for s in walk_stmt(body)
+        if isinstance(s, Allocate)
+        and s.memory in (Memory.GPU_SHARED, Memory.AUTO)
+        and isinstance(s.extents[0], IntImm)
+    }
+    found: dict[str, Strips | None] = {}
+    for s in walk_stmt(body):
+        if not isinstance(s, Store):
+            continue
+        statement = as_accumulate(s)
+        if statement is None:
+            touched = {s.buffer} if is_tensor_store(s) else set[str]()
+            parts = [s.value, s.index, *(() if s.predicate is None else (s.predicate,))]
+            touched |= {x.buffer for e in parts for x in walk_expr(e) if isinstance(x, Load)}
+            found |= dict.fromkeys(touched)
+            continue
+        aligned = align_windows(statement)
+        for operand in (aligned.a, aligned.b):
+            if isinstance(operand, Access):
+                wanted = _strips(operand, rows.get(operand.buffer, 0))
+                if found.setdefault(operand.buffer, wanted) != wanted:
+                    found[operand.buffer] = None
+    return {name: strips for name, strips in found.items() if strips is not None}
+
+
+def _strips(o: Access, pitch: int) -> Strips | None:
+    """The strips for windows an even number of chunks apart, none of which leaves its row."""
+    per, distance = BLOCK_BYTES // o.type.bytes, o.row_stride.constant
+    if not pitch or pitch % per or distance is None or o.predicate is not None:
+        return None
+    step, rest = divmod(distance, per)
+    x = o.base.offset % pitch
+    end = x + distance * (o.rows - 1) + -(-o.depth // per) * per
+    whole_rows = all(c % pitch == 0 for m, c in o.base if m)
+    fits = whole_rows and x % per == 0 and end <= pitch
+    if rest or step < 2 or step % 2 or o.depth_stride.constant != 1 or not fits:
+        return None
+    return Strips(pitch, step, per)

@@ -102,8 +102,11 @@ class RegionCode:
         """Leave what is read out in registers, as blocks of an operand."""
         kept = self.context.register_tiles[plan.store.buffer]
         for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-            if form is None:
-                raise EmitError(f"`{plan.store.buffer}` is kept in registers in no plain order")
+            if form is None or region.rows != 16:
+                raise EmitError(
+                    f"`{plan.store.buffer}` is kept in registers in no plain order",
+                    hint=f"store `{plan.store.buffer}` in GPUShared",
+                )
             text = self._texts(plan, region, outer, guarded=False)
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
             for i, j in _tiles(region):

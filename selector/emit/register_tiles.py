@@ -119,10 +119,16 @@ def _read_otherwise(body: Stmt) -> set[str]:
 
 def _without_operands(e: Expr) -> Iterator[Expr]:
     match e:
-        case Call(_, name, (_, _, _, accumulator, a, b)) if records.find(name) is not None:
+        case Call(_, name, (_, _, _, accumulator, a, b)) if _takes_blocks(name):
             yield accumulator
             for operand in (a, b):
                 inner = operand.value if isinstance(operand, ExprVar) else operand
                 yield inner.index if isinstance(inner, Load) else inner
         case _:
             yield e
+
+
+def _takes_blocks(name: str) -> bool:
+    """Whether it is an instruction of one warp; those of a warpgroup read shared memory."""
+    instruction = records.find(name)
+    return instruction is not None and instruction.family in ("mma", "wmma")

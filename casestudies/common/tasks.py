@@ -126,10 +126,10 @@ def variants(folder: Path, match: str = "") -> list[Task]:
 
 
 def run_task(
-    task: Task, folder: Path, seed: int, announce: Callable[[str], None] = lambda _: None
+    task: Task, folder: Path, seed: int, announce: Callable[[Contender], bool] = lambda _: True
 ) -> Iterator[Row]:
     """The rows of a task, one after the other; what cannot be loaded is a row as well. ``announce``
-    hears the name of each contender before it is measured.
+    hears of each contender before it is measured, and says whether it is to be.
     """
     if task.rest and task.empty:
         return
@@ -138,19 +138,11 @@ def run_task(
     if not task.kernels and not task.rest:
         missing = "not in the artifacts: it did not compile"
         yield blank_row(case, problem, device_name(), missing)
-    contenders = _announced(_contenders(task, problem, folder, failures), announce)
+    contenders = filter(announce, _contenders(task, problem, folder, failures))
     for row in measure(case, problem, contenders, seed, task.timed):
         yield from _taken(failures)
         yield row
     yield from _taken(failures)
-
-
-def _announced(
-    contenders: Iterator[Contender], announce: Callable[[str], None]
-) -> Iterator[Contender]:
-    for contender in contenders:
-        announce(contender.name)
-        yield contender
 
 
 def _taken(failures: list[Row]) -> list[Row]:

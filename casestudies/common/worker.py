@@ -1,11 +1,11 @@
 """Measuring tasks in a process of its own, so that a kernel that destroys the GPU's context, or
 never ends, costs itself alone.
 
-    python -m casestudies.common.worker FOLDER SEED EVENTS < tasks
+    python -m casestudies.common.worker FOLDER SEED EVENTS SECONDS_FOR_LIBRARIES < tasks
 
 ``supervise`` starts it, reads its events, and starts another one for the tasks behind a lost one.
 An event is a line of JSON: ``{"device": ...}``, ``{"begin": index}``, ``{"trying": contender}``,
-``{"row": ...}``, ``{"end": index}``.
+``{"left_out": contender}``, ``{"row": ...}``, ``{"end": index}``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from casestudies.common.measure import Row, blank_row, device_name, row_of
+from casestudies.common.measure import Contender, Row, blank_row, device_name, row_of
 from casestudies.common.record import OURS, Record
 from casestudies.common.tasks import Task, run_task
 from selector.diagnostics import UserError
@@ -37,24 +37,28 @@ def supervise(
     folder: Path,
     seed: int,
     record: Record,
-    patience: float = 90.0,
+    patience: float = 120.0,
+    purse: float = 200.0,
     command: Sequence[str] = (sys.executable, "-m", "casestudies.common.worker"),
 ) -> None:
     """Fill a record with the rows of all tasks and with what they were measured on. ``patience``:
-    seconds without any news after which a task counts as lost. ``UserError`` where no task can be
-    begun.
+    seconds without any news after which a contender counts as lost; ``purse``: seconds for the
+    libraries, all together. ``UserError`` where no task can be begun.
     """
     waiting = deque(tasks)
     lost_files: set[str] = set()
     while waiting:
         todo = [_without(task, lost_files, record) for task in waiting]
         begun, ended, trying = -1, -1, ""
-        for event in _events(command, todo, folder, seed, patience):
+        for event in _events(command, todo, folder, (str(seed), str(purse)), patience):
             match event:
                 case {"begin": int(index)}:
                     begun, trying = index, ""
-                case {"trying": str(trying)}:
+                case {"trying": str(trying), "purse": float(purse)}:
                     pass
+                case {"left_out": str(name)}:
+                    left_out = record.about.setdefault("left_out", [])
+                    left_out.append(f"{todo[begun].instance().name}: {name}")
                 case {"end": int(index)}:
                     ended = index
                 case {"row": data}:
@@ -106,14 +110,18 @@ def lost_row(task: Task, device: str, why: str, contender: str = "") -> Row:
 
 
 def _events(
-    command: Sequence[str], tasks: Sequence[Task], folder: Path, seed: int, patience: float
+    command: Sequence[str],
+    tasks: Sequence[Task],
+    folder: Path,
+    given: tuple[str, str],
+    patience: float,
 ) -> Iterator[dict[str, Any]]:
     """The events of one worker; ``{"lost": why}`` last if it did not come to its end."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "events")
         path.touch()
-        given = Path(scratch, "tasks.json")
-        given.write_text(json.dumps([dataclasses.asdict(t) for t in tasks]), encoding="utf-8")
+        listed = Path(scratch, "tasks.json")
+        listed.write_text(json.dumps([dataclasses.asdict(t) for t in tasks]), encoding="utf-8")
         path_list = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         variables = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, path_list)),
@@ -121,9 +129,9 @@ def _events(
         }
         with (
             Path(scratch, "stderr").open("w+", encoding="utf-8", errors="replace") as errors,
-            given.open(encoding="utf-8") as source,
+            listed.open(encoding="utf-8") as source,
             subprocess.Popen(
-                [*command, str(folder), str(seed), str(path)],
+                [*command, str(folder), given[0], str(path), given[1]],
                 stdin=source, stdout=errors, stderr=errors, env=variables,
             ) as process,
             path.open(encoding="utf-8") as file,
@@ -164,7 +172,36 @@ def _why(code: int, text: str, patience: float) -> str:
     return f"the process ended with code {code}: {last}"[:300]
 
 
-def work(tasks: Sequence[Task], folder: Path, seed: int, say: Callable[..., None]) -> int:
+class Purse:
+    """The seconds that are left for libraries, some of which compile at length when called."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._since: float | None = None
+
+    def allows(self, contender: Contender, say: Callable[..., None]) -> bool:
+        """Whether a contender is to be measured, which then begins."""
+        now = time.monotonic()
+        if self._since is not None:
+            self.seconds -= now - self._since
+        self._since = None if contender.ours else now
+        if not contender.ours and self.seconds <= 0:
+            self._since = None
+            say(left_out=contender.name)
+            return False
+        say(trying=contender.name, purse=self.seconds)
+        return True
+
+    def close(self) -> None:
+        """The last contender of a task is done."""
+        if self._since is not None:
+            self.seconds -= time.monotonic() - self._since
+        self._since = None
+
+
+def work(
+    tasks: Sequence[Task], folder: Path, seed: int, purse: Purse, say: Callable[..., None]
+) -> int:
     """Measure the tasks, telling ``say`` the fields of each event; the exit code."""
     import cupy
 
@@ -175,7 +212,7 @@ def work(tasks: Sequence[Task], folder: Path, seed: int, say: Callable[..., None
         say(begin=index)
         begin = time.perf_counter()
         try:
-            for row in run_task(task, folder, seed, lambda name: say(trying=name)):
+            for row in run_task(task, folder, seed, lambda c: purse.allows(c, say)):
                 say(row=row.as_dict())
                 if row.failure:
                     cupy.cuda.Device().synchronize()
@@ -185,6 +222,7 @@ def work(tasks: Sequence[Task], folder: Path, seed: int, say: Callable[..., None
         except Exception as error:  # its data or its reference cannot be made
             failure = f"{type(error).__name__}: {error}"
             say(row=lost_row(task, device_name(), failure).as_dict())
+        purse.close()
         say(end=index, seconds=time.perf_counter() - begin)
     return 0
 
@@ -199,12 +237,14 @@ def free_memory() -> None:
 
 
 def main() -> int:
-    folder, seed, events = sys.argv[1:4]
+    folder, seed, events, seconds = sys.argv[1:5]
     tasks = [Task(**_tuples(data)) for data in json.load(sys.stdin)]
     with Path(events).open("a", encoding="utf-8", buffering=1) as file:
-        return work(
-            tasks, Path(folder), int(seed), lambda **event: print(json.dumps(event), file=file)
-        )
+
+        def say(**event: Any) -> None:
+            print(json.dumps(event), file=file)
+
+        return work(tasks, Path(folder), int(seed), Purse(float(seconds)), say)
 
 
 def _tuples(data: dict[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,20 @@ def test_the_others_of_a_lost_task_are_measured_and_its_kernel_is_not_tried_agai
     assert len(found) == 4
 
 
+def test_libraries_are_left_out_when_their_time_is_spent(folder: Path) -> None:
+    tasks = [task("good.kernel", peers=True)]
+    record = measured(tasks, folder, purse=0.0)
+    names = [peer.name for peer in find_case("conv1d").peers]
+    assert record.about["left_out"] == [f"{TIMED.name}: {name}" for name in names]
+    assert [row.contender for row in record.rows] == ["tensor"]
+
+
+def test_libraries_that_are_not_installed_are_no_rows(folder: Path) -> None:
+    record = measured([task("good.kernel", peers=True)], folder)
+    assert "left_out" not in record.about
+    assert all(row.passed for row in record.rows)
+
+
 def test_what_is_left_of_a_task() -> None:
     stock = (("cuda", "a.so", ("I",)), ("cuda-fast", "b.so", ("I",)))
     kernels = (("tensor", "a.kernel"), ("wgmma", "b.kernel"))

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from casestudies.common.measure import Row, table
+import dataclasses
+
+import pytest
+
+from casestudies.common.case import bytes_of
+from casestudies.common.limits import GPUS, ceilings_of
+from casestudies.common.measure import Row, row_of, table
+from casestudies.common.record import Record, speed_ups
+from casestudies.common.registry import gpu_cases
 from casestudies.common.timing import Timing, rotation
+from casestudies.conv1d.problem import Problem as Conv1d
+from casestudies.gemm.problem import Problem as Gemm
 
 TIMING = Timing(median=26.0, low=25.9, high=26.4, calls=80, repeats=15, method="graph")
 
@@ -46,3 +56,81 @@ def test_table_marks_what_is_wrong() -> None:
 
 def test_a_wrong_untimed_row_is_marked() -> None:
     assert table([row(0.5, None)]).endswith("WRONG")
+
+
+def test_limits_are_those_of_the_table() -> None:
+    """Bytes over 4.23 TB/s or multiply-adds over 495 TMAC/s, 990 for bytes, whichever is more."""
+    h200 = ceilings_of("NVIDIA H200")
+    assert h200 is not None
+    conv = h200.limit_of(Conv1d.of_image(4096, 4096, 64))
+    moved = 2 * 4096 * 4096 + 2 * 64 + 4 * 4032 * 4096
+    assert conv.microseconds == pytest.approx(moved / 4.23e6)
+    assert conv.bound == "memory"
+    gemm = h200.limit_of(Gemm(4096, 4096, 4096, "f16-f32"))
+    assert gemm.microseconds == pytest.approx(4096**3 / 495e6)
+    assert gemm.bound == "arithmetic"
+    bytes_gemm = h200.limit_of(Gemm(4096, 4096, 4096, "s8-s32"))
+    assert bytes_gemm.microseconds == pytest.approx(gemm.microseconds / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA T4", None),
+    ],
+)
+def test_gpus_by_name(name: str, found: str | None) -> None:
+    ceilings = ceilings_of(name)
+    assert (ceilings.gpu if ceilings else None) == found
+    assert len({gpu.gpu for gpu in GPUS}) == len(GPUS)
+
+
+def test_every_benchmark_problem_has_bytes_and_a_limit() -> None:
+    h200 = GPUS[0]
+    for case in gpu_cases():
+        for problem in case.benchmark:
+            assert bytes_of(problem) >= problem.output.bytes
+            assert 1 < h200.limit_of(problem).microseconds < 3000, problem.name
+
+
+def test_the_share_of_the_limit() -> None:
+    reached = dataclasses.replace(row(1e-4), limit=13.0, bound="memory")
+    assert reached.share == 0.5
+    assert row(1e-4).share is None
+    assert "50 %" in table([reached])
+    again = row_of(reached.as_dict())
+    assert again == reached
+
+
+def test_a_library_that_fails_is_no_fault() -> None:
+    failed = row(None, None, "RuntimeError: not supported")
+    assert not failed.passed
+    assert dataclasses.replace(failed, ours=False).passed
+
+
+def test_the_summary_names_the_best_rivals() -> None:
+    def rival(name: str, median: float, error: float | None) -> Row:
+        timing = dataclasses.replace(TIMING, median=median)
+        return dataclasses.replace(
+            row(error), contender=name, timing=timing, ours=error is not None
+        )
+
+    ours = dataclasses.replace(row(1e-4), limit=13.0)
+    rivals = [rival("stock Halide", 52.0, 1e-4), rival("stock Halide fast", 39.0, 1e-4),
+              rival("cuDNN", 260.0, None), rival("cupyx", 78.0, None)]  # fmt: skip
+    text = speed_ups([ours, *rivals])
+    assert "50 %" in text
+    assert "1.50x stock Halide fast" in text
+    assert "3.00x cupyx" in text
+    assert speed_ups(rivals) == ""
+
+
+def test_without_known_ceilings_there_is_no_limit() -> None:
+    record = Record(None, 1, [row(1e-4)], {"device": "NVIDIA T4"})
+    assert record.as_dict()["ceilings"] is None

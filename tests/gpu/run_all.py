@@ -70,19 +70,22 @@ def main() -> int:
     parser.add_argument("--no-peers", action="store_true", help="leave out the libraries")
     parser.add_argument("--sanitize", action="store_true", help="run compute-sanitizer as well")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random inputs")
-    parser.add_argument("--patience", type=float, default=90, help="seconds for one job")
+    parser.add_argument("--patience", type=float, default=120, help="seconds for one job")
+    parser.add_argument("--purse", type=float, default=200, help="seconds for all libraries")
     options = parser.parse_args()
     begin = time.perf_counter()
     record = Record(Path(options.results) if options.results else None, options.seed)
     tasks = tasks_of(artifacts.read(options.artifacts), choice(options))
     print(f"{len(tasks)} jobs, seed {options.seed}", flush=True)
-    supervise(tasks, options.artifacts, options.seed, record, options.patience)
+    supervise(tasks, options.artifacts, options.seed, record, options.patience, options.purse)
     record.about["sanitizer"] = sanitize(options) if options.sanitize else {}
     record.write()
     wrong_tools = [t for t, verdict in record.about["sanitizer"].items() if verdict != "clean"]
     print(f"\n{record.about.get('device')}\n{speed_ups(record.rows)}\n")
     if record.wrong:
         print(table(record.wrong))
+    if record.about.get("left_out"):
+        print("left out, the libraries' time being spent:", *record.about["left_out"], sep="\n  ")
     good = len(record.rows) - len(record.wrong)
     print(f"{good} passed, {len(record.wrong)} failed in {time.perf_counter() - begin:.0f} s")
     return 1 if record.wrong or wrong_tools else 0

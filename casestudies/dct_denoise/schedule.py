@@ -58,7 +58,7 @@ def tensor(p: Denoising, tiles: Tiles | None = None) -> hl.Func:
         .reorder(xi, yi, xb, xw, yw, ys, xo, yo, p.c)
         .vectorize(xi)
         .vectorize(yi)
-        .unroll(xb)
+        .vectorize(xb)
         .gpu_blocks(xo, yo, p.c)
         .gpu_threads(xw, yw)
     )

@@ -11,9 +11,20 @@ from corpus_product import PRODUCTS
 from corpus_registers import REGISTERS
 from corpus_rings import RINGS
 from corpus_rows import ROWS
+from corpus_tables import TABLES
 from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
 CORPUS = cases(
-    PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS
+    PLAIN,
+    MIXED,
+    ELEMENTWISE,
+    WINDOWS,
+    RINGS,
+    CONVOLUTIONS,
+    PRODUCTS,
+    FAMILY,
+    REGISTERS,
+    ROWS,
+    TABLES,
 )

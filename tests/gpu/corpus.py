@@ -16,15 +16,6 @@ from corpus_types import ELEMENTWISE
 from corpus_windows import WINDOWS
 
 CORPUS = cases(
-    PLAIN,
-    MIXED,
-    ELEMENTWISE,
-    WINDOWS,
-    RINGS,
-    CONVOLUTIONS,
-    PRODUCTS,
-    FAMILY,
-    REGISTERS,
-    ROWS,
+    PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
     TABLES,
-)
+)  # fmt: skip

@@ -31,6 +31,7 @@ from selector.ir.nodes import (
     Module,
     Origin,
     Requirement,
+    Residency,
     Role,
     ScalarParam,
     Stmt,
@@ -96,6 +97,7 @@ def lower(
         body,
         _requirements(lowered["regions"], reader, names, buffers),
         _origins(pipeline.directives, names),
+        _residencies(pipeline.directives, names),
     )
 
 
@@ -201,6 +203,12 @@ def _is_whole(requirement: Requirement, dim: Dim) -> bool:
             return high == low + extent - 1 and requirement.minimum == dim.min
         case _:
             return False
+
+
+def _residencies(directives: Mapping[str, Directives], names: Names) -> tuple[Residency, ...]:
+    """The Funcs of whose kernel several blocks shall run at once."""
+    found = (Residency(names(n), d.blocks) for n, d in directives.items() if d.blocks > 1)
+    return tuple(sorted(found, key=lambda r: r.func))
 
 
 def _origins(directives: Mapping[str, Directives], names: Names) -> tuple[Origin, ...]:

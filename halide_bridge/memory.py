@@ -41,6 +41,7 @@ class Directives:
     func: str
     kind: MemoryType | None = None
     stages: int = 1
+    blocks: int = 1
     location: str = ""
 
 
@@ -113,6 +114,23 @@ def pipeline_stages(func: _F, stages: int) -> _F:
             where=Where(func=plain(directives.func), location=location),
         )
     _table[directives.func] = replace(directives, stages=stages)
+    return func
+
+
+def resident_blocks(func: _F, blocks: int) -> _F:
+    """Let ``blocks`` blocks of the kernel that computes ``func`` run on a multiprocessor at once.
+
+    A thread gets no more registers than that leaves it, and no fewer blocks than shared memory
+    allows are asked for. Returns ``func``.
+    """
+    location = caller_location()
+    directives = _directives(func, "resident_blocks", location)
+    if not isinstance(blocks, int) or not 1 <= blocks <= 32:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(
+            f"resident_blocks takes a number of blocks from 1 to 32, not {blocks!r}",
+            where=Where(func=plain(directives.func), location=location),
+        )
+    _table[directives.func] = replace(directives, blocks=blocks)
     return func
 
 

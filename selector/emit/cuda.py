@@ -31,6 +31,8 @@ from selector.runtime.plan import (
 )
 from selector.targets import Target
 
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
+
 
 def emit(module: Module, target: Target) -> Plan:
     """Source and plan of a selected module for a CUDA target."""
@@ -56,6 +58,14 @@ def emit(module: Module, target: Target) -> Plan:
 
 def _entry(kernel: Kernel) -> str:
     return "kernel_" + (re.sub(r"\W+", "_", kernel.name).strip("_") or "k")
+
+
+def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
+    """The blocks that were asked for on one multiprocessor, as far as shared memory holds them."""
+    loops = {loop.name.split(".")[0] for loop in kernel.grid}
+    asked = max((r.blocks for r in module.residencies if r.func in loops), default=1)
+    room = (context.target.shared_memory + RESERVED) // (context.shared_bytes + RESERVED)
+    return max(1, min(asked, room))
 
 
 def _emit_kernel(
@@ -97,7 +107,9 @@ def _emit_kernel(
     ]
     w = Writer()
     list_text = ", ".join(p for _, p in kept)
-    bounds = f"__launch_bounds__({context.threads}{', 1' if context.group else ''})"
+    resident = 1 if context.group else _resident(kernel, module, context)
+    least = f", {resident}" if context.group or resident > 1 else ""
+    bounds = f"__launch_bounds__({context.threads}{least})"
     entry = _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
         _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)

@@ -463,6 +463,14 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Residency:
+    """How many blocks of the kernel that computes ``func`` have to fit a multiprocessor."""
+
+    func: str
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Module:
     """A pipeline: its parameters in calling order, its body, and what messages and checks need."""
 
@@ -472,6 +480,7 @@ class Module:
     body: Stmt
     requirements: tuple[Requirement, ...] = ()
     origins: tuple[Origin, ...] = ()
+    residencies: tuple[Residency, ...] = ()
 
     def buffer(self, name: str) -> BufferParam | None:
         return next((b for b in self.buffers if b.name == name), None)

@@ -24,6 +24,7 @@ from selector.ir.nodes import (
     Module,
     Origin,
     Requirement,
+    Residency,
     Role,
     ScalarParam,
     Stmt,
@@ -87,6 +88,7 @@ class _Header:
     scalars: list[ScalarParam] = field(default_factory=list[ScalarParam])
     requirements: list[Requirement] = field(default_factory=list[Requirement])
     origins: list[Origin] = field(default_factory=list[Origin])
+    residencies: list[Residency] = field(default_factory=list[Residency])
 
 
 class ModuleParser(StatementParser):
@@ -110,6 +112,7 @@ class ModuleParser(StatementParser):
             body,
             tuple(header.requirements),
             tuple(header.origins),
+            tuple(header.residencies),
         )
 
     def _header_line(self, header: _Header) -> None:
@@ -127,8 +130,10 @@ class ModuleParser(StatementParser):
                 header.requirements.append(self._requirement())
             case "origin":
                 header.origins.append(self._origin())
+            case "resident":
+                header.residencies.append(self._residency())
             case _:
-                self.expected("input, output, scalar, require, origin or body")
+                self.expected("input, output, scalar, require, origin, resident or body")
 
     def _declaration(self) -> tuple[str, Type]:
         name = self.name()
@@ -174,6 +179,12 @@ class ModuleParser(StatementParser):
         func = self._string()
         self.take("at")
         return Origin(name, func, self._string())
+
+    def _residency(self) -> Residency:
+        self.take("resident")
+        func = self.name()
+        self.take(":")
+        return Residency(func, self.integer("a number of blocks"))
 
     def _string(self) -> str:
         token = self.token

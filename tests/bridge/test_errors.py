@@ -191,6 +191,12 @@ def test_pipeline_stages_is_a_small_number(stages: object) -> None:
         hb.pipeline_stages(hl.Func("f"), stages)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("blocks", [0, -1, 33, 1.5, "2"])
+def test_resident_blocks_is_a_small_number(blocks: object) -> None:
+    with pytest.raises(ScheduleError, match="from 1 to 32"):
+        hb.resident_blocks(hl.Func("f"), blocks)  # type: ignore[arg-type]
+
+
 def test_embedded_buffers_are_refused() -> None:
     x = hl.Var("x")
     table, out = hl.Buffer(np.arange(8, dtype=np.float32)), hl.Func("output")

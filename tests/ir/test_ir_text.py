@@ -231,6 +231,7 @@ output output: float32 [(0, output.extent.0, 1)]
 scalar gain: float32
 require I dim 0 from 0 to output.extent.0 + 62
 origin output: func "output" at "a.py:3"
+resident output: 2
 body {
  for (x, 0, output.extent.0) {
   output[x] = float32(I[x + 1])*gain

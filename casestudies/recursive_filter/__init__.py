@@ -10,6 +10,7 @@ import numpy as np
 from casestudies.common.case import Arrays, Case, Option, Sounds
 from casestudies.common.data import random_inputs
 from casestudies.recursive_filter.bench import PEERS
+from casestudies.recursive_filter.design import lookahead_tables, tables
 from casestudies.recursive_filter.problem import BENCHMARK, METHODS, SMALL, Problem
 from casestudies.recursive_filter.reference import reference
 
@@ -18,25 +19,29 @@ def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
     the CPU).
     """
-    from casestudies.recursive_filter import schedule as schedules
-    from casestudies.recursive_filter.algorithm import Sizes, blocks
-
-    whole = schedule == "cuda" and problem.samples % Sizes().group == 0
-    pipeline = blocks(whole=whole)
+    whole = schedule == "cuda" and problem.samples % problem.sizes.group == 0
+    if problem.method == "lookahead":
+        from casestudies.recursive_filter import lookahead_schedule as schedules
+        from casestudies.recursive_filter.lookahead import lookahead as pipeline
+    else:
+        from casestudies.recursive_filter import schedule as schedules
+        from casestudies.recursive_filter.algorithm import blocks as pipeline
+    unscheduled = pipeline(whole=whole)
     if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
-    if schedule == "plain":
-        return schedules.plain(pipeline)
-    return schedules.tensor(pipeline)
+        return schedules.cuda(unscheduled, problem)
+    return schedules.plain(unscheduled) if schedule == "plain" else schedules.tensor(unscheduled)
 
 
-def coefficients(problem: Problem) -> np.ndarray:
-    return np.array([problem.a, problem.b], np.float32)
+def designed(problem: Problem) -> Arrays:
+    """The tables of the problem's filter."""
+    make = lookahead_tables if problem.method == "lookahead" else tables
+    return dict(make(problem.a, problem.b, problem.sizes))
 
 
 def inputs_of(problem: Problem, seed: int, xp: Any) -> Arrays:
-    """Normally distributed samples and the problem's coefficients."""
-    return {**random_inputs(problem, seed, xp), "C": xp.asarray(coefficients(problem))}
+    """Normally distributed samples and the problem's filter."""
+    numbers = {name: xp.asarray(table) for name, table in designed(problem).items()}
+    return {**random_inputs(problem, seed, xp), **numbers}
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -50,7 +55,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
 def sound_inputs(problem: Problem, sound: np.ndarray) -> Arrays:
     """A sound of shape (samples, channels) as channels of f16."""
     samples = np.ascontiguousarray(sound.T, dtype=np.float16)
-    return {"X": samples, "C": coefficients(problem)}
+    return {"X": samples, **designed(problem)}
 
 
 def output_sound(problem: Problem, output: np.ndarray) -> np.ndarray:
@@ -70,7 +75,7 @@ CASE = Case(
     peers=PEERS,
     compared=BENCHMARK,
     arguments=(
-        Option("method", "how the recursion is made parallel", choices=METHODS),
+        Option("method", "how the recursion is made parallel", choices=tuple(METHODS)),
         Option("a", "factor of the last output (1.8)", float),
         Option("b", "factor of the output before (-0.9)", float),
     ),

@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from casestudies.common.case import ArraySpec
+from casestudies.recursive_filter.sizes import BLOCKS, LANES, LOOKAHEAD, TAPS, Sizes
 from selector.diagnostics import UserError
 
-METHODS = ("blocks",)
+METHODS = {"blocks": BLOCKS, "lookahead": LOOKAHEAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,20 @@ class Problem:
         return f"recursive_filter-{self.method}"
 
     @property
+    def sizes(self) -> Sizes:
+        return METHODS[self.method]
+
+    @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        samples = ArraySpec("X", (self.channels, self.samples), "f16")
-        return (samples, ArraySpec("C", (2,), "f32"))
+        block, blocks, tiles = self.sizes.block, self.sizes.blocks, self.sizes.tiles
+        rows = {"S": 3, "B": blocks, "M": tiles, "G": LANES}
+        shapes = {**{name: (count, 4) for name, count in rows.items()}, "E": (2, block)}
+        tables = tuple(ArraySpec(name, shape, "f32") for name, shape in shapes.items())
+        if self.method == "lookahead":
+            tables += (ArraySpec("D", (2,), "f32"), ArraySpec("K", (TAPS,), "f16"))
+        else:
+            tables += (ArraySpec("T", (block, block), "f16"),)
+        return (ArraySpec("X", (self.channels, self.samples), "f16"), *tables)
 
     @property
     def output(self) -> ArraySpec:

@@ -7,15 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from casestudies.recursive_filter.design import impulse_response
 from casestudies.recursive_filter.problem import Problem
 
 BLOCK = 64
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """Float64 result of shape (channels, samples), with the coefficients ``inputs["C"]``."""
-    a, b = (float(value) for value in inputs["C"])
-    response = impulse_response(a, b, BLOCK + 1)
+    """Float64 result of shape (channels, samples)."""
+    a, b = problem.a, problem.b
+    response = impulse_response(a, b, BLOCK + 1).tolist()
     blocks = -(-problem.samples // BLOCK)
     x = xp.zeros((problem.channels, blocks * BLOCK))
     x[:, : problem.samples] = inputs["X"]
@@ -29,14 +30,6 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
     enters = xp.asarray([response[1:], [b * h for h in response[:BLOCK]]], dtype=xp.float64)
     y[:, 1:] += state[:, :-1] @ enters
     return y.reshape(problem.channels, -1)[:, : problem.samples]
-
-
-def impulse_response(a: float, b: float, count: int) -> list[float]:
-    """The first ``count`` outputs for an input of 1, 0, 0, ..."""
-    response = [1.0, a]
-    while len(response) < count:
-        response.append(a * response[-1] + b * response[-2])
-    return response[:count]
 
 
 def states_after(ends: Any, step: Any) -> Any:

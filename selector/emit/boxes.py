@@ -61,7 +61,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     """The boxes that a copy is; None if it is none."""
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     rows = [d for d in copy.rows if d.count != 1]
-    if to.panels is None or source.param is None or len(rows) != 1:
+    if to.panels is None or source.param is None or len(rows) != 1 or any(copy.clamped):
         return None
     panels, dims, row = to.panels, source.param.dims, rows[0]
     if len(dims) not in _RANKS or dims[0].stride != IntImm(1) or row.count is None:

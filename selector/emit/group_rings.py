@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.boxes import Boxes, as_boxes
-from selector.emit.copies import as_copy
+from selector.emit.copies import Copy, as_copy, emit_copy
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
+from selector.emit.shifted_copies import emit_shifted, starts_inside
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
 from selector.lowering.normalize import sequence
@@ -40,7 +41,6 @@ class GroupRing(Ring):
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
-        self.unroll_copies = 1  # addresses of more steps would not fit beside the accumulators
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
@@ -57,11 +57,15 @@ class GroupRing(Ring):
             self._make()
             unit.wait(w)  # for the barriers, and what the loop reads besides its copies
             groups = consumer_unit(c.consumers)
+            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
             with w.block(f"if (group == {c.warps})"):
                 self._feed()
+                if alone:
+                    w.line("return;  // so that accumulators take no registers here")
             with w.block("else"):
                 self._consume(groups)
             unit.join(groups)
+            self.emitter.in_consumers = alone
             if self.emitter.loop_depth:
                 self._end(unit)
 
@@ -128,6 +132,15 @@ class GroupRing(Ring):
             w.line("async_fence();")
             w.line("barrier_arrive(full + 8 * slot);")
             self._advance()
+
+    def _copy(self, copy: Copy, unit: Unit) -> None:
+        """Not unrolled: addresses of more steps would not fit beside the accumulators."""
+        c, condition = self.context, starts_inside(copy, self.context)
+        between = None
+        if condition is not None:
+            text = c.scalar.expr(condition)
+            between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size))
+        emit_copy(copy, c, unit.rank, unit.size, 1, between)
 
     @contextmanager
     def _slots(self) -> Generator[None]:

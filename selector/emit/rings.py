@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
-from selector.emit.copies import UNROLL_COPIES, as_copy, emit_copy, split_copy
+from selector.emit.copies import Copy, as_copy, emit_copy, split_copy
 from selector.emit.nests import as_nest, independent
 from selector.emit.units import Unit
 from selector.ir.affine import Affine
@@ -49,7 +49,6 @@ class Ring:
                 "give pipeline_stages(...) the same number for all of them",
             )
         self.signals = False
-        self.unroll_copies = UNROLL_COPIES
         scalar = self.context.scalar
         self.variable = self.context.names.get(loop.name)
         self.low, extent = scalar.index(loop.min), scalar.index(loop.extent)
@@ -183,13 +182,16 @@ class Ring:
             case _:
                 return False
 
+    def _copy(self, copy: Copy, unit: Unit) -> None:
+        emit_copy(copy, self.context, unit.rank, unit.size)
+
     def _produce(self, producers: list[Stmt], slot: str, unit: Unit) -> None:
         self._point(slot)
         for x in producers:
             nest = as_nest(x)
             copy = as_copy(nest, self.context) if nest is not None else None
             if copy is not None:
-                emit_copy(copy, self.context, unit.rank, unit.size, self.unroll_copies)
+                self._copy(copy, unit)
             elif nest is not None and independent(nest, None):
                 self.emitter.threads.spread(nest, unit.rank, unit.size)
             else:

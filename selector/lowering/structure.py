@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from selector.diagnostics import ScheduleError
-from selector.ir.nodes import Allocate, For, ForKind, IntImm, Load, Stmt, Store
+from selector.ir.nodes import Allocate, Block, For, ForKind, IntImm, Load, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_all_exprs, walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
@@ -77,6 +77,20 @@ def thread_regions(s: Stmt) -> Iterable[tuple[list[tuple[str, int]], Stmt]]:
         case _:
             for child in stmt_children(s):
                 yield from thread_regions(child)
+
+
+def last_outside(s: Stmt, inside: Callable[[Stmt], bool]) -> Stmt | None:
+    """The last statement of a body, in order of execution, of which ``inside`` does not hold;
+    allocations and blocks are looked into.
+    """
+    match s:
+        case Block(stmts):
+            found = (last_outside(x, inside) for x in reversed(stmts))
+            return next((x for x in found if x is not None), None)
+        case Allocate(body=body):
+            return last_outside(body, inside)
+        case _:
+            return None if inside(s) else s
 
 
 def outside_threads(s: Stmt) -> Iterable[Stmt]:

@@ -1,0 +1,64 @@
+"""Staged copies of rows that start anywhere: 16-byte vectors that hold a chunk, shifted into place.
+
+Element by element such a chunk takes 8 loads and 8 stores. Here it takes two loads, which reach
+past the chunk but never past an aligned vector that holds a part of it, and one store. What lies
+outside of the source becomes 0.
+"""
+
+from __future__ import annotations
+
+from selector.emit.context import KernelContext
+from selector.emit.copies import Copy, addresses, decode, element_predicate
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm
+from selector.ir.traverse import free_vars
+from selector.lowering.predicates import holds_everywhere
+
+TOGETHER = (8, 4, 2)  # chunks that a thread loads before it stores the first
+
+
+def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:
+    """The uniform condition under which a copy can be written by ``emit_shifted``; None if it
+    cannot.
+    """
+    predicate = copy.predicate
+    if any(copy.clamped) or not (copy.rounded or copy.length % copy.per == 0):
+        return None
+    if predicate is not None and copy.x.var.name in free_vars(predicate):
+        return None
+    low = Compare(CompareOp.LE, IntImm(0), copy.coordinates[0])
+    digits = {d.var: d.count or 1 for d in (copy.x, *copy.rows)}
+    return holds_everywhere(low, digits)
+
+
+def emit_shifted(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
+    """Write the copy, spread over ``size`` threads numbered ``rank``."""
+    w, scalar = context.writer, context.scalar
+    source = context.storages[copy.source.buffer]
+    assert source.param is not None
+    total = copy.chunks
+    for d in copy.rows:
+        total *= d.count or 1
+    steps = -(-total // size)
+    together = next((n for n in TOGETHER if steps % n == 0), 1)
+    w.line("#pragma unroll 1")
+    with w.block(f"for (int first = 0; first < {steps}; first += {together})"):
+        w.line(f"Shifted parts[{together}];")
+        w.line("#pragma unroll")
+        with w.block(f"for (int part = 0; part < {together}; ++part)"):
+            w.line(f"const int i = {rank} + (first + part) * {size};")
+            values = decode(copy, context)
+            addresses(copy, context, values)
+            extents = [scalar.index(d.extent) for d in source.param.dims]
+            tests = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
+            wanted = element_predicate(copy, values)
+            tests += [] if wanted is None else [scalar.expr(wanted)]
+            valid = f"min({extents[0]} - c0, {copy.per}) * {source.type.bytes}"
+            tests += [f"i < {total}"] if total % size else []
+            if tests:
+                valid = f"{' && '.join(tests)} ? {valid} : 0"
+            w.line(f"parts[part] = load_shifted(to, from, {valid});")
+        w.line("#pragma unroll")
+        with w.block(f"for (int part = 0; part < {together}; ++part)"):
+            if total % size:
+                w.line(f"if ({rank} + (first + part) * {size} >= {total}) break;")
+            w.line("store_shifted(parts[part]);")

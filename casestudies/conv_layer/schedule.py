@@ -8,7 +8,7 @@ of a pixel as one row, so the windows of all taps are read in place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import halide as hl
 
@@ -19,21 +19,24 @@ from casestudies.conv_layer.problem import Problem
 
 UNIT = 8  # channels and filters come in eights: 16 bytes, the columns of an instruction
 DEPTH = 32  # channels of one vector statement, at most
+SHARED = 160 << 10  # bytes of a block, for sm_80 too
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Pixels of one vector statement, vectors side by side and rows of a warp, warps along x and y
-    of a block, and the strips of a block: it goes down the image in ``strips`` steps and has the
-    image of ``stages`` of them in shared memory.
+    """Pixels of one vector statement, vectors side by side and rows of a warp, how often it does as
+    many rows, and warps along x and y of a block. A block does ``strips`` such tiles down the image
+    or the same one of ``images`` images, with ``stages`` of them in shared memory.
     """
 
     pixels: int = 16
     vectors: int = 4
     rows: int = 2
+    passes: int = 1
     warps_x: int = 1
     warps_y: int = 4
     strips: int = 1
+    images: int = 1
     stages: int = 1
 
     @property
@@ -46,7 +49,7 @@ class Tiles:
 
     @property
     def height(self) -> int:
-        return self.rows * self.warps_y
+        return self.rows * self.passes * self.warps_y
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,23 @@ class Threads:
     y: int = 4
 
 
-def tiles_for(filters: int) -> Tiles:
-    """About 64 registers of sums a lane; fewer pixels where there are many filters."""
+def tiles_for(channels: int, filters: int) -> Tiles:
+    """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
+    down the image where shared memory holds the next strip, too.
+    """
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
-    return Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
+    one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
+    several = replace(one, strips=8, stages=2)
+    return several if shared_bytes(channels, filters, several) <= SHARED else one
+
+
+def shared_bytes(channels: int, filters: int, size: Tiles) -> int:
+    """What a block has in shared memory: rows of channels or filters, an odd number of units each,
+    so that eight of them lie in different banks.
+    """
+    pixel, row = ((rounded(n) // UNIT | 1) * UNIT * 2 for n in (channels, filters))
+    image = (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
+    return size.stages * image + TAPS**2 * rounded(channels) * row
 
 
 def rounded(channels: int) -> int:
@@ -77,10 +93,9 @@ def depth(channels: int) -> int:
 
 def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or tiles_for(p.outputs)
-    xo, xi, xw, xv, yo, yb, ys, yi, yw, co = (
-        hl.Var(n) for n in ("xo", "xi", "xw", "xv", "yo", "yb", "ys", "yi", "yw", "co")
-    )
+    size = tiles or tiles_for(p.inputs, p.outputs)
+    xo, xi, xw, xv, no, ns, co = (hl.Var(n) for n in ("xo", "xi", "xw", "xv", "no", "ns", "co"))
+    yo, yb, ys, yi, yw, yp = (hl.Var(n) for n in ("yo", "yb", "ys", "yi", "yw", "yp"))
     (
         p.output.bound(p.c, 0, p.outputs)
         .split(p.c, co, p.c, rounded(p.outputs))
@@ -89,17 +104,19 @@ def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
         .split(xi, xv, xi, size.pixels)
         .split(p.y, yo, yb, size.height * size.strips)
         .split(yb, ys, yi, size.height)
-        .split(yi, yw, yi, size.rows)
-        .reorder(p.c, xi, xv, yi, xw, yw, ys, co, xo, yo, p.n)
+        .split(yi, yw, yi, size.rows * size.passes)
+        .split(yi, yp, yi, size.rows)
+        .split(p.n, no, ns, size.images)
+        .reorder(p.c, xi, xv, yi, yp, xw, yw, ys, ns, co, xo, yo, no)
         .vectorize(p.c)
         .vectorize(xi)
         .unroll(xv)
         .unroll(yi)
-        .gpu_blocks(xo, yo, p.n)
+        .gpu_blocks(xo, yo, no)
         .gpu_threads(xw, yw)
     )
-    accumulate(p, xw, size)
-    stage(p, xo if size.strips == 1 else ys, xo, size)
+    accumulate(p, yp, size)
+    stage(p, ns if size.strips == 1 else ys, xo, size)
     return p.output
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from casestudies.common.registry import all_cases, gpu_schedules
 from casestudies.results import render
 from selector import environment
 
@@ -156,10 +157,21 @@ def test_tables_are_those_of_the_data() -> None:
 
 def test_a_changed_time_is_noticed() -> None:
     data = render.read()
-    text = render.render(data)
-    assert text in README.read_text(encoding="utf-8")
-    data["rows"][-1]["timing"]["median"] *= 2
-    assert render.render(data) != text
+    pages = {render.README: render.render, render.PERFORMANCE: render.limits}
+    texts = {path: make(data) for path, make in pages.items()}
+    for row in data["rows"]:
+        if row["timing"]:
+            row["timing"]["median"] *= 2
+    for path, make in pages.items():
+        assert texts[path] in path.read_text(encoding="utf-8")
+        assert make(data) != texts[path]
+
+
+def test_every_case_is_presented() -> None:
+    readme, performance = (p.read_text(encoding="utf-8") for p in (README, render.PERFORMANCE))
+    for case in all_cases():
+        assert f"| `{case.name}` |" in readme
+        assert f"### {case.name}\n" in performance or not gpu_schedules(case)
 
 
 def test_the_plots(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The README's tables of measured times; those of the GPU come from one run of
-``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of the CPU from ``cpu``.
+"""The tables of measured times in README.md and ``casestudies/PERFORMANCE.md``; those of the GPU
+come from one run of ``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of
+the CPU from ``cpu``.
 
-    python -m casestudies.results.render            rewrite the tables in README.md
+    python -m casestudies.results.render            rewrite the tables
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
     python -m casestudies.results.render --plot     draw the plots as well; needs matplotlib
 
@@ -24,6 +25,7 @@ from casestudies.results import cpu, plots
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent.parent / "README.md"
+PERFORMANCE = HERE.parent / "PERFORMANCE.md"
 VERSIONS = ("driver", "CUDA", "CuPy", "torch", "jax")
 
 
@@ -180,21 +182,38 @@ def write_report(data: dict[str, Any], folder: Path) -> list[Path]:
         return [page]  # the plots can be drawn from the data elsewhere
 
 
-def replaced(readme: str, section: str, text: str) -> str:
-    """The README with ``text`` between the markers of a section."""
+def limits(data: dict[str, Any]) -> str:
+    """What each job has to move and to multiply, the limit that follows, and the share reached."""
+    head = ("job", "MB", "10^9 multiply-adds", "limit us", "set by", "tensor us", "limit / tensor")
+    lines = [f"| {' | '.join(head)} |", "|---|---:|---:|---:|---|---:|---:|"]
+    counts = {r["problem"]: (r["bytes"], r["multiply_adds"]) for r in data["rows"]}
+    for r in results_of(data):
+        moved, multiplied = counts[r.problem]
+        cells = [r.problem, digits(moved / 1e6), digits(multiplied / 1e9)]
+        cells += [digits(r.limit), r.bound] if r.limit is not None else ["-", "-"]
+        cells += [digits(r.ours), "-" if r.share is None else f"{100 * r.share:.0f} %"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def replaced(page: str, section: str, text: str) -> str:
+    """A page with ``text`` between the markers of a section."""
     start, stop = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
-    before, begin, rest = readme.partition(start)
+    before, begin, rest = page.partition(start)
     _, end, after = rest.partition(stop)
     if not begin or not end:
-        sys.exit(f"error: README.md has no {start} ... {stop}")
+        sys.exit(f"error: no {start} ... {stop}")
     return f"{before}{start}\n{text}\n{stop}{after}"
 
 
-def rendered(readme: str) -> str:
-    """The README with all its measured tables as the data has them."""
-    readme = replaced(readme, "results", render(read()))
+def rendered() -> dict[Path, str]:
+    """The pages with all their measured tables as the data has them."""
+    data = read()
+    readme = replaced(README.read_text(encoding="utf-8"), "results", render(data))
     readme = replaced(readme, "amx", cpu.amx(cpu.read("amx.json")))
-    return replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
+    readme = replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
+    performance = PERFORMANCE.read_text(encoding="utf-8")
+    return {README: readme, PERFORMANCE: replaced(performance, "limits", limits(data))}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -203,13 +222,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 if out of date")
     parser.add_argument("--plot", action="store_true", help="draw the plots (matplotlib)")
     options = parser.parse_args(arguments)
-    old = README.read_text(encoding="utf-8")
-    new = rendered(old)
+    pages = rendered()
+    late = [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text]
     if options.check:
-        if new != old:
-            print("README.md is out of date: python -m casestudies.results.render", file=sys.stderr)
-        return int(new != old)
-    README.write_text(new, encoding="utf-8")
+        for path in late:
+            print(f"{path.name} is out of date: python -m casestudies.results.render",
+                  file=sys.stderr)  # fmt: skip
+        return int(bool(late))
+    for path in late:
+        path.write_text(pages[path], encoding="utf-8")
     if options.plot:
         data = read()
         plots.draw(results_of(data), str(data["device"]), HERE)

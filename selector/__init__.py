@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from selector.api import Kernel, load
+    from selector.api import Kernel, load, resolve_target
     from selector.api import compile_module as compile  # noqa: A004
 
-__all__ = ["Kernel", "compile", "load"]
-_IN_API = {"Kernel": "Kernel", "compile": "compile_module", "load": "load"}
+__all__ = ["Kernel", "compile", "load", "resolve_target"]
+_IN_API = {
+    "Kernel": "Kernel",
+    "compile": "compile_module",
+    "load": "load",
+    "resolve_target": "resolve_target",
+}
 
 
 def __getattr__(name: str) -> Any:

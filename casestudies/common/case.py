@@ -174,7 +174,7 @@ class Case:
     def scheduled(self, problem: Any, schedule: str, target: str) -> Any:
         """The output, scheduled for a target by its name (``cuda``: the GPU at hand)."""
         if self.on_target is not None:
-            from selector.api import resolve_target
+            from selector import resolve_target
 
             schedule = self.on_target(problem, schedule, resolve_target(target))
         return self.build(problem, schedule)

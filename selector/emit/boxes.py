@@ -14,11 +14,12 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.panels import Panels
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
 from selector.runtime.plan import MapArgument
 
+READY = "maps_ready"
 LARGEST_BOX = 256
 _RANKS = (2, 3, 4, 5)
 
@@ -75,7 +76,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
         return None
     if row.count % box_rows or copy.length > panels.count * panels.width:
         return None
-    extents = _extents(copy, at, context)
+    extents = bounded_extents(source.param, copy.predicate or TRUE, at, context)
     if extents is None:
         return None
     nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
@@ -85,11 +86,12 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     argument = MapArgument(
         copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
     )
-    name = _map(argument, context)
+    name = map_name(argument, context)
     return Boxes(copy.to, name, first, moving[0], row.count, box_rows, panels)
 
 
-def _map(argument: MapArgument, context: KernelContext) -> str:
+def map_name(argument: MapArgument, context: KernelContext) -> str:
+    """The kernel's parameter for a tensor map."""
     for name, known in context.maps:
         if known == argument:
             return name
@@ -98,12 +100,12 @@ def _map(argument: MapArgument, context: KernelContext) -> str:
     return name
 
 
-def _extents(copy: Copy, at: list[Affine], context: KernelContext) -> tuple[Expr, ...] | None:
-    """The extents inside which the copy's elements are those of the source; None if they depend on
-    more than the sizes of the call.
+def bounded_extents(
+    param: BufferParam, wanted: Expr, at: list[Affine], context: KernelContext
+) -> tuple[Expr, ...] | None:
+    """The extents of a tensor whose elements at coordinates ``at`` are those of a buffer where
+    ``wanted`` holds, and none elsewhere; None if they depend on more than the sizes of the call.
     """
-    param = context.storages[copy.source.buffer].param
-    assert param is not None
     extents: list[Expr] = [d.extent for d in param.dims]
     known = {
         e.name
@@ -112,7 +114,7 @@ def _extents(copy: Copy, at: list[Affine], context: KernelContext) -> tuple[Expr
         for e in (d.extent, d.stride, d.min)
         if isinstance(e, Var)
     }
-    for condition in _conjuncts(copy.predicate or TRUE):
+    for condition in _conjuncts(wanted):
         room = slack(condition)
         if condition == TRUE or room in at:
             continue  # nothing lies before the first element

@@ -83,6 +83,8 @@ class KernelContext:
     panels: dict[str, Panels] = field(default_factory=dict)
     strips: dict[str, Strips] = field(default_factory=dict)
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
+    staging: tuple[int, int] | None = None  # shared memory for results: offset and bytes
+    boxes_stored: int = 0
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)

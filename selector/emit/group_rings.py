@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.boxes import Boxes, as_boxes
+from selector.emit.boxes import READY, Boxes, as_boxes
 from selector.emit.copies import Copy, as_copy, emit_copy
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
@@ -29,8 +29,6 @@ from selector.lowering.tiles import as_accumulate
 
 if TYPE_CHECKING:
     from selector.emit.kernel import KernelEmitter
-
-READY = "maps_ready"
 
 
 class GroupRing(Ring):
@@ -66,8 +64,19 @@ class GroupRing(Ring):
                 self._consume(groups)
             unit.join(groups)
             self.emitter.in_consumers = alone
+            if alone and self.boxes:
+                self._leave_room()
             if self.emitter.loop_depth:
                 self._end(unit)
+
+    def _leave_room(self) -> None:
+        """The slots' memory is free for what the groups store."""
+        starts = {a.name: self.emitter.offset(a.name) for a in self.staged}
+        end = start = min(starts.values())
+        for a in sorted(self.staged, key=lambda a: starts[a.name]):
+            if starts[a.name] == end:
+                end += self.emitter.slot_elements(a) * a.type.bytes * a.stages
+        self.context.staging = (start, end - start)
 
     def _boxes(self) -> list[Boxes] | None:
         """Every producer as boxes; None if one of them is none."""

@@ -15,6 +15,7 @@ from math import prod
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
+from selector.emit.boxes import READY
 from selector.emit.context import SHARED_ALIGNMENT, KernelContext
 from selector.emit.copies import as_copy, emit_copy
 from selector.emit.group_rings import GroupRing
@@ -115,6 +116,8 @@ class KernelEmitter:
         unit = self._tensor_unit() if one_warp else block_unit(c.threads)
         self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
         unit.finish_copies(c.writer)
+        if c.boxes_stored:
+            c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
 
     def _find_groups(self) -> None:
         """Whether this is a kernel of warpgroups, and what their operands lie in."""
@@ -145,6 +148,10 @@ class KernelEmitter:
 
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
+
+    def offset(self, name: str) -> int:
+        """Where a shared buffer lies."""
+        return self._offsets[name][0]
 
     def slot_elements(self, s: Allocate) -> int:
         """Elements from one slot of a ring to the next."""

@@ -36,6 +36,20 @@ def _tensor_copy(rank: int) -> str:
     )
 
 
+def _tensor_store(rank: int) -> str:
+    """A box of a tensor out of shared memory; what lies outside of the tensor is left out."""
+    names = [f"c{i}" for i in range(rank)]
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    inputs = ", ".join(f'"r"({n})' for n in names)
+    return (
+        f"__device__ __forceinline__ void tensor_store{rank}(u32 from, const TensorMap* map, "
+        f"{', '.join(f'int {n}' for n in names)}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "\n'
+        f'    "[%1, {{{places}}}], [%0];" :: "r"(from), "l"(map), {inputs} : "memory");\n'
+        f"}}\n"
+    )
+
+
 _SNIPPETS: dict[str, str] = {
     "to_f32": """\
 __device__ __forceinline__ float to_f32(f16 v) {
@@ -220,6 +234,18 @@ __device__ __forceinline__ void map_prefetch(const TensorMap* map) {
 }
 """,
     **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
+    **{f"tensor_store{rank}": _tensor_store(rank) for rank in (2, 3, 4, 5)},
+    "bulk_commit": """\
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+""",
+    "bulk_wait_read": """\
+// Until all but the last `pending` groups of this thread have read what they store.
+template <int pending> __device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
+}
+""",
     "panel_index": """\
 // Where element i of rows of `pitch` elements lies in swizzled panels of 128-byte rows.
 template <int pitch, int rows, int bytes> __device__ __forceinline__ int panel_index(int i) {
@@ -311,6 +337,40 @@ __device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
     "pack16": """\
 __device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
+""",
+    **{
+        f"pair_{name}": (
+            f"__device__ __forceinline__ u32 pair_{name}(u32 a, u32 b) {{\n"
+            f"  u32 r;\n"
+            f'  asm("{name}{rounding}.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));\n'
+            f"  return r;\n"
+            f"}}\n"
+        )
+        for names, rounding in ((("add", "sub", "mul"), ".rn"), (("min", "max"), ""))
+        for name in names
+    },
+    **{
+        f"pair_{name}": (
+            f"// All bits of a half where it holds.\n"
+            f"__device__ __forceinline__ u32 pair_{name}(u32 a, u32 b) {{\n"
+            f"  u32 r;\n"
+            f'  asm("set.{name}.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));\n'
+            f"  return r;\n"
+            f"}}\n"
+        )
+        for name in ("eq", "lt", "le", "gt", "ge")
+    },
+    "pair_abs": """\
+__device__ __forceinline__ u32 pair_abs(u32 a) {
+  u32 r;
+  asm("abs.f16x2 %0, %1;" : "=r"(r) : "r"(a));
+  return r;
+}
+""",
+    "pair_select": """\
+__device__ __forceinline__ u32 pair_select(u32 mask, u32 a, u32 b) {
+  return (mask & a) | (~mask & b);
+}
 """,
     "half_of": """\
 __device__ __forceinline__ f16 half_of(u32 pair, int i) {

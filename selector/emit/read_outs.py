@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from selector.diagnostics import EmitError
+from selector.emit.box_stores import BoxStore, as_box_store, close_box, open_box, place
+from selector.emit.boxes import READY
 from selector.emit.context import (
     LANE_PAIR,
     LANE_ROW,
@@ -21,6 +23,7 @@ from selector.emit.context import (
     Region,
     slice_offset,
 )
+from selector.emit.pairs import PairText, pair_text
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
@@ -74,6 +77,35 @@ class RegionCode:
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
+        boxes = [as_box_store(s, r, o, self.context) for r, o in regions]
+        if None in boxes:
+            self._store(plan)
+            return
+        w = self.context.writer
+        with w.block(f"if ({READY})"):
+            for (region, outer), box in zip(regions, boxes, strict=True):
+                assert box is not None
+                self._store_boxes(plan, region, outer, box)
+        with w.block("else"):
+            self._store(plan)
+
+    def _store_boxes(self, plan: _ReadOut, region: Region, outer: Digits, box: BoxStore) -> None:
+        w, text = self.context.writer, self._texts(plan, region, outer, guarded=False)
+        kind = c_type(self.context.storages[plan.store.buffer].type)
+        rows, columns = region.tiles
+        for i in range(rows):
+            with w.block(""):
+                pointer = open_box(box, self.context)
+                for j in range(columns):
+                    for half in (0, 2):
+                        pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
+                        target = f"({kind}*)({pointer} + {place(box, j, 4 * half)})"
+                        w.line(f"store2({target}, {', '.join(pair)});")
+                close_box(box, region.rows * i, self.context)
+
+    def _store(self, plan: _ReadOut) -> None:
+        """Every lane stores what it has, two neighbours at once where they are aligned."""
+        s = plan.store
         whole = self._everywhere(plan)
         paired = self._pair_flag(plan)
         tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
@@ -112,9 +144,8 @@ class RegionCode:
             for i, j in _tiles(region):
                 for half in (0, 2):
                     origin = form.base + rows * (region.rows * i + 4 * half) + columns * (8 * j)
-                    pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
                     target = kept.put(origin, rows, columns)
-                    self.context.writer.line(f"{target} = pack16({', '.join(pair)});")
+                    self.context.writer.line(f"{target} = {text.pair(region, (i, j, half))};")
 
     def _everywhere(self, plan: _ReadOut) -> Expr | None:
         """A uniform condition under which every lane is stored; None if none is known."""
@@ -152,6 +183,9 @@ class RegionCode:
                             self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
                             for e in (half, half + 1)
                         ]
+                        if wide and text.pair_text is not None:
+                            w.line(f"*(u32*)({pair[0][0]}) = {text.pair(region, (i, j, half))};")
+                            continue
                         if wide:
                             w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
                             continue
@@ -214,11 +248,12 @@ class RegionCode:
         names, scalar = self.context.names, self.context.scalar
         names.bind("$n", "@n@")
         names.bind("$m", "@m@")
-        value = scalar.expr(mark_reads(lane(plan.store.value, digits)))
+        marked = mark_reads(lane(plan.store.value, digits))
         p, guard = plan.store.predicate, ""
         if guarded and p is not None:
             guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
-        return _Texts(value, guard, {b: self.context.accumulators[b] for b in buffers})
+        accumulators = {b: self.context.accumulators[b] for b in buffers}
+        return _Texts(scalar.expr(marked), guard, accumulators, pair_text(marked, scalar.expr))
 
     def _is_uniform(self, load: Load) -> bool:
         """Whether all elements read the same number of an input."""
@@ -323,9 +358,21 @@ class _Texts:
     value_text: str
     guard_text: str
     accumulators: dict[str, Accumulator]
+    pair_text: PairText | None
 
     def value(self, region: Region, element: tuple[int, int, int]) -> str:
-        text = _fill_in(self.value_text, region, element)
+        return self._at(self.value_text, region, element)
+
+    def pair(self, region: Region, element: tuple[int, int, int]) -> str:
+        """An element of 16 bits and its right neighbour, packed."""
+        i, j, e = element
+        first, second = (partial(self._at, region=region, element=(i, j, x)) for x in (e, e + 1))
+        if self.pair_text is None:
+            return f"pack16({first(self.value_text)}, {second(self.value_text)})"
+        return self.pair_text.fill(first, second)
+
+    def _at(self, text: str, region: Region, element: tuple[int, int, int]) -> str:
+        text = _fill_in(text, region, element)
         for name, accumulator in self.accumulators.items():
             text = text.replace(f"@{name}@", _register(accumulator, region, element))
         return text

@@ -18,13 +18,15 @@ from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Ty
 BYTES = 128
 _ALIGNMENT = 64  # of the map in host memory
 _DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
-_SWIZZLE_128, _PROMOTE_256, _LARGEST_BOX = 3, 3, 256
+_SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a box's rows
+_PROMOTE_256, _LARGEST_BOX = 3, 256
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
     """Boxes of ``box`` elements of an array of ``extents`` elements, innermost first; ``strides``
-    in bytes, of all dimensions but the innermost, whose elements lie side by side.
+    in bytes, of all dimensions but the innermost, whose elements lie side by side. Rows of 32, 64
+    or 128 bytes are swizzled in shared memory.
     """
 
     type: Type
@@ -62,7 +64,7 @@ class TensorMap:
             (ctypes.c_uint32 * rank)(*self.box),
             (ctypes.c_uint32 * rank)(*[1] * rank),
             0,  # elements are not interleaved
-            _SWIZZLE_128,
+            _SWIZZLES.get(self.box[0] * self.type.bytes, 0),
             _PROMOTE_256,
             0,  # zeros outside
         )

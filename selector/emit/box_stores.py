@@ -1,0 +1,119 @@
+"""Results of warpgroups by the copy engine: a warp puts its 16 rows of a tile into shared memory,
+and one thread of it has them stored as a box, clipped at the array's ends.
+
+Registers hold pairs of neighbours, so that direct stores are 4 or 8 bytes wide; boxes leave as
+whole rows of 64 or 128 bytes, while the next ones are made. The room is that of the rings, which
+nobody reads any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selector.emit.boxes import bounded_extents, map_name
+from selector.emit.context import KernelContext, Region
+from selector.emit.scalar import Space
+from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.lanes import Digits, lane
+from selector.ir.nodes import Expr, IntImm, Store, Var
+from selector.lowering.predicates import TRUE
+from selector.runtime.plan import MapArgument
+
+ROWS = 16
+_WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
+_N, _M = Var("$n"), Var("$m")
+
+
+@dataclass(frozen=True, slots=True)
+class BoxStore:
+    """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
+    are numbered by.
+    """
+
+    map: str
+    first: tuple[Expr, ...]
+    along: int
+    element_bytes: int
+    row_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return ROWS * self.row_bytes
+
+
+def as_box_store(
+    s: Store, region: Region, outer: Digits, context: KernelContext
+) -> BoxStore | None:
+    """How a read-out leaves by boxes; None if it does not."""
+    storage = context.storages[s.buffer]
+    bytes_ = storage.type.bytes
+    width = region.n * bytes_
+    if context.staging is None or region.swapped or region.rows != 64 or width not in _WIDTHS:
+        return None
+    if storage.space is not Space.GLOBAL or storage.param is None or bytes_ not in (2, 4):
+        return None
+    dims = storage.param.dims
+    digits = ((_N, region.n), (_M, region.m), *outer)
+    found = split_by_strides(lane(s.index, digits), dims)
+    if found is None or not 2 <= len(dims) <= 5 or dims[0].stride != IntImm(1):
+        return None
+    at = [to_affine(c) for c in found]
+    along = next((d for d, c in enumerate(at) if c.coefficient(_M).constant == 1), 0)
+    expected = [Affine()] * len(at)
+    expected[0], expected[along] = Affine.of(_N), Affine.of(_M)
+    rest = [c - e for c, e in zip(at, expected, strict=True)]
+    if along == 0 or any(c.mentions(v.name) for c in rest for v in (_N, _M)):
+        return None
+    wanted = s.predicate
+    condition = (
+        TRUE if wanted is None else wanted if wanted.type.lanes == 1 else lane(wanted, digits)
+    )
+    extents = bounded_extents(storage.param, condition, at, context)
+    if extents is None:
+        return None
+    box = [1] * len(at)
+    box[0], box[along] = region.n, ROWS
+    strides = tuple(d.stride for d in dims[1:])
+    name = map_name(MapArgument(s.buffer, storage.type, extents, strides, tuple(box)), context)
+    return BoxStore(name, tuple(c.to_expr() for c in rest), along, bytes_, width)
+
+
+def place(box: BoxStore, j: int, half: int) -> str:
+    """Bytes from the start of a box to this lane's pair of piece ``j``, row lane / 4 + ``half``."""
+    start = f"((lane >> 2) + {half}) * {box.row_bytes}"
+    if box.element_bytes == 4:
+        chunk, inside = f"{2 * j} + (q >> 1)", "(q & 1) * 8"
+    else:
+        chunk, inside = str(j), "q * 4"
+    turn = "(lane >> 2)" if box.row_bytes == 128 else f"((lane >> 2) + {half} >> 1 & 3)"
+    return f"{start} + (({chunk}) ^ {turn}) * 16 + {inside}"
+
+
+def open_box(box: BoxStore, context: KernelContext) -> str:
+    """The pointer to this warp's room for the next box, free to be written; declares it."""
+    assert context.staging is not None
+    offset, room = context.staging
+    w, number = context.writer, context.boxes_stored
+    slots = room // (box.bytes * context.consumers // 32)
+    if number == 0:
+        w.line(f"group_sync(1, {context.consumers});  // nobody reads operands any more")
+    if number >= slots:
+        w.line(f"if (lane == 0) bulk_wait_read<{slots - 1}>();")
+        w.line("__syncwarp();")
+    warp = f"(threadIdx.x >> 5) * {slots * box.bytes}"
+    w.line(f"unsigned char* const box = smem + {offset + number % slots * box.bytes} + {warp};")
+    context.boxes_stored += 1
+    return "box"
+
+
+def close_box(box: BoxStore, row: int, context: KernelContext) -> None:
+    """Have the box stored whose first row is ``row`` of the group's tile."""
+    w, at = context.writer, [*box.first]
+    at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
+    places = [context.scalar.index(c) for c in at]
+    places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
+    w.line("async_fence();")
+    w.line("__syncwarp();")
+    with w.block("if (lane == 0)"):
+        w.line(f"tensor_store{len(at)}(shared_address(box), &{box.map}, {', '.join(places)});")
+        w.line("bulk_commit();")

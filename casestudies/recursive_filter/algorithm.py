@@ -63,7 +63,6 @@ class Tables:
     """What follows from a and b, see ``design.tables``."""
 
     spans: hl.ImageParam
-    blocks: hl.ImageParam
     tiles: hl.ImageParam
     groups: hl.ImageParam
     enters: hl.ImageParam
@@ -83,7 +82,7 @@ class Filter:
     tile_ends: Chain
     carry: Carry
     second: Blocks
-    states: Chain
+    states: hl.Func
     filtered: hl.Func
     i: hl.RDom
     output: hl.Func
@@ -104,8 +103,8 @@ def dense(name: str, element: hl.Type, *extents: int) -> hl.ImageParam:
 
 def tables_of(z: Sizes) -> Tables:
     return Tables(
-        dense("S", F32, 4, 3), dense("B", F32, 4, z.blocks), dense("M", F32, 4, z.tiles),
-        dense("G", F32, 4, LANES), dense("E", F32, z.block, 2),
+        dense("S", F32, 4, 3), dense("M", F32, 4, z.tiles), dense("G", F32, 4, LANES),
+        dense("E", F32, z.block, 2),
     )  # fmt: skip
 
 
@@ -212,28 +211,19 @@ def blocks(sizes: Sizes = BLOCKS, *, whole: bool = False) -> Filter:
     carry = carried(z, x.width(), tables, lambda number: tile_ends.kept[number, c])
     second = blocks_of(x, response, z.block, "again", whole=whole)
 
-    def end(r: hl.Expr, s: Numbers) -> Numbers:
-        number = m - (z.blocks - r)
-        own = end_of(second, n * z.blocks + hl.max(number, 0))
-        return advance(tables.spans, BLOCK, s, where(number >= 0, own))
-
-    inside = chain("state_steps", (m, n, c), z.blocks, end)
-    states = Chain(inside, hl.Func("states"))
-    states.kept[m, n, c] = entered(tables, carry, inside[m, n, c])
+    states, r = hl.Func("states"), hl.RDom([(1, z.blocks - 1)], "states_r")
+    states[m, n, c] = (carry.before[n, c][0], carry.before[n, c][1])
+    end = end_of(second, n * z.blocks + r.x - 1)
+    states[r.x, n, c] = tuple(advance(tables.spans, BLOCK, states[r.x - 1, n, c], end))
     filtered, r = hl.Func("again_filtered"), hl.RDom([(0, z.block)], "i")
     filtered[i, n, c] = hl.f32(0.0)
     filtered[i, n, c] += hl.f32(second.frames[r.x, n, c]) * hl.f32(response[r.x, i])
     output = hl.Func("output")
     own = filtered[t % z.block, t // z.block, c]
-    output[t, c] = hl.cast(F16, own + entering(z, tables, states.kept))
+    output[t, c] = hl.cast(F16, own + entering(z, tables, states))
     return Filter(
         z, x, tables, response, first, tile_ends, carry, second, states, filtered, r, output
     )
-
-
-def entered(tables: Tables, carry: Carry, more: Numbers) -> Numbers:
-    """The state before block m of tile n, ``more`` from the blocks before in its tile."""
-    return tuple(advance(tables.blocks, m, carry.before[n, c], more))
 
 
 def entering(z: Sizes, tables: Tables, states: hl.Func) -> hl.Expr:

@@ -29,9 +29,9 @@ def transition(a: float, b: float, samples: int) -> np.ndarray:
 
 def tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
     """Transitions as rows of four numbers, f32: ``S`` over a block, a tile, and ``LANES`` groups;
-    ``B``, ``M``, ``G`` over 0, 1, ... blocks, tiles, groups. ``E`` (2, block), f32: what each
-    number of a state contributes to the outputs that follow. ``T`` (block, block), f16: what sample
-    j of a block contributes to output i, at [i, j].
+    ``M``, ``G`` over 0, 1, ... tiles, groups. ``E`` (2, block), f32: what each number of a state
+    contributes to the outputs that follow. ``T`` (block, block), f16: what sample j of a block
+    contributes to output i, at [i, j].
     """
     response = impulse_response(a, b, sizes.block + 1)
     later = np.subtract.outer(np.arange(sizes.block), np.arange(sizes.block))
@@ -41,7 +41,6 @@ def tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
 
     return {
         "S": over(sizes.block, sizes.tile, sizes.group * LANES),
-        "B": over(*(sizes.block * count for count in range(sizes.blocks))),
         "M": over(*(sizes.tile * count for count in range(sizes.tiles))),
         "G": over(*(sizes.group * count for count in range(LANES))),
         "E": as_float32((response[1:], b * response[:-1])),
@@ -50,9 +49,9 @@ def tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
 
 
 def lookahead_tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
-    """As above without ``T``. ``D`` (2,), f32: the coefficients of the dilated recursion; with
-    the poles x and y they are ``x**d + y**d`` and ``-(x y)**d``. ``K`` (2 d,), f16: the taps of the
-    convolution ahead of it.
+    """As above without ``T``. ``B``: transitions over 0, 1, ... blocks. ``D`` (2,), f32: the
+    coefficients of the dilated recursion; with the poles x and y they are ``x**d + y**d`` and
+    ``-(x y)**d``. ``K`` (2 d,), f16: the taps of the convolution ahead of it.
     """
     far, further = a, -b
     for _ in range(DILATION.bit_length() - 1):
@@ -63,6 +62,9 @@ def lookahead_tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
     del known["T"]
     return {
         **known,
+        "B": as_float32(
+            transition(a, b, sizes.block * count).ravel() for count in range(sizes.blocks)
+        ),
         "D": np.array([far, -further], np.float32),
         "K": taps.astype(np.float16),
     }

@@ -66,7 +66,7 @@ def filter_tiles(f: Lookahead, size: Tiles) -> None:
     f.phases.bound(s, 0, z.tile // DILATION).bound_extent(n, size.first)
     f.phases.align_storage(s, z.tile // DILATION + 1)  # tiles begin in different banks
     f.phases.split(s, so, si, VECTOR // DILATION).reorder(p, si, so, n)
-    f.phases.vectorize(p).vectorize(si).unroll(so).gpu_threads(n)
+    f.phases.vectorize(p).vectorize(si).gpu_threads(n)
     run_phases(f, size)
     f.fir.compute_at(f.phases, so).bound_extent(i, VECTOR).vectorize(i)
     update = f.fir.update().reorder(f.r.x, i).atomic()

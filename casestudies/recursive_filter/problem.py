@@ -57,14 +57,14 @@ class Problem:
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        block, blocks, tiles = self.sizes.block, self.sizes.blocks, self.sizes.tiles
-        rows = {"S": 3, "B": blocks, "M": tiles, "G": LANES}
-        shapes = {**{name: (count, 4) for name, count in rows.items()}, "E": (2, block)}
-        tables = tuple(ArraySpec(name, shape, "f32") for name, shape in shapes.items())
+        block, tiles = self.sizes.block, self.sizes.tiles
+        shapes = {"S": (3, 4), "M": (tiles, 4), "G": (LANES, 4), "E": (2, block)}
+        tables = [ArraySpec(name, shape, "f32") for name, shape in shapes.items()]
         if self.method == "lookahead":
-            tables += (ArraySpec("D", (2,), "f32"), ArraySpec("K", (TAPS,), "f16"))
+            tables.append(ArraySpec("B", (self.sizes.blocks, 4), "f32"))
+            tables += [ArraySpec("D", (2,), "f32"), ArraySpec("K", (TAPS,), "f16")]
         else:
-            tables += (ArraySpec("T", (block, block), "f16"),)
+            tables.append(ArraySpec("T", (block, block), "f16"))
         return (ArraySpec("X", (self.channels, self.samples), "f16"), *tables)
 
     @property

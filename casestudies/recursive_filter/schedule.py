@@ -73,8 +73,8 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
         .gpu_blocks(to, c)
         .gpu_threads(tw)
     )
-    carry_states(p.carry, p.states.kept, p.output, to, run * rows // z.tile, z.blocks)
-    in_thread(p.states.steps, p.states.kept, m)
+    carry_states(p.carry, p.states, p.output, to, run * rows // z.tile, z.blocks)
+    p.states.update().gpu_threads(n).unroll(hl.RVar("states_r$x"))
     filter_blocks(p.second, p.output, to, size.warps, size.rounds, z)
     stage_response(p.response.in_([p.second.sums, p.filtered]), p.output, to, z.block)
     stage_enters(p.tables, p.output, to, z)
@@ -169,7 +169,7 @@ def plain(p: Filter) -> hl.Func:
             f.compute_root()
     for f in (p.tile_ends.steps, p.tile_ends.kept, p.filtered):
         f.compute_root()
-    whole_carry(p.carry, p.states.steps, p.states.kept)
+    whole_carry(p.carry, p.states)
     return p.output
 
 
@@ -205,8 +205,8 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
         .gpu_blocks(to, c)
         .gpu_threads(tn)
     )
-    carry_states(p.carry, p.states.kept, p.output, to, covered, z.blocks)
-    in_thread(p.states.steps, p.states.kept, m)
+    carry_states(p.carry, p.states, p.output, to, covered, z.blocks)
+    p.states.update().gpu_threads(n)
     stock_blocks(p.second, p.output, to)
     staged = p.response.in_(p.filtered)
     x, y = staged.args()

@@ -1,15 +1,17 @@
 """What is preferred: the one table of costs.
 
-A multiply-add block is compared first by the multiply-adds it issues (padding included), then by
-the number of instructions, then by whether its depth is whole groups of a packed operand, then by
-the order of the instruction table. Everything else is compared by size.
+A multiply-add block is compared first by the multiply-adds it issues (padding included, and more
+where an operand has to be gathered), then by the number of instructions, then by whether its depth
+is whole groups of a packed operand, then by the order of the instruction table. Everything else is
+compared by size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from selector.intrinsics import INSTRUCTIONS, find
+from selector.eqsat.decode import Term
+from selector.intrinsics import INSTRUCTIONS, TensorInstruction, find
 
 IMPOSSIBLE = 1 << 40
 """The cost of what no unit can do: a movement left over, a reduction outside an instruction."""
@@ -30,19 +32,44 @@ NODE: dict[str, int] = {
 }
 """Cost of a node by constructor; 1 for all others."""
 
+GATHERED = 4
+"""Instructions that could be issued while the operand of one is gathered element by element."""
+
 _RANK = {i.name: rank for rank, i in enumerate(INSTRUCTIONS)}
 
 BlockCost = tuple[int, int, int, int, int]
 
 
-def block_cost(name: str, m: int, n: int, k: int) -> BlockCost:
+def block_cost(block: Term) -> BlockCost:
     """Issued multiply-adds, instructions, depth beyond whole groups, rank of the instruction, rows
-    of the block."""
+    of a ``MultiplyAdd``."""
+    assert isinstance(block, tuple)
+    _, name, m, n, k, _, a, b = block
+    assert isinstance(name, str)
+    assert isinstance(m, int)
+    assert isinstance(n, int)
+    assert isinstance(k, int)
     instruction = find(name)
     assert instruction is not None, name
     count = instruction.count(m, n, k)
     beyond = k % instruction.packing
-    return (instruction.issued_macs(m, n, k), count, beyond, _RANK[name], m)
+    gathered = any(_is_gathered(operand, instruction) for operand in (a, b))
+    issued = instruction.issued_macs(m, n, k) * (GATHERED if gathered else 1)
+    return (issued, count, beyond, _RANK[name], m)
+
+
+def _is_gathered(operand: Term, instruction: TensorInstruction) -> bool:
+    """Whether an operand in memory cannot be fetched by ``ldmatrix``, whose rows of 16 bytes start
+    at multiples of 16 bytes: neither its rows nor its columns are known to be such. Tiles that are
+    configured load rows from anywhere.
+    """
+    match operand:
+        case ("Matrix", _, _, _, ("Int", int(outer)), _, ("Int", int(inner)), _, _):
+            per = 16 // instruction.a_type.bytes
+            rows, columns = inner == 1 and outer % per == 0, outer == 1 and inner % per == 0
+            return not (rows or columns or instruction.configurable)
+        case _:
+            return False
 
 
 def total_cost(costs: Iterable[BlockCost]) -> tuple[int, ...]:

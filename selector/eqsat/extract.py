@@ -100,7 +100,7 @@ class Graph:
             for block in self.classes.get(store.args[2], ()):  # type: ignore[arg-type]
                 if block.name != "MultiplyAdd":
                     continue
-                name, m, n, k = block.args[:4]
+                name, m, n = block.args[:3]
                 term = self.term(block)
                 frame = [self.best.get(store.args[i]) for i in (1, 3)]  # type: ignore[arg-type]
                 if term is None or frame[0] is None or frame[1] is None:
@@ -108,7 +108,7 @@ class Graph:
                 if term[0] - IMPOSSIBLE >= IMPOSSIBLE:
                     continue
                 whole = ("Store", store.args[0], frame[0][2], term[2], frame[1][2])
-                entry = (block_cost(name, m, n, k), term[0], term[1], whole)  # type: ignore[arg-type]
+                entry = (block_cost(term[2]), term[0], term[1], whole)
                 key: Shape = (name, m, n)  # type: ignore[assignment]
                 if key not in found or entry[:3] < found[key][:3]:
                     found[key] = entry

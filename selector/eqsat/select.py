@@ -182,9 +182,7 @@ def _cost(scope: Scope, solution: Solution) -> tuple[int, ...]:
     terms = [solution.terms[solution.index[k.term]] for k in scope.skeletons]
     blocks = [t[3] for t in terms if t is not None]
     return total_cost(
-        block_cost(*b[1:5])  # type: ignore[arg-type]
-        for b in blocks
-        if isinstance(b, tuple) and b[0] == "MultiplyAdd"
+        block_cost(b) for b in blocks if isinstance(b, tuple) and b[0] == "MultiplyAdd"
     )
 
 

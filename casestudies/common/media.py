@@ -10,6 +10,7 @@ import numpy as np
 
 from casestudies.common import images, sounds
 from casestudies.common.case import Arrays, Case, Pictures, Problem, Sounds
+from casestudies.common.progress import say
 from casestudies.common.registry import all_cases
 from selector.diagnostics import UserError
 
@@ -82,7 +83,11 @@ def save(
     if suffix == ".png" and case.pictures is not None:
         images.save(path, case.pictures.picture(problem, output))
     elif suffix == ".wav" and case.sounds is not None:
-        sounds.save(path, case.sounds.sound(problem, output), *rate)
+        sound = case.sounds.sound(problem, output)
+        loudest = float(np.abs(sound).max(initial=0))
+        if loudest > 1:
+            say(f"the loudest sample is {loudest:.3g}: what is beyond 1 is clipped")
+        sounds.save(path, sound, *rate)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, output)

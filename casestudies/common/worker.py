@@ -76,6 +76,24 @@ def supervise(
             waiting.popleft()
 
 
+def measure_here(
+    tasks: Sequence[Task], folder: Path, seed: int, record: Record, purse: float
+) -> None:
+    """The same in this process, for tools that watch one: what is lost takes the rest with it."""
+
+    def say(**event: Any) -> None:
+        match event:
+            case {"row": data}:
+                record.add(row_of(data))
+            case {"device": _}:
+                record.about |= event
+            case _:
+                pass
+
+    if work(tasks, folder, seed, Purse(purse), say) != 0:
+        record.add(lost_row(tasks[-1], str(record.about.get("device", "")), "the context was lost"))
+
+
 def _lose(task: Task, trying: str, why: str, record: Record, lost: set[str]) -> Task:
     """Note that a contender was lost; what is left of its task."""
     if not _said(record, task, trying):

@@ -284,6 +284,34 @@ def test_a_schedule_that_runs_on_no_gpu_is_refused() -> None:
         next(bench(find_case("conv1d"), TIMED, 1, "plain"))
 
 
+@pytest.mark.parametrize("where", [(), ("--here",)])
+def test_run_all_of_a_folder(where: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
+    """As on a GPU machine: a process of its own, its exit code, its file."""
+    root = Path(artifacts.__file__).parents[2]
+    command = [sys.executable, str(root / "tests/gpu/run_all.py"), *where]
+    command += ["--artifacts", str(saved(folder, TIMED)), "--results", str(tmp_path / "r.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "1 passed, 0 failed" in done.stdout
+    (row,) = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert row["problem"] == TIMED.name
+
+
+def test_run_variants_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    root = Path(artifacts.__file__).parents[2]
+    about = {"case": "conv1d", "problem": dataclasses.asdict(TIMED)}
+    for name in ("good", "bad"):
+        (tmp_path / f"{name}.kernel").write_bytes((folder / f"{name}.kernel").read_bytes())
+        (tmp_path / f"{name}.json").write_text(json.dumps(about))
+    command = [sys.executable, str(root / "tests/gpu/run_variants.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "2 kernels, 1 wrong or failed" in done.stdout
+    lines = {line.split()[1]: line for line in done.stdout.splitlines() if TIMED.name in line}
+    assert "events" in lines["good"]
+    assert "ArtifactError" in lines["bad"]
+
+
 def test_a_gpu_machine_needs_neither_halide_nor_pillow() -> None:
     """Whatever measures saved kernels is imported without them."""
     script = """

@@ -143,6 +143,13 @@ def test_a_sound_goes_through_a_case(tmp_path: Path) -> None:
     assert longer.size == (70, 2)
 
 
+def test_clipping_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem, out = find_case("gemm").small[0], tmp_path / "out.wav"
+    media.save(quiet_case(), problem, out, np.full((4, 2), 3.0, np.float32), sounds.CD)
+    assert "the loudest sample is 1.5" in capsys.readouterr().err
+    assert (sounds.load(out)[0] > 0.999).all()
+
+
 def test_a_case_of_sounds_works_on_random_data_too() -> None:
     assert media.choose(quiet_case(), None, None, None) is None
 

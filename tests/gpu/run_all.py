@@ -26,7 +26,7 @@ from casestudies.common import artifacts  # noqa: E402
 from casestudies.common.measure import table  # noqa: E402
 from casestudies.common.record import Record, speed_ups  # noqa: E402
 from casestudies.common.tasks import Choice, tasks_of  # noqa: E402
-from casestudies.common.worker import supervise  # noqa: E402
+from casestudies.common.worker import measure_here, supervise  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck")
 
@@ -48,10 +48,9 @@ def sanitize(options: argparse.Namespace) -> dict[str, str]:
     verdicts = {}
     for tool in TOOLS:
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
-        command += ["--target-processes", "all", sys.executable, __file__]
+        command += [sys.executable, __file__, "--here"]
         command += ["--artifacts", str(options.artifacts), "--small", "--only", options.only]
         command += ["--match", options.match, "--seed", str(options.seed), "--results", ""]
-        command += ["--patience", "900"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("=====")]
         verdicts[tool] = "clean" if done.returncode == 0 else "\n".join(lines[-30:])
@@ -71,13 +70,17 @@ def main() -> int:
     parser.add_argument("--sanitize", action="store_true", help="run compute-sanitizer as well")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random inputs")
     parser.add_argument("--patience", type=float, default=120, help="seconds for one job")
+    parser.add_argument("--here", action="store_true", help="no processes that may be lost")
     parser.add_argument("--purse", type=float, default=200, help="seconds for all libraries")
     options = parser.parse_args()
     begin = time.perf_counter()
     record = Record(Path(options.results) if options.results else None, options.seed)
     tasks = tasks_of(artifacts.read(options.artifacts), choice(options))
     print(f"{len(tasks)} jobs, seed {options.seed}", flush=True)
-    supervise(tasks, options.artifacts, options.seed, record, options.patience, options.purse)
+    if options.here:
+        measure_here(tasks, options.artifacts, options.seed, record, options.purse)
+    else:
+        supervise(tasks, options.artifacts, options.seed, record, options.patience, options.purse)
     record.about["sanitizer"] = sanitize(options) if options.sanitize else {}
     record.write()
     wrong_tools = [t for t, verdict in record.about["sanitizer"].items() if verdict != "clean"]

@@ -61,7 +61,7 @@ class Record:
 
 def speed_ups(rows: Sequence[Row]) -> str:
     """For each timed problem: our time, the share of the limit, and how much faster that is than
-    stock Halide and than the best library.
+    stock Halide, than other schedules of ours, and than the best library.
     """
     by_problem: dict[str, dict[str, Row]] = {}
     for row in rows:
@@ -76,9 +76,15 @@ def _summary(found: dict[str, Row]) -> str:
     row = found[OURS]
     text = f"{row.problem:36} {ours:9.2f} us"
     text += " " * 7 if row.share is None else f" {100 * row.share:4.0f} %"
-    for family in (True, False):
-        rivals = {n: t for n, t in times.items() if n.startswith(STOCK) is family}
+    for kind in ("stock Halide", "another schedule", "library"):
+        rivals = {name: time for name, time in times.items() if _kind(found[name]) == kind}
         if rivals:
             best = min(rivals, key=lambda name: rivals[name])
             text += f"  {rivals[best] / ours:7.2f}x {best}"
     return text
+
+
+def _kind(row: Row) -> str:
+    if row.contender.startswith(STOCK):
+        return "stock Halide"
+    return "another schedule" if row.ours else "library"

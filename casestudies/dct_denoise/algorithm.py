@@ -62,7 +62,7 @@ def denoise() -> Denoising:
     half = hl.Float(16)
     image = hl.ImageParam(half, 3, "I")
     forward, inverse = hl.ImageParam(half, 2, "F"), hl.ImageParam(half, 2, "G")
-    threshold = hl.ImageParam(hl.Float(32), 1, "T")
+    threshold = hl.ImageParam(half, 1, "T")
     x, y, c, q, r = (hl.Var(name) for name in "xycqr")
     i, j = (hl.RDom([(0, TILE)], name) for name in "ij")
     k, z = (hl.RDom([(0, 2 * TILE)], name) for name in "kz")
@@ -85,8 +85,8 @@ def denoise() -> Denoising:
     bins[q, r, c] = hl.f32(0)
     at = STRIDE * (r // TILE) - STRIDE
     bins[q, r, c] += hl.f32(rows16[q, at + j.x, c]) * hl.f32(forward[j.x, r % TILE])
-    value = bins[q, r, c]
-    cored[q, r, c] = hl.cast(half, hl.select(hl.abs(value) > threshold[0], value, 0.0))
+    value = hl.cast(half, bins[q, r, c])
+    cored[q, r, c] = hl.select(hl.abs(value) > threshold[0], value, hl.cast(half, 0))
 
     columns[q, y, c] = hl.f32(0)
     at = TILE * (y // STRIDE)

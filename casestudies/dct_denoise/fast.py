@@ -44,7 +44,7 @@ class FastDenoising:
 
 def denoise() -> FastDenoising:
     """The unscheduled pipeline."""
-    image, threshold = hl.ImageParam(hl.Float(16), 3, "I"), hl.ImageParam(hl.Float(32), 1, "T")
+    image, threshold = hl.ImageParam(hl.Float(16), 3, "I"), hl.ImageParam(hl.Float(16), 1, "T")
     x, y, c = (hl.Var(name) for name in "xyc")
     padded, output = hl.Func("padded"), hl.Func("output")
     inside = (hl.clamp(x, 0, image.width() - 1), hl.clamp(y, 0, image.height() - 1))
@@ -58,7 +58,7 @@ def denoise() -> FastDenoising:
         return [v * hl.f32(float(w)) for w, v in zip(matrices.window(), back, strict=True)]
 
     def cored(value: hl.Expr) -> hl.Expr:
-        return hl.select(hl.abs(value) > threshold[0], value, hl.f32(0))
+        return hl.select(hl.abs(value) > hl.f32(threshold[0]), value, hl.f32(0))
 
     def both(at: hl.Expr) -> tuple[hl.Expr, hl.Expr]:
         """Where the two tiles that cover a pixel have it."""

@@ -45,6 +45,6 @@ def inverse() -> np.ndarray:
 
 def threshold(strength: float) -> np.ndarray:
     """Bins up to this are dropped, for noise of standard deviation ``strength`` a pixel, which is
-    that of a bin, too; float32, one value.
+    that of a bin, too; one value, f16.
     """
-    return np.array([THRESHOLD * strength], np.float32)
+    return np.array([THRESHOLD * strength], np.float16)

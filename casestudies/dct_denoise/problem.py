@@ -48,7 +48,7 @@ class Problem:
             ArraySpec("I", (self.planes, self.height, self.width), "f16"),
             ArraySpec("F", (TILE, TILE), "f16"),
             ArraySpec("G", (STRIDE, 2 * TILE), "f16"),
-            ArraySpec("T", (1,), "f32"),
+            ArraySpec("T", (1,), "f16"),
         )
 
     @property

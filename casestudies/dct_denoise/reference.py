@@ -35,8 +35,8 @@ def denoised(problem: Problem, inputs: Mapping[str, Any], xp: Any, rounded: Any)
     """Both transforms, coring and both transforms back; ``rounded`` is what products hand on."""
     down, across = problem.tiles
     rows = rounded(_forward(inputs["I"], inputs["F"], across, xp))
-    bins = _forward(rows.swapaxes(1, 2), inputs["F"], down, xp)
-    cored = rounded(xp.where(abs(bins) > inputs["T"][0], bins, 0.0))
+    bins = rounded(_forward(rows.swapaxes(1, 2), inputs["F"], down, xp))
+    cored = xp.where(abs(bins) > inputs["T"][0], bins, 0.0)
     columns = rounded(_inverse(cored, inputs["G"], down, xp))
     pixels = _inverse(columns.swapaxes(1, 2), inputs["G"], across, xp)
     return pixels[:, : problem.height, : problem.width]

@@ -361,11 +361,7 @@ __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u
         for name in ("eq", "lt", "le", "gt", "ge")
     },
     "pair_abs": """\
-__device__ __forceinline__ u32 pair_abs(u32 a) {
-  u32 r;
-  asm("abs.f16x2 %0, %1;" : "=r"(r) : "r"(a));
-  return r;
-}
+__device__ __forceinline__ u32 pair_abs(u32 a) { return a & 0x7fff7fffu; }
 """,
     "pair_select": """\
 __device__ __forceinline__ u32 pair_select(u32 mask, u32 a, u32 b) {

@@ -80,4 +80,4 @@ def test_a_number_that_all_elements_read_is_loaded_once() -> None:
     loads = [line for line in source.splitlines() if "T[0]" in line]
     kept = [line for line in source.splitlines() if re.match(r"\s*cored\w*\[\d+\] = ", line)]
     assert 4 * len(loads) == len(kept)
-    assert all(line.strip().startswith("const float T") for line in loads)
+    assert all(line.strip().startswith("const f16 T") for line in loads)

@@ -13,10 +13,14 @@ SHARED, REGISTER = hl.MemoryType.GPUShared, hl.MemoryType.Register
 
 
 def chain(
-    side: str, memory: hl.MemoryType = REGISTER, warps: int = 1, across: bool = False
+    side: str,
+    memory: hl.MemoryType = REGISTER,
+    warps: int = 1,
+    across: bool = False,
+    half: bool = False,
 ) -> hl.Func:
     """``kept = relu(A B)``, then ``kept W`` (side "a") or ``W kept'`` (side "b"): blocks of 32 x 32
-    for each warp. ``across``: the transpose of what registers can hand on.
+    for each warp. ``across``: the transpose of what registers can hand on. ``half``: relu in f16.
     """
     n, m, no, mo, ni, mi, mw = variables("n m no mo ni mi mw")
     a, b, w = (hl.ImageParam(F16, 2, name) for name in "ABW")
@@ -24,7 +28,9 @@ def chain(
     first, kept, second, out = (hl.Func(name) for name in ("first", "kept", "second", "out"))
     first[n, m] = hl.f32(0.0)
     first[n, m] += hl.f32(a[k.x, m]) * hl.f32(b[n, k.x])
-    kept[n, m] = hl.cast(F16, hl.max(first[n, m], 0.0) * 0.5)
+    t = F16 if half else hl.Float(32)
+    value = hl.cast(t, first[n, m])
+    kept[n, m] = hl.cast(F16, hl.max(value, hl.cast(t, 0.25)) * hl.cast(t, 0.5))
     second[n, m] = hl.f32(0.0)
     if side == "a":
         second[n, m] += hl.f32(kept[j.x, m]) * hl.f32(w[n, j.x])
@@ -55,17 +61,30 @@ def _shapes(side: str, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 
 
 REGISTERS: list[Case] = [
-    Case(
-        f"chain_in_registers_{side}_{warps}",
-        lambda side=side, warps=warps: chain(side, REGISTER, warps),
-        sizes,
-        True,
-        shapes=lambda size, side=side: _shapes(side, size),
-        tolerance=1e-3,
-    )
-    for side, warps, sizes in (
-        ("a", 1, ((32, 64), (32, 45))),
-        ("a", 4, ((32, 256), (32, 200))),
-        ("b", 1, ((64, 32), (45, 32))),
-    )
+    *(
+        Case(
+            f"pairs_{name}",
+            lambda memory=memory: chain("a", memory, 2, half=True),
+            ((32, 128), (32, 70)),
+            True,
+            shapes=lambda size: _shapes("a", size),
+            tolerance=1e-3,
+        )
+        for name, memory in (("kept", REGISTER), ("staged", SHARED))
+    ),
+    *(
+        Case(
+            f"chain_in_registers_{side}_{warps}",
+            lambda side=side, warps=warps: chain(side, REGISTER, warps),
+            sizes,
+            True,
+            shapes=lambda size, side=side: _shapes(side, size),
+            tolerance=1e-3,
+        )
+        for side, warps, sizes in (
+            ("a", 1, ((32, 64), (32, 45))),
+            ("a", 4, ((32, 256), (32, 200))),
+            ("b", 1, ((64, 32), (45, 32))),
+        )
+    ),
 ]

@@ -22,7 +22,9 @@ COMMON = (
     "selector.environment",
     "selector.report",
 )
-PUBLIC = ("selector.load", "selector.compile", "selector.Kernel", *COMMON)
+PUBLIC = (
+    "selector.load", "selector.compile", "selector.Kernel", "selector.resolve_target", *COMMON,
+)  # fmt: skip
 
 
 # What each room may import of ours, besides itself and COMMON.
@@ -58,7 +60,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 # imports may import neither Halide nor the rule engine, not even inside functions that it calls.
 WITHOUT_HALIDE = (
     "algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py", "build.py",
-    "amx.py", "padding.py", "fast.py", "warpgroups.py",
+    "amx.py", "padding.py", "fast.py", "warpgroups.py", "lookahead.py", "lookahead_schedule.py",
 )  # fmt: skip
 
 

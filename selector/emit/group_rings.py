@@ -39,6 +39,7 @@ class GroupRing(Ring):
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
+        self.early = False  # the first slots are asked for before the block has met
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
@@ -52,6 +53,8 @@ class GroupRing(Ring):
         w, c = self.context.writer, self.context
         with w.block(""):  # another ring may follow
             self.boxes = self._boxes()
+            names = {a.name for a in self.staged}
+            self.early = self.boxes is not None and not names & (unit.read | unit.written)
             self._make()
             unit.wait(w)  # for the barriers, and what the loop reads besides its copies
             groups = consumer_unit(c.consumers)
@@ -85,7 +88,7 @@ class GroupRing(Ring):
             nest = as_nest(x)
             copy = as_copy(nest, self.context) if nest is not None else None
             boxes = as_boxes(copy, self.context) if copy is not None else None
-            if boxes is None:
+            if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
                 return None
             found.append(boxes)
         return found
@@ -100,17 +103,38 @@ class GroupRing(Ring):
         w.line(f"const u32 free_ = full + {8 * self.stages};")
         arrivals = f"{READY} ? 1 : {c.unit_threads}" if self.boxes else str(c.unit_threads)
         loop = f"for (int i = 0; i < {self.stages}; ++i)"
-        with w.block("if (threadIdx.x == 0)"):
+        with w.block(f"if (threadIdx.x == {c.consumers})"):  # who asks for the first slots
             with w.block(loop):
                 w.line(f"barrier_init(full + 8 * i, {arrivals});")
                 w.line(f"barrier_init(free_ + 8 * i, {c.warps});")
             w.line("barriers_made();")
+            if self.early:
+                self._ask_early()
+
+    def _ask_early(self) -> None:
+        w = self.context.writer
+        loop = f"for (int slot = 0; slot < {self.stages}; ++slot)"
+        with w.block(f"if ({READY})"):
+            w.line("#pragma unroll 1")
+            with w.block(loop):
+                w.line(f"const int {self.variable} = {self.low} + slot;")
+                w.line(f"if ({self.variable} >= {self.stop}) break;")
+                self._ask()
+
+    def _ask(self) -> None:
+        """All boxes of one slot."""
+        w = self.context.writer
+        self._point("slot")
+        total = sum(b.bytes for b in self.boxes or ())
+        w.line(f"barrier_expect(full + 8 * slot, {total});")
+        for boxes in self.boxes or ():
+            boxes.write(self.context, "full + 8 * slot")
 
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
         w = self.context.writer
         unit.wait(w)
-        with w.block("if (threadIdx.x == 0)"):
+        with w.block(f"if (threadIdx.x == {self.context.consumers})"):
             w.line(f"for (int i = 0; i < {2 * self.stages}; ++i) barrier_end(full + 8 * i);")
 
     def _feed(self) -> None:
@@ -121,15 +145,9 @@ class GroupRing(Ring):
             return
         with w.block(f"if (!{READY})"):
             self._copy_rows()
-        with w.block("else if ((threadIdx.x & 127) == 0)"):
-            for name in dict.fromkeys(b.map for b in self.boxes):
-                w.line(f"map_prefetch(&{name});")
-            with self._slots():
-                total = sum(b.bytes for b in self.boxes)
-                w.line(f"barrier_expect(full + 8 * slot, {total});")
-                for boxes in self.boxes:
-                    boxes.write(self.context, "full + 8 * slot")
-                self._advance()
+        with w.block("else if ((threadIdx.x & 127) == 0)"), self._slots(early=self.early):
+            self._ask()
+            self._advance()
 
     def _copy_rows(self) -> None:
         """Every slot by ordinary copies, as the copy engine would have filled it."""
@@ -152,12 +170,13 @@ class GroupRing(Ring):
         emit_copy(copy, c, unit.rank, unit.size, 1, between)
 
     @contextmanager
-    def _slots(self) -> Generator[None]:
-        """The loop of a producer, at a slot that is free."""
+    def _slots(self, *, early: bool = False) -> Generator[None]:
+        """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
-        w.line("int slot = 0, round = 0;")
-        with self.emitter.loop_head(self.loop):
-            w.line("if (round) barrier_await(free_ + 8 * slot, (round - 1) & 1);")
+        w.line(f"int slot = 0, round = {int(early)};")
+        with self.emitter.loop_head(self.loop, self.stages if early else 0):
+            free = "barrier_await(free_ + 8 * slot, (round - 1) & 1);"
+            w.line(free if early else f"if (round) {free}")
             self._point("slot")
             yield
 

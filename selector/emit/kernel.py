@@ -86,7 +86,7 @@ class KernelEmitter:
         self.loop_depth = 0
         self.places: dict[str, str] = {}  # pointers of shared buffers
         self._offsets: dict[str, tuple[int, int]] = {}
-        self._exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
+        self.exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
         self._in_registers: frozenset[str] = frozenset()
 
     def emit(self) -> None:
@@ -111,7 +111,7 @@ class KernelEmitter:
         collect_accumulators(self.kernel.body, c, self.tables)
         c.strips |= find_strips(self.kernel.body)
         self._in_registers = register_names(self.kernel.body)
-        self._exchanged -= self.context.accumulators.keys() | self._in_registers
+        self.exchanged -= self.context.accumulators.keys() | self._in_registers
         one_warp = self.tensor and not warps
         unit = self._tensor_unit() if one_warp else block_unit(c.threads)
         self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
@@ -320,11 +320,15 @@ class KernelEmitter:
         if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
             unit.join(before)
 
-    def loop_head(self, s: For) -> AbstractContextManager[None]:
-        """``for`` over the iterations of a serial loop; a context for its body."""
+    def loop_head(self, s: For, skip: int = 0) -> AbstractContextManager[None]:
+        """``for`` over the iterations of a serial loop but the first ``skip``; a context for its
+        body.
+        """
         scalar, name = self.context.scalar, self.context.names.get(s.name)
         low, extent = scalar.index(s.min), scalar.index(s.extent)
         stop = extent if low == "0" else f"{low} + {extent}"
+        if skip:
+            low = str(skip) if low == "0" else f"{low} + {skip}"
         self.context.writer.line("#pragma unroll 1")
         return self.context.writer.block(f"for (int {name} = {low}; {name} < {stop}; ++{name})")
 
@@ -407,7 +411,7 @@ class KernelEmitter:
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what the kernel both reads and writes."""
-        exchanged = self._exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+        exchanged = self.exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
         reads = loaded_names(s) & exchanged
         return (reads | {BANDS}) if holds_tensor(s) else reads, stored_names(s) & exchanged
 
@@ -423,7 +427,7 @@ class KernelEmitter:
     def fill_bands(self, unit: Unit) -> None:
         """Write the bands once, as late as their first use allows: copies are on their way."""
         if self.tables and not self.bands_filled:
-            if unit.must_wait(self.tables.sources & self._exchanged, set()):
+            if unit.must_wait(self.tables.sources & self.exchanged, set()):
                 unit.wait(self.context.writer)
             self.tables.fill()
             self.bands_filled = True

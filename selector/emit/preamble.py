@@ -208,6 +208,16 @@ __device__ __forceinline__ void barrier_expect(u32 b, u32 bytes) {
     :: "r"(b), "r"(bytes) : "memory");
 }
 """,
+    "bulk_copy": """\
+// A run of 16-byte pieces by the copy engine, whose bytes the phase of the barrier waits for
+// (PTX ISA: cp.async.bulk).
+__device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+    :: "r"(barrier), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    " [%0], [%1], %2, [%3];" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+""",
     "barriers_made": """\
 // Barriers are there for the copy engine, too.
 __device__ __forceinline__ void barriers_made() {
@@ -227,11 +237,6 @@ __device__ __forceinline__ void async_fence() {
 """,
     "TensorMap": """\
 struct alignas(64) TensorMap { u64 parts[16]; };
-""",
-    "map_prefetch": """\
-__device__ __forceinline__ void map_prefetch(const TensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
-}
 """,
     **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
     **{f"tensor_store{rank}": _tensor_store(rank) for rank in (2, 3, 4, 5)},
@@ -378,6 +383,19 @@ __device__ __forceinline__ f16 half_of(u32 pair, int i) {
     "pack8": """\
 __device__ __forceinline__ u32 pack8(int a, int b, int c, int d) {
   return ((u32)a & 255) | (((u32)b & 255) << 8) | (((u32)c & 255) << 16) | ((u32)d << 24);
+}
+""",
+    "store4_of_two": """\
+// Lanes 2i and 2i+1 hold elements a, b of two 8-column tiles that lie side by side; p: where a of
+// this lane belongs, a multiple of 16 bytes for the even lane. Each stores four neighbours.
+template <class T, class U>
+__device__ __forceinline__ void store4_of_two(T* p, int q, U a0, U a1, U b0, U b1) {
+  struct alignas(16) Quad { T x[4]; };
+  const bool odd = q & 1;
+  const U c0 = __shfl_xor_sync(0xffffffffu, odd ? a0 : b0, 1);
+  const U c1 = __shfl_xor_sync(0xffffffffu, odd ? a1 : b1, 1);
+  *(Quad*)(p + (odd ? 6 : 0)) =
+      odd ? Quad{{(T)c0, (T)c1, (T)b0, (T)b1}} : Quad{{(T)a0, (T)a1, (T)c0, (T)c1}};
 }
 """,
     "store2": """\

@@ -273,4 +273,4 @@ def _tuples(data: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())  # libraries' own processes may make an ordinary end long

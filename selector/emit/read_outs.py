@@ -24,6 +24,15 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.pairs import PairText, pair_text
+from selector.emit.places import (
+    IndexForm,
+    ReadOut,
+    index_form,
+    place_of,
+    quad_flag,
+    quads,
+    tiles_of,
+)
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
@@ -47,7 +56,7 @@ class RegionCode:
         accumulator = self.context.accumulators[s.buffer]
         element = s.value.type.element
         for region, outer in self.covered(s.buffer, first_lane(s.index), s.value.type.lanes):
-            for i, j in _tiles(region):
+            for i, j in tiles_of(region):
                 values = [
                     self.context.scalar.expr(
                         lane(s.value.args[0], _digits(region, (i, j, e), outer))
@@ -73,7 +82,7 @@ class RegionCode:
         if sums:
             RowSumCode(self.context, partial(self._element, source)).write(s, sums, regions)
             return
-        plan = _ReadOut(s, source, regions, [_index_form(s.index, r, o) for r, o in regions])
+        plan = ReadOut(s, source, regions, [index_form(s.index, r, o) for r, o in regions])
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
@@ -89,7 +98,7 @@ class RegionCode:
         with w.block("else"):
             self._store(plan)
 
-    def _store_boxes(self, plan: _ReadOut, region: Region, outer: Digits, box: BoxStore) -> None:
+    def _store_boxes(self, plan: ReadOut, region: Region, outer: Digits, box: BoxStore) -> None:
         w, text = self.context.writer, self._texts(plan, region, outer, guarded=False)
         kind = c_type(self.context.storages[plan.store.buffer].type)
         rows, columns = region.tiles
@@ -103,7 +112,34 @@ class RegionCode:
                         w.line(f"store2({target}, {', '.join(pair)});")
                 close_box(box, region.rows * i, self.context)
 
-    def _store(self, plan: _ReadOut) -> None:
+    def _store(self, plan: ReadOut) -> None:
+        """Four neighbours at once where they are aligned, else two, else one by one."""
+        whole, flag = self._everywhere(plan), quad_flag(plan, self.context)
+        if whole is None or flag is None:
+            self._store_pairs(plan)
+            return
+        w = self.context.writer
+        tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), flag]
+        with w.block(f"if ({' && '.join(tests)})"):
+            self._write_quads(plan)
+        with w.block("else"):
+            self._store_pairs(plan)
+
+    def _write_quads(self, plan: ReadOut) -> None:
+        w = self.context.writer
+        with w.block(""):
+            pointers: dict[Affine, str] = {}
+            for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
+                text = self._texts(plan, region, outer, guarded=False)
+                for places in quads(region):
+                    found = [
+                        self._write_one(plan, region, at, outer, form, pointers, text)
+                        for at in places
+                    ]
+                    values = ", ".join(value for _, value in found)
+                    w.line(f"store4_of_two({found[0][0]}, q, {values});")
+
+    def _store_pairs(self, plan: ReadOut) -> None:
         """Every lane stores what it has, two neighbours at once where they are aligned."""
         s = plan.store
         whole = self._everywhere(plan)
@@ -126,11 +162,11 @@ class RegionCode:
     ) -> Callable[[tuple[int, int, int]], str]:
         """The text of every element of a value made of accumulators."""
         element = Store(source.buffer, source.index, value)  # in the order of the accumulator
-        plan = _ReadOut(element, source, [], [])
+        plan = ReadOut(element, source, [], [])
         text = self._texts(plan, region, outer, guarded=False)
         return partial(text.value, region)
 
-    def _keep(self, plan: _ReadOut) -> None:
+    def _keep(self, plan: ReadOut) -> None:
         """Leave what is read out in registers, as blocks of an operand."""
         kept = self.context.register_tiles[plan.store.buffer]
         for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
@@ -141,13 +177,13 @@ class RegionCode:
                 )
             text = self._texts(plan, region, outer, guarded=False)
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
-            for i, j in _tiles(region):
+            for i, j in tiles_of(region):
                 for half in (0, 2):
                     origin = form.base + rows * (region.rows * i + 4 * half) + columns * (8 * j)
                     target = kept.put(origin, rows, columns)
                     self.context.writer.line(f"{target} = {text.pair(region, (i, j, half))};")
 
-    def _everywhere(self, plan: _ReadOut) -> Expr | None:
+    def _everywhere(self, plan: ReadOut) -> Expr | None:
         """A uniform condition under which every lane is stored; None if none is known."""
         p = plan.store.predicate
         if p is None:
@@ -158,7 +194,7 @@ class RegionCode:
         digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
         return holds_everywhere(lane(p, digits), dict(digits))
 
-    def _pair_flag(self, plan: _ReadOut) -> str | None:
+    def _pair_flag(self, plan: ReadOut) -> str | None:
         """The uniform condition for storing two neighbours at once; "true" if always, None if
         never.
         """
@@ -171,13 +207,13 @@ class RegionCode:
                 return None
         return self.context.aligned_flag(buffer, 2) if storage.space is Space.GLOBAL else "true"
 
-    def _write_tiles(self, plan: _ReadOut, *, guarded: bool, wide: bool) -> None:
+    def _write_tiles(self, plan: ReadOut, *, guarded: bool, wide: bool) -> None:
         w = self.context.writer
         with w.block(""):
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 text = self._texts(plan, region, outer, guarded=guarded)
-                for i, j in _tiles(region):
+                for i, j in tiles_of(region):
                     for half in (0, 2):
                         pair = [
                             self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
@@ -195,11 +231,11 @@ class RegionCode:
 
     def _write_one(
         self,
-        plan: _ReadOut,
+        plan: ReadOut,
         region: Region,
         element: tuple[int, int, int],
         outer: Digits,
-        form: _IndexForm | None,
+        form: IndexForm | None,
         pointers: dict[Affine, str],
         text: _Texts,
     ) -> tuple[str, str]:
@@ -222,7 +258,7 @@ class RegionCode:
             pointers[symbolic] = name
         return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
-    def _texts(self, plan: _ReadOut, region: Region, outer: Digits, *, guarded: bool) -> _Texts:
+    def _texts(self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool) -> _Texts:
         """Value and guard of a block's elements, with marks for what differs between them."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
@@ -291,62 +327,11 @@ class RegionCode:
         return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
 
 
-def _tiles(region: Region) -> list[tuple[int, int]]:
-    rows, columns = region.tiles
-    return [(i, j) for i in range(rows) for j in range(columns)]
-
-
-def _place(region: Region, element: tuple[int, int, int]) -> tuple[Affine, Affine]:
-    """(row, column) of element e of tile (i, j) in the stored block, for this lane."""
-    i, j, e = element
-    return _ROW + (region.rows * i + 8 * (e // 2)), _COLUMN + (8 * j + e % 2)
-
-
-_ROW = Affine.of(LANE_ROW)
-_COLUMN = Affine.of(LANE_PAIR) * 2
-
-
 def _digits(region: Region, element: tuple[int, int, int], outer: Digits) -> Digits:
     """The lane number of element e of tile (i, j), as digits (n, m, region)."""
-    row, column = (part.to_expr() for part in _place(region, element))
+    row, column = (part.to_expr() for part in place_of(region, element))
     m, n = (column, row) if region.swapped else (row, column)
     return ((n, region.n), (m, region.m), *outer)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _IndexForm:
-    """A store index that is affine in the block's coordinates: ``base + m * row + n * column``."""
-
-    base: Affine
-    m: Affine
-    n: Affine
-    lane: Affine  # the index of this lane's first element
-    shifted: dict[tuple[int, int], tuple[Affine, int]]
-
-    def at(self, region: Region, element: tuple[int, int, int]) -> tuple[Affine, int]:
-        """The index of an element as (symbolic part, constant)."""
-        i, j, e = element
-        row, column = region.rows * i + 8 * (e // 2), 8 * j + e % 2
-        m, n = (column, row) if region.swapped else (row, column)
-        steps = self.m.constant, self.n.constant
-        key = (0 if steps[0] is not None else m, 0 if steps[1] is not None else n)
-        if key not in self.shifted:
-            index = self.lane + self.m * key[0] + self.n * key[1]
-            self.shifted[key] = (index - index.offset, index.offset)
-        symbolic, offset = self.shifted[key]
-        return symbolic, offset + (steps[0] or 0) * m + (steps[1] or 0) * n
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadOut:
-    """A read-out statement: the accumulator load that gives its order, its blocks, their index
-    forms.
-    """
-
-    store: Store
-    source: Load
-    regions: list[tuple[Region, Digits]]
-    forms: list[_IndexForm | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,16 +383,6 @@ def _register(accumulator: Accumulator, region: Region, element: tuple[int, int,
     i, j, e = element
     name = f"{accumulator.register}[{region.fragment(i, j)}]"
     return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
-
-
-def _index_form(index: Expr, region: Region, outer: Digits) -> _IndexForm | None:
-    n, m = Var("$n"), Var("$m")
-    affine = to_affine(lane(index, ((n, region.n), (m, region.m), *outer)))
-    base, by_m, by_n = affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n)
-    if any(p.mentions(v.name) for p in (base, by_m, by_n) for v in (n, m)):
-        return None
-    at_m, at_n = (_COLUMN, _ROW) if region.swapped else (_ROW, _COLUMN)
-    return _IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 
 
 def tile_reads(value: Expr) -> list[Load]:

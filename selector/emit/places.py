@@ -1,0 +1,106 @@
+"""Where the elements of an accumulator block go: in a lane's registers, and in what is stored.
+
+An m16n8 tile has its elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1) in lane 4*g + q (PTX ISA,
+"Matrix Fragments for mma.m16n8k16"). Stored as they lie, eight rows get 32 bytes each. Where tiles
+lie side by side, lanes q and q + 1 exchange halves: the even one stores four columns of a tile, the
+odd one four of the next, and a row gets 64 bytes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext, Region
+from selector.emit.scalar import Space
+from selector.ir.affine import Affine, to_affine
+from selector.ir.lanes import Digits, lane
+from selector.ir.nodes import Expr, Load, Store, Var
+
+Element = tuple[int, int, int]  # tile row, tile column, register of the tile
+
+ROW = Affine.of(LANE_ROW)
+COLUMN = Affine.of(LANE_PAIR) * 2
+
+
+def tiles_of(region: Region) -> list[tuple[int, int]]:
+    rows, columns = region.tiles
+    return [(i, j) for i in range(rows) for j in range(columns)]
+
+
+def place_of(region: Region, element: tuple[int, int, int]) -> tuple[Affine, Affine]:
+    """(row, column) of element e of tile (i, j) in the stored block, for this lane."""
+    i, j, e = element
+    return ROW + (region.rows * i + 8 * (e // 2)), COLUMN + (8 * j + e % 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexForm:
+    """A store index that is affine in the block's coordinates: ``base + m * row + n * column``."""
+
+    base: Affine
+    m: Affine
+    n: Affine
+    lane: Affine  # the index of this lane's first element
+    shifted: dict[tuple[int, int], tuple[Affine, int]]
+
+    def at(self, region: Region, element: tuple[int, int, int]) -> tuple[Affine, int]:
+        """The index of an element as (symbolic part, constant)."""
+        i, j, e = element
+        row, column = region.rows * i + 8 * (e // 2), 8 * j + e % 2
+        m, n = (column, row) if region.swapped else (row, column)
+        steps = self.m.constant, self.n.constant
+        key = (0 if steps[0] is not None else m, 0 if steps[1] is not None else n)
+        if key not in self.shifted:
+            index = self.lane + self.m * key[0] + self.n * key[1]
+            self.shifted[key] = (index - index.offset, index.offset)
+        symbolic, offset = self.shifted[key]
+        return symbolic, offset + (steps[0] or 0) * m + (steps[1] or 0) * n
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOut:
+    """A read-out statement: the accumulator load that gives its order, its blocks, their index
+    forms.
+    """
+
+    store: Store
+    source: Load
+    regions: list[tuple[Region, Digits]]
+    forms: list[IndexForm | None]
+
+
+def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:
+    n, m = Var("$n"), Var("$m")
+    affine = to_affine(lane(index, ((n, region.n), (m, region.m), *outer)))
+    base, by_m, by_n = affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n)
+    if any(p.mentions(v.name) for p in (base, by_m, by_n) for v in (n, m)):
+        return None
+    at_m, at_n = (COLUMN, ROW) if region.swapped else (ROW, COLUMN)
+    return IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
+
+
+def quad_flag(plan: ReadOut, context: KernelContext) -> str | None:
+    """The uniform condition for storing four neighbours at once, of which a lane has two and the
+    next one two; None if never, or if two at a time are neighbours of the next row's.
+    """
+    buffer = plan.store.buffer
+    storage = context.storages[buffer]
+    if storage.space is not Space.GLOBAL or storage.type.bytes != 4:
+        return None
+    for (region, _), form in zip(plan.regions, plan.forms, strict=True):
+        if form is None or region.swapped or form.n.constant != 1:
+            return None
+        if region.tiles[1] % 2 or form.m.constant == 8:
+            return None
+        if not context.is_multiple(form.base + form.m * LANE_ROW, 4, buffer):
+            return None
+    flag = context.aligned_flag(buffer, 4)
+    return None if flag == "false" else flag
+
+
+def quads(region: Region) -> Iterator[list[Element]]:
+    """The elements that a lane brings to each exchange: two of a tile, two of the one beside it."""
+    for i, j in tiles_of(region):
+        for half in (0, 2) if j % 2 == 0 else ():
+            yield [(i, j + tile, half + e) for tile in (0, 1) for e in (0, 1)]

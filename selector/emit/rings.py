@@ -56,12 +56,24 @@ class Ring:
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
-        self.signals = not in_warp and self.emitter.loop_depth == 0
+        alone = not in_warp and self.emitter.loop_depth == 0
+        self.signals = alone and not self._consumers_wait()
         with self.context.writer.block(""):  # another ring may follow
             self._emit(unit, in_warp=in_warp)
 
+    def _consumers_wait(self) -> bool:
+        """Whether consumers hand memory to each other, so that the block waits in every iteration
+        anyway: signals would only be more to do.
+        """
+        touched = [self.emitter.touched(x) for x in self.consumers]
+        written = {name for _, writes in touched for name in writes}
+        return bool(written & {name for reads, _ in touched for name in reads})
+
     def _emit(self, unit: Unit, *, in_warp: bool) -> None:
         self.start(unit)
+        if not self.signals:  # copies made before are of the first group, which arrives first
+            unit.copying = False
+            unit.copied.clear()
         self.emitter.fill_bands(unit)
         if self.signals and unit.written:  # what the loop reads besides its copies
             unit.wait(self.context.writer)

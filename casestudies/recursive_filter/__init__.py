@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Sounds
+from casestudies.common.case import Arrays, Case, Option, Sounds, positive
 from casestudies.common.data import random_inputs
 from casestudies.recursive_filter.bench import PEERS
 from casestudies.recursive_filter.design import lookahead_tables, tables
@@ -26,7 +26,7 @@ def build(problem: Problem, schedule: str) -> Any:
     else:
         from casestudies.recursive_filter import schedule as schedules
         from casestudies.recursive_filter.algorithm import blocks as pipeline
-    unscheduled = pipeline(whole=whole)
+    unscheduled = pipeline(problem.sizes, whole=whole)
     if schedule == "cuda":
         return schedules.cuda(unscheduled, problem)
     return schedules.plain(unscheduled) if schedule == "plain" else schedules.tensor(unscheduled)
@@ -46,7 +46,11 @@ def inputs_of(problem: Problem, seed: int, xp: Any) -> Arrays:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, (samples, channels), the ``method`` and the coefficients."""
-    given = {name: options[name] for name in ("method", "a", "b") if options.get(name) is not None}
+    given = {
+        name: options[name]
+        for name in ("method", "a", "b", "block")
+        if options.get(name) is not None
+    }
     size = options.get("size") or (2**21, 2)
     samples, channels = size if len(size) > 1 else (size[0], 2)
     return Problem(samples, channels, **given)
@@ -78,6 +82,7 @@ CASE = Case(
         Option("method", "how the recursion is made parallel", choices=tuple(METHODS)),
         Option("a", "factor of the last output (1.8)", float),
         Option("b", "factor of the output before (-0.9)", float),
+        Option("block", "samples that are filtered together: 16, 32 or 64", positive),
     ),
     sounds=Sounds(sound_inputs, output_sound),
     random=inputs_of,

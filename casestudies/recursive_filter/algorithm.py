@@ -62,10 +62,16 @@ class Blocks:
 class Tables:
     """What follows from a and b, see ``design.tables``."""
 
-    spans: hl.ImageParam
-    tiles: hl.ImageParam
-    groups: hl.ImageParam
-    enters: hl.ImageParam
+    numbers: hl.ImageParam
+    sizes: Sizes
+
+    def transition(self, table: str, row: int | hl.Expr) -> Numbers:
+        """Four numbers of a table, row by row of a matrix."""
+        return tuple(self.numbers[self.sizes.place(table) + 4 * row + q] for q in range(4))
+
+    def entering(self, at: hl.Expr) -> Numbers:
+        first = self.sizes.place("E")
+        return self.numbers[first + at], self.numbers[first + self.sizes.block + at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +108,18 @@ def dense(name: str, element: hl.Type, *extents: int) -> hl.ImageParam:
 
 
 def tables_of(z: Sizes) -> Tables:
-    return Tables(
-        dense("S", F32, 4, 3), dense("M", F32, 4, z.tiles), dense("G", F32, 4, LANES),
-        dense("E", F32, z.block, 2),
-    )  # fmt: skip
+    return Tables(dense("F", F32, z.place("end")), z)
 
 
 def zero() -> Numbers:
     return hl.f32(0.0), hl.f32(0.0)
 
 
-def advance(over: hl.ImageParam, row: int | hl.Expr, state: Numbers, more: Numbers) -> Numbers:
-    """``state`` carried on by the transition in a row of a table, plus ``more``."""
+def advance(over: Numbers, state: Numbers, more: Numbers) -> Numbers:
+    """``state`` carried on by a transition, plus ``more``."""
     return (
-        (more[0] + over[0, row] * state[0]) + over[1, row] * state[1],
-        (more[1] + over[2, row] * state[0]) + over[3, row] * state[1],
+        (more[0] + over[0] * state[0]) + over[1] * state[1],
+        (more[1] + over[2] * state[0]) + over[3] * state[1],
     )
 
 
@@ -154,7 +157,7 @@ def carried(
     def tile(r: hl.Expr, s: Numbers) -> Numbers:
         number = m - (z.tiles - 1 - r)
         end = end_of_tile(g * z.tiles + hl.max(number, 0))
-        return advance(tables.spans, TILE, s, where(number >= 0, end))
+        return advance(tables.transition("S", TILE), s, where(number >= 0, end))
 
     inclusive = chain("inclusive", (m, g, c), z.tiles, tile)
     prefix = kept(inclusive, (m, g, c), "prefix").kept
@@ -164,16 +167,18 @@ def carried(
     def part(r: hl.Expr, s: Numbers) -> Numbers:
         number = g - 1 - u - LANES * (rounds - 1 - r)
         end = prefix[z.tiles - 1, hl.max(number, 0), c]
-        return advance(tables.spans, PART, s, where(number >= 0, end))
+        return advance(tables.transition("S", PART), s, where(number >= 0, end))
 
     steps, parts = chain("part_steps", (u, g, c), rounds, part), hl.Func("parts")
-    parts[u, g, c] = tuple(advance(tables.groups, u, steps[u, g, c], zero()))
+    parts[u, g, c] = tuple(advance(tables.transition("G", u), steps[u, g, c], zero()))
     total, r = hl.Func("total"), hl.RDom([(0, LANES)], "total_r")
     total[g, c] = tuple(zero())
     total[g, c] = tuple(total[g, c][q] + parts[r.x, g, c][q] for q in (0, 1))
     group, inner = n // z.tiles, n % z.tiles
     before, own = hl.Func("again_before"), prefix[hl.max(inner - 1, 0), group, c]
-    before[n, c] = tuple(advance(tables.tiles, inner, total[group, c], where(inner > 0, own)))
+    before[n, c] = tuple(
+        advance(tables.transition("M", inner), total[group, c], where(inner > 0, own))
+    )
     return Carry(inclusive, prefix, Chain(steps, parts), total, before)
 
 
@@ -204,17 +209,19 @@ def blocks(sizes: Sizes = BLOCKS, *, whole: bool = False) -> Filter:
     first = blocks_of(x, response, z.block, "block", whole=whole)
 
     def step(r: hl.Expr, s: Numbers) -> Numbers:
-        return advance(tables.spans, BLOCK, s, end_of(first, n * z.blocks + r))
+        return advance(tables.transition("S", BLOCK), s, end_of(first, n * z.blocks + r))
 
     tile_steps = chain("tile_steps", (n, c), z.blocks, step)
     tile_ends = kept(tile_steps, (n, c), "tile_ends")
     carry = carried(z, x.width(), tables, lambda number: tile_ends.kept[number, c])
     second = blocks_of(x, response, z.block, "again", whole=whole)
 
-    states, r = hl.Func("states"), hl.RDom([(1, z.blocks - 1)], "states_r")
-    states[m, n, c] = (carry.before[n, c][0], carry.before[n, c][1])
-    end = end_of(second, n * z.blocks + r.x - 1)
-    states[r.x, n, c] = tuple(advance(tables.spans, BLOCK, states[r.x - 1, n, c], end))
+    states, r = hl.Func("states"), hl.RDom([(0, z.blocks)], "states_r")
+    states[m, n, c] = (hl.undef(F32), hl.undef(F32))
+    previous = hl.max(r.x - 1, 0)
+    end = end_of(second, n * z.blocks + previous)
+    after = advance(tables.transition("S", BLOCK), states[previous, n, c], end)
+    states[r.x, n, c] = where(r.x > 0, after, carry.before[n, c])
     filtered, r = hl.Func("again_filtered"), hl.RDom([(0, z.block)], "i")
     filtered[i, n, c] = hl.f32(0.0)
     filtered[i, n, c] += hl.f32(second.frames[r.x, n, c]) * hl.f32(response[r.x, i])
@@ -228,5 +235,6 @@ def blocks(sizes: Sizes = BLOCKS, *, whole: bool = False) -> Filter:
 
 def entering(z: Sizes, tables: Tables, states: hl.Func) -> hl.Expr:
     """What the state before its block contributes to output t."""
-    at, state = t % z.block, states[t // z.block % z.blocks, t // z.tile, c]
-    return tables.enters[at, 0] * state[0] + tables.enters[at, 1] * state[1]
+    state = states[t // z.block % z.blocks, t // z.tile, c]
+    first, second = tables.entering(t % z.block)
+    return first * state[0] + second * state[1]

@@ -28,28 +28,30 @@ def transition(a: float, b: float, samples: int) -> np.ndarray:
 
 
 def tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
-    """Transitions as rows of four numbers, f32: ``S`` over a block, a tile, and ``LANES`` groups;
-    ``M``, ``G`` over 0, 1, ... tiles, groups. ``E`` (2, block), f32: what each number of a state
-    contributes to the outputs that follow. ``T`` (block, block), f16: what sample j of a block
-    contributes to output i, at [i, j].
+    """``F``: the tables of numbers that ``Sizes.place`` lists, f32. ``T`` (block, block), f16: what
+    sample j of a block contributes to output i, at [i, j].
     """
     response = impulse_response(a, b, sizes.block + 1)
     later = np.subtract.outer(np.arange(sizes.block), np.arange(sizes.block))
-
-    def over(*spans: int) -> np.ndarray:
-        return as_float32(transition(a, b, span).ravel() for span in spans)
-
+    spans = (
+        *(sizes.block, sizes.tile, sizes.group * LANES),
+        *(sizes.tile * count for count in range(sizes.tiles)),
+        *(sizes.group * count for count in range(LANES)),
+    )
+    numbers = (*transitions(a, b, spans), response[1:], b * response[:-1])
     return {
-        "S": over(sizes.block, sizes.tile, sizes.group * LANES),
-        "M": over(*(sizes.tile * count for count in range(sizes.tiles))),
-        "G": over(*(sizes.group * count for count in range(LANES))),
-        "E": as_float32((response[1:], b * response[:-1])),
+        "F": np.concatenate(numbers).astype(np.float32),
         "T": np.where(later >= 0, response[np.maximum(later, 0)], 0.0).astype(np.float16),
     }
 
 
+def transitions(a: float, b: float, spans: Iterable[int]) -> list[np.ndarray]:
+    """Four numbers for each span of samples, row by row."""
+    return [transition(a, b, span).ravel() for span in spans]
+
+
 def lookahead_tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
-    """As above without ``T``. ``B``: transitions over 0, 1, ... blocks. ``D`` (2,), f32: the
+    """``F`` as above. ``B``: transitions over 0, 1, ... blocks, f32. ``D`` (2,), f32: the
     coefficients of the dilated recursion; with the poles x and y they are ``x**d + y**d`` and
     ``-(x y)**d``. ``K`` (2 d,), f16: the taps of the convolution ahead of it.
     """
@@ -58,17 +60,10 @@ def lookahead_tables(a: float, b: float, sizes: Sizes) -> dict[str, np.ndarray]:
         far, further = far * far - 2 * further, further * further
     taps = impulse_response(a, b, TAPS)
     taps[DILATION:] -= far * taps[:DILATION]
-    known = tables(a, b, sizes)
-    del known["T"]
+    starts = (sizes.block * count for count in range(sizes.blocks))
     return {
-        **known,
-        "B": as_float32(
-            transition(a, b, sizes.block * count).ravel() for count in range(sizes.blocks)
-        ),
+        "F": tables(a, b, sizes)["F"],
+        "B": np.array(transitions(a, b, starts), np.float32),
         "D": np.array([far, -further], np.float32),
         "K": taps.astype(np.float16),
     }
-
-
-def as_float32(rows: Iterable[np.ndarray]) -> np.ndarray:
-    return np.array(list(rows), np.float32)

@@ -64,6 +64,7 @@ def lookahead(sizes: Sizes = LOOKAHEAD, *, whole: bool = False) -> Lookahead:
     z, x, tables = sizes, hl.ImageParam(F16, 2, "X"), tables_of(sizes)
     taps, dilated = dense("K", F16, TAPS), dense("D", F32, 2)
     over_blocks = dense("B", F32, 4, z.blocks)
+    over_block = tuple(over_blocks[q, m] for q in range(4))
     frames, fir, phases, tiles = (hl.Func(name) for name in ("frames", "fir", "phases", "tiles"))
     place, first = n * z.tile + j, n * z.tile + hl.max(j, 0)
     inside = j >= 0 if whole else (j >= 0) & (place < x.width())
@@ -85,7 +86,7 @@ def lookahead(sizes: Sizes = LOOKAHEAD, *, whole: bool = False) -> Lookahead:
     carry = carried(z, x.width(), tables, end_of_tile)
 
     states, output = hl.Func("states"), hl.Func("output")
-    states[m, n, c] = tuple(advance(over_blocks, m, carry.before[n, c], zero()))
+    states[m, n, c] = tuple(advance(over_block, carry.before[n, c], zero()))
     own = hl.f32(tiles[t % z.tile, t // z.tile, c])
     output[t, c] = hl.cast(F16, own + entering(z, tables, states))
     return Lookahead(

@@ -20,7 +20,7 @@ from casestudies.recursive_filter.schedule import (
     SHARED,
     carry_states,
     carry_tiles,
-    stage_enters,
+    stage_tables,
     whole_carry,
 )
 from casestudies.recursive_filter.sizes import DILATION, TAPS
@@ -50,7 +50,7 @@ def tensor(f: Lookahead, tiles: Tiles | None = None) -> hl.Func:
     f.output.split(t, to, ti, run).split(ti, tv, ti, size.threads)
     f.output.reorder(tv, ti, to, c).gpu_blocks(to, c).gpu_threads(ti)
     carry_states(f.carry, f.states, f.output, to, size.last, z.blocks)
-    stage_enters(f.tables, f.output, to, z)
+    stage_tables(f.tables, [f.carry.before, f.output], f.output, to)
     return f.output
 
 

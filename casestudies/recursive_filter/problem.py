@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from casestudies.common.case import ArraySpec
-from casestudies.recursive_filter.sizes import BLOCKS, LANES, LOOKAHEAD, TAPS, Sizes
+from casestudies.recursive_filter.sizes import BLOCKS, LOOKAHEAD, TAPS, Sizes, sizes_for
 from selector.diagnostics import UserError
 
 METHODS = {"blocks": BLOCKS, "lookahead": LOOKAHEAD}
@@ -15,13 +15,17 @@ METHODS = {"blocks": BLOCKS, "lookahead": LOOKAHEAD}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Samples of each channel, channels, and the coefficients, which are given at run time."""
+    """Samples of each channel, channels, and the coefficients, which are given at run time.
+
+    ``block``: samples that the method filters together, 0 for its own choice.
+    """
 
     samples: int
     channels: int = 2
     method: str = "blocks"
     a: float = 1.8
     b: float = -0.9
+    block: int = 0
 
     def __post_init__(self) -> None:
         if min(self.samples, self.channels) < 1:
@@ -33,6 +37,11 @@ class Problem:
             raise UserError(
                 f"recursive_filter: no method {self.method!r}",
                 hint=f"methods: {', '.join(METHODS)}",
+            )
+        if self.block not in (0, 16, 32, 64):
+            raise UserError(
+                f"recursive_filter: blocks of {self.block} samples",
+                hint="16, 32 and 64 are possible",
             )
         if abs(self.b) >= 1 or abs(self.a) >= 1 - self.b:
             raise UserError(
@@ -49,17 +58,16 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"recursive_filter-{self.method}"
+        return f"recursive_filter-{self.method}" + (f"{self.block}" if self.block else "")
 
     @property
     def sizes(self) -> Sizes:
-        return METHODS[self.method]
+        return METHODS[self.method] if self.block == 0 else sizes_for(self.block)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        block, tiles = self.sizes.block, self.sizes.tiles
-        shapes = {"S": (3, 4), "M": (tiles, 4), "G": (LANES, 4), "E": (2, block)}
-        tables = [ArraySpec(name, shape, "f32") for name, shape in shapes.items()]
+        block = self.sizes.block
+        tables = [ArraySpec("F", (self.sizes.place("end"),), "f32")]
         if self.method == "lookahead":
             tables.append(ArraySpec("B", (self.sizes.blocks, 4), "f32"))
             tables += [ArraySpec("D", (2,), "f32"), ArraySpec("K", (TAPS,), "f16")]

@@ -77,7 +77,7 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     p.states.update().gpu_threads(n).unroll(hl.RVar("states_r$x"))
     filter_blocks(p.second, p.output, to, size.warps, size.rounds, z)
     stage_response(p.response.in_([p.second.sums, p.filtered]), p.output, to, z.block)
-    stage_enters(p.tables, p.output, to, z)
+    stage_tables(p.tables, [p.carry.before, p.states, p.output], p.output, to)
     accumulate(p, tu, columns)
     return p.output
 
@@ -102,6 +102,7 @@ def first_kernel(p: Filter, size: Tiles) -> None:
     stage_response(p.response.in_(p.first.sums), prefix, g, ENDS)
     p.tile_ends.kept.compute_at(prefix, g).store_in(SHARED).gpu_threads(n)
     in_thread(p.tile_ends.steps, p.tile_ends.kept, n)
+    stage_tables(p.tables, [p.tile_ends.steps, p.carry.inclusive], prefix, g)
 
 
 def carry_tiles(p: Carry, tiles: int) -> None:
@@ -155,11 +156,10 @@ def stage_response(staged: hl.Func, consumer: hl.Func, at: hl.Var, rows: int) ->
     staged.vectorize(x).vectorize(y)
 
 
-def stage_enters(tables: Tables, output: hl.Func, at: hl.Var, z: Sizes) -> None:
-    staged = tables.enters.in_(output)
-    x, y = staged.args()
-    staged.compute_at(output, at).store_in(SHARED).bound(x, 0, z.block).bound(y, 0, 2)
-    staged.vectorize(x).vectorize(y)
+def stage_tables(p: Tables, readers: list[hl.Func], consumer: hl.Func, at: hl.Var) -> None:
+    """Copied with the samples: loads where the numbers are needed would wait for memory again."""
+    staged = p.numbers.in_(readers)
+    staged.compute_at(consumer, at).store_in(SHARED).vectorize(staged.args()[0])
 
 
 def plain(p: Filter) -> hl.Func:

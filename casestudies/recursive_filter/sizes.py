@@ -13,9 +13,9 @@ TAPS = 2 * DILATION
 class Sizes:
     """Samples of a block, of a tile, and of a group of tiles; powers of two."""
 
-    block: int = 32
-    tile: int = 512
-    group: int = 8192
+    block: int
+    tile: int
+    group: int
 
     @property
     def blocks(self) -> int:
@@ -25,6 +25,20 @@ class Sizes:
     def tiles(self) -> int:
         return self.group // self.tile
 
+    def place(self, table: str) -> int:
+        """Where a table begins in the array ``F``: transitions over a block, a tile and ``LANES``
+        groups (``S``), over 0, 1, ... tiles (``M``) and groups (``G``), four numbers each; what
+        the two numbers of a state contribute to the outputs that follow (``E``).
+        """
+        extents = {"S": 12, "M": 4 * self.tiles, "G": 4 * LANES, "E": 2 * self.block, "end": 0}
+        names = list(extents)
+        return sum(extents[name] for name in names[: names.index(table)])
 
-BLOCKS = Sizes()
-LOOKAHEAD = Sizes(64, 1024, 16384)  # tiles of 1024, as in the paper
+
+def sizes_for(block: int) -> Sizes:
+    """Tiles of 16 blocks, groups of 16 tiles."""
+    return Sizes(block, 16 * block, 256 * block)
+
+
+BLOCKS = sizes_for(32)
+LOOKAHEAD = sizes_for(64)  # tiles of 1024, as in the paper

@@ -40,14 +40,17 @@ def test_reference_is_lfilter(a: float, b: float, samples: int) -> None:
 @pytest.mark.parametrize(("a", "b"), FILTERS)
 def test_tables_continue_an_output(a: float, b: float) -> None:
     y = filtered(Problem(4 * BLOCKS.tile, 1, a=a, b=b), np.eye(1, 4 * BLOCKS.tile, 3))[0]
-    found, t = tables(a, b, BLOCKS), 40
+    numbers, t = tables(a, b, BLOCKS)["F"], 40
     state = y[t - 1], y[t - 2]
-    np.testing.assert_allclose(state @ found["E"], y[t : t + BLOCKS.block], rtol=1e-5, atol=1e-6)
-    for row, span in zip(found["S"], (BLOCKS.block, BLOCKS.tile), strict=False):
-        later = row.reshape(2, 2) @ state
+    enters = numbers[BLOCKS.place("E") :].reshape(2, BLOCKS.block)
+    np.testing.assert_allclose(state @ enters, y[t : t + BLOCKS.block], rtol=1e-5, atol=1e-6)
+    for table, row, span in (("S", 0, BLOCKS.block), ("S", 1, BLOCKS.tile), ("M", 1, BLOCKS.tile)):
+        first = BLOCKS.place(table) + 4 * row
+        later = numbers[first : first + 4].reshape(2, 2) @ state
         np.testing.assert_allclose(later, y[t + span - 1 : t + span - 3 : -1], rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found["M"][:2].reshape(2, 4), [[1, 0, 0, 1], found["S"][1]])
-    np.testing.assert_array_equal(found["G"][0], [1, 0, 0, 1])
+    for table in ("M", "G"):
+        first = BLOCKS.place(table)
+        np.testing.assert_array_equal(numbers[first : first + 4], [1, 0, 0, 1])
 
 
 @pytest.mark.parametrize(("a", "b"), FILTERS)

@@ -169,18 +169,22 @@ def emit_copy(
             piece()
         return
     few = steps <= unroll
-    inside = _inside(copy, context)
+    inside = whole_inside(copy, context)
     if inside is not None:
-        with w.block(f"if ({inside})"), _spread(context, rank, size, total, unroll=few):
+        with w.block(f"if ({inside})"), spread(context, rank, size, total, unroll=few):
             addresses(copy, context, decode(copy, context))
             w.line("copy16(shared_address(to), from);")
     if between is not None:
         with w.block(f"{'if' if inside is None else 'else if'} ({between[0]})"):
             between[1]()
-    with (
-        w.block("" if inside is None and between is None else "else"),
-        _spread(context, rank, size, total, unroll=inside is None and few),
-    ):
+    with w.block("" if inside is None and between is None else "else"):
+        emit_border(copy, context, rank, size, unroll=inside is None and few)
+
+
+def emit_border(copy: Copy, context: KernelContext, rank: str, size: int, *, unroll: bool) -> None:
+    """The copy, tested chunk by chunk."""
+    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    with spread(context, rank, size, total, unroll=unroll):
         values = decode(copy, context)
         addresses(copy, context, values)
         _border_chunk(copy, context, values)
@@ -195,7 +199,7 @@ def split_copy(
     All of it happens under ``condition``. None where the threads do not cover whole rows, step by
     step; a copy that does not occupy them all is one step.
     """
-    inside = _inside(copy, context)
+    inside = whole_inside(copy, context)
     if inside is None or any(copy.clamped) or len(copy.rows) > 1 or size % copy.chunks:
         return None
     if context.storages[copy.to].panels is not None:
@@ -216,7 +220,7 @@ def split_copy(
         w, scalar = context.writer, context.scalar
         w.line(f"const bool {go} = {condition} && {inside};")
         border = w.block(f"if ({condition} && !{go})")
-        with border, _spread(context, rank, size, copy.chunks * rows, unroll=False):
+        with border, spread(context, rank, size, copy.chunks * rows, unroll=False):
             values = decode(copy, context)
             addresses(copy, context, values)
             _border_chunk(copy, context, values)
@@ -231,7 +235,7 @@ def split_copy(
         )
         pointer = context.storages[copy.source.buffer].pointer
         index = scalar.index(substitute(copy.source.index, values))
-        w.line(f"const {_ctype(copy, context)}* const {source} = {pointer} + {index};")
+        w.line(f"const {element_type(copy, context)}* const {source} = {pointer} + {index};")
 
     def step(number: int) -> Callable[[], None]:
         def write() -> None:
@@ -245,7 +249,7 @@ def split_copy(
 
 
 @contextmanager
-def _spread(
+def spread(
     context: KernelContext, rank: str, size: int, total: int, *, unroll: bool
 ) -> Generator[None]:
     steps = -(-total // size)
@@ -257,18 +261,18 @@ def _spread(
         yield
 
 
-def _provably_aligned(copy: Copy) -> bool:
+def provably_aligned(copy: Copy) -> bool:
     start = to_affine(copy.coordinates[0]).rest(copy.x.var)
     return all(c % copy.per == 0 for _, c in start)
 
 
-def _inside(copy: Copy, context: KernelContext) -> str | None:
+def whole_inside(copy: Copy, context: KernelContext) -> str | None:
     """The uniform condition under which every chunk is a whole one inside the source; None if none
     is known.
     """
     source = context.storages[copy.source.buffer]
     assert source.param is not None
-    if not _provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
+    if not provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
         return None
     digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
@@ -294,7 +298,9 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     w, scalar = context.writer, context.scalar
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
-    w.line(f"{_ctype(copy, context)}* const to = {to.pointer} + {_place(copy, context, values)};")
+    w.line(
+        f"{element_type(copy, context)}* const to = {to.pointer} + {_place(copy, context, values)};"
+    )
     terms: list[str] = []
     for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         text = scalar.index(substitute(c, values))
@@ -302,7 +308,8 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
             text = _held(text, scalar.index(dim.extent))
         w.line(f"const int c{number} = {text};")
         terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
-    w.line(f"const {_ctype(copy, context)}* const from = {source.pointer} + ({' + '.join(terms)});")
+    start = f"{source.pointer} + ({' + '.join(terms)})"
+    w.line(f"const {element_type(copy, context)}* const from = {start};")
 
 
 def _place(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> str:
@@ -329,7 +336,7 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         chunk.append("false" if whole is None else scalar.expr(whole))
     if not copy.rounded and copy.length % copy.per:
         chunk.append(f"x + {copy.per} <= {copy.length}")
-    if not _provably_aligned(copy):
+    if not provably_aligned(copy):
         chunk.append(f"(c0 & {copy.per - 1}) == 0")
     aligned = context.aligned_flag(copy.source.buffer, copy.per)
     with w.block(f"if ({' && '.join([aligned, *chunk])})"):
@@ -343,14 +350,13 @@ def _held(coordinate: str, extent: str) -> str:
     return f"max(min({coordinate}, {extent} - 1), 0)"
 
 
-def _ctype(copy: Copy, context: KernelContext) -> str:
+def element_type(copy: Copy, context: KernelContext) -> str:
     return c_type(context.storages[copy.to].type)
 
 
 def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     """Declare the digits of chunk ``i``; their IR values."""
     w, names = context.writer, context.names
-    values: dict[str, Expr] = {}
     rest = "i"
     if copy.rows:
         w.line(f"const int x = i % {copy.chunks} * {copy.per};")
@@ -358,7 +364,13 @@ def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     else:
         w.line(f"const int x = i * {copy.per};")
     names.bind("$x", "x")
-    values[copy.x.var.name] = Var("$x")
+    return {copy.x.var.name: Var("$x"), **decode_rows(copy, context, rest)}
+
+
+def decode_rows(copy: Copy, context: KernelContext, rest: str) -> dict[str, Expr]:
+    """Declare the digits of row ``rest``; their IR values."""
+    w, names = context.writer, context.names
+    values: dict[str, Expr] = {}
     for number, digit in enumerate(copy.rows):
         last = number == len(copy.rows) - 1
         w.line(f"const int row{number} = {rest}{'' if last else f' % {digit.count}'};")
@@ -387,7 +399,7 @@ def _elements(
     if copy.clamped[0]:
         tests[0], element = f"0 < {extent}", f"from[{_held('c0 + e', extent)} - c0]"
     tests += [] if wanted is None else [context.scalar.expr(wanted)]
-    zero = f"{_ctype(copy, context)}{{}}"
+    zero = f"{element_type(copy, context)}{{}}"
     w.line("#pragma unroll")
     with w.block(f"for (int e = 0; e < {copy.per}; ++e)"):
         test = "" if copy.rounded or copy.length % copy.per == 0 else f"if (x + e < {copy.length}) "

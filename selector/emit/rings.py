@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
+from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.copies import Copy, as_copy, emit_copy, split_copy
 from selector.emit.nests import as_nest, independent
 from selector.emit.units import Unit
@@ -49,6 +50,7 @@ class Ring:
                 "give pipeline_stages(...) the same number for all of them",
             )
         self.signals = False
+        self.slot = ""  # that copies are written for
         scalar = self.context.scalar
         self.variable = self.context.names.get(loop.name)
         self.low, extent = scalar.index(loop.min), scalar.index(loop.extent)
@@ -105,6 +107,8 @@ class Ring:
         with w.block("if (threadIdx.x == 0)"), w.block(loop):
             w.line(f"barrier_init(full + 8 * i, {2 * c.threads});")
             w.line(f"barrier_init(free_ + 8 * i, {c.threads});")
+        if c.target.has("bulk"):
+            w.line("barriers_made();")
         w.line("__syncthreads();")
 
     def run(self, unit: Unit, *, in_warp: bool) -> None:
@@ -195,9 +199,16 @@ class Ring:
                 return False
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
-        emit_copy(copy, self.context, unit.rank, unit.size)
+        """By the copy engine where it takes the rows, of arrays that the kernel does not write."""
+        c = self.context
+        read_only = copy.source.buffer not in self.emitter.exchanged
+        if self.signals and c.target.has("bulk") and read_only and takes_rows(copy, c):
+            emit_rows(copy, c, unit.rank, unit.size, f"full + 8 * {self.slot}")
+        else:
+            emit_copy(copy, c, unit.rank, unit.size)
 
     def _produce(self, producers: list[Stmt], slot: str, unit: Unit) -> None:
+        self.slot = slot
         self._point(slot)
         for x in producers:
             nest = as_nest(x)

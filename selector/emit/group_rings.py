@@ -188,8 +188,9 @@ class GroupRing(Ring):
         names = self._only_accumulates()
         later = names is not None and self.stages > 1
         w.line("int slot = 0, round = 0;")
-        if later:
+        if later and names:
             w.line("u32 last = 0;")
+            self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
         with self.emitter.loop_head(self.loop):
             w.line("barrier_await(full + 8 * slot, round & 1);")
             self._point("slot")

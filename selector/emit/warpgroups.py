@@ -73,10 +73,14 @@ class GroupEmitter:
 
     def finish(self, names: list[str]) -> None:
         """Wait until accumulators may be read."""
-        w = self.context.writer
-        w.line("group_wait<0>();")
+        self.context.writer.line("group_wait<0>();")
+        self.hold(names)
+
+    def hold(self, names: list[str]) -> None:
+        """Accumulators are written before and read after this, whatever the compiler moves."""
         for name in names:
-            w.line(f"group_hold({self.context.accumulators[name].register});")
+            register = self.context.accumulators[name].register
+            self.context.writer.line(f"group_hold({register});")
 
     # ------------------------------------------------------------------ from statements to products
 

@@ -62,8 +62,9 @@ def test_selection_keeps_the_numbers(name: str) -> None:
 def batches(size: int) -> dict[str, tuple[str, list[str]]]:
     """Cases by target and number: compiling several at once takes less time."""
     found: dict[str, tuple[str, list[str]]] = {}
-    for number, target in enumerate(TARGETS):
-        names = list(CORPUS)[number :: len(TARGETS)]
+    turns = {name: CORPUS[name].target or TARGETS[i % 2] for i, name in enumerate(CORPUS)}
+    for target in TARGETS:
+        names = [name for name, turn in turns.items() if turn == target]
         for start in range(0, len(names), size):
             found[f"{target}-{start // size}"] = (target, names[start : start + size])
     return found

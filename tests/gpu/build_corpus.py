@@ -52,7 +52,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     failed: list[str] = []
     for name, case in CORPUS.items():
-        if not re.search(options.match, name):
+        if not re.search(options.match, name) or case.target not in (None, options.target):
             continue
         try:
             build(case, options.target, options.folder)

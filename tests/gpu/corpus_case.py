@@ -27,7 +27,8 @@ class Case:
     ``build`` returns its fresh output (or outputs), scheduled. ``sizes`` are output extents in
     Halide's order (dimension 0 first), the same for all outputs. ``shapes`` maps such a size to
     the extents of inputs that the sizes do not fix, ``values`` names the range of an integer input.
-    ``tensor``: tensor instructions are expected. ``only`` restricts the instructions.
+    ``tensor``: tensor instructions are expected. ``only`` restricts the instructions. ``target``:
+    the one target that has them.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Case:
         default_factory=lambda: dict[str, tuple[float, float]]()
     )
     tolerance: float = 1e-6
+    target: str | None = None
 
 
 def variables(names: str) -> list[hl.Var]:

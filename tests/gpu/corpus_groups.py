@@ -1,0 +1,144 @@
+"""Corpus: matrix products on warpgroups (wgmma), whose operands lie in swizzled shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+from corpus_case import Case, Shape, variables
+
+import halide_bridge as hb
+
+SHARED = hl.MemoryType.GPUShared
+F16, F32, BF16 = hl.Float(16), hl.Float(32), hl.BFloat(16)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """``C[n, m] = f(sum A[k, m] * B[n, k])``; ``layout``: "nn", with "t" for an operand that is
+    stored transposed. ``wide``: operands are f32 and narrowed on the way into shared memory.
+    ``rows``: block rows that a block computes one after the other. ``batch``: a third dimension.
+    """
+
+    types: tuple[hl.Type, hl.Type] = (F16, F32)
+    layout: str = "nn"
+    block: tuple[int, int] = (64, 64)  # n, m
+    groups: tuple[int, int] = (1, 1)
+    vector: tuple[int, int] = (32, 16)  # n, k
+    step: int = 64
+    stages: int = 3
+    epilogue: str = ""
+    result: tuple[hl.Type, ...] = (F32,)
+    wide: bool = False
+    rows: int = 1
+    batch: bool = False
+
+
+def product(p: Groups) -> hl.Func:
+    n, m, z, no, mo, ni, mi, ms = variables("n m z no mo ni mi ms")
+    zs = [z] if p.batch else []
+    operand, accumulator = p.types
+    stored = F32 if p.wide else operand
+    a, b = (hl.ImageParam(stored, 2 + p.batch, name) for name in "AB")
+    k = hl.RDom([(0, a.dim(1 if p.layout[0] == "t" else 0).extent())], "k")
+    left = a[(m, k.x, *zs)] if p.layout[0] == "t" else a[(k.x, m, *zs)]
+    right = b[(k.x, n, *zs)] if p.layout[1] == "t" else b[(n, k.x, *zs)]
+    mm, out = hl.Func("mm"), hl.Func("C")
+    narrow = [hl.Func("left"), hl.Func("right")]
+    if p.wide:
+        x, y = hl.Var("x"), hl.Var("y")
+        for func, source in zip(narrow, (a, b), strict=True):
+            func[x, y] = hl.cast(operand, source[x, y])
+        left, right = narrow[0][k.x, m], narrow[1][n, k.x]
+    where = (n, m, *zs)
+    mm[where] = hl.cast(accumulator, 0)
+    mm[where] += hl.cast(accumulator, left) * hl.cast(accumulator, right)
+    value = mm[where]
+    if p.epilogue == "bias-relu":
+        bias = hl.ImageParam(F32, 1, "bias")
+        value = hl.max(value + bias[n], 0.0)
+    out[where] = hl.cast(p.result[0], value)
+
+    out.tile(n, m, no, mo, ni, mi, *p.block)
+    if p.rows > 1:
+        out.split(mo, mo, ms, p.rows)
+        out.reorder(ni, mi, ms, no, mo, *zs)
+    out.gpu_blocks(no, mo, *zs)
+    vectors, parts = _tiled(out, ni, mi, p)
+    ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
+    mm.bound_extent(n, p.block[0]).bound_extent(m, p.block[1])
+    mm.compute_at(out, ms if p.rows > 1 else no)
+    hb.store_in(mm, hb.MemoryType.WGMMAAccumulator)
+    _tiled(mm, n, m, p)
+    update = mm.update().split(k.x, ko, ki, p.step).split(ki, ku, kv, p.vector[1])
+    vectors, parts = _tiled(update.atomic(), n, m, p)
+    update.reorder(kv, *vectors, ku, *parts, ko).vectorize(kv).unroll(ku)
+    staged = narrow if p.wide else [a.in_(mm), b.in_(mm)]
+    extents = [(p.step, p.block[1]), (p.block[0], p.step)]
+    for number, copy in enumerate(staged):
+        inner, outer = copy.args()[:2]
+        sizes = extents[number][::-1] if p.layout[number] == "t" else extents[number]
+        copy.compute_at(mm, ko).store_in(SHARED).vectorize(inner).vectorize(outer)
+        copy.bound_extent(inner, sizes[0]).bound_extent(outer, sizes[1])
+        if p.stages > 1:
+            hb.pipeline_stages(copy, p.stages)
+    return out
+
+
+def _tiled(
+    stage: hl.Func | hl.Stage, n: hl.Var, m: hl.Var, p: Groups
+) -> tuple[tuple[hl.Var, ...], tuple[hl.Var, ...]]:
+    ng, nu, nv, mg, mu, mv = variables("ng nu nv mg mu mv")
+    stage.split(n, ng, nv, p.block[0] // p.groups[0]).split(nv, nu, nv, p.vector[0])
+    stage.split(m, mg, mv, p.block[1] // p.groups[1]).split(mv, mu, mv, 64)
+    stage.reorder(nv, mv, nu, mu, ng, mg)
+    stage.vectorize(nv).vectorize(mv).unroll(nu).unroll(mu).gpu_threads(ng, mg)
+    return (nv, mv, nu, mu), (ng, mg)
+
+
+def _shapes(p: Groups, depth: int, size: Shape) -> dict[str, Shape]:
+    n, m, *z = size
+    a, b = (depth, m), (n, depth)
+    left = a[::-1] if p.layout[0] == "t" else a
+    right = b[::-1] if p.layout[1] == "t" else b
+    return {"A": (*left, *z), "B": (*right, *z), **({"bias": (n,)} if p.epilogue else {})}
+
+
+VARIANTS: dict[str, Groups] = {
+    **{f"layout_{layout}": Groups(layout=layout) for layout in ("nn", "nt", "tn", "tt")},
+    "bf16": Groups((BF16, F32)),
+    "f16_sums": Groups((F16, F16), result=(F16,)),
+    "narrow_result": Groups(result=(F16,), block=(128, 128), groups=(1, 2)),
+    "bias_relu": Groups(epilogue="bias-relu", block=(128, 64), stages=2),
+    "two_wide": Groups(block=(256, 64), groups=(2, 1), layout="nt"),
+    "two_tiles": Groups(block=(32, 128), step=32),
+    "ragged_width": Groups(block=(96, 64), step=32, stages=4),
+    "unstaged": Groups(stages=1, block=(128, 64)),
+    "narrowed": Groups(wide=True),
+    "narrowed_now": Groups(wide=True, stages=1),
+    "in_turn": Groups(rows=2),
+    "batched": Groups(batch=True),
+}
+# Rows that tensor maps can describe (multiples of 8 elements), and rows that they cannot.
+SIZES: tuple[tuple[Shape, int], ...] = (((200, 136), 200), ((67, 131), 75))
+
+
+def _cases() -> list[Case]:
+    found: list[Case] = []
+    for name, p in VARIANTS.items():
+        for (size, depth), kind in zip(SIZES, ("mapped", "unmapped"), strict=True):
+            found.append(
+                Case(
+                    f"groups_{name}_{kind}",
+                    lambda p=p: product(p),
+                    ((*size, 3) if p.batch else size,),
+                    tensor=True,
+                    shapes=lambda s, p=p, depth=depth: _shapes(p, depth, s),
+                    tolerance=5e-3 if p.types[1] == F16 else 1e-3 if p.result == (F16,) else 3e-6,
+                    target="sm_90a",
+                )
+            )
+    return found
+
+
+GROUPS = _cases()

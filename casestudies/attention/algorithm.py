@@ -2,9 +2,10 @@
 
 Three stages. The first takes the scores of a run of keys at a time and leaves the logarithm of the
 sum of their exponentials, the second joins the runs of a query, the third takes the weights
-``exp(score - logarithm)`` as f16 to the values. Scores are computed in both the first and the third
-stage: they cost less than the bytes of an array of queries x keys. Keys and values past the last
-are 0, and do not count.
+``exp(score - logarithm)`` as f16 to the values. Exponentials are rounded to f16 in the sum as well,
+like the weights that it normalizes. Scores are computed in both the first and the third stage: they
+cost less than the bytes of an array of queries x keys. Keys and values past the last are 0, and do
+not count.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def attend(depth: int) -> Attention:
     f["peak"][m, t, h] = hl.f32(LOWEST)
     f["peak"][m, t, h] = hl.max(f["peak"][m, t, h], seen)
     f["mass"][m, t, h] = hl.f32(0.0)
-    f["mass"][m, t, h] += hl.exp(seen - f["peak"][m, t, h])
+    f["mass"][m, t, h] += hl.f32(hl.cast(hl.Float(16), hl.exp(seen - f["peak"][m, t, h])))
     f["part"][m, t, h] = f["peak"][m, t, h] + hl.log(f["mass"][m, t, h])
 
     f["top"][m, h] = hl.f32(LOWEST)

@@ -18,6 +18,7 @@ import numpy as np
 
 from casestudies.common import images, media, sounds
 from casestudies.common.benching import bench_cases
+from casestudies.common.case import Case
 from casestudies.common.data import case_inputs
 from casestudies.common.gallery import FOLDER, gallery
 from casestudies.common.options import (
@@ -113,18 +114,26 @@ def list_cases(options: argparse.Namespace) -> int:
                 "name": c.name,
                 "summary": c.summary,
                 "schedules": list(c.schedules),
+                "options": [option.name for option in c.arguments],
                 "benchmark": [p.name for p in c.benchmark],
             }
             for c in all_cases()
         ]
         print(json.dumps(data, indent=2))
         return 0
+    width = max(map(len, NAMES)) + 1
     for case in all_cases():
-        print(f"{case.name:10} {case.summary}")
-        print(
-            f"{'':10} schedules {', '.join(case.schedules)}; {len(case.benchmark)} benchmark sizes"
-        )
+        print(f"{case.name:{width}}{case.summary}")
+        print(f"{'':{width}}{_facts(case)}")
     return 0
+
+
+def _facts(case: Case) -> str:
+    """What a case can be asked for, in one line."""
+    takes = ["--image"] * bool(case.pictures) + ["--sound"] * bool(case.sounds)
+    own = ", ".join((*takes, *(f"--{option.name}" for option in case.arguments)))
+    sizes = f"{len(case.benchmark)} benchmark sizes"
+    return "; ".join(filter(None, (f"schedules {', '.join(case.schedules)}", own, sizes)))
 
 
 def run_case(options: argparse.Namespace) -> int:

@@ -1,18 +1,18 @@
-"""Banded (Toeplitz) operands: built once per block in shared memory, in the order in which lanes
-want them.
+"""Banded (Toeplitz) operands: read out of zero-padded taps in shared memory.
 
-A table holds, for each value of the serial loops that its taps depend on, the blocks of the band: 8
-rows x 16 bytes each, one 32-bit word per lane. Blocks of consecutive depth lie in chunks of 4, 2
-and 1 (``fragments.chunk_of``), so that a lane reads a chunk with one load. Every value is a tap or
-zero: a NaN in the signal next to the band's zeros still spreads to the row's eight outputs, as it
-does in every Toeplitz formulation.
+A lane's word of a block of the band is some neighbouring taps, or zeros beside them: a window of
+the row ``0 ... 0 tap 0 ... tap n-1 0 ... 0``. That row is written once per block for each value of
+the serial loops that the taps depend on, and each phase; and as often as a word holds elements, one
+element later in each copy, so that every window is an aligned word of one of them. Every value is
+a tap or zero: a NaN in the signal next to the band's zeros still spreads to the row's eight
+outputs, as it does in every Toeplitz formulation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import gcd, prod
 
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
@@ -20,20 +20,66 @@ from selector.emit.scalar import c_type
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
-from selector.lowering.fragments import Block, chunk_of, depth_blocks
+from selector.lowering.fragments import BLOCK_ROWS, Block, depth_blocks
 from selector.lowering.tiles import DEPTH, PHASE, Banded
 
 LARGEST_TABLE = 96 * 1024
 
 
+BANKS = 32  # of shared memory, a word wide
+MEMBER = "$member"  # loop over tables that are filled together
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One banded operand in shared memory: words for each value of ``loops``."""
+    """The padded taps of one banded operand: ``copies`` of ``pitch`` words for each phase, for each
+    value of ``loops``. ``step`` elements lie between two copies, ``front`` words of zeros before
+    the taps, and ``length`` words are written.
+    """
 
     pointer: str
     operand: Banded
     loops: tuple[tuple[str, int, int], ...]  # (variable, min, extent), the fastest first
-    words: int
+    step: int
+    front: int
+    length: int
+    offset: int = 0  # in shared memory, bytes
+
+    @staticmethod
+    def of(
+        pointer: str, o: Banded, loops: tuple[tuple[str, int, int], ...], offset: int = 0
+    ) -> Table:
+        count = 4 // o.type.bytes
+        farthest = o.stride * ((o.rows - 1) // o.phases) + o.lead
+        front = farthest // count
+        step = gcd(count, o.stride, o.lead)
+        return Table(pointer, o, loops, step, front, front + 4 * depth_blocks(o), offset)
+
+    @property
+    def copies(self) -> int:
+        return 4 // self.operand.type.bytes // self.step
+
+    @property
+    def rows(self) -> int:
+        """Padded rows for one value of the loops."""
+        return self.copies * self.operand.phases
+
+    @property
+    def pitch(self) -> int:
+        """Words from a row to the next: the windows of a warp lie in banks of their own."""
+        if self.rows == 1:
+            return self.length
+        apart = max(4, BANKS // self.rows)
+        return self.length + (apart - self.length) % BANKS
+
+    @property
+    def words(self) -> int:
+        """Words for one value of the loops."""
+        return self.rows * self.pitch
+
+    @property
+    def values(self) -> int:
+        return prod(extent for _, _, extent in self.loops)
 
 
 class BandTables:
@@ -62,17 +108,20 @@ class BandTables:
                     hint="give the reduction domain constant extents",
                 )
             dims.append((name, low.value, extent.value))
-        words = operand.rows // 8 * depth_blocks(operand) * 32
-        size = 4 * words * prod(extent for _, _, extent in dims)
+        pointer = self.context.names.fresh(f"band_{self.context.names.get(operand.buffer)}")
+        table = Table.of(pointer, operand, tuple(dims))
+        size = 4 * table.words * table.values
         if size > LARGEST_TABLE:
             raise EmitError(
                 f"the banded matrices of `{operand.buffer}` take {size} bytes of shared memory",
                 hint="vectorize fewer taps per statement or make the outer tap loop the slower one",
             )
         offset = self.context.allocate_shared(size, f"bands of {operand.buffer}")
-        pointer = self.context.names.fresh(f"band_{self.context.names.get(operand.buffer)}")
-        self._tables[operand] = Table(pointer, operand, tuple(dims), words)
-        self.context.writer.line(f"u32* const {pointer} = (u32*)(smem + {offset});")
+        self._tables[operand] = replace(table, offset=offset)
+        w = self.context.writer
+        w.line(f"u32* const {pointer} = (u32*)(smem + {offset});")
+        for block in range(operand.rows // BLOCK_ROWS):
+            w.line(f"const u32* const {pointer}_{block} = {pointer} + {_window(table, block)};")
 
     def __bool__(self) -> bool:
         return bool(self._tables)
@@ -84,54 +133,71 @@ class BandTables:
 
     def fill(self) -> None:
         """Write all tables, spread over the threads of the block."""
-        for table in self._tables.values():
-            self._fill_one(table)
+        tables = list(self._tables.values())
+        while tables:
+            members = _progression(tables)
+            self._fill_together(members)
+            tables = [t for t in tables if t not in members]
 
-    def _fill_one(self, table: Table) -> None:
-        """A warp writes runs of depth blocks of a line: one row block at one value of the loops."""
-        o, w, names = table.operand, self.context.writer, self.context.names
-        blocks, row_blocks = depth_blocks(o), o.rows // 8
-        lines = row_blocks * prod(extent for _, _, extent in table.loops)
-        warps = max(1, self.context.threads // 32)
-        parts = max(1, min(warps // lines, blocks))
-        run = -(-blocks // parts)
+    def _fill_together(self, members: list[Table]) -> None:
+        """Each thread writes some words of the padded rows of tables that differ in where their
+        taps begin.
+        """
+        table, w = members[0], self.context.writer
+        if len(members) > 1:
+            apart = members[1].operand.base - members[0].operand.base
+            base = table.operand.base + apart * Var(MEMBER)
+            whole = replace(table.operand, base=base)
+            table = replace(table, operand=whole, loops=(*table.loops, (MEMBER, 0, len(members))))
+        o, threads = table.operand, self.context.threads
+        count = 4 // o.type.bytes
+        total = table.length * table.rows * table.values
         w.line(
-            f"// {table.pointer}: {o.taps} taps{_in_phases(o)} as a {o.depth} x {o.rows} band, "
-            "in fragment order"
+            f"// {table.pointer}: {o.taps} taps{_in_phases(o)} of a {o.depth} x {o.rows} band, "
+            "with zeros around them"
         )
-        with w.block(f"for (int item = threadIdx.x >> 5; item < {lines * parts}; item += {warps})"):
-            w.line(f"const int line = item{f' / {parts}' if parts > 1 else ''};")
-            w.line(f"const int row = {'0' if row_blocks == 1 else f'line % {row_blocks} * 8'} + g;")
-            if o.phases > 1:
-                w.line(f"const int phase = row % {o.phases};")
-                names.bind(PHASE.name, "phase")
-            rest = "line" if row_blocks == 1 else f"line / {row_blocks}"
-            values: dict[str, Expr] = {}
-            for number, (name, low, extent) in enumerate(table.loops):
-                last = number == len(table.loops) - 1
-                w.line(f"const int loop{number} = {rest}{'' if last else f' % {extent}'} + {low};")
-                rest += f" / {extent}"
-                names.bind(f"$loop{number}", f"loop{number}")
-                values[name] = Var(f"$loop{number}")
-            w.line("#pragma unroll")
-            with w.block(f"for (int u = 0; u < {run}; ++u)"):
-                w.line(f"const int block = {f'item % {parts} * {run} + ' if parts > 1 else ''}u;")
-                if parts * run > blocks:
-                    w.line(f"if (block >= {blocks}) break;")
-                count = 4 // o.type.bytes
-                output = "row" if o.phases == 1 else f"(row / {o.phases})"
-                lead = f" - {o.lead}" if o.lead else ""
-                w.line(
-                    f"const int at = block * {16 // o.type.bytes} + q * {count} "
-                    f"- {o.stride} * {output}{lead};"
-                )
-                elements = [self._element(o, number, values) for number in range(count)]
-                pack = "pack16" if o.type.bytes == 2 else "pack8"
-                target = f"{table.pointer}[line * {blocks * 32} + {_place(blocks)}]"
-                w.line(f"{target} = {pack}({', '.join(elements)});")
+        w.line("#pragma unroll 4")
+        with w.block(f"for (int item = threadIdx.x; item < {total}; item += {threads})"):
+            place, values = self._decode(table, (members[-1].offset - members[0].offset) // 4)
+            shift = f" - {f'{table.step} * ' if table.step > 1 else ''}copy"
+            shift = shift if table.copies > 1 else ""
+            w.line(f"const int at = (word - {table.front}) * {count}{shift};")
+            elements = [self._element(table, number, values) for number in range(count)]
+            pack = "pack16" if o.type.bytes == 2 else "pack8"
+            w.line(f"{table.pointer}[{place}] = {pack}({', '.join(elements)});")
 
-    def _element(self, o: Banded, number: int, values: dict[str, Expr]) -> str:
+    def _decode(self, table: Table, span: int) -> tuple[str, dict[str, Expr]]:
+        """Take ``item`` apart; the index of its word, and what stands for the loops' variables.
+        ``span``: words from the first to the last of the tables filled together.
+        """
+        names, scalar = self.context.names, self.context.scalar
+        digits = [("word", table.length, 0, 1), ("copy", table.copies, 0, table.pitch)]
+        digits.append(("phase", table.operand.phases, 0, table.copies * table.pitch))
+        scale, values = table.words, dict[str, Expr]()
+        for number, (loop, low, extent) in enumerate(table.loops):
+            pitch = span // (extent - 1) if loop == MEMBER else scale
+            digits.append((f"loop{number}", extent, low, pitch))
+            values[loop] = Var(f"$loop{number}")
+            scale *= extent
+        rest, place = "item", Affine.of(0)
+        for name, extent, low, pitch in digits:
+            if extent == 1 and not name.startswith("loop"):
+                continue
+            names.bind(f"${name}", name)
+            start = f" + {low}" if low else ""
+            self.context.writer.line(
+                f"const int {name} = {rest} % {extent}{start};"
+                if extent > 1
+                else f"const int {name} = {low};"
+            )
+            rest += f" / {extent}" if extent > 1 else ""
+            place = place + (Affine.of(Var(f"${name}")) - low) * pitch * (extent > 1)
+        names.bind(PHASE.name, "phase")
+        return scalar.index(place.to_expr()), values
+
+    def _element(self, table: Table, number: int, values: dict[str, Expr]) -> str:
         """The tap at depth ``at + number``, zero off the band."""
+        o = table.operand
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
         at = f"(at + {number})" if number else "at"
         tap = f"tap{number}"
@@ -148,23 +214,24 @@ class BandTables:
         tests = [f"(u32){at} < {o.dilation * (o.taps - 1) + 1}u"]
         if o.dilation > 1:
             tests.append(f"{at} % {o.dilation} == 0")
-        if not self._is_required(o, index, f"${tap}"):
+        if not self._is_required(table, index, f"${tap}"):
             guard = scalar.guard(storage, index)
             tests += [guard] if guard else []
         tests += [scalar.expr(predicate)] if predicate is not None else []
         zero = f"{c_type(o.type)}{{}}" if o.type.is_float else "0"
         return f"({' && '.join(tests)} ? {scalar.address(storage, index)} : {zero})"
 
-    def _is_required(self, o: Banded, index: Expr, tap: str) -> bool:
+    def _is_required(self, table: Table, index: Expr, tap: str) -> bool:
         """Whether the algorithm itself needs every tap, so that the call has checked that they
         exist.
         """
+        o = table.operand
         param = self.context.params.get(o.buffer)
         coordinates = None if param is None else split_by_strides(index, param.dims)
         if coordinates is None or o.predicate is not None:
             return False
         ranges = {tap: (0, o.taps - 1), PHASE.name: (0, o.phases - 1)}
-        for number, (_, low, extent) in enumerate(self._tables[o].loops):
+        for number, (_, low, extent) in enumerate(table.loops):
             ranges[f"$loop{number}"] = (low, low + extent - 1)
         for dim, coordinate in enumerate(coordinates):
             reach = _range(to_affine(coordinate), ranges)
@@ -173,32 +240,63 @@ class BandTables:
                 return False
         return True
 
-    def fetch(self, blocks: tuple[Block, ...], registers: list[str]) -> None:
-        """Declare ``registers`` with the words of a chunk of blocks for this lane."""
-        first = blocks[0]
-        assert isinstance(first.operand, Banded)
-        table = self._tables[first.operand]
-        start = chunk_of(first).start
-        per_row = depth_blocks(first.operand) * 32
-        offset = Affine.of(first.row * per_row + start * 32)
-        scale = table.words
+    def fetch(self, block: Block, register: str, bases: dict[Hashable, str]) -> None:
+        """Declare ``register`` with this lane's word of a block. ``bases`` are the pointers that
+        the scope has already, and get those that it needs.
+        """
+        assert isinstance(block.operand, Banded)
+        table, w = self._tables[block.operand], self.context.writer
+        offset, scale = Affine.of(4 * block.depth), table.words
         for name, low, extent in table.loops:
             offset = offset + (Affine.of(Var(name)) - low) * scale
             scale *= extent
-        index = f"{self.context.scalar.index(offset.to_expr())} + lane * {len(blocks)}"
-        address = f"{table.pointer} + {index}"
-        w = self.context.writer
-        match registers:
-            case [one]:
-                w.line(f"const u32 {one} = *({address});")
-            case [a, b]:
-                w.line(f"const uint2 {a}_ = *(const uint2*)({address});")
-                w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y;")
-            case [a, b, c, d]:
-                w.line(f"const uint4 {a}_ = *(const uint4*)({address});")
-                w.line(f"const u32 {a} = {a}_.x, {b} = {a}_.y, {c} = {a}_.z, {d} = {a}_.w;")
-            case _:
-                raise AssertionError("chunks hold 4, 2 or 1 blocks")
+        symbolic, base = offset - offset.offset, f"{table.pointer}_{block.row}"
+        if symbolic.terms:
+            key = (base, symbolic)
+            if key not in bases:
+                bases[key] = f"w{len(bases)}"
+                index = self.context.scalar.index(symbolic.to_expr())
+                w.line(f"const u32* const {bases[key]} = {base} + {index};")
+            base = bases[key]
+        w.line(f"const u32 {register} = {base}[{offset.offset}];")
+
+
+def _progression(tables: list[Table]) -> list[Table]:
+    """The first table and those after it whose taps begin, one after the other, as much later, and
+    are the same otherwise.
+    """
+    first, *rest = tables
+    members = [first]
+    for t in rest:
+        if t != replace(first, operand=t.operand, pointer=t.pointer, offset=t.offset):
+            continue
+        if replace(t.operand, base=first.operand.base) != first.operand:
+            continue
+        last = members[-1]
+        if len(members) > 1:
+            before = members[-2]
+            if t.operand.base - last.operand.base != last.operand.base - before.operand.base:
+                continue
+            if t.offset - last.offset != last.offset - before.offset:
+                continue
+        members.append(t)
+    return members
+
+
+def _window(table: Table, block: int) -> str:
+    """Where the windows of a lane's row of the band begin, in words from the table's begin."""
+    o, count = table.operand, 4 // table.operand.type.bytes
+    row = f"(lane / 4 + {BLOCK_ROWS * block})" if block else "lane / 4"
+    output = row if o.phases == 1 else f"{row} / {o.phases}"
+    before = output if o.stride == 1 else f"{output} * {o.stride}"
+    before = f"({before} + {o.lead})" if o.lead else f"({before})"
+    terms = [f"{table.front} + lane % 4 - {before} / {count}"]
+    if table.copies > 1:
+        step = f" / {table.step}" if table.step > 1 else ""
+        terms.append(f"{before} % {count}{step} * {table.pitch}")
+    if o.phases > 1:
+        terms.append(f"{row} % {o.phases} * {table.copies * table.pitch}")
+    return " + ".join(terms)
 
 
 def _in_phases(o: Banded) -> str:
@@ -216,17 +314,3 @@ def _range(index: Affine, ranges: dict[str, tuple[int, int]]) -> tuple[int, int]
         ends = [factor * end for end in ranges[monomial[0].name]]
         low, high = low + min(ends), high + max(ends)
     return low, high
-
-
-def _place(blocks: int) -> str:
-    """Word of (block, lane) in its line; see ``fragments.chunk_of``."""
-    fours, rest = divmod(blocks, 4)
-    inside = "(block >> 2) * 128 + lane * 4 + (block & 3)"
-    if not rest:
-        return inside
-    tail = (
-        f"{fours * 128} + lane" if rest == 1 else f"{fours * 128} + lane * 2 + block - {fours * 4}"
-    )
-    if rest == 3:
-        tail = f"(block == {fours * 4 + 2} ? {fours * 128 + 64} + lane : {tail})"
-    return f"(block < {fours * 4} ? {inside} : {tail})" if fours else tail

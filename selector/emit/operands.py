@@ -45,6 +45,7 @@ class BlockFetcher:
         self.tables = tables
         self._held: dict[Hashable, str] = {}
         self._bases: dict[Hashable, str] = {}
+        self._bands: dict[Hashable, str] = {}
         self._count = 0
 
     def register(self, block: Block) -> str:
@@ -54,7 +55,8 @@ class BlockFetcher:
         """Bring blocks into fresh registers."""
         first = blocks[0]
         if isinstance(first.operand, Banded):
-            self.tables.fetch(blocks, [self._fresh(b) for b in blocks])
+            for block in blocks:
+                self.tables.fetch(block, self._fresh(block), self._bands)
             return
         kept = self.context.register_tiles.get(first.operand.buffer)
         if kept is not None:

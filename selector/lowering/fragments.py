@@ -39,7 +39,6 @@ class Block:
     family: int
     symbolic: Affine
     offset: int
-    maker: Blocks
 
     @property
     def per(self) -> int:
@@ -78,7 +77,7 @@ class Blocks:
         if place not in self._made:
             banded = isinstance(operand, Banded)
             self._made[place] = (
-                Block(operand, row, depth, self._number(place), -1, Affine(), 0, self)
+                Block(operand, row, depth, self._number(place), -1, Affine(), 0)
                 if banded
                 else self._in_memory(operand, who, row, depth)
             )
@@ -94,7 +93,7 @@ class Blocks:
         where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
         family = self._number((where, masked, o.predicate))
         key = self._number((where, offset, (who, row, depth) if masked else None))
-        return Block(o, row, depth, key, family, symbolic, offset, self)
+        return Block(o, row, depth, key, family, symbolic, offset)
 
     def _origin(self, o: Access, who: int, row: int, depth: int) -> tuple[Affine, int]:
         """Index of element (row, depth) as (symbolic part, constant); the part is shared where it
@@ -113,17 +112,6 @@ class Blocks:
 def depth_blocks(operand: Operand) -> int:
     """Blocks along the depth of an operand."""
     return -(-operand.depth * operand.type.bytes // BLOCK_BYTES)
-
-
-def chunk_of(block: Block) -> range:
-    """Depth blocks that lie together in the table of a band: runs of 4, then 2, then 1."""
-    total, start = depth_blocks(block.operand), 0
-    for size in (4, 2, 1):
-        while start + size <= total:
-            if block.depth < start + size:
-                return range(start, start + size)
-            start += size
-    raise AssertionError("a block is in one chunk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +252,7 @@ def _group(
     ops: list[MatrixOp], now: int, first: Block, held: dict[int, int], together: int
 ) -> tuple[Block, ...]:
     """The missing block and those needed next that can come with it in one fetch."""
-    if isinstance(first.operand, Banded):
-        return tuple(first.maker.make(first.operand, first.row, d) for d in chunk_of(first))
-    if together > 1:
+    if together > 1 and not isinstance(first.operand, Banded):
         mates = _upcoming(ops, now, first, held)
         for count in (4, 2):
             if count <= together and len(mates) >= count:

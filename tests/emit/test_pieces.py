@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selector.emit.banded import _place
+from selector.emit.banded import Table, _window
 from selector.emit.instructions import accumulator_declaration, matrix_form
 from selector.emit.preamble import SNIPPET_NAMES, preamble
 from selector.emit.writer import Names, Writer
 from selector.intrinsics import INSTRUCTIONS, find
 from selector.ir.affine import Affine
-from selector.ir.types import FLOAT16, FLOAT32, INT32
-from selector.lowering.fragments import Blocks, chunk_of
+from selector.ir.types import FLOAT16, FLOAT32, INT8, INT32, Type
+from selector.lowering.fragments import depth_blocks
 from selector.lowering.tiles import Banded
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -102,37 +102,46 @@ def test_accumulators_are_declared_by_type() -> None:
     assert accumulator_declaration(FLOAT16, "acc", 3) == "u32 acc[3][2];"
 
 
-@pytest.mark.parametrize("blocks", range(1, 20))
-def test_places_in_a_band_are_a_bijection_that_keeps_chunks_together(blocks: int) -> None:
-    """Lane l of a chunk of n blocks reads n words from ``32 * start + l * n`` on."""
-    place = _c_to_python(_place(blocks))
-    words = {
-        (block, lane): eval(place, {"block": block, "lane": lane})
-        for block in range(blocks)
-        for lane in range(32)
-    }
-    assert sorted(words.values()) == list(range(32 * blocks))
+@given(
+    st.sampled_from([FLOAT16, INT8]),
+    st.sampled_from([8, 16, 24]),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 3, 4]),
+    st.integers(1, 3),
+    st.integers(1, 40),
+    st.integers(0, 7),
+)
+def test_windows_of_padded_taps_are_the_band(
+    kind: Type, rows: int, stride: int, phases: int, dilation: int, taps: int, lead: int
+) -> None:
+    """Element (row, t) of a band, read as a lane reads it, against its definition."""
     zero, one = Affine.of(0), Affine.of(1)
-    o = Banded("K", FLOAT16, 8, 8 * blocks, 1, 1, 1, 8 * blocks - 7, zero, one, zero, None)
-    maker = Blocks()
-    for (block, lane), word in words.items():
-        chunk = chunk_of(maker.make(o, 0, block))
-        assert word == 32 * chunk.start + lane * len(chunk) + block - chunk.start
+    reach = stride * ((rows - 1) // phases) + dilation * (taps - 1) + 1 + lead
+    o = Banded("K", kind, rows, reach, stride, dilation, phases, taps, zero, one, zero, None, lead)
+    table = Table.of("band", o, ())
+    count = 4 // kind.bytes
+    words = table.words * [[None] * count]
+    for phase in range(phases):
+        for copy in range(table.copies):
+            for word in range(table.length):
+                first = (word - table.front) * count - copy * table.step
+                row = (phase * table.copies + copy) * table.pitch
+                words[row + word] = [_tap(o, first + i, phase) for i in range(count)]
+    for row in range(rows):
+        window = _window(table, row // 8).replace("lane / 4", str(row % 8)).replace("/", "//")
+        for block in range(depth_blocks(o)):
+            for q in range(4):
+                found = words[eval(window, {"lane": q}) + 4 * block]
+                depth = 16 // kind.bytes * block + q * count
+                first = depth - lead - stride * (row // phases)
+                assert found == [_tap(o, first + i, row % phases) for i in range(count)]
 
 
-def _c_to_python(text: str) -> str:
-    """C's conditional expressions, fully parenthesized, as Python's."""
-    match = re.fullmatch(r"\((block [<=]+ \d+) \? (.*)\)", text)
-    if match is None:
-        return text
-    test, rest = match.groups()
-    depth = 0
-    for at, letter in enumerate(rest):
-        depth += (letter == "(") - (letter == ")")
-        if letter == ":" and depth == 0:
-            then, otherwise = rest[:at].strip(), rest[at + 1 :].strip()
-            return f"(({_c_to_python(then)}) if {test} else ({_c_to_python(otherwise)}))"
-    raise AssertionError(text)
+def _tap(o: Banded, at: int, phase: int) -> tuple[int, int] | None:
+    """(tap, phase) at a distance from the first, in elements of depth; None for a zero."""
+    if at % o.dilation or not 0 <= at // o.dilation < o.taps:
+        return None
+    return at // o.dilation, phase
 
 
 def test_a_source_holds_only_the_snippets_it_calls() -> None:
@@ -140,3 +149,14 @@ def test_a_source_holds_only_the_snippets_it_calls() -> None:
     assert "to_f32" in text
     assert not any(re.search(rf"\b{n}\b", text) for n in SNIPPET_NAMES - {"to_f32"})
     assert preamble("f(1)", {"f": "void f(int);\n", "h": "void h();\n"}).endswith("void f(int);\n")
+
+
+@pytest.mark.parametrize(("stride", "phases"), [(1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (3, 1)])
+@pytest.mark.parametrize("taps", [8, 13, 256])
+def test_a_warp_reads_a_band_without_bank_conflicts(stride: int, phases: int, taps: int) -> None:
+    zero, one = Affine.of(0), Affine.of(1)
+    reach = stride * (7 // phases) + taps
+    o = Banded("K", FLOAT16, 8, reach, stride, 1, phases, taps, zero, one, zero, None)
+    window = _window(Table.of("band", o, ()), 0).replace("/", "//")
+    words = {eval(window, {"lane": lane}) for lane in range(32)}
+    assert len({word % 32 for word in words}) == len(words)

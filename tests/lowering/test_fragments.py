@@ -20,11 +20,9 @@ from selector.ir.types import FLOAT16, INT8
 from selector.lowering.fragments import (
     BLOCK_ROWS,
     Block,
-    Blocks,
     Event,
     Fetch,
     MatrixOp,
-    chunk_of,
     depth_blocks,
     expand,
     is_swapped,
@@ -146,7 +144,7 @@ def check_fetches(events: list[Event], together: int) -> None:
         first = event.blocks[0]
         assert len(event.blocks) in (1, 2, 4)
         if isinstance(first.operand, Banded):
-            assert [b.depth for b in event.blocks] == list(chunk_of(first))
+            assert len(event.blocks) == 1
             continue
         assert len(event.blocks) <= together
         offsets = [value_at(b.origin) - value_at(first.origin) for b in event.blocks]
@@ -311,15 +309,3 @@ def runs(draw: st.DrawFn) -> list[Accumulate]:
 @given(runs(), st.sampled_from([1, 2, 4]), st.integers(6, 40))
 def test_random_runs(statements: list[Accumulate], together: int, registers: int) -> None:
     check(statements, together, registers)
-
-
-@given(st.integers(1, 300), st.sampled_from([FLOAT16, INT8]))
-def test_chunks_cut_the_depth(depth: int, kind) -> None:
-    """Every depth block lies in one chunk; chunks follow each other and hold 4, 2 or 1."""
-    zero, one = Affine.of(0), Affine.of(1)
-    o = Banded("K", kind, 8, depth, 1, 1, 1, max(1, depth - 7), zero, one, zero, None)
-    blocks = Blocks()
-    chunks = [chunk_of(blocks.make(o, 0, d)) for d in range(depth_blocks(o))]
-    assert all(d in chunk and len(chunk) in (4, 2, 1) for d, chunk in enumerate(chunks))
-    distinct = sorted(set(chunks), key=lambda c: c.start)
-    assert [d for chunk in distinct for d in chunk] == list(range(depth_blocks(o)))

@@ -38,6 +38,10 @@ UNROLL_COPIES = 16
 FEW_STEPS = 3  # as many addresses are worked out one by one
 
 
+Ends = frozenset[BinaryOp]
+"""Where a coordinate is held: ``MAX`` at 0, ``MIN`` at the last element."""
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A staged copy: ``to[index]`` from ``source``, rows of ``length`` elements along ``x``, cut
@@ -54,7 +58,7 @@ class Copy:
     per: int  # elements of a chunk
     rounded: bool  # the last chunk of a row may be filled to its end
     predicate: Expr | None  # elements where it is false are 0
-    clamped: tuple[bool, ...]  # coordinates that are held inside the source: its edges go on
+    clamped: tuple[Ends, ...]  # ends of the source where a coordinate is held: its edges go on
 
     @property
     def chunks(self) -> int:
@@ -90,38 +94,32 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     return copy
 
 
-def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tuple[Expr, bool], ...]:
-    """Each coordinate without a clamp to the source's extent, and whether it had one."""
+def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tuple[Expr, Ends], ...]:
+    """Each coordinate without clamps to the source's ends, and those that it had."""
     return tuple(_unclamp(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
 
 
-def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, bool]:
+def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
     """The coordinate inside ``max(min(e, extent - 1), 0)``, constants moved in or out of it."""
     index = to_affine(e)
     terms = [(m, c) for m, c in index if m]
     if len(terms) != 1 or len(terms[0][0]) != 1 or terms[0][1] != 1:
-        return e, False
+        return e, frozenset()
     shift = index.offset
     ends = {BinaryOp.MAX: -Affine.of(shift), BinaryOp.MIN: to_affine(extent) - 1 - shift}
-    inner: Expr | None = terms[0][0][0]
-    for _ in range(2):
-        inner = _without_end(inner, ends)
-    return (e, False) if inner is None else ((to_affine(inner) + shift).to_expr(), True)
+    inner: Expr = terms[0][0][0]
+    found: set[BinaryOp] = set()
+    while isinstance(inner, Binary) and inner.op in ends and inner.op not in found:
+        a, b, end = inner.a, inner.b, ends[inner.op]
+        held = a if to_affine(b) == end else b if to_affine(a) == end else None
+        if held is None:
+            break
+        found.add(inner.op)
+        inner = held
+    return ((to_affine(inner) + shift).to_expr(), frozenset(found)) if found else (e, frozenset())
 
 
-def _without_end(e: Expr | None, ends: dict[BinaryOp, Affine]) -> Expr | None:
-    """What a minimum or maximum holds at its end, which is taken out of ``ends``; None if it has
-    another.
-    """
-    match e:
-        case Binary(op, a, b) if op in ends:
-            end = ends.pop(op)
-            return a if to_affine(b) == end else b if to_affine(a) == end else None
-        case _:
-            return None
-
-
-def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, bool], ...], per: int) -> Copy | None:
+def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, Ends], ...], per: int) -> Copy | None:
     coordinates, clamped = tuple(c for c, _ in clamps), tuple(held for _, held in clamps)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])
     for x in nest.digits:
@@ -283,8 +281,10 @@ def whole_inside(copy: Copy, context: KernelContext) -> str | None:
     for n, (coordinate, dim) in enumerate(dims):
         low = Compare(CompareOp.LE, IntImm(0), coordinate)
         high = Compare(CompareOp.LT, coordinate, dim.extent)
-        if n and copy.clamped[n]:  # every row is inside, if there is one
-            low, high = TRUE, Compare(CompareOp.LT, IntImm(0), dim.extent)
+        if n and copy.clamped[n]:  # held at an end, a row is inside there, if there is one
+            low = TRUE if BinaryOp.MAX in copy.clamped[n] else low
+            high = TRUE if BinaryOp.MIN in copy.clamped[n] else high
+            high = conjunction(high, Compare(CompareOp.LT, IntImm(0), dim.extent))
         wanted = conjunction(conjunction(wanted, low), high)
     whole = holds_everywhere(wanted, digits)
     if whole is None:
@@ -305,7 +305,7 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         text = scalar.index(substitute(c, values))
         if number and copy.clamped[number]:
-            text = _held(text, scalar.index(dim.extent))
+            text = _held(text, scalar.index(dim.extent), copy.clamped[number])
         w.line(f"const int c{number} = {text};")
         terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
     start = f"{source.pointer} + ({' + '.join(terms)})"
@@ -345,9 +345,10 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         _elements(copy, context, rows_inside, extents[0], wanted)
 
 
-def _held(coordinate: str, extent: str) -> str:
-    """A coordinate, or where it lies outside the nearest one inside."""
-    return f"max(min({coordinate}, {extent} - 1), 0)"
+def _held(coordinate: str, extent: str, ends: Ends) -> str:
+    """A coordinate, or where it lies beyond one of these ends the end."""
+    text = f"min({coordinate}, {extent} - 1)" if BinaryOp.MIN in ends else f"({coordinate})"
+    return f"max({text}, 0)" if BinaryOp.MAX in ends else text
 
 
 def element_type(copy: Copy, context: KernelContext) -> str:
@@ -397,7 +398,8 @@ def _elements(
     tests = [f"(u32)(c0 + e) < (u32){extent}", *rows_inside]
     element = "from[e]"
     if copy.clamped[0]:
-        tests[0], element = f"0 < {extent}", f"from[{_held('c0 + e', extent)} - c0]"
+        held = _held("c0 + e", extent, copy.clamped[0])
+        tests[0], element = f"(u32){held} < (u32){extent}", f"from[{held} - c0]"
     tests += [] if wanted is None else [context.scalar.expr(wanted)]
     zero = f"{element_type(copy, context)}{{}}"
     w.line("#pragma unroll")

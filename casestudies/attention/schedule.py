@@ -24,8 +24,8 @@ ROWS = 16  # of one vector statement
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Queries of a warp and warps of a block in the first (``part``) and third (``mix``) stage, and
-    how many runs of keys are in shared memory.
+    """Queries of a warp and warps of a block in the first (``part``), third (``mix``) stage, keys
+    of a step, and how many steps are in shared memory; the first stage steps by ``RUN``.
     """
 
     part_rows: int = 32
@@ -33,6 +33,7 @@ class Tiles:
     part_stages: int = 3
     mix_rows: int = 16
     mix_warps: int = 4
+    mix_keys: int = RUN
     mix_stages: int = 2
 
 
@@ -63,7 +64,7 @@ def schedule_parts(p: Attention, size: Tiles) -> None:
         sums.compute_at(p.part, mw).bound_extent(p.m, size.part_rows).vectorize(p.m)
         update = sums.update().split(p.m, mu, mv, ROWS).reorder(p.c.x, mv, mu)
         update.atomic().vectorize(p.c.x).vectorize(mv).unroll(mu)
-    score(p.scores, p, p.part, mw, size.part_rows)
+    score(p.scores, p, p.part, mw, (RUN, size.part_rows))
     stage(p.query.in_(p.scores), p.part, mo, (p.depth, block))
     stage(p.keys.in_(p.scores), p.part, p.t, (p.depth, RUN), size.part_stages)
 
@@ -89,19 +90,19 @@ def schedule_mix(p: Attention, size: Tiles) -> None:
     hb.store_in(p.mixed, hb.MemoryType.WMMAAccumulator)
     warp_tiles(p.mixed, p.d, p.m, size)
     ro, ri, ru = hl.RVar("ro"), hl.RVar("ri"), hl.RVar("ru")
-    update = p.mixed.update().split(p.r.x, ro, ri, RUN).split(ri, ru, ri, DEPTH).atomic()
+    update = p.mixed.update().split(p.r.x, ro, ri, size.mix_keys).split(ri, ru, ri, DEPTH).atomic()
     dv, mv, du, mu, mw = warp_tiles(update, p.d, p.m, size, ri)
     update.reorder(ri, dv, mv, du, mu, ru, mw, ro).unroll(ru)
 
     p.weight.compute_at(p.mixed, mw).store_in(hl.MemoryType.Register)
-    p.weight.bound_extent(p.n, RUN).bound_extent(p.m, size.mix_rows)
+    p.weight.bound_extent(p.n, size.mix_keys).bound_extent(p.m, size.mix_rows)
     by_rows(p.weight, p)
-    score(p.again, p, p.mixed, mw, size.mix_rows)
+    score(p.again, p, p.mixed, mw, (size.mix_keys, size.mix_rows))
     stage(p.query.in_(p.again), p.output, mo, (p.depth, block))
     p.shift.in_(p.weight).compute_at(p.output, mo).store_in(hl.MemoryType.GPUShared)
     p.shift.in_(p.weight).bound_extent(p.m, block).vectorize(p.m)
-    stage(p.keys.in_(p.again), p.mixed, ro, (p.depth, RUN), size.mix_stages)
-    stage(p.values.in_(p.mixed), p.mixed, ro, (p.depth, RUN), size.mix_stages)
+    for operand in (p.keys.in_(p.again), p.values.in_(p.mixed)):
+        stage(operand, p.mixed, ro, (p.depth, size.mix_keys), size.mix_stages)
 
 
 def warp_tiles(
@@ -124,9 +125,11 @@ def by_rows(stage: hl.Func, p: Attention) -> None:
     stage.split(p.m, mu, mv, ROWS).reorder(p.n, mv, mu).vectorize(p.n).vectorize(mv).unroll(mu)
 
 
-def score(scores: hl.Func, p: Attention, consumer: hl.Func, warp: hl.Var, rows: int) -> None:
-    """The scores of a warp's queries and one run of keys, in its registers."""
-    scores.compute_at(consumer, warp).bound_extent(p.n, RUN).bound_extent(p.m, rows)
+def score(
+    scores: hl.Func, p: Attention, consumer: hl.Func, warp: hl.Var, size: tuple[int, int]
+) -> None:
+    """The scores of some keys and a warp's queries, in its registers."""
+    scores.compute_at(consumer, warp).bound_extent(p.n, size[0]).bound_extent(p.m, size[1])
     hb.store_in(scores, hb.MemoryType.WMMAAccumulator)
     by_rows(scores, p)
     mu, mv = hl.Var("mu"), hl.Var("mv")

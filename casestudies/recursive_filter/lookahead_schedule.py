@@ -37,7 +37,7 @@ class Tiles:
     first: int = 4
     unroll: int = 14
     last: int = 4
-    threads: int = 256
+    threads: int = 512
 
 
 def tensor(f: Lookahead, tiles: Tiles | None = None) -> hl.Func:

@@ -136,15 +136,15 @@ def in_thread(f: hl.Func, consumer: hl.Func, thread: hl.Var) -> None:
 def filter_blocks(
     p: Blocks, consumer: hl.Func, at: hl.Var, warps: int, rounds: int, z: Sizes
 ) -> None:
-    """Blocks of samples staged in shared memory, and their last outputs."""
-    nw, nu, ni = hl.Var("nw"), hl.Var("nu"), hl.Var("ni")
-    count = ROWS * warps * rounds
+    """Blocks of samples staged in shared memory, and their last outputs: one statement a warp."""
+    nw, ni = hl.Var("nw"), hl.Var("ni")
+    run = ROWS * rounds
     p.frames.compute_at(consumer, at).store_in(SHARED)
-    p.frames.bound_extent(j, z.block).bound_extent(n, count).vectorize(j).vectorize(n)
-    p.ends.compute_at(consumer, at).store_in(SHARED).bound(k, 0, ENDS).bound_extent(n, count)
-    p.ends.split(n, nw, ni, ROWS * rounds).split(ni, nu, ni, ROWS).reorder(k, ni, nu, nw)
-    p.ends.vectorize(k).vectorize(ni).unroll(nu).gpu_threads(nw)
-    p.sums.compute_at(p.ends, nu).bound(k, 0, ENDS).bound_extent(n, ROWS).vectorize(k).vectorize(n)
+    p.frames.bound_extent(j, z.block).bound_extent(n, run * warps).vectorize(j).vectorize(n)
+    p.ends.compute_at(consumer, at).store_in(SHARED).bound(k, 0, ENDS).bound_extent(n, run * warps)
+    p.ends.split(n, nw, ni, run).reorder(k, ni, nw)
+    p.ends.vectorize(k).vectorize(ni).gpu_threads(nw)
+    p.sums.compute_at(p.ends, nw).bound(k, 0, ENDS).bound_extent(n, run).vectorize(k).vectorize(n)
     update = p.sums.update().reorder(p.j.x, k, n).atomic()
     update.vectorize(p.j.x).vectorize(k).vectorize(n)
     hb.store_in(p.sums, hb.MemoryType.WMMAAccumulator)

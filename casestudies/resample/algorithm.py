@@ -90,8 +90,10 @@ class Resampling:
     columns: Axis
     padded: hl.Func
     tall: hl.Func
+    tile: hl.Func
     between: hl.Func
     wide: hl.Func
+    result: hl.Func
     output: hl.Func
     x: hl.Var
     y: hl.Var
@@ -105,8 +107,8 @@ def resample(group: int, units: tuple[int, int] = (16, 32)) -> Resampling:
     """
     image = hl.ImageParam(hl.Float(16), 3, "I")
     x, y, c = (hl.Var(name) for name in "xyc")
-    padded, tall, between, wide, output = (
-        hl.Func(name) for name in ("padded", "tall", "between", "wide", "output")
+    padded, tall, tile, between, wide, result, output = (
+        hl.Func(n) for n in ("padded", "tall", "tile", "between", "wide", "result", "output")
     )
     output[x, y, c] = hl.undef(hl.Float(16))  # it has a size from here on
     size = output.output_buffer()
@@ -119,10 +121,13 @@ def resample(group: int, units: tuple[int, int] = (16, 32)) -> Resampling:
     tall[x, y, c] = hl.f32(0.0)
     pixel = padded[x, rows.first(y) + rows.k.x, c]
     tall[x, y, c] += hl.f32(rows.weights[rows.k.x, y]) * hl.f32(pixel)
-    between[x, y, c] = hl.cast(hl.Float(16), tall[x, y, c])
+    tile[x, y, c] = hl.cast(hl.Float(16), tall[x, y, c])
+    between[x, y, c] = tile[x, y, c]
     wide[x, y, c] = hl.f32(0.0)
     pixel = between[columns.first(x) + columns.k.x, y, c]
     wide[x, y, c] += hl.f32(pixel) * hl.f32(columns.weights[columns.k.x, x])
-    value = hl.cast(hl.Float(16), wide[x, y, c])
-    output[x, y, c] = hl.select(hl.cast(hl.Bool(), 1), value, output[x, y, c])
-    return Resampling(image, rows, columns, padded, tall, between, wide, output, x, y, c)
+    result[x, y, c] = hl.cast(hl.Float(16), wide[x, y, c])
+    output[x, y, c] = hl.select(hl.cast(hl.Bool(), 1), result[x, y, c], output[x, y, c])
+    return Resampling(
+        image, rows, columns, padded, tall, tile, between, wide, result, output, x, y, c
+    )

@@ -24,8 +24,8 @@ LANES = 16  # threads side by side along the taps, whose number is a multiple
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """``warps`` of a block, pixels of a warp along the other axis, taps of a run, and how many runs
-    are on their way.
+    """``warps`` of a block (side by side along x), pixels of a warp along the axis that is not
+    resampled, taps of a run, and how many runs are on their way.
     """
 
     warps: int
@@ -53,9 +53,9 @@ def tiles_for(runs: tuple[int, int]) -> Tiles:
     other's copies.
     """
     rows, columns = runs
-    width = 64 if rows <= 112 else 32
-    height = 64 if columns <= 64 else 32 if columns <= 128 else 16
-    return Tiles(Pass(2, width, rows), Pass(2, height, columns))
+    tall = Pass(2, 64 if rows <= 112 else 32, rows)
+    wide = Pass(4 if columns <= 112 else 2, 32 if columns <= 64 else 16, columns)
+    return Tiles(tall, wide)
 
 
 def tensor(p: Resampling, size: Tiles) -> hl.Func:
@@ -70,7 +70,9 @@ def tensor(p: Resampling, size: Tiles) -> hl.Func:
 
 
 def pass_along_y(p: Resampling, size: Pass) -> None:
-    """Blocks of one group of rows and some columns: weights times image."""
+    """Blocks of one group of rows and some columns: weights times image. The result is laid out in
+    shared memory, so that it leaves in whole rows.
+    """
     xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
     ko, ku, ki = (hl.RVar(n) for n in ("ko", "ku", "ki"))
     width = size.warps * size.width
@@ -79,18 +81,18 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
         p.between.compute_root()
         .bound(p.x, 0, columns)
         .split(p.x, xo, xi, width)
-        .split(xi, xw, xi, size.width)
         .split(p.y, yo, yi, GROUP)
-        .reorder(xi, yi, xw, xo, yo, p.c)
+        .reorder(xi, yi, xo, yo, p.c)
         .vectorize(xi)
         .vectorize(yi)
-        .gpu_threads(xw)
         .gpu_blocks(xo, yo, p.c)
     )
-    p.tall.compute_at(p.between, xo).bound_extent(p.x, width).bound_extent(p.y, GROUP)
-    p.tall.split(p.x, xw, xi, size.width).reorder(xi, p.y, xw)
-    p.tall.vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    p.tile.store_in(SHARED)
     hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
+    for part in (p.tile, p.tall):
+        part.compute_at(p.between, xo).bound_extent(p.x, width).bound_extent(p.y, GROUP)
+        part.split(p.x, xw, xi, size.width).reorder(xi, p.y, xw)
+        part.vectorize(xi).vectorize(p.y).gpu_threads(xw)
     update = p.tall.update().split(p.rows.k.x, ko, ki, size.taps).split(p.x, xw, xi, size.width)
     update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, xw, ko).atomic()
     update.vectorize(ki).vectorize(xi).vectorize(p.y).unroll(ku).gpu_threads(xw)
@@ -99,27 +101,30 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
 
 
 def pass_along_x(p: Resampling, size: Pass) -> None:
-    """Blocks of one group of columns and some rows: intermediate times weights."""
-    xo, xi, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yi", "yw"))
+    """Blocks of one group of columns for each warp and some rows: intermediate times weights, which
+    every warp copies for itself. The result leaves in whole rows as well.
+    """
+    xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
     ko, ku, ki = (hl.RVar(n) for n in ("ko", "ku", "ki"))
-    height = size.warps * size.width
+    width, height = size.warps * GROUP, size.width
     (
         p.output.update()
-        .split(p.x, xo, xi, GROUP)
+        .split(p.x, xo, xi, width)
         .split(p.y, yo, yi, height)
-        .split(yi, yw, yi, size.width)
-        .reorder(xi, yi, yw, xo, yo, p.c)
+        .reorder(xi, yi, xo, yo, p.c)
         .vectorize(xi)
         .vectorize(yi)
-        .gpu_threads(yw)
         .gpu_blocks(xo, yo, p.c)
     )
-    p.wide.compute_at(p.output, xo).bound_extent(p.x, GROUP).bound_extent(p.y, height)
-    p.wide.split(p.y, yw, yi, size.width).vectorize(p.x).vectorize(yi).gpu_threads(yw)
+    p.result.store_in(SHARED)
     hb.store_in(p.wide, hb.MemoryType.WMMAAccumulator)
-    update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.y, yw, yi, size.width)
-    update.split(ki, ku, ki, size.depth).reorder(ki, p.x, yi, ku, yw, ko).atomic()
-    update.vectorize(ki).vectorize(p.x).vectorize(yi).unroll(ku).gpu_threads(yw)
+    for part in (p.result, p.wide):
+        part.compute_at(p.output, xo).bound_extent(p.x, width).bound_extent(p.y, height)
+        part.split(p.x, xw, xi, GROUP).reorder(xi, p.y, xw)
+        part.vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.x, xw, xi, GROUP)
+    update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, ko, xw).atomic()
+    update.vectorize(ki).vectorize(xi).vectorize(p.y).unroll(ku).gpu_threads(xw)
     stage(p.between.in_(p.wide), p.wide, ko, (size.taps, height, 1), size.stages)
     stage(p.columns.weights.in_(p.wide), p.wide, ko, (size.taps, GROUP), size.stages)
 
@@ -167,9 +172,8 @@ def plain(p: Resampling) -> hl.Func:
         axis.kernel.compute_root()
         axis.total.compute_root()
         axis.weights.compute_root()
-    p.tall.compute_root()
-    p.between.compute_root()
-    p.wide.compute_root()
+    for part in (p.tall, p.between, p.wide):
+        part.compute_root()
     return p.output
 
 

@@ -181,7 +181,7 @@ def _parameters(
         flat = (Dim(IntImm(0), buffer.elements, IntImm(1)),)
         param = BufferParam(buffer.name, buffer.type.element, flat, Role.INPUT)
         context.storages[buffer.name] = Storage(
-            pointer, buffer.type.element, Space.GLOBAL, param, buffer.elements
+            pointer, buffer.type.element, Space.GLOBAL, param, buffer.elements, buffer.pitches
         )
     for name, t, value in _values(module):
         arguments.append(ValueArgument(value, t))

@@ -20,7 +20,7 @@ from selector.emit.context import SHARED_ALIGNMENT, KernelContext
 from selector.emit.copies import as_copy, emit_copy
 from selector.emit.group_rings import GroupRing
 from selector.emit.instructions import accumulator_declaration
-from selector.emit.nests import PLAIN_LOOPS, as_nest, independent
+from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
 from selector.emit.panels import find_panels
 from selector.emit.register_tiles import allocate, register_names
 from selector.emit.rings import Ring
@@ -29,6 +29,7 @@ from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
+from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups import GroupEmitter
 from selector.ir.nodes import (
     Allocate,
@@ -255,11 +256,24 @@ class KernelEmitter:
         else:
             self.tiles.regions.read_out(s)
 
+    def _spread(self, nest: Nest, unit: Unit) -> None:
+        """A nest over the threads of the unit, 16 bytes at a time where it is a copy that allows
+        it.
+        """
+        w, copy = self.context.writer, as_vector_store(nest, self.context)
+        if copy is None:
+            self.threads.spread(nest, unit.rank, unit.size)
+            return
+        with w.block(f"if ({copy.aligned})"):
+            emit_vector_store(copy, self.context, unit.rank, unit.size)
+        with w.block("else"):
+            self.threads.spread(nest, unit.rank, unit.size)
+
     def _loop_or_nest(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
         nest = None if holds_tensor(s) else as_nest(s)
         if nest is not None:
             storage = self.context.storages.get(nest.store.buffer)
-            if storage is not None and independent(nest, storage.param):
+            if storage is not None and independent(nest, storage.param, storage.pitches):
                 self._before(s, unit)
                 unit.panels |= storage.panels is not None
                 copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
@@ -268,7 +282,7 @@ class KernelEmitter:
                     unit.copying = True
                     unit.copied.add(nest.store.buffer)
                 else:
-                    self.threads.spread(nest, unit.rank, unit.size)
+                    self._spread(nest, unit)
                 return
         match s:
             case For():

@@ -152,8 +152,10 @@ def _mentioned(e: Expr) -> set[str]:
     return {x.name for x in walk_expr(e) if isinstance(x, Var)}
 
 
-def independent(nest: Nest, param: BufferParam | None) -> bool:
-    """Whether the iterations may run in any order."""
+def independent(nest: Nest, param: BufferParam | None, pitches: tuple[Expr, ...] = ()) -> bool:
+    """Whether the iterations may run in any order. ``pitches`` are those of an intermediate, whose
+    rows and planes hold every coordinate that is stored.
+    """
     digits = [d for d in nest.digits if d.count != 1]
     store = nest.store
     read = (store.value, store.index, store.predicate, nest.condition)
@@ -164,7 +166,21 @@ def independent(nest: Nest, param: BufferParam | None) -> bool:
             return False
     coordinates = split_by_strides(nest.store.index, param.dims) if param else None
     parts = coordinates if coordinates is not None else (nest.store.index,)
-    return _injective([to_affine(p) for p in parts], digits)
+    split = [to_affine(p) for p in parts]
+    if pitches:
+        split = _by_pitch(split[0], digits, [to_affine(p) for p in pitches])
+    return _injective(split, digits)
+
+
+def _by_pitch(index: Affine, digits: list[Digit], pitches: list[Affine]) -> list[Affine]:
+    """A flat index as what walks along rows, then what steps from row to row, plane to plane."""
+    steps = [Affine() for _ in pitches]
+    for digit in digits:
+        factor = index.coefficient(digit.var)
+        if factor.constant is None and factor in pitches:
+            steps[pitches.index(factor)] += digit.var
+            index = index.rest(digit.var)
+    return [index, *steps]
 
 
 def _injective(parts: list[Affine], digits: list[Digit]) -> bool:

@@ -64,6 +64,7 @@ class Storage:
     space: Space
     param: BufferParam | None = None
     elements: Expr | None = None
+    pitches: tuple[Expr, ...] = ()
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
     panels: Panels | None = None
     strips: Strips | None = None

@@ -52,6 +52,7 @@ class Buffer:
     name: str
     type: Type
     elements: Expr
+    pitches: tuple[Expr, ...] = ()  # elements from one row to the next, from one plane to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,11 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
             for x in stmts:
                 _walk(x, module, kernels, buffers)
         case Allocate(name, t, extents, _, body, _):
-            elements = extents[0]
+            elements, pitches = extents[0], list[Expr]()
             for extent in extents[1:]:
+                pitches.append(elements)
                 elements = mul(elements, extent)
-            buffers.append(Buffer(name, t, elements))
+            buffers.append(Buffer(name, t, elements, tuple(pitches)))
             _walk(body, module, kernels, buffers)
         case For(kind=ForKind.GPU_BLOCK):
             kernels.append(_kernel(s, module, len(kernels)))

@@ -187,6 +187,8 @@ class GroupRing(Ring):
         w = self.context.writer
         names = self._only_accumulates()
         later = names is not None and self.stages > 1
+        if later and any(self.context.accumulators[n].half for n in names or ()):
+            later = False  # ptxas would wait for each instruction (C7515)
         w.line("int slot = 0, round = 0;")
         if later and names:
             w.line("u32 last = 0;")

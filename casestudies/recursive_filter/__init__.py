@@ -19,17 +19,13 @@ def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
     the CPU).
     """
-    whole = schedule == "cuda" and problem.samples % problem.sizes.group == 0
     if problem.method == "lookahead":
-        from casestudies.recursive_filter import lookahead_schedule as schedules
-        from casestudies.recursive_filter.lookahead import lookahead as pipeline
-    else:
-        from casestudies.recursive_filter import schedule as schedules
-        from casestudies.recursive_filter.algorithm import blocks as pipeline
-    unscheduled = pipeline(problem.sizes, whole=whole)
-    if schedule == "cuda":
-        return schedules.cuda(unscheduled, problem)
-    return schedules.plain(unscheduled) if schedule == "plain" else schedules.tensor(unscheduled)
+        from casestudies.recursive_filter import lookahead_schedule
+
+        return lookahead_schedule.scheduled(problem, schedule)
+    from casestudies.recursive_filter import schedule as schedules
+
+    return schedules.scheduled(problem, schedule)
 
 
 def designed(problem: Problem) -> Arrays:

@@ -14,12 +14,13 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
 from casestudies.recursive_filter.algorithm import c, i, j, n, t
-from casestudies.recursive_filter.lookahead import Lookahead, p, s
+from casestudies.recursive_filter.lookahead import Lookahead, lookahead, p, s
 from casestudies.recursive_filter.problem import Problem
 from casestudies.recursive_filter.schedule import (
     SHARED,
     carry_states,
     carry_tiles,
+    is_whole,
     stage_tables,
     whole_carry,
 )
@@ -38,6 +39,14 @@ class Tiles:
     unroll: int = 14
     last: int = 4
     threads: int = 512
+
+
+def scheduled(problem: Problem, name: str) -> hl.Func:
+    """The output, scheduled as ``tensor``, ``cuda`` or ``plain``."""
+    pipeline = lookahead(problem.sizes, whole=is_whole(problem, name))
+    if name == "cuda":
+        return cuda(pipeline, problem)
+    return plain(pipeline) if name == "plain" else tensor(pipeline)
 
 
 def tensor(f: Lookahead, tiles: Tiles | None = None) -> hl.Func:

@@ -21,6 +21,7 @@ from casestudies.recursive_filter.algorithm import (
     Carry,
     Filter,
     Tables,
+    blocks,
     c,
     g,
     i,
@@ -49,6 +50,21 @@ class Tiles:
     warps: int = 8
     rounds: int = 1
     columns: int = 32
+
+
+def scheduled(problem: Problem, name: str) -> hl.Func:
+    """The output, scheduled as ``tensor``, ``cuda`` or ``plain``."""
+    pipeline = blocks(problem.sizes, whole=is_whole(problem, name))
+    if name == "cuda":
+        return cuda(pipeline, problem)
+    return plain(pipeline) if name == "plain" else tensor(pipeline)
+
+
+def is_whole(problem: Problem, name: str) -> bool:
+    """Whether the schedule may rely on a whole number of groups: only ``cuda`` is compiled for one
+    size.
+    """
+    return name == "cuda" and problem.samples % problem.sizes.group == 0
 
 
 def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:

@@ -80,7 +80,7 @@ def sass_of(kernel: Any) -> list[str]:
         ({"stages": 2}, 4, 5),
     ],
 )
-def test_other_tiles(size: dict[str, int], instructions: int, boxes: int) -> None:
+def test_other_tiles(size: dict[str, Any], instructions: int, boxes: int) -> None:
     assert counts(compiled(**size), "HGMMA", "UTMALDG") == (instructions, 2 * boxes)
 
 

@@ -90,6 +90,7 @@ class BandTables:
     def __init__(self, context: KernelContext) -> None:
         self.context = context
         self._tables: dict[Hashable, Table] = {}
+        self._windows: dict[tuple[Hashable, int], str] = {}
 
     def add(self, operand: Banded, loops: dict[str, tuple[Expr, Expr]]) -> None:
         """Make room for an operand used inside ``loops`` (variable -> min, extent)."""
@@ -121,7 +122,7 @@ class BandTables:
         w = self.context.writer
         w.line(f"u32* const {pointer} = (u32*)(smem + {offset});")
         for block in range(operand.rows // BLOCK_ROWS):
-            w.line(f"const u32* const {pointer}_{block} = {pointer} + {_window(table, block)};")
+            w.line(f"const u32* const {pointer}_rows{block} = {pointer} + {_window(table, block)};")
 
     def __bool__(self) -> bool:
         return bool(self._tables)
@@ -250,7 +251,7 @@ class BandTables:
         for name, low, extent in table.loops:
             offset = offset + (Affine.of(Var(name)) - low) * scale
             scale *= extent
-        symbolic, base = offset - offset.offset, f"{table.pointer}_{block.row}"
+        symbolic, base = offset - offset.offset, f"{table.pointer}_rows{block.row}"
         if symbolic.terms:
             key = (base, symbolic)
             if key not in bases:

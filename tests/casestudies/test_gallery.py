@@ -29,13 +29,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_gallery_is_what_is_made(made: Path) -> None:
-    """Up to one level: the last bit of a sum depends on NumPy's build."""
+    """But for the last bit of a sum, which may drop or keep a bin of the denoiser here and there."""
     names = {path.name for path in FOLDER.iterdir()}
     assert {path.name for path in made.iterdir()} == names
     for name in names - {PAGE}:
-        np.testing.assert_allclose(
-            images.load(made / name, 3), images.load(FOLDER / name, 3), atol=STEP, err_msg=name
-        )
+        now, hung = images.load(made / name, 3), images.load(FOLDER / name, 3)
+        assert now.shape == hung.shape
+        assert (now == hung).all() or psnr(now, hung) > 50, name
     assert (made / PAGE).read_text() == (FOLDER / PAGE).read_text()
 
 

@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_gallery_is_what_is_made(made: Path) -> None:
-    """But for the last bit of a sum, which may drop or keep a bin of the denoiser here and there."""
+    """But for the last bit of a sum, which may drop or keep a bin of the denoiser."""
     names = {path.name for path in FOLDER.iterdir()}
     assert {path.name for path in made.iterdir()} == names
     for name in names - {PAGE}:

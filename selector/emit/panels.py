@@ -97,8 +97,11 @@ def find_panels(body: Stmt) -> dict[str, Panels]:
         if statement is None or statement.instruction.family != "wgmma":
             continue
         for operand in (statement.a, statement.b):
+            if not isinstance(operand, Access):
+                raise _banded(operand.buffer, statement)
+        for operand in (statement.a, statement.b):
             allocation = allocations.get(operand.buffer)
-            if not isinstance(operand, Access) or allocation is None:
+            if allocation is None:
                 raise _not_shared(operand.buffer, statement)
             if operand.buffer not in found:
                 found[operand.buffer] = _panels(allocation, body)
@@ -110,6 +113,16 @@ def _not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
         f"`{buffer}` is an operand of wgmma and does not lie in shared memory",
         f"{statement.instruction.name} reads both operands from there, as they are",
         f"stage it: {buffer}.in_(...).compute_at(...).store_in(MemoryType.GPUShared)",
+        Where(func=statement.accumulator),
+    )
+
+
+def _banded(buffer: str, statement: Accumulate) -> ScheduleError:
+    return ScheduleError(
+        f"`{statement.accumulator}` is a convolution with `{buffer}`, which wgmma cannot take",
+        f"{statement.instruction.name} reads both operands from shared memory; the band that the "
+        "taps make is an operand of warps",
+        f"place `{statement.accumulator}` in MemoryType.WMMAAccumulator",
         Where(func=statement.accumulator),
     )
 

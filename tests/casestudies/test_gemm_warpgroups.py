@@ -113,3 +113,19 @@ def test_operands_have_to_be_staged() -> None:
     with pytest.raises(ScheduleError, match="does not lie in shared memory") as caught:
         hb.compile(p.output, target="sm_90a")
     assert "in_(...)" in str(caught.value)
+
+
+def test_convolutions_go_by_warps() -> None:
+    x, y, xo, xi, yo, yi = (hl.Var(name) for name in ("x", "y", "xo", "xi", "yo", "yi"))
+    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 1, "K")
+    conv, out = hl.Func("conv"), hl.Func("out")
+    k = hl.RDom([(0, 16)], "k")
+    conv[x, y] = hl.f32(0.0)
+    conv[x, y] += hl.f32(image[x + k.x, y]) * hl.f32(taps[k.x])
+    out[x, y] = conv[x, y]
+    out.tile(x, y, xo, yo, xi, yi, 512, 1).vectorize(xi).gpu_blocks(xo, yo)
+    conv.compute_at(out, xo).vectorize(x)
+    conv.update().atomic().vectorize(x).vectorize(k.x)
+    hb.store_in(conv, hb.MemoryType.WGMMAAccumulator)
+    with pytest.raises(ScheduleError, match="is a convolution with `K`, which wgmma cannot take"):
+        hb.compile(out, target="sm_90a")

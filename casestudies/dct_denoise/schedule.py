@@ -31,8 +31,8 @@ class Tiles:
     """
 
     width: int = 64
-    height: int = 64
-    across: int = 32
+    height: int = 32
+    across: int = 16
     registers: bool = True
     strips: int = 1
     ahead: int = 1

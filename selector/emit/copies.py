@@ -30,7 +30,7 @@ from selector.ir.nodes import (
     Load,
     Var,
 )
-from selector.ir.traverse import substitute
+from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 CHUNK_BYTES = 16
@@ -171,7 +171,7 @@ def emit_copy(
     if inside is not None:
         with w.block(f"if ({inside})"), spread(context, rank, size, total, unroll=few):
             addresses(copy, context, decode(copy, context))
-            w.line("copy16(shared_address(to), from);")
+            w.line(f"{_copy_function(copy, context)}(shared_address(to), from);")
     if between is not None:
         with w.block(f"{'if' if inside is None else 'else if'} ({between[0]})"):
             between[1]()
@@ -186,6 +186,22 @@ def emit_border(copy: Copy, context: KernelContext, rank: str, size: int, *, unr
         values = decode(copy, context)
         addresses(copy, context, values)
         _border_chunk(copy, context, values)
+
+
+def _copy_function(copy: Copy, context: KernelContext) -> str:
+    """Past L1; but through it where all blocks copy the same, the weights of a filter, say: else
+    they all ask the same few lines of L2 for it, at the same time.
+    """
+    sizes = {
+        name
+        for param in context.params.values()
+        for dim in param.dims
+        for part in (dim.min, dim.extent, dim.stride)
+        for name in free_vars(part)
+    }
+    own = {d.var.name for d in (copy.x, *copy.rows)}
+    mentioned = {name for c in copy.coordinates for name in free_vars(c)}
+    return "copy16_cached" if mentioned <= sizes | own else "copy16"
 
 
 def split_copy(
@@ -340,7 +356,7 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         chunk.append(f"(c0 & {copy.per - 1}) == 0")
     aligned = context.aligned_flag(copy.source.buffer, copy.per)
     with w.block(f"if ({' && '.join([aligned, *chunk])})"):
-        w.line("copy16(shared_address(to), from);")
+        w.line(f"{_copy_function(copy, context)}(shared_address(to), from);")
     with w.block("else"):
         _elements(copy, context, rows_inside, extents[0], wanted)
 

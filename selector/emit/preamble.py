@@ -121,6 +121,12 @@ __device__ __forceinline__ void copy16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
 }
 """,
+    "copy16_cached": """\
+// The same through L1, for what other blocks of the multiprocessor copy, too.
+__device__ __forceinline__ void copy16_cached(u32 to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
+""",
     "Shifted": """\
 // A chunk of `valid` bytes that starts at any address, on its way to a multiple of 16 bytes: the
 // aligned vectors that hold some of it, which may reach past it, but never past a page.

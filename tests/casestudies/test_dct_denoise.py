@@ -10,6 +10,7 @@ elsewhere, and the whole stays below 5e-3.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -160,3 +161,17 @@ def test_a_flat_area_stays_flat() -> None:
     flat = np.full((41, 70), 0.5, np.float32)
     result = kernel().interpret(**picture_inputs(problem, flat), sizes=problem.output.shape)
     assert np.ptp(result.astype(np.float32)) < 2e-3
+
+
+def test_what_all_blocks_copy_comes_through_l1() -> None:
+    """The matrices; each block's part of the picture goes past it."""
+    source = kernel().source
+    parts = re.split(r"f16\* const (\w+) = \(f16\*\)\(smem", source)[1:]
+    copies = {
+        name: set(re.findall(r"copy16\w*\(", text))
+        for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    matrices_of = {name: found for name, found in copies.items() if name.startswith(("F", "G"))}
+    assert len(matrices_of) == 2
+    assert all(found == {"copy16_cached("} for found in matrices_of.values())
+    assert copies["padded"] == {"copy16("}

@@ -46,9 +46,9 @@ class Tiles:
     outputs of a block that one statement makes.
     """
 
-    first_warps: int = 4
+    first_warps: int = 8
     warps: int = 8
-    rounds: int = 1
+    rounds: int = 2
     columns: int = 32
 
 

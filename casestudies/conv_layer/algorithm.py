@@ -36,7 +36,7 @@ class Layer:
 
 def layer(inputs: int, outputs: int) -> Layer:
     """The unscheduled pipeline; the numbers of channels are constants of the compiled kernel, the
-    number and size of the images are not. Pixels are dense: one follows the other in a row.
+    number and size of the images are not.
     """
     image = hl.ImageParam(hl.Float(16), 4, "I")
     weights = hl.ImageParam(hl.Float(16), 4, "K")
@@ -47,7 +47,4 @@ def layer(inputs: int, outputs: int) -> Layer:
     conv[c, x, y, n] = hl.f32(bias[c])
     conv[c, x, y, n] += hl.f32(image[r.x, x + r.y, y + r.z, n]) * hl.f32(weights[c, r.x, r.y, r.z])
     output[c, x, y, n] = hl.max(conv[c, x, y, n], 0.0)
-    image.dim(1).set_stride(inputs)
-    weights.dim(1).set_stride(outputs)
-    output.output_buffer().dim(1).set_stride(outputs)
     return Layer(inputs, outputs, image, weights, bias, conv, output, c, x, y, n, r)

@@ -25,16 +25,11 @@ LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 class Tiles:
     """Outputs of one vector statement, such vectors side by side in a warp, and rows (warps) of a
     block.
-
-    A block works through ``segments`` groups of rows, with ``stages`` of them on their way: the
-    band of long taps costs something to build, so that it pays to use it more than once.
     """
 
     outputs: int
     vectors: int
     rows: int
-    segments: int = 1
-    stages: int = 1
 
     @property
     def width(self) -> int:
@@ -57,25 +52,24 @@ class Threads:
 
 def tiles_for(taps: int) -> Tiles:
     """Tiles that fit the lanes of a Halide vector; wide taps get wider blocks to spread the
-    overlap.
+    overlap, and more rows to spread the work on the band.
     """
-    if taps <= 96:
+    if taps <= 64:
         return Tiles(outputs=256, vectors=2, rows=4)
-    if 256 * taps <= LANES_LIMIT and taps <= 160:
-        return Tiles(outputs=256, vectors=2, rows=4, segments=4, stages=3)
-    return Tiles(outputs=128, vectors=8, rows=4, segments=4, stages=2)
+    if taps <= 160:
+        return Tiles(outputs=128, vectors=8, rows=4)
+    return Tiles(outputs=128, vectors=15, rows=8)
 
 
 def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
     size = tiles or tiles_for(p.taps)
-    xo, xi, xv, yo, ys, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "ys", "yi"))
+    xo, xi, xv, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "yi"))
     (
         p.output.split(p.x, xo, xi, size.width)
         .split(xi, xv, xi, size.outputs)
-        .split(p.y, yo, yi, size.rows * size.segments)
-        .split(yi, ys, yi, size.rows)
-        .reorder(xi, xv, yi, ys, xo, yo)
+        .split(p.y, yo, yi, size.rows)
+        .reorder(xi, xv, yi, xo, yo)
         .vectorize(xi)
         .unroll(xv)
         .gpu_blocks(xo, yo)
@@ -92,22 +86,20 @@ def tensor(p: Convolution, tiles: Tiles | None = None) -> hl.Func:
     else:
         update.reorder(taps, xi, xv)
     update.atomic().vectorize(xi).vectorize(taps).unroll(xv)
-    stage_rows(p, ys if size.segments > 1 else xo, size)
+    stage_rows(p, xo, size)
     return p.output
 
 
-def stage_rows(p: Convolution, group: hl.Var, size: Tiles) -> None:
-    """Copy the rows that a group of warps reads into shared memory, as one vector over a multiple
-    of 16 bytes a row.
+def stage_rows(p: Convolution, block: hl.Var, size: Tiles) -> None:
+    """Copy the rows that a block reads into shared memory, as one vector over a multiple of 16
+    bytes a row.
     """
     staged = p.source.in_(p.conv)
     x, y = staged.args()
     bands = -(-p.taps // LONGEST_BAND)
     taps = p.taps if bands == 1 else bands * LONGEST_BAND
     width = -(-(size.width + taps - 1) // 8) * 8
-    staged.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
-    if size.stages > 1:
-        hb.pipeline_stages(staged, size.stages)
+    staged.compute_at(p.output, block).store_in(hl.MemoryType.GPUShared)
     if p.source is p.image:
         staged.bound_extent(x, width)
     else:

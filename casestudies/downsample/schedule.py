@@ -63,15 +63,17 @@ STAGED_BYTES = 96 * 1024  # two blocks and their tables fit the shared memory of
 
 
 def tiles_for(taps: int, factor: int) -> Tiles:
-    """Tiles by the number of taps and the factor: as many rows as shared memory holds the image
-    of, and rows of taps unrolled together that divide them.
+    """Tiles by the number of taps and the factor: groups of rows one after the other where shared
+    memory holds the image of two, else as many rows as it holds the image of. The rows of taps that
+    are unrolled together divide them.
     """
-    tap_rows = next(n for n in (16, 8, 4, 2, 1) if taps % n == 0)
-    shapes = ((128, 8, 4), (128, 4, 4), (128, 2, 4), (128, 1, 4), (128, 1, 2))
-    sizes = [Tiles(outputs, 1, rows, warps, tap_rows) for outputs, rows, warps in shapes]
+    tap_rows = next(n for n in range(16, 0, -1) if taps % n == 0)
+    ring = Tiles(tap_rows=tap_rows, segments=4, stages=2)
+    shapes = ((8, 4), (4, 4), (2, 4), (1, 4), (1, 2))
+    sizes = [ring, *(Tiles(rows=r, warps=w, tap_rows=tap_rows) for r, w in shapes)]
     return next(
-        (s for s in sizes if 2 * prod(staged(s, taps, factor)) <= STAGED_BYTES),
-        Tiles(128, 1, 1, 1, tap_rows),
+        (s for s in sizes if 2 * s.stages * prod(staged(s, taps, factor)) <= STAGED_BYTES),
+        Tiles(rows=1, warps=1, tap_rows=tap_rows),
     )
 
 

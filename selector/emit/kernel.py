@@ -110,7 +110,7 @@ class KernelEmitter:
                 "use fewer or smaller gpu_thread loops",
             )
         collect_accumulators(self.kernel.body, c, self.tables)
-        c.strips |= find_strips(self.kernel.body)
+        c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self._in_registers = register_names(self.kernel.body)
         self.exchanged -= self.context.accumulators.keys() | self._in_registers
         one_warp = self.tensor and not warps
@@ -263,6 +263,10 @@ class KernelEmitter:
         w, copy = self.context.writer, as_vector_store(nest, self.context)
         if copy is None:
             self.threads.spread(nest, unit.rank, unit.size)
+            return
+        if nest.store.buffer not in self.context.params:  # memory of our own starts aligned
+            with w.block(""):
+                emit_vector_store(copy, self.context, unit.rank, unit.size)
             return
         with w.block(f"if ({copy.aligned})"):
             emit_vector_store(copy, self.context, unit.rank, unit.size)

@@ -12,14 +12,17 @@ from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, align_windows, as_accumulate
 
 
-def find_strips(body: Stmt) -> dict[str, Strips]:
-    """The strips of the staged buffers that want them, of a kernel's body."""
+def find_strips(body: Stmt, *, engine: bool) -> dict[str, Strips]:
+    """The strips of the staged buffers that want them, of a kernel's body. Not of rings that the
+    copy ``engine`` fills by whole rows: that gains more than bank conflicts cost.
+    """
     rows = {
         s.name: s.extents[0].value
         for s in walk_stmt(body)
         if isinstance(s, Allocate)
         and s.memory in (Memory.GPU_SHARED, Memory.AUTO)
         and isinstance(s.extents[0], IntImm)
+        and not (engine and s.stages > 1)
     }
     found: dict[str, Strips | None] = {}
     for s in walk_stmt(body):

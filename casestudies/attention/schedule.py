@@ -31,15 +31,21 @@ class Tiles:
     part_rows: int = 32
     part_warps: int = 4
     part_stages: int = 3
-    mix_rows: int = 16
+    mix_rows: int = 32
     mix_warps: int = 4
-    mix_keys: int = RUN
+    mix_keys: int = 32
     mix_stages: int = 2
+    mix_blocks: int = 1  # on a multiprocessor, at least
+
+
+def tiles_for(depth: int) -> Tiles:
+    """Two blocks of eight warps where their sums leave room in the registers."""
+    return Tiles(mix_warps=8, mix_stages=3, mix_blocks=2) if depth <= 64 else Tiles()
 
 
 def tensor(p: Attention, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or Tiles()
+    size = tiles or tiles_for(p.depth)
     schedule_parts(p, size)
     schedule_sums(p)
     schedule_mix(p, size)
@@ -83,6 +89,7 @@ def schedule_mix(p: Attention, size: Tiles) -> None:
     """
     mo, mi = hl.Var("mo"), hl.Var("mi")
     block = size.mix_rows * size.mix_warps
+    hb.resident_blocks(p.output, size.mix_blocks)
     p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, block)
     p.output.reorder(p.d, mi, mo, p.h).gpu_blocks(mo, p.h)
     warp_tiles(p.output, p.d, mi, size)

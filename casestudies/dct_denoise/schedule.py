@@ -27,8 +27,8 @@ SHARED = hl.MemoryType.GPUShared
 class Tiles:
     """Pixels that a block has in work, multiples of 8 and of 16, and those of a warp in the last
     product, ``across`` x 16; whether a warp's values between products stay in registers. A block
-    does ``strips`` of them one below the other, with ``ahead`` of them in shared memory: the picture
-    of the next ones is on its way meanwhile.
+    does ``strips`` of them one below the other, with ``ahead`` of them in shared memory: what the
+    next ones need of the picture is on its way meanwhile.
     """
 
     width: int = 64

@@ -53,8 +53,8 @@ def tiles_for(runs: tuple[int, int]) -> Tiles:
     other's copies.
     """
     rows, columns = runs
-    tall = Pass(2, 64 if rows <= 112 else 32, rows)
-    wide = Pass(4 if columns <= 112 else 2, 32 if columns <= 64 else 16, columns)
+    tall = Pass(4 if rows <= 48 else 2, 32, rows)
+    wide = Pass(2, 32, columns) if columns <= 112 else Pass(1, 16, columns)
     return Tiles(tall, wide)
 
 

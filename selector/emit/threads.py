@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.nests import Nest, vector_digits
@@ -26,6 +28,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, walk_expr
 
+UNROLLED_STEPS = 32
 COMBINE = {
     ReduceOp.ADD: "{0} + {1}",
     ReduceOp.MUL: "{0} * {1}",
@@ -46,7 +49,7 @@ class ThreadCode:
 
     def spread(self, nest: Nest, rank: str, size: int) -> None:
         """A nest whose iterations are independent, over ``size`` threads numbered ``rank``."""
-        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        w, scalar = self.context.writer, self.context.scalar
         total = " * ".join(scalar.index(d.extent) for d in nest.digits) or "1"
         counts = [d.count for d in nest.digits]
         if all(c is not None for c in counts):
@@ -54,15 +57,51 @@ class ThreadCode:
             for c in counts:
                 product *= c or 1
             total = str(product)
+            few = product % size == 0 and 1 < product // size <= UNROLLED_STEPS
+            if few and self._copies_shared(nest):
+                self._copy_out(nest, rank, size, product // size)
+                return
         with w.block(f"for (int i = {rank}; i < {total}; i += {size})"):
-            rest = "i"
-            for position, digit in enumerate(nest.digits):
-                extent = scalar.index(digit.extent)
-                last = position == len(nest.digits) - 1
-                name = names.get(digit.var.name)
-                w.line(f"const int {name} = {rest}{'' if last else f' % ({extent})'};")
-                rest += f" / ({extent})"
+            self._digits(nest)
             self._guarded(nest.store, nest.condition)
+
+    def _digits(self, nest: Nest) -> None:
+        """Declare the digits of iteration ``i``."""
+        rest = "i"
+        for position, digit in enumerate(nest.digits):
+            extent = self.context.scalar.index(digit.extent)
+            last = position == len(nest.digits) - 1
+            name = self.context.names.get(digit.var.name)
+            self.context.writer.line(
+                f"const int {name} = {rest}{'' if last else f' % ({extent})'};"
+            )
+            rest += f" / ({extent})"
+
+    def _copy_out(self, nest: Nest, rank: str, size: int, steps: int) -> None:
+        """A copy out of shared memory: all elements of a thread are read, then stored under their
+        conditions.
+        """
+        w, scalar, store = self.context.writer, self.context.scalar, nest.store
+        held, t = self.context.names.fresh("held"), store.value.type
+        loop = f"for (int step = 0; step < {steps}; ++step)"
+        with w.block(""):
+            w.line(f"{c_type(t)} {held}[{steps}];")
+            for value in (scalar.expr(store.value), ""):
+                w.line("#pragma unroll")
+                with w.block(loop):
+                    w.line(f"const int i = {rank} + step * {size};")
+                    self._digits(nest)
+                    if value:
+                        w.line(f"{held}[step] = {value};")
+                        continue
+                    kept = Var(self.context.names.verbatim(f"{held}[step]"), t)
+                    self._guarded(replace(store, value=kept), nest.condition)
+
+    def _copies_shared(self, nest: Nest) -> bool:
+        """Whether a nest stores elements of shared memory as they are."""
+        value = nest.store.value
+        known = self.context.storages.get(value.buffer) if isinstance(value, Load) else None
+        return known is not None and known.space is Space.SHARED
 
     def _guarded(self, s: Store, condition: Expr | None) -> None:
         scalar, w = self.context.scalar, self.context.writer

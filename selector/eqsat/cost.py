@@ -58,7 +58,7 @@ def block_cost(block: Term) -> BlockCost:
     return (issued, count, beyond, _RANK[name], m)
 
 
-def _is_gathered(operand: Term, instruction: TensorInstruction) -> bool:
+def _is_gathered(operand: object, instruction: TensorInstruction) -> bool:
     """Whether an operand in memory cannot be fetched by ``ldmatrix``, whose rows of 16 bytes start
     at multiples of 16 bytes: neither its rows nor its columns are known to be such. Tiles that are
     configured load rows from anywhere.

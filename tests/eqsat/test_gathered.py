@@ -1,0 +1,37 @@
+"""Blocks whose operands ``ldmatrix`` can fetch are preferred to fewer multiply-adds."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.upsample.algorithm import upsample
+from casestudies.upsample.schedule import tensor
+from selector.eqsat.cost import GATHERED, block_cost
+
+NAME = "wmma.mma.m16n16k16.f16.f32"
+
+
+def block(outer: int, inner: int, name: str = NAME) -> tuple[object, ...]:
+    a = ("Matrix", "float16", "I", ("Sym", "s"), ("Int", outer), 16, ("Int", inner), 15, None)
+    return ("MultiplyAdd", name, 16, 16, 15, None, a, ("Materialize", None))
+
+
+def test_an_operand_at_odd_addresses_costs_more() -> None:
+    aligned = block_cost(block(8, 1))
+    assert aligned[0] == 16 * 16 * 16
+    assert block_cost(block(1, 8)) == aligned
+    for outer, inner in ((4, 1), (1, 12), (8, 2)):
+        assert block_cost(block(outer, inner))[0] == GATHERED * aligned[0]
+
+
+@pytest.mark.parametrize("taps", [3, 10, 12, 13])
+def test_upsampling_reads_whole_rows_of_matrices(taps: int) -> None:
+    """Eight columns would be fewer multiply-adds, of windows 8 bytes apart."""
+    kernel = hb.compile(tensor(upsample(taps)), target="sm_80")
+    (found,) = {u.block.n for u in kernel.report.updates if u.block is not None}
+    assert found == 16
+    body = kernel.source.split("__global__")[1]
+    assert "ldmatrix4(" in body

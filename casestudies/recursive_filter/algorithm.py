@@ -48,8 +48,8 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of samples. ``frames(j, n, c)``: sample j of block n. ``ends(k, n, c)``: its last
-    outputs from a state of zero, made from ``sums``.
+    """Blocks of samples. ``frames(j, n, c)``: sample j of block n. ``ends(k, m, n, c)``:
+    the last outputs of block m of tile n from a state of zero, made from ``sums``.
     """
 
     frames: hl.Func
@@ -182,23 +182,23 @@ def carried(
     return Carry(inclusive, prefix, Chain(steps, parts), total, before)
 
 
-def end_of(p: Blocks, number: hl.Expr) -> Numbers:
-    """The state that a block leaves behind if it starts from zero."""
-    return p.ends[ENDS - 1, number, c], p.ends[ENDS - 2, number, c]
+def end_of(p: Blocks, tile: hl.Expr, block: hl.Expr) -> Numbers:
+    """The state that a block of a tile leaves behind if it starts from zero."""
+    return p.ends[ENDS - 1, block, tile, c], p.ends[ENDS - 2, block, tile, c]
 
 
 def blocks_of(
-    x: hl.ImageParam, response: hl.ImageParam, length: int, name: str, *, whole: bool
+    x: hl.ImageParam, response: hl.ImageParam, z: Sizes, name: str, *, whole: bool
 ) -> Blocks:
     """The blocks of ``x``, which is zero past its end; ``whole``: it ends where a group does."""
     frames, sums, ends = (hl.Func(f"{name}_{part}") for part in ("frames", "sums", "ends"))
-    place, r = n * length + j, hl.RDom([(0, length)], f"{name}_j")
+    place, r = n * z.block + j, hl.RDom([(0, z.block)], f"{name}_j")
     inside = x[hl.min(place, x.width() - 1), c]
     padded = hl.select(place < x.width(), inside, hl.cast(F16, 0.0))
     frames[j, n, c] = x[place, c] if whole else padded
     sums[k, n, c] = hl.f32(0.0)
-    sums[k, n, c] += hl.f32(frames[r.x, n, c]) * hl.f32(response[r.x, length - ENDS + k])
-    ends[k, n, c] = sums[k, n, c]
+    sums[k, n, c] += hl.f32(frames[r.x, n, c]) * hl.f32(response[r.x, z.block - ENDS + k])
+    ends[k, m, n, c] = sums[k, n * z.blocks + m, c]
     return Blocks(frames, sums, ends, r)
 
 
@@ -206,20 +206,20 @@ def blocks(sizes: Sizes = BLOCKS, *, whole: bool = False) -> Filter:
     """The unscheduled pipeline; ``whole``: the samples are known to be a whole number of groups."""
     z, x = sizes, hl.ImageParam(F16, 2, "X")
     tables, response = tables_of(z), dense("T", F16, z.block, z.block)
-    first = blocks_of(x, response, z.block, "block", whole=whole)
+    first = blocks_of(x, response, z, "block", whole=whole)
 
     def step(r: hl.Expr, s: Numbers) -> Numbers:
-        return advance(tables.transition("S", BLOCK), s, end_of(first, n * z.blocks + r))
+        return advance(tables.transition("S", BLOCK), s, end_of(first, n, r))
 
     tile_steps = chain("tile_steps", (n, c), z.blocks, step)
     tile_ends = kept(tile_steps, (n, c), "tile_ends")
     carry = carried(z, x.width(), tables, lambda number: tile_ends.kept[number, c])
-    second = blocks_of(x, response, z.block, "again", whole=whole)
+    second = blocks_of(x, response, z, "again", whole=whole)
 
     states, r = hl.Func("states"), hl.RDom([(0, z.blocks)], "states_r")
     states[m, n, c] = (hl.undef(F32), hl.undef(F32))
     previous = hl.max(r.x - 1, 0)
-    end = end_of(second, n * z.blocks + previous)
+    end = end_of(second, n, previous)
     after = advance(tables.transition("S", BLOCK), states[previous, n, c], end)
     states[r.x, n, c] = where(r.x > 0, after, carry.before[n, c])
     filtered, r = hl.Func("again_filtered"), hl.RDom([(0, z.block)], "i")

@@ -35,7 +35,7 @@ class Tiles:
     the third kernel's blocks, and its threads.
     """
 
-    first: int = 4
+    first: int = 8
     unroll: int = 14
     last: int = 4
     threads: int = 512

@@ -36,14 +36,13 @@ from casestudies.recursive_filter.problem import Problem
 from casestudies.recursive_filter.sizes import LANES, Sizes
 
 SHARED = hl.MemoryType.GPUShared
-ROWS = 16  # blocks of one tensor statement
+ROWS = 16  # blocks of a tile: one row of tensor instructions
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """Warps of the first kernel's blocks, each of which covers a group; warps of the second
-    kernel's, tensor statements of 16 blocks that each of those makes one after the other, and
-    outputs of a block that one statement makes.
+    kernel's, tiles of each of those, and outputs of a block that one statement makes at most.
     """
 
     first_warps: int = 8
@@ -73,23 +72,21 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     columns = min(size.columns, z.block)
     to, tw, tu, tr, tv, ti = (hl.Var(name) for name in ("to", "tw", "tu", "tr", "tv", "ti"))
     first_kernel(p, size)
-    run = z.block * ROWS
-    rows = size.warps * size.rounds
+    run = z.tile * size.rounds
     (
-        p.output.split(t, to, t, run * rows)
-        .split(t, tw, t, run * size.rounds)
-        .split(t, tu, t, run)
+        p.output.split(t, to, t, run * size.warps)
+        .split(t, tw, t, run)
+        .split(t, tu, t, z.tile)
         .split(t, tr, ti, z.block)
         .split(ti, tv, ti, columns)
         .reorder(ti, tr, tv, tu, tw, to, c)
         .vectorize(ti)
         .vectorize(tr)
         .unroll(tv)
-        .unroll(tu)
         .gpu_blocks(to, c)
         .gpu_threads(tw)
     )
-    carry_states(p.carry, p.states, p.output, to, run * rows // z.tile, z.blocks)
+    carry_states(p.carry, p.states, p.output, to, run * size.warps // z.tile, z.blocks)
     p.states.update().gpu_threads(n).unroll(hl.RVar("states_r$x"))
     filter_blocks(p.second, p.output, to, size.warps, size.rounds, z)
     stage_response(p.response.in_([p.second.sums, p.filtered]), p.output, to, z.block)
@@ -99,7 +96,7 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
 
 
 def accumulate(p: Filter, at: hl.Var, columns: int) -> None:
-    """The outputs of 16 blocks from a state of zero, in the accumulators of a warp."""
+    """The outputs of a tile from a state of zero, in the accumulators of a warp."""
     iv = hl.Var("iv")
     p.filtered.compute_at(p.output, at).bound(i, 0, p.sizes.block).bound_extent(n, ROWS)
     p.filtered.split(i, iv, i, columns).reorder(i, n, iv)
@@ -140,7 +137,7 @@ def carry_states(
     p.before.compute_at(output, block).store_in(SHARED).bound_extent(n, tiles).gpu_threads(n)
     in_thread(p.total, p.before, n)
     states.compute_at(output, block).store_in(SHARED).bound_extent(n, tiles)
-    states.bound(m, 0, blocks).gpu_threads(m, n)
+    states.bound(m, 0, blocks).align_storage(m, blocks + 1).gpu_threads(m, n)
 
 
 def in_thread(f: hl.Func, consumer: hl.Func, thread: hl.Var) -> None:
@@ -152,15 +149,17 @@ def in_thread(f: hl.Func, consumer: hl.Func, thread: hl.Var) -> None:
 def filter_blocks(
     p: Blocks, consumer: hl.Func, at: hl.Var, warps: int, rounds: int, z: Sizes
 ) -> None:
-    """Blocks of samples staged in shared memory, and their last outputs: one statement a warp."""
+    """Blocks of samples staged in shared memory, and their last outputs."""
     nw, ni = hl.Var("nw"), hl.Var("ni")
     run = ROWS * rounds
     p.frames.compute_at(consumer, at).store_in(SHARED)
     p.frames.bound_extent(j, z.block).bound_extent(n, run * warps).vectorize(j).vectorize(n)
-    p.ends.compute_at(consumer, at).store_in(SHARED).bound(k, 0, ENDS).bound_extent(n, run * warps)
-    p.ends.split(n, nw, ni, run).reorder(k, ni, nw)
-    p.ends.vectorize(k).vectorize(ni).gpu_threads(nw)
-    p.sums.compute_at(p.ends, nw).bound(k, 0, ENDS).bound_extent(n, run).vectorize(k).vectorize(n)
+    tiles = warps * rounds  # a tile is 16 blocks: one row of tensor instructions
+    p.ends.compute_at(consumer, at).store_in(SHARED).bound(k, 0, ENDS).bound(m, 0, ROWS)
+    p.ends.bound_extent(n, tiles).reorder_storage(k, n, m, c).align_storage(n, tiles + 1)
+    p.ends.split(n, nw, ni, rounds).reorder(k, m, ni, nw)
+    p.ends.vectorize(k).vectorize(m).gpu_threads(nw)
+    p.sums.compute_at(p.ends, ni).bound(k, 0, ENDS).bound_extent(n, ROWS).vectorize(k).vectorize(n)
     update = p.sums.update().reorder(p.j.x, k, n).atomic()
     update.vectorize(p.j.x).vectorize(k).vectorize(n)
     hb.store_in(p.sums, hb.MemoryType.WMMAAccumulator)
@@ -237,8 +236,8 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
 
 def stock_blocks(p: Blocks, consumer: hl.Func, at: hl.Var) -> None:
     """The last outputs of blocks, each by one thread, from vectors of samples."""
-    p.ends.compute_at(consumer, at).bound_extent(k, 2).reorder(k, n).unroll(k).gpu_threads(n)
-    p.sums.compute_at(p.ends, n).unroll(k)
+    p.ends.compute_at(consumer, at).bound_extent(k, 2).reorder(k, m, n).unroll(k).gpu_threads(m, n)
+    p.sums.compute_at(p.ends, m).unroll(k)
     jo, ji = hl.RVar("jo"), hl.RVar("ji")
     p.sums.update().split(p.j.x, jo, ji, 8).reorder(k, ji, jo).unroll(k).unroll(ji)
     run = p.frames.in_(p.sums)

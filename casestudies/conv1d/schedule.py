@@ -58,6 +58,8 @@ def tiles_for(taps: int) -> Tiles:
         return Tiles(outputs=256, vectors=2, rows=4)
     if taps <= 160:
         return Tiles(outputs=128, vectors=8, rows=4)
+    if taps < LONGEST_BAND:
+        return Tiles(outputs=128, vectors=16, rows=4)
     return Tiles(outputs=128, vectors=15, rows=8)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from selector.emit.boxes import bounded_extents, map_name
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, IntImm, Store, Var
 from selector.lowering.predicates import TRUE
@@ -55,7 +55,8 @@ def as_box_store(
     dims = storage.param.dims
     digits = ((_N, region.n), (_M, region.m), *outer)
     found = split_by_strides(lane(s.index, digits), dims)
-    if found is None or not 2 <= len(dims) <= 5 or dims[0].stride != IntImm(1):
+    plain = dims[0].stride == IntImm(1) and not carries(dims)
+    if found is None or not 2 <= len(dims) <= 5 or not plain:
         return None
     at = [to_affine(c) for c in found]
     along = next((d for d, c in enumerate(at) if c.coefficient(_M).constant == 1), 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.panels import Panels
-from selector.ir.affine import Affine, to_affine
+from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
@@ -63,6 +63,8 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     rows = [d for d in copy.rows if d.count != 1]
     if to.panels is None or source.param is None or len(rows) != 1 or any(copy.clamped):
+        return None
+    if carries(source.param.dims):  # boxes are clipped where rows end
         return None
     panels, dims, row = to.panels, source.param.dims, rows[0]
     if len(dims) not in _RANKS or dims[0].stride != IntImm(1) or row.count is None:

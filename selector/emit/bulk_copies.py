@@ -39,7 +39,9 @@ def emit_rows(copy: Copy, context: KernelContext, rank: str, size: int, barrier:
     ``barrier``. Rows at other addresses, and edges that go on, are copied chunk by chunk.
     """
     w = context.writer
-    cut = copy.predicate is None and not copy.clamped[0]  # a row may be cut where the source ends
+    source = context.storages[copy.source.buffer].param
+    ends = source is not None and not copy.carries(source)
+    cut = ends and copy.predicate is None and not copy.clamped[0]  # a row, where the source ends
     condition = context.aligned_flag(copy.source.buffer, copy.per)
     if not cut:
         condition = whole_inside(copy, context) or "false"

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.context import KernelContext
-from selector.emit.nests import Digit, Nest, independent, merge_digits
+from selector.emit.nests import Digit, Nest, cut_digits, independent, merge_digits
 from selector.emit.scalar import Space, c_type
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, carries, carry, split_by_strides, to_affine
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -64,6 +64,10 @@ class Copy:
     def chunks(self) -> int:
         return -(-self.length // self.per)
 
+    def carries(self, source: BufferParam) -> bool:
+        """Whether rows may run into each other: their coordinates do not show where they end."""
+        return bool(carries(source.dims)) and not any(self.clamped)
+
 
 def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     """The copy that a nest is; None if it is no copy from global to shared memory with aligned
@@ -78,6 +82,7 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     if source.space is not Space.GLOBAL or source.param is None or to.type != source.type:
         return None
     nest = merge_digits(nest, [to_affine(nest.store.index), to_affine(load.index)])
+    nest = cut_digits(nest, source.param.dims)
     load = nest.store.value
     assert isinstance(load, Load)
     found = split_by_strides(load.index, source.param.dims)
@@ -346,6 +351,12 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
     extents = [scalar.index(d.extent) for d in source.param.dims]
     rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
     chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
+    if copy.carries(source.param):
+        at = carry(_declared(copy, context), source.param.dims)
+        chunk = [f"{scalar.index(at[0])} + {copy.per} <= {extents[0]}"]
+        chunk += [
+            f"(u32)({scalar.index(c)}) < (u32){e}" for c, e in zip(at[1:], extents[1:], strict=True)
+        ]
     wanted = element_predicate(copy, values)
     if wanted is not None:
         whole = holds_everywhere(wanted, {Var("$e"): copy.per})
@@ -359,6 +370,13 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         w.line(f"{_copy_function(copy, context)}(shared_address(to), from);")
     with w.block("else"):
         _elements(copy, context, rows_inside, extents[0], wanted)
+
+
+def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
+    """The coordinates that ``addresses`` has declared."""
+    for n in range(len(copy.coordinates)):
+        context.names.bind(f"$c{n}", f"c{n}")
+    return tuple(Var(f"$c{n}") for n in range(len(copy.coordinates)))
 
 
 def _held(coordinate: str, extent: str, ends: Ends) -> str:
@@ -416,6 +434,11 @@ def _elements(
     if copy.clamped[0]:
         held = _held("c0 + e", extent, copy.clamped[0])
         tests[0], element = f"(u32){held} < (u32){extent}", f"from[{held} - c0]"
+    param = context.storages[copy.source.buffer].param
+    if param is not None and copy.carries(param):
+        c0, *rest = _declared(copy, context)
+        at = ((Affine.of(c0) + Var("$e")).to_expr(), *rest)
+        tests = context.scalar.all_inside(at, param.dims)
     tests += [] if wanted is None else [context.scalar.expr(wanted)]
     zero = f"{element_type(copy, context)}{{}}"
     w.line("#pragma unroll")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
     Broadcast,
     BufferParam,
+    Dim,
     Expr,
     For,
     ForKind,
@@ -238,4 +239,29 @@ def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
                 )
                 rest_factors = [f.rest(high.var) for f in factors]
                 return merge_digits(Nest(tuple(rest), store, nest.condition), rest_factors)
+    return nest
+
+
+def cut_digits(nest: Nest, dims: tuple[Dim, ...]) -> Nest:
+    """The nest of a copy, its digits cut where the load runs from one dimension of constant stride
+    into the next.
+    """
+    load, s = nest.store.value, nest.store
+    assert isinstance(load, Load)
+    index = to_affine(load.index)
+    for _, outer, ratio in carries(dims):
+        pitch = to_affine(dims[outer].stride).constant or 0
+        for d in nest.digits:
+            step = index.coefficient(d.var).constant or 0
+            if d.count is None or not 0 < step < pitch or step % (pitch // ratio) or pitch % step:
+                continue
+            length = pitch // step
+            if d.count <= length or d.count % length:
+                continue
+            row = Digit(Var(f"{d.var.name}_{outer}"), IntImm(d.count // length))
+            place = {d.var.name: (Affine.of(row.var) * length + d.var).to_expr()}
+            digits = [Digit(d.var, IntImm(length)) if x is d else x for x in nest.digits]
+            value = substitute(load, place)
+            store = Store(s.buffer, substitute(s.index, place), value, s.predicate)
+            return cut_digits(Nest((*digits, row), store, nest.condition), dims)
     return nest

@@ -19,7 +19,7 @@ from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.panels import Panels
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction, find_function
-from selector.ir.affine import split_by_strides, to_affine
+from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -28,6 +28,7 @@ from selector.ir.nodes import (
     Call,
     Cast,
     Compare,
+    Dim,
     Expr,
     ExprVar,
     FloatImm,
@@ -290,11 +291,13 @@ class ScalarEmitter:
             if storage.elements is None:
                 return None
             return f"(u32)({self.index(index)}) < (u32)({self.index(storage.elements)})"
-        tests = [
-            self.inside(c, d.extent) for c, d in zip(coordinates, storage.param.dims, strict=True)
-        ]
-        needed = [t for t in tests if t is not None]
-        return " && ".join(needed) or None
+        return " && ".join(self.all_inside(coordinates, storage.param.dims)) or None
+
+    def all_inside(self, coordinates: tuple[Expr, ...], dims: tuple[Dim, ...]) -> list[str]:
+        """What says that an element is inside a buffer; nothing if it always is."""
+        carried = carry(coordinates, dims)
+        tests = [self.inside(c, d.extent) for c, d in zip(carried, dims, strict=True)]
+        return [t for t in tests if t is not None]
 
     def inside(self, coordinate: Expr, extent: Expr) -> str | None:
         """0 <= coordinate < extent as one unsigned comparison; None where both are constants and it

@@ -20,7 +20,9 @@ def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:
     """The uniform condition under which a copy can be written by ``emit_shifted``; None if it
     cannot.
     """
-    predicate = copy.predicate
+    predicate, source = copy.predicate, context.storages[copy.source.buffer].param
+    if source is None or copy.carries(source):
+        return None
     if any(copy.clamped) or not (copy.rounded or copy.length % copy.per == 0):
         return None
     if predicate is not None and copy.x.var.name in free_vars(predicate):

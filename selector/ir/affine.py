@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Var
 from selector.ir.printer import print_expr
@@ -258,6 +259,34 @@ def join_dims(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
             case _:
                 joined.append(d)
     return tuple(joined)
+
+
+def carries(dims: tuple[Dim, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Dimensions whose constant strides let an index run from one into another: (inner, outer,
+    ratio of their strides), innermost first.
+
+    ``ramp(ramp(0, 1, 64), 64, 4)`` is one ramp of 256 elements where rows lie 64 elements apart: an
+    index does not show where rows end, whatever their extent.
+    """
+    numbers = sorted(
+        (d.stride.value, k) for k, d in enumerate(dims) if isinstance(d.stride, IntImm)
+    )
+    return tuple(
+        (k, n, outer // inner)
+        for (inner, k), (outer, n) in pairwise(numbers)
+        if 0 < inner < outer and outer % inner == 0
+    )
+
+
+def carry(coordinates: tuple[Expr, ...], dims: tuple[Dim, ...]) -> tuple[Expr, ...]:
+    """The coordinates of the same element with those of ``carries`` in [0, ratio): what is beyond
+    counts in the outer dimension."""
+    parts = [to_affine(c) for c in coordinates]
+    for inner, outer, ratio in carries(dims):
+        one, size = parts[inner].to_expr(), IntImm(ratio)
+        parts[inner] = to_affine(Binary(BinaryOp.MOD, one, size))
+        parts[outer] = parts[outer] + Binary(BinaryOp.DIV, one, size)
+    return tuple(p.to_expr() for p in parts)
 
 
 def _share_out(

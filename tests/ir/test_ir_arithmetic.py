@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from ir_strategies import Maker
 
 from selector.diagnostics import InternalError
-from selector.ir.affine import Affine, join_dims, split_by_strides, to_affine
+from selector.ir.affine import Affine, carries, carry, join_dims, split_by_strides, to_affine
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar
 from selector.ir.lanes import lane
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Dim, Expr, IntImm, Ramp, Select, Var
 from selector.ir.parser import parse_expr, parse_stmt
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.simplify import simplify, simplify_stmt
+from selector.ir.traverse import substitute
 from selector.ir.types import FLOAT32, INT32
 
 VARIABLES = ("x", "y", "s", "t")
@@ -236,3 +237,33 @@ def test_dimensions_that_run_into_each_other_are_joined(
     found = join_dims(tuple(Dim(IntImm(0), expr(e), expr(s)) for e, s in dims))
     shown = [(print_expr(d.extent), d.stride) for d in found]
     assert shown == [(e, expr(s)) for e, s in joined]
+
+
+def test_a_ramp_over_rows_of_constant_stride_is_carried() -> None:
+    """Rows of ``W`` elements lie 64 apart, planes anywhere: an index may run over rows."""
+    sizes = (("W", 1), ("H", 64), ("D", "S"))
+    dims = tuple(
+        Dim(IntImm(0), Var(e), IntImm(s) if isinstance(s, int) else Var(s)) for e, s in sizes
+    )
+    assert carries(dims) == ((0, 1, 64),)
+    found = split_by_strides(parse_expr("z*S + y*64 + x + 130"), dims)
+    assert found is not None
+    carried = carry(found, dims)
+    for x in range(-70, 200, 7):
+        values = {"x": IntImm(x), "y": IntImm(3), "z": IntImm(5)}
+        column, row, plane = (to_affine(substitute(c, values)).constant for c in carried)
+        assert column is not None
+        assert 0 <= column < 64
+        assert row is not None
+        assert 64 * row + column == 3 * 64 + x + 130
+        assert plane == 5
+
+
+@pytest.mark.parametrize("strides", [(1, "S"), (1, 64, 100), ("S", 64), (1,)])
+def test_nothing_is_carried_between_other_strides(strides: tuple[int | str, ...]) -> None:
+    dims = tuple(
+        Dim(IntImm(0), Var(f"E{k}"), IntImm(s) if isinstance(s, int) else Var(s))
+        for k, s in enumerate(strides)
+    )
+    assert all((inner, outer) == (0, 1) for inner, outer, _ in carries(dims))
+    assert len(carries(dims)) == (strides == (1, 64, 100))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,18 +128,38 @@ def checked(data: dict[str, Any]) -> str:
     """What was checked besides the timed jobs, and what failed."""
     own = [r for r in data["rows"] if r["contender"] == OURS]
     small = [r for r in own if r["timing"] is None]
-    wrong = [f"{r['problem']} ({r['contender']})" for r in data["rows"] if not r["passed"]]
+    failed: dict[tuple[str, str, str], list[str]] = {}
+    for r in data["rows"]:
+        if r["failure"]:
+            why = re.sub(r"\$\d+", "", r["failure"])  # Halide numbers its buffers
+            failed.setdefault((r["case"], r["contender"], why), []).append(r["problem"])
+    wrong = [
+        f"{r['problem']} ({r['contender']})"
+        for r in data["rows"]
+        if not r["passed"] and not r["failure"]
+    ]
     verdict = f"wrong: {', '.join(wrong)}" if wrong else "all within tolerance"
-    return (
+    lines = [
         f"Checked against float64 in the same run: {len(own) - len(small)} timed sizes and "
         f"{len(small)} small ones (ragged, prime, single pixels); {verdict}."
-    )
+    ]
+    if failed:
+        lines += ["", "Did not run:", ""]
+        lines += [
+            f"- {name} on {', '.join(problems) if len(problems) < 3 else f'all of {case}'}: {why}"
+            for (case, name, why), problems in failed.items()
+        ]
+    return "\n".join(lines)
 
 
 def calls(data: dict[str, Any]) -> list[str]:
-    """Which call each library's name stands for."""
-    notes = {r["contender"]: r["note"] for r in data["rows"] if r["timing"] and not _is_checked(r)}
-    return [f"- {name}: {note}" for name, note in notes.items()]
+    """Which call each library's name stands for, and in which cases."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for r in data["rows"]:
+        if r["timing"] and not _is_checked(r):
+            known = cases.setdefault((r["contender"], r["note"]), [])
+            known += [] if r["case"] in known else [r["case"]]
+    return [f"- {name} ({', '.join(known)}): {note}" for (name, note), known in cases.items()]
 
 
 def render(data: dict[str, Any]) -> str:

@@ -99,7 +99,7 @@ def _stage(
     return Stage(lines, kept, axis)
 
 
-def cuda(p: FastDenoising, problem: Problem, width: int = 64, height: int = 16) -> hl.Func:
+def cuda(p: FastDenoising, problem: Problem, width: int = 56, height: int = 16) -> hl.Func:
     """Best effort for stock Halide and one size: a thread runs the butterflies of one tile's line
     in registers, shared memory lies between the stages; returns the output.
     """
@@ -115,16 +115,16 @@ def cuda(p: FastDenoising, problem: Problem, width: int = 64, height: int = 16) 
         .reorder(yt, xi, yi, xo, yo, p.c)
         .unroll(yt)
         .gpu_blocks(xo, yo, p.c)
-        .gpu_threads(xi, yi)
+        .gpu_threads(xi)
     )
     for stage in p.stages:
         tile, inner = hl.Var("tile"), hl.Var("inner")
         other = p.y if stage.axis.name() == p.x.name() else p.x
         stage.kept.compute_at(p.output, xo).store_in(SHARED).split(stage.axis, tile, inner, TILE)
-        stage.kept.reorder(inner, other, tile).unroll(inner).gpu_threads(other, tile)
+        stage.kept.reorder(inner, other, tile).unroll(inner).gpu_threads(other)
         stage.lines.compute_at(stage.kept, other)
     p.padded.compute_at(p.output, xo).store_in(SHARED)
-    p.padded.tile(p.x, p.y, xt, yt, 40, 12).gpu_threads(xt, yt)
+    p.padded.tile(p.x, p.y, xt, yt, 72, 8).gpu_threads(xt)
     return p.output
 
 

@@ -99,6 +99,9 @@ class CpuDriver:
         first = -room.ctypes.data % _CACHE_LINE
         return room[first : first + count].view(kind).reshape(shape)
 
+    def zeros(self, size: int, device: int) -> Any:
+        return np.zeros(size, np.uint8)
+
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         copy = self.empty(array.shape, array.dtype.name, Library.NUMPY, HOST)
         copy[...] = array

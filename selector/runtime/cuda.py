@@ -138,6 +138,9 @@ class CupyDriver:
             return torch.empty(shape, dtype=getattr(torch, dtype), device=f"cuda:{device}")
         return self._cupy.empty(shape, np.dtype(dtype))
 
+    def zeros(self, size: int, device: int) -> Any:
+        return self._cupy.zeros((size,), np.uint8)
+
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         return self._cupy.asarray(array)
 

@@ -68,6 +68,10 @@ class Driver(Protocol):
         """A contiguous array, torch's or CuPy's, on the current device. Inside ``active``."""
         ...
 
+    def zeros(self, size: int, device: int) -> Any:
+        """That many bytes of zeros on the current device. Inside ``active``."""
+        ...
+
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         """A device array with the values of a host array. Inside ``active``."""
         ...

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from selector.diagnostics import ArgumentError, TargetError
-from selector.ir.types import UINT8
 from selector.runtime import arguments, host
-from selector.runtime.arrays import HOST, ArrayView, Library
+from selector.runtime.arrays import HOST, ArrayView
 from selector.runtime.driver import Driver, Function
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.plan import Launch, Plan
@@ -302,7 +301,9 @@ class Executable:
         return [empty(o.shape, o.dtype, library, prepared.device) for o in prepared.outputs]
 
     def _scratch(self, prepared: Prepared, stream: Hashable) -> Scratch:
-        """The intermediate buffers for one stream; allocated at the first call on it."""
+        """The intermediate buffers for one stream; allocated at the first call on it, as zeros:
+        what no kernel writes may meet the zeros of a band (``lowering.windows``).
+        """
         found = prepared.scratch.get(stream)
         if found is None:
             found = self._new_scratch(prepared)
@@ -310,10 +311,7 @@ class Executable:
         return found
 
     def _new_scratch(self, prepared: Prepared) -> Scratch:
-        owners = [
-            self._driver.empty((size,), str(UINT8), Library.CUPY, prepared.device)
-            for size in prepared.scratch_bytes
-        ]
+        owners = [self._driver.zeros(size, prepared.device) for size in prepared.scratch_bytes]
         return Scratch(owners, [self._driver.pointer(o) for o in owners])
 
     def _maps(

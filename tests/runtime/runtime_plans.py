@@ -225,6 +225,10 @@ class Recorder:
         self.allocations += 1
         return DeviceArray(np.empty(shape, dtype))
 
+    def zeros(self, size: int, device: int) -> Any:
+        self.allocations += 1
+        return DeviceArray(np.zeros(size, np.uint8))
+
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         return DeviceArray(array.copy())
 

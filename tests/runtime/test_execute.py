@@ -98,6 +98,22 @@ def test_intermediates_are_kept_per_stream() -> None:
     assert len(firsts) == 2
 
 
+def test_intermediates_start_as_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no kernel writes may meet the zeros of a band."""
+    recorder = Recorder()
+    monkeypatch.setattr(
+        recorder, "empty", lambda shape, *_: DeviceArray(np.full(shape, 0xFF, np.uint8))
+    )
+    seen: list[np.ndarray[Any, Any]] = []
+    first = scale_plan().launches[0].entry
+    recorder.effects[first] = lambda memory, x, middle, *rest: seen.append(memory[middle].copy())
+    x, out = (DeviceArray(np.ones(100, np.float32)) for _ in range(2))
+    executable(scale_plan(), recorder)((x, 2.0), {}, out=out)
+    assert len(seen) == 1
+    assert seen[0].size >= 100
+    assert not seen[0].any()
+
+
 def test_what_follows_from_the_sizes_is_launched_once_for_a_stream_and_a_size() -> None:
     recorder = Recorder()
     plan = scale_plan()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from math import prod
 
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.c.configurations import Configurations
@@ -17,6 +18,7 @@ from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import TileScope
 from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
+from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.ir.affine import to_affine
 from selector.ir.nodes import (
@@ -48,6 +50,7 @@ from selector.ir.traverse import (
 from selector.lowering.ranges import loop_bounds
 from selector.lowering.structure import stored_names
 from selector.lowering.tiles import first_lane
+from selector.lowering.windows import windows
 
 STACK_BYTES = 16 << 10  # larger allocations are on the heap
 _GPU_LOOPS = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE)
@@ -62,12 +65,14 @@ class FunctionBody:
         self.plain = PlainCode(context)
         self.tiles: TileCode | None = None
         self.configurations = Configurations(context)
+        self.windows: frozenset[str] = frozenset()
 
     def emit(self, body: Stmt) -> None:
         """The whole body."""
         for s in walk_stmt(body):
             self._refuse(s)
         body = _without_vector_lets(body)
+        self.windows = windows(body)
         self.configurations.plan(body)
         self.configurations.thread(Block((body,)), lambda: self.statement(body))
 
@@ -271,6 +276,7 @@ class FunctionBody:
         with w.block(""):
             if isinstance(elements, IntImm) and elements.value * element.bytes <= STACK_BYTES:
                 w.line(f"_Alignas(64) {kind} {name}[{max(1, elements.value)}];")
+                self._clear(s, name, f"sizeof {name}")
                 with c.stored(s.name, Storage(name, element, Space.LOCAL, None, elements)):
                     self.statement(s.body)
                 return
@@ -293,9 +299,15 @@ class FunctionBody:
                 w.line("#pragma omp atomic write")
             w.line("failed = 1;")
         with w.block("else"):
+            self._clear(s, name, size)
             with c.stored(s.name, storage):
                 self.statement(s.body)
             w.line(f"memory_give({name});")
+
+    def _clear(self, s: Allocate, name: str, size: str) -> None:
+        if s.name in self.windows and not _fills(s):
+            zeros = f"memset({name}, 0, {size});"
+            self.context.writer.line(f"{zeros}  // what nobody computes meets zeros of a band")
 
     # ------------------------------------------------------------------ what touches tiles
 
@@ -341,6 +353,17 @@ def _without_vector_lets(s: Stmt) -> Stmt:
             return _without_vector_lets(substitute_stmt(body, {name: value}))
         case _:
             return map_stmt(s, _without_vector_lets, lambda e: e)
+
+
+def _fills(s: Allocate) -> bool:
+    """Whether the first thing that happens to a buffer is that all of it is written."""
+    first = s.body.stmts[0] if isinstance(s.body, Block) else s.body
+    nest, elements = as_nest(first), _elements(s)
+    if nest is None or nest.store.buffer != s.name or not isinstance(elements, IntImm):
+        return False
+    counts = [d.count for d in nest.digits]
+    whole = nest.store.predicate is None and nest.condition is None and None not in counts
+    return whole and independent(nest, None) and prod(n or 0 for n in counts) == elements.value
 
 
 def _elements(s: Allocate) -> Expr:

@@ -83,7 +83,7 @@ class Kernel:
 
     def interpret(self, *args: Any, sizes: Any = None, **named: Any) -> Any:
         """Run the selected program under the reference semantics, in NumPy, on any machine."""
-        from selector.lowering.windows import with_zeros
+        from selector.intrinsics.windows import with_zeros
 
         return interpret_plan(self.plan, with_zeros(self.module), args, named, sizes)
 

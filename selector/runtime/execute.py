@@ -302,7 +302,7 @@ class Executable:
 
     def _scratch(self, prepared: Prepared, stream: Hashable) -> Scratch:
         """The intermediate buffers for one stream; allocated at the first call on it, as zeros:
-        what no kernel writes may meet the zeros of a band (``lowering.windows``).
+        what no kernel writes may meet the zeros of a band (``intrinsics.windows``).
         """
         found = prepared.scratch.get(stream)
         if found is None:

@@ -4,6 +4,7 @@ end, so guards go by what the stride says.
 
 from __future__ import annotations
 
+import operator
 import re
 
 import halide as hl
@@ -39,11 +40,11 @@ def rows_of_stride(stride: int, width: int, staged: bool = True) -> hl.Func:
     return out
 
 
-FUNCTIONS = {
-    "floor_mod": lambda a, b: a % b,
-    "floor_div": lambda a, b: a // b,
-    "u32": lambda a: a % (1 << 32),
-}
+def unsigned(a: int) -> int:
+    return a % (1 << 32)
+
+
+FUNCTIONS = {"floor_mod": operator.mod, "floor_div": operator.floordiv, "u32": unsigned}
 
 
 def python(text: str) -> str:

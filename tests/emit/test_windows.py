@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
+from selector.intrinsics.windows import windows
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.ir.parser import parse_module
-from selector.lowering.windows import windows
 
 TAPS = 5
 

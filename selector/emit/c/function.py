@@ -20,6 +20,7 @@ from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
+from selector.intrinsics.windows import windows
 from selector.ir.affine import to_affine
 from selector.ir.nodes import (
     Allocate,
@@ -50,7 +51,6 @@ from selector.ir.traverse import (
 from selector.lowering.ranges import loop_bounds
 from selector.lowering.structure import stored_names
 from selector.lowering.tiles import first_lane
-from selector.lowering.windows import windows
 
 STACK_BYTES = 16 << 10  # larger allocations are on the heap
 _GPU_LOOPS = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD, ForKind.GPU_LANE)

@@ -14,11 +14,13 @@ from typing import Any
 
 import halide as hl
 
+from casestudies.common.launches import MOST_REGISTERS, check
 from selector.diagnostics import UserError
 
 GPU_TARGET = "x86-64-linux-avx-avx2-f16c-fma-sse41-cuda-cuda_capability_80"
 CPU_TARGET = "x86-64-linux-avx-avx2-f16c-fma-sse41"
 ENTRY = "stock_pipeline"
+REGISTERS = "stock_registers"  # an int of the library: the limit for a thread, by its largest block
 ALIGNMENT = 16  # bytes; every array of CuPy and NumPy that is passed starts at such an address
 
 
@@ -35,20 +37,34 @@ def fix_dense(parameter: Any, shape: tuple[int, ...]) -> None:
 
 def compile_shared(output: hl.Func, path: Path, target: str = GPU_TARGET) -> None:
     """Compile a scheduled Func to a shared library at ``path``; ``UserError`` if Halide or g++
-    refuses.
+    refuses, or if a GPU could not run it (``launches.check``).
     """
     with tempfile.TemporaryDirectory() as folder:
-        stem = str(Path(folder, "pipeline"))
+        library, statement, loops = (Path(folder, f"pipeline.{end}") for end in ("a", "s", "l"))
+        files = {
+            hl.OutputFileType.static_library: str(library),
+            hl.OutputFileType.stmt: str(statement),
+            hl.OutputFileType.conceptual_stmt: str(loops),
+        }
         try:
-            output.compile_to_static_library(
-                stem, output.infer_arguments(), ENTRY, hl.Target(target)
-            )
+            output.compile_to(files, output.infer_arguments(), ENTRY, hl.Target(target))
         except hl.HalideError as error:
             raise UserError("stock Halide cannot compile the baseline", why=str(error)) from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command = ["g++", "-shared", "-o", str(path), "-Wl,--whole-archive", f"{stem}.a"]
-        command += ["-Wl,--no-whole-archive", "-ldl", "-lpthread"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        registers = MOST_REGISTERS
+        if "cuda" in target:
+            texts = (f.read_text(encoding="utf-8", errors="replace") for f in (statement, loops))
+            registers = min(launch.registers for launch in check(*texts))
+        _link(library, path, registers)
+
+
+def _link(library: Path, path: Path, registers: int) -> None:
+    """The shared library, which tells its limit of registers."""
+    constant = library.with_suffix(".cpp")
+    constant.write_text(f'extern "C" {{ int {REGISTERS} = {registers}; }}\n', encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = ["g++", "-shared", "-fPIC", "-o", str(path), str(constant), "-Wl,--whole-archive"]
+    command += [str(library), "-Wl,--no-whole-archive", "-ldl", "-lpthread"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError("g++ cannot link the baseline", why=done.stderr.strip())
 

@@ -17,7 +17,7 @@ from typing import Any
 from casestudies.common.case import Arrays, Problem
 
 Call = Callable[[], None]
-REGISTERS = 255  # what the hardware allows one thread
+_LIMIT = "HL_CUDA_JIT_MAX_REGISTERS"
 _DEVICE_DIRTY = 1 << 1
 # halide_type_code_t and bits of an element.
 _TYPES = {
@@ -81,19 +81,16 @@ class StockLibrary:
         self._library = ctypes.CDLL(str(path))
         self._errors: list[str] = []
         self._kept: list[Any] = []
+        self._called = False
+        self.registers = ctypes.c_int.in_dll(self._library, "stock_registers").value
         self._install("halide_set_error_handler", _ERROR(self._record))
 
     def _record(self, _: int | None, message: bytes) -> None:
         self._errors.append(message.decode(errors="replace"))
 
     def use_cupy(self) -> None:
-        """Make Halide's runtime launch in CuPy's context, on CuPy's current stream.
-
-        Halide's own limit of 64 registers a thread would spill what schedules keep in registers.
-        """
+        """Make Halide's runtime launch in CuPy's context, on CuPy's current stream."""
         import cupy
-
-        os.environ["HL_CUDA_JIT_MAX_REGISTERS"] = str(REGISTERS)
 
         cupy.zeros(1)
         context = cupy.cuda.driver.ctxGetCurrent()
@@ -139,10 +136,22 @@ class StockLibrary:
         entry = self._library.stock_pipeline
 
         def call() -> None:
+            if not self._called:
+                self._limit_registers()
             self._check(entry(*references))
 
         call.keep = (arrays, buffers)  # type: ignore[attr-defined]
         return call
+
+    def _limit_registers(self) -> None:
+        """Before the first call, in which the library's own copy of Halide's runtime compiles its
+        kernels and reads the limit.
+
+        Halide's own 64 registers a thread would spill what schedules keep in registers; more than
+        blocks of this library have room for would keep them from being launched.
+        """
+        os.environ[_LIMIT] = str(self.registers)
+        self._called = True
 
     def _check(self, code: int) -> None:
         if code:

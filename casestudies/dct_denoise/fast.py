@@ -108,18 +108,18 @@ def cuda(p: FastDenoising, problem: Problem, width: int = 56, height: int = 16) 
     fix_dense(p.threshold, inputs["T"].shape)
     fix_dense(p.output.output_buffer(), problem.output.shape)
     xo, xi, xt, yo, yi, yt = (hl.Var(n) for n in ("xo", "xi", "xt", "yo", "yi", "yt"))
-    tail = hl.TailStrategy.GuardWithIf
+    tail = hl.TailStrategy.PredicateStores  # all blocks compute alike
     (
         p.output.tile(p.x, p.y, xo, yo, xi, yi, width, height, tail)
-        .split(yi, yi, yt, 4)
-        .reorder(yt, xi, yi, xo, yo, p.c)
-        .unroll(yt)
+        .reorder(yi, xi, xo, yo, p.c)
+        .unroll(yi)
         .gpu_blocks(xo, yo, p.c)
         .gpu_threads(xi)
     )
     for stage in p.stages:
         tile, inner = hl.Var("tile"), hl.Var("inner")
         other = p.y if stage.axis.name() == p.x.name() else p.x
+        stage.kept.align_bounds(stage.axis, TILE)  # whole tiles: one run of butterflies each
         stage.kept.compute_at(p.output, xo).store_in(SHARED).split(stage.axis, tile, inner, TILE)
         stage.kept.reorder(inner, other, tile).unroll(inner).gpu_threads(other)
         stage.lines.compute_at(stage.kept, other)

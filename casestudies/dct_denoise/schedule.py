@@ -171,6 +171,7 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
         in_thread(product, kept, other, axis, k)
     across, down = hl.Var("across"), hl.Var("down")
     p.padded.compute_at(p.output, xo).store_in(SHARED)
+    p.padded.bound_extent(p.x, size.width + TILE).bound_extent(p.y, size.height + TILE)
     p.padded.tile(p.x, p.y, across, down, 72, 8).gpu_threads(across)
     for staged in (p.forward.in_([p.rows, p.bins]), p.inverse.in_([p.columns, p.pixels])):
         staged.compute_at(p.output, xo).store_in(SHARED).vectorize(staged.args()[0], 8)

@@ -13,7 +13,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
-from casestudies.recursive_filter.algorithm import c, i, j, n, t
+from casestudies.recursive_filter.algorithm import c, i, j, m, n, t
 from casestudies.recursive_filter.lookahead import Lookahead, lookahead, p, s
 from casestudies.recursive_filter.problem import Problem
 from casestudies.recursive_filter.schedule import (
@@ -59,6 +59,7 @@ def tensor(f: Lookahead, tiles: Tiles | None = None) -> hl.Func:
     f.output.split(t, to, ti, run).split(ti, tv, ti, size.threads)
     f.output.reorder(tv, ti, to, c).gpu_blocks(to, c).gpu_threads(ti)
     carry_states(f.carry, f.states, f.output, to, size.last, z.blocks)
+    f.states.gpu_threads(m, n)
     stage_tables(f.tables, [f.carry.before, f.output], f.output, to)
     return f.output
 
@@ -105,7 +106,7 @@ def cuda(f: Lookahead, problem: Problem, tiles: Tiles | None = None) -> hl.Func:
     The same three kernels; a thread of the first one convolves vectors of a tile. The baseline is
     compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
-    size, z = tiles or Tiles(), f.sizes
+    size, z = tiles or Tiles(first=4), f.sizes  # shared memory is short: 4 tiles are 25 KB
     fix_dense(f.x, problem.inputs[0].shape)
     fix_dense(f.output.output_buffer(), problem.output.shape)
     stock_tiles(f, size)
@@ -114,16 +115,19 @@ def cuda(f: Lookahead, problem: Problem, tiles: Tiles | None = None) -> hl.Func:
     f.output.split(t, to, ti, z.tile * size.last).split(ti, ti, tv, 8)
     f.output.reorder(tv, ti, to, c).vectorize(tv).gpu_blocks(to, c).gpu_threads(ti)
     carry_states(f.carry, f.states, f.output, to, size.last, z.blocks)
+    block = hl.Var("block")
+    f.states.fuse(m, n, block).gpu_threads(block)
     return f.output
 
 
 def stock_tiles(f: Lookahead, size: Tiles) -> None:
     z = f.sizes
-    no, ni, jo, ji = (hl.Var(name) for name in ("no", "ni", "jo", "ji"))
+    no, ni, jo, jt, ji = (hl.Var(name) for name in ("no", "ni", "jo", "jt", "ji"))
     f.tiles.compute_root().bound(j, 0, z.tile).split(n, no, ni, size.first).split(j, jo, ji, 8)
     f.tiles.vectorize(ji).gpu_blocks(no, c).gpu_threads(jo, ni)
     f.frames.compute_at(f.tiles, no).store_in(SHARED).bound_extent(n, size.first)
-    f.frames.bound(j, -TAPS, z.tile + TAPS).split(j, jo, ji, 8).vectorize(ji).gpu_threads(jo, n)
+    f.frames.bound(j, -TAPS, z.tile + TAPS).split(j, jo, ji, 8).vectorize(ji)
+    f.frames.split(jo, jo, jt, (z.tile + TAPS) // 16).reorder(ji, jo, jt, n).gpu_threads(jt, n)
     f.phases.compute_at(f.tiles, no).store_in(SHARED).bound(p, 0, DILATION)
     f.phases.bound(s, 0, z.tile // DILATION).bound_extent(n, size.first)
     f.phases.align_storage(s, z.tile // DILATION + 1).unroll(p).gpu_threads(s, n)

@@ -87,6 +87,7 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
         .gpu_threads(tw)
     )
     carry_states(p.carry, p.states, p.output, to, run * size.warps // z.tile, z.blocks)
+    p.states.gpu_threads(m, n)
     p.states.update().gpu_threads(n).unroll(hl.RVar("states_r$x"))
     filter_blocks(p.second, p.output, to, size.warps, size.rounds, z)
     stage_response(p.response.in_([p.second.sums, p.filtered]), p.output, to, z.block)
@@ -137,7 +138,7 @@ def carry_states(
     p.before.compute_at(output, block).store_in(SHARED).bound_extent(n, tiles).gpu_threads(n)
     in_thread(p.total, p.before, n)
     states.compute_at(output, block).store_in(SHARED).bound_extent(n, tiles)
-    states.bound(m, 0, blocks).align_storage(m, blocks + 1).gpu_threads(m, n)
+    states.bound(m, 0, blocks).align_storage(m, blocks + 1)
 
 
 def in_thread(f: hl.Func, consumer: hl.Func, thread: hl.Var) -> None:
@@ -221,6 +222,7 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
         .gpu_threads(tn)
     )
     carry_states(p.carry, p.states, p.output, to, covered, z.blocks)
+    p.states.gpu_threads(n)
     p.states.update().gpu_threads(n)
     stock_blocks(p.second, p.output, to)
     staged = p.response.in_(p.filtered)
@@ -236,8 +238,10 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
 
 def stock_blocks(p: Blocks, consumer: hl.Func, at: hl.Var) -> None:
     """The last outputs of blocks, each by one thread, from vectors of samples."""
-    p.ends.compute_at(consumer, at).bound_extent(k, 2).reorder(k, m, n).unroll(k).gpu_threads(m, n)
-    p.sums.compute_at(p.ends, m).unroll(k)
+    block = hl.Var("block")  # one axis, not two: a kernel has the longest of all its stages' axes
+    p.ends.compute_at(consumer, at).bound_extent(k, 2).reorder(k, m, n).unroll(k)
+    p.ends.fuse(m, n, block).gpu_threads(block)
+    p.sums.compute_at(p.ends, block).unroll(k)
     jo, ji = hl.RVar("jo"), hl.RVar("ji")
     p.sums.update().split(p.j.x, jo, ji, 8).reorder(k, ji, jo).unroll(k).unroll(ji)
     run = p.frames.in_(p.sums)

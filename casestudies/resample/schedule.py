@@ -195,15 +195,18 @@ def cuda(p: Resampling, problem: Problem) -> hl.Func:
         axis.total.update().gpu_tile(o, oo, oi, 32)
         evaluate(axis)
         axis.weights.compute_root().reorder_storage(o, k)
-        axis.weights.gpu_tile(k, o, ko, oo, ki, oi, 32, 4)
+        axis.weights.gpu_tile(k, o, ko, oo, ki, oi, LANES, 4)  # taps are a multiple of LANES
     group, pair = p.rows.group, 2
     block, thread = (hl.Var(n) for n in ("block", "thread"))
     xo, xi, yo, yi = (hl.Var(n) for n in ("xo", "xi", "yo", "yi"))
     tall, wide = p.between, p.output.update()
     tall.compute_root().reorder_storage(p.y, p.x, p.c)
-    tall.split(p.x, xo, xi, pair).split(xo, block, thread, 64).split(p.y, yo, yi, group)
+    tall.split(p.x, xo, xi, pair).split(xo, block, thread, 64)
+    tall.split(p.y, yo, yi, group, hl.TailStrategy.RoundUp)  # groups of rows share their first tap
     tall.reorder(yi, xi, thread, block, yo, p.c).unroll(xi)
     tall.gpu_blocks(block, yo, p.c).gpu_threads(thread)
+    # Halide takes the definition without a value for work of the host unless it has a place too.
+    p.output.gpu_tile(p.x, p.y, xo, yo, xi, yi, 32, 8)
     tail = hl.TailStrategy.GuardWithIf
     wide.split(p.y, yo, yi, pair, tail).split(yo, block, thread, 64, tail)
     wide.split(p.x, xo, xi, group, tail).reorder(xi, yi, thread, block, xo, p.c)

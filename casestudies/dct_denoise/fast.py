@@ -101,7 +101,8 @@ def _stage(
 
 def cuda(p: FastDenoising, problem: Problem, width: int = 56, height: int = 16) -> hl.Func:
     """Best effort for stock Halide and one size: a thread runs the butterflies of one tile's line
-    in registers, shared memory lies between the stages; returns the output.
+    in registers, shared memory lies between the stages; returns the output. Refused by
+    ``compile_shared`` for pictures of few tiles, whose shared memory Halide sizes when called.
     """
     inputs = {spec.name: spec for spec in problem.inputs}
     fix_dense(p.image, inputs["I"].shape)

@@ -159,13 +159,14 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
     )
     in_thread(p.pixels, p.output, yi, p.x, p.z)
     groups = (
-        (p.columns16, p.columns, p.y, STRIDE, p.k),
-        (p.cored, p.bins, p.r, TILE, p.j),
-        (p.rows16, p.rows, p.q, TILE, p.i),
+        (p.columns16, p.columns, p.y, STRIDE, p.k, size.height),
+        (p.cored, p.bins, p.r, TILE, p.j, 2 * size.height + TILE),
+        (p.rows16, p.rows, p.q, TILE, p.i, size.height + TILE),
     )
-    for kept, product, axis, extent, k in groups:
+    for kept, product, axis, extent, k, tall in groups:
         outer, inner = hl.Var("outer"), hl.Var("inner")
         other = next(v for v in kept.args()[:2] if v.name() != axis.name())
+        kept.bound_extent(p.q, TILE * size.columns).bound_extent(kept.args()[1], tall)
         kept.compute_at(p.output, xo).store_in(SHARED).split(axis, outer, inner, extent)
         kept.reorder(inner, other, outer).unroll(inner).gpu_threads(other)
         in_thread(product, kept, other, axis, k)

@@ -41,9 +41,14 @@ bool is_variable(const Expr &e, const std::string &name) {
 }
 
 // Does `call` read a parameter whose dimension, indexed by argument `dim`, ends at `last`? Wrappers
-// are seen through.
-bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const Environment &env) {
+// are seen through. `outermost`: and is it the last one, so that nothing of the parameter lies
+// beyond? (Beyond the end of an inner dimension lies the next row.)
+bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const Environment &env,
+                           bool outermost = false) {
     if (call->call_type == Call::Image && call->param.defined()) {
+        if (outermost && dim + 1 != call->args.size()) {
+            return false;
+        }
         Expr extent = call->param.extent_constraint((int)dim);
         if (!extent.defined()) {
             std::string name = call->name + ".extent." + std::to_string(dim);
@@ -59,7 +64,7 @@ bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const
     const Call *inner = f.values()[0].as<Call>();
     for (size_t d = 0; inner != nullptr && d < inner->args.size(); d++) {
         if (is_variable(inner->args[d], f.args()[dim])) {
-            return beyond_end_is_outside(inner, d, last, env);
+            return beyond_end_is_outside(inner, d, last, env, outermost);
         }
     }
     return false;
@@ -90,25 +95,75 @@ bool sink_guard(const Call *call, size_t dim, const Expr &last, Environment &env
     return true;
 }
 
-// Loads indexed by the guarded variable alone in some dimension read zero beyond its end.
+// The dimension of an access that the variable alone indexes; none: the number of dimensions.
+size_t dimension_of(const Call *op, const std::string &name) {
+    bool access = op->call_type == Call::Halide || op->call_type == Call::Image;
+    for (size_t d = 0; access && d < op->args.size(); d++) {
+        if (is_variable(op->args[d], name)) {
+            return d;
+        }
+    }
+    return op->args.size();
+}
+
+// Whether a load of an expression is zero beyond the variable's end, or will be made so.
+class FindZero : public IRVisitor {
+    const std::string &name;
+    const Expr &last;
+    const Environment &env;
+
+protected:
+    using IRVisitor::visit;
+
+    void visit(const Call *op) override {
+        size_t d = dimension_of(op, name);
+        if (d < op->args.size()) {
+            found = found || !beyond_end_is_outside(op, d, last, env) ||
+                    beyond_end_is_outside(op, d, last, env, true);
+        }
+        IRVisitor::visit(op);
+    }
+
+public:
+    bool found = false;
+    FindZero(const std::string &name, const Expr &last, const Environment &env)
+        : name(name), last(last), env(env) {
+    }
+};
+
+// Loads indexed by the guarded variable alone in some dimension read zero beyond its end, or a
+// factor beside them does.
 class GuardLoads : public IRMutator {
     const std::string &name;
     const Expr &var;
     const Expr &last;
     Environment &env;
+    bool settled = false;  // some factor of the product at hand is zero beyond the end
 
 protected:
     using IRMutator::visit;
 
+    Expr visit(const Mul *op) override {
+        bool before = settled;
+        FindZero zero(name, last, env);
+        Expr(op).accept(&zero);
+        settled = settled || zero.found;
+        Expr guarded = IRMutator::visit(op);
+        settled = before;
+        return guarded;
+    }
+
     Expr visit(const Call *op) override {
-        bool access = op->call_type == Call::Halide || op->call_type == Call::Image;
-        for (size_t d = 0; access && d < op->args.size(); d++) {
-            if (is_variable(op->args[d], name)) {
-                bool zero = beyond_end_is_outside(op, d, last, env) || sink_guard(op, d, last, env);
-                return zero ? Expr(op) : select(var <= last, Expr(op), make_zero(op->type));
-            }
+        size_t d = dimension_of(op, name);
+        if (d == op->args.size()) {
+            return IRMutator::visit(op);
         }
-        return IRMutator::visit(op);
+        if (beyond_end_is_outside(op, d, last, env, !settled)) {
+            return op;
+        }
+        settled = true;
+        bool zero = sink_guard(op, d, last, env);
+        return zero ? Expr(op) : select(var <= last, Expr(op), make_zero(op->type));
     }
 
 public:

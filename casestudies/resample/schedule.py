@@ -25,13 +25,15 @@ LANES = 16  # threads side by side along the taps, whose number is a multiple
 @dataclass(frozen=True, slots=True)
 class Pass:
     """``warps`` of a block (side by side along x), pixels of a warp along the axis that is not
-    resampled, taps of a run, and how many runs are on their way.
+    resampled, taps of a run, and how many runs are on their way; ``resident`` blocks of a
+    multiprocessor bound the registers (0: the compiler's choice).
     """
 
     warps: int
     width: int
     taps: int
     stages: int = 1
+    resident: int = 0
 
     @property
     def depth(self) -> int:
@@ -53,7 +55,7 @@ def tiles_for(runs: tuple[int, int]) -> Tiles:
     other's copies.
     """
     rows, columns = runs
-    tall = Pass(4 if rows <= 48 else 2, 32, rows)
+    tall = Pass(4, 32, rows, resident=12) if rows <= 48 else Pass(2, 32, rows)
     wide = Pass(2, 32, columns) if columns <= 112 else Pass(1, 16, columns)
     return Tiles(tall, wide)
 
@@ -87,6 +89,8 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
         .vectorize(yi)
         .gpu_blocks(xo, yo, p.c)
     )
+    if size.resident:
+        hb.resident_blocks(p.between, size.resident)
     p.tile.store_in(SHARED)
     hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
     for part in (p.tile, p.tall):

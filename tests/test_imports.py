@@ -60,7 +60,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 # imports may import neither Halide nor the rule engine, not even inside functions that it calls.
 WITHOUT_HALIDE = (
     "algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py", "build.py",
-    "amx.py", "padding.py", "fast.py", "warpgroups.py", "lookahead.py", "lookahead_schedule.py",
+    "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
+    "lookahead_schedule.py",
 )  # fmt: skip
 
 

@@ -6,32 +6,21 @@ V-A). Where the image continues beyond its edges, the window is centred on its o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
+from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
 
 ELEMENTS = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it."""
-
-    taps: int
-    image: hl.ImageParam
-    source: hl.ImageParam | hl.Func
-    weights: hl.ImageParam
-    conv: hl.Func
-    output: hl.Func
-    x: hl.Var
-    y: hl.Var
-    t: hl.RDom
+def reach(outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs read."""
+    return outputs + taps - 1
 
 
-def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolution:
+def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
     not.
     """
@@ -44,4 +33,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolut
     source, back = bounded(image, boundary), before(boundary, taps)
     conv[x, y] += hl.f32(source[x + t.x - back, y]) * hl.f32(weights[t.x])
     output[x, y] = conv[x, y]
-    return Convolution(taps, image, source, weights, conv, output, x, y, t)
+    return Filter(taps, image, source, weights, conv, output, x, y, t, reach)

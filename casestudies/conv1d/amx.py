@@ -7,19 +7,19 @@ from __future__ import annotations
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.conv1d.algorithm import Convolution
+from casestudies.common.filters import Filter
 
 OUTPUTS = 256
 TAPS_TOGETHER = 128  # of one vector statement
 
 
-def amx(p: Convolution) -> hl.Func:
+def amx(p: Filter) -> hl.Func:
     """Schedule for AMX; returns the output."""
     xo, xi = hl.Var("xo"), hl.Var("xi")
     p.output.split(p.x, xo, xi, OUTPUTS).vectorize(xi).parallel(p.y)
-    p.conv.bound_extent(p.x, OUTPUTS).compute_at(p.output, xo).vectorize(p.x)
-    hb.store_in(p.conv, hb.MemoryType.AMXTile)
-    update, taps = p.conv.update().atomic(), p.t.x
+    p.total.bound_extent(p.x, OUTPUTS).compute_at(p.output, xo).vectorize(p.x)
+    hb.store_in(p.total, hb.MemoryType.AMXTile)
+    update, taps = p.total.update().atomic(), p.t.x
     if p.taps > TAPS_TOGETHER:
         bands, taps = hl.RVar("bands"), hl.RVar("taps")
         update.split(p.t.x, bands, taps, TAPS_TOGETHER).unroll(bands)
@@ -29,7 +29,7 @@ def amx(p: Convolution) -> hl.Func:
     update.vectorize(p.x).vectorize(taps)
     if p.source is not p.image:
         # All that a tile's windows reach, so that the band's zeros meet numbers.
-        window = p.source.in_(p.conv)
+        window = p.source.in_(p.total)
         window.compute_at(p.output, xo).bound_extent(
             window.args()[0], -(-(OUTPUTS + p.taps) // 32) * 32
         )

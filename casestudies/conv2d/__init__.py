@@ -33,7 +33,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
-        pipeline.conv.compute_root()
+        pipeline.total.compute_root()
         return pipeline.output
     return schedules.tensor(pipeline)
 

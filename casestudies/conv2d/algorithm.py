@@ -7,34 +7,21 @@ output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
+from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
 
 ELEMENTS = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
-    ``t.x`` runs along a row of the taps, ``t.y`` over their rows.
-    """
-
-    taps: int
-    image: hl.ImageParam
-    source: hl.ImageParam | hl.Func
-    weights: hl.ImageParam
-    conv: hl.Func
-    output: hl.Func
-    x: hl.Var
-    y: hl.Var
-    t: hl.RDom
+def reach(outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs read."""
+    return outputs + taps - 1
 
 
-def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolution:
+def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
     not.
     """
@@ -48,4 +35,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Convolut
     window = source[x + t.x - back, y + t.y - back]
     conv[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = conv[x, y]
-    return Convolution(taps, image, source, weights, conv, output, x, y, t)
+    return Filter(taps, image, source, weights, conv, output, x, y, t, reach)

@@ -7,33 +7,21 @@ centred on the pixels that an output stands for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
+from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
 
 
-@dataclass(frozen=True, slots=True)
-class Downsampling:
-    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
-    ``t.x`` runs along a row of the taps, ``t.y`` over their rows.
-    """
-
-    taps: int
-    factor: int
-    image: hl.ImageParam
-    source: hl.ImageParam | hl.Func
-    weights: hl.ImageParam
-    down: hl.Func
-    output: hl.Func
-    x: hl.Var
-    y: hl.Var
-    t: hl.RDom
+def reach(factor: int, outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs read."""
+    return factor * (outputs - 1) + taps
 
 
-def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Downsampling:
+def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     """The unscheduled pipeline; ``taps`` and ``factor`` are constants of the compiled kernel, the
     image's size is not.
     """
@@ -47,4 +35,6 @@ def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Downsamplin
     down[x, y] = hl.f32(0.0)
     down[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = down[x, y]
-    return Downsampling(taps, factor, image, source, weights, down, output, x, y, t)
+    return Filter(
+        taps, image, source, weights, down, output, x, y, t, partial(reach, factor), factor
+    )

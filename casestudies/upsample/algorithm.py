@@ -8,33 +8,21 @@ beyond its edges, the window is centred.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
+from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
 
 
-@dataclass(frozen=True, slots=True)
-class Upsampling:
-    """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
-    ``t.x`` runs along a row of a phase's ``taps``, ``t.y`` over their rows.
-    """
-
-    taps: int
-    factor: int
-    image: hl.ImageParam
-    source: hl.ImageParam | hl.Func
-    weights: hl.ImageParam
-    up: hl.Func
-    output: hl.Func
-    x: hl.Var
-    y: hl.Var
-    t: hl.RDom
+def reach(factor: int, outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs read with ``taps`` taps of a phase."""
+    return -(-outputs // factor) - 1 + taps
 
 
-def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Upsampling:
+def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     """The unscheduled pipeline for ``taps`` taps of each phase along each axis; they and ``factor``
     are constants of the compiled kernel, the image's size is not.
     """
@@ -49,4 +37,4 @@ def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Upsampling:
     up[x, y] = hl.f32(0.0)
     up[x, y] += hl.f32(window) * hl.f32(tap)
     output[x, y] = up[x, y]
-    return Upsampling(taps, factor, image, source, weights, up, output, x, y, t)
+    return Filter(taps, image, source, weights, up, output, x, y, t, partial(reach, factor), factor)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from selector.emit.context import KernelContext
-from selector.emit.copies import (
-    CHUNK_BYTES,
-    Copy,
+from selector.emit.copies import CHUNK_BYTES, Copy
+from selector.emit.copy_code import (
     addresses,
     decode_rows,
     element_type,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError, ScheduleError
-from selector.emit.panels import ALIGNMENT as PANEL_ALIGNMENT
-from selector.emit.panels import Panels
 from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
+from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
+from selector.emit.warpgroups.panels import Panels
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Store, Var

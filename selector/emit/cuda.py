@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from selector.emit.boxes import READY
 from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.warpgroups.boxes import READY
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Module, Role, Var

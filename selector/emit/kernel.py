@@ -15,22 +15,22 @@ from math import prod
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
-from selector.emit.boxes import READY
-from selector.emit.context import SHARED_ALIGNMENT, KernelContext
-from selector.emit.copies import as_copy, emit_copy
-from selector.emit.group_rings import GroupRing
-from selector.emit.instructions import accumulator_declaration
+from selector.emit.context import KernelContext
+from selector.emit.copies import as_copy
+from selector.emit.copy_code import emit_copy
 from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
-from selector.emit.panels import find_panels
-from selector.emit.register_tiles import allocate, register_names
+from selector.emit.placement import Placement
 from selector.emit.rings import Ring
-from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.scalar import c_type
 from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
-from selector.emit.warpgroups import GroupEmitter
+from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.panels import find_panels
+from selector.emit.warpgroups.products import GroupEmitter
+from selector.emit.warpgroups.rings import GroupRing
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -61,7 +61,6 @@ from selector.lowering.structure import (
     loaded_names,
     outside_threads,
     peel_threads,
-    slot_elements,
     stored_names,
     thread_regions,
 )
@@ -85,10 +84,8 @@ class KernelEmitter:
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
         self.loop_depth = 0
-        self.places: dict[str, str] = {}  # pointers of shared buffers
-        self._offsets: dict[str, tuple[int, int]] = {}
+        self.placement = Placement(kernel.body, context)
         self.exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
-        self._in_registers: frozenset[str] = frozenset()
 
     def emit(self) -> None:
         """The whole body."""
@@ -111,8 +108,7 @@ class KernelEmitter:
             )
         collect_accumulators(self.kernel.body, c, self.tables)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
-        self._in_registers = register_names(self.kernel.body)
-        self.exchanged -= self.context.accumulators.keys() | self._in_registers
+        self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         one_warp = self.tensor and not warps
         unit = self._tensor_unit() if one_warp else block_unit(c.threads)
         self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
@@ -149,15 +145,6 @@ class KernelEmitter:
 
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
-
-    def offset(self, name: str) -> int:
-        """Where a shared buffer lies."""
-        return self._offsets[name][0]
-
-    def slot_elements(self, s: Allocate) -> int:
-        """Elements from one slot of a ring to the next."""
-        panels = self.context.panels.get(s.name)
-        return slot_elements(s) if panels is None else panels.size // s.type.bytes
 
     def _check_tensor_placement(self, has_warps: bool) -> None:
         if not has_warps:
@@ -322,7 +309,7 @@ class KernelEmitter:
         allocations, body = hoist_allocations(s.body)
         staged = [a for a in allocations if a.stages > 1]
         for a in allocations:
-            self._place(a, unit, in_warp=in_warp)
+            self.placement.place(a, unit, in_warp=in_warp)
         if staged:
             kind = GroupRing if any(a.name in self.context.panels for a in staged) else Ring
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
@@ -385,47 +372,11 @@ class KernelEmitter:
         """Accumulators get a scope of their own: the same name may come again after it."""
         if s.memory in TENSOR_MEMORY:
             with self.context.writer.block(""):
-                self._place(s, unit, in_warp=in_warp)
+                self.placement.place(s, unit, in_warp=in_warp)
                 self.statements(sequence(s.body), unit, in_warp=in_warp)
             return
-        self._place(s, unit, in_warp=in_warp)
+        self.placement.place(s, unit, in_warp=in_warp)
         self.statements(sequence(s.body), unit, in_warp=in_warp)
-
-    def _place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
-        c = self.context
-        if s.memory is Memory.AMX_TILE:
-            raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
-        if s.memory in TENSOR_MEMORY:
-            a = c.accumulators[s.name]
-            c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
-            return
-        if s.name in self._in_registers:
-            tiles = allocate(s, c.names.fresh(s.name))
-            c.register_tiles[s.name] = tiles
-            c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
-            c.writer.line(f"u32 {tiles.name}[{tiles.size}];")
-            return
-        copies = c.warps if in_warp and unit.size == c.unit_threads else 1
-        size = self.slot_elements(s) * s.type.bytes * s.stages
-        panels = c.panels.get(s.name)
-        total = size * copies
-        known = self._offsets.get(s.name)  # an earlier allocation of that name is over by now
-        offset = known[0] if known and known[1] >= total else self._reserve(total, s.name)
-        self._offsets[s.name] = (offset, max(total, known[1] if known else 0))
-        pointer = c.names.fresh(s.name)
-        move = f" + {c.unit} * {size}" if copies > 1 else ""
-        kind = c_type(s.type.element)
-        c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")
-        self.places[s.name] = pointer
-        strips = c.strips.get(s.name)
-        c.storages[s.name] = Storage(
-            pointer, s.type.element, Space.SHARED, panels=panels, strips=strips
-        )
-
-    def _reserve(self, size: int, name: str) -> int:
-        c = self.context
-        alignment = c.shared_alignment if name in c.panels else SHARED_ALIGNMENT
-        return c.allocate_shared(size, name, alignment)
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what the kernel both reads and writes."""

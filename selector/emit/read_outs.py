@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from selector.diagnostics import EmitError
-from selector.emit.box_stores import BoxStore, as_box_store, close_box, open_box, place
-from selector.emit.boxes import READY
 from selector.emit.context import (
     LANE_PAIR,
     LANE_ROW,
@@ -35,6 +33,8 @@ from selector.emit.places import (
 )
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
+from selector.emit.warpgroups.box_stores import BoxStore, as_box_store, close_box, open_box, place
+from selector.emit.warpgroups.boxes import READY
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
 from selector.emit.bulk_copies import emit_rows, takes_rows
-from selector.emit.copies import Copy, as_copy, emit_copy, split_copy
+from selector.emit.copies import Copy, as_copy
+from selector.emit.copy_code import emit_copy, split_copy
 from selector.emit.nests import as_nest, independent
 from selector.emit.units import Unit
 from selector.ir.affine import Affine
@@ -182,8 +183,8 @@ class Ring:
     def _point(self, slot: str) -> None:
         """Let the buffers' names stand for one slot of their rings."""
         for a in self.staged:
-            base = self.emitter.places[a.name]
-            pointer = f"({base} + {slot} * {self.emitter.slot_elements(a)})"
+            base = self.emitter.placement.pointers[a.name]
+            pointer = f"({base} + {slot} * {self.emitter.placement.slot_elements(a)})"
             storage = self.context.storages[a.name]
             self.context.storages[a.name] = replace(storage, pointer=pointer)
 

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
-from selector.emit.panels import Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine

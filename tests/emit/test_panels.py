@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.panels import Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.ir.affine import Affine
 from selector.ir.nodes import Var
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import warpgroup_form
-from selector.emit.panels import GROUP_ROWS, ROW_BYTES, Panels
+from selector.emit.warpgroups.panels import GROUP_ROWS, ROW_BYTES, Panels
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.lowering.tiles import Access, Accumulate

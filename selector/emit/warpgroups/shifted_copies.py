@@ -8,7 +8,8 @@ outside of the source becomes 0.
 from __future__ import annotations
 
 from selector.emit.context import KernelContext
-from selector.emit.copies import Copy, addresses, decode, element_predicate
+from selector.emit.copies import Copy
+from selector.emit.copy_code import addresses, decode, element_predicate
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm
 from selector.ir.traverse import free_vars
 from selector.lowering.predicates import holds_everywhere

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.panels import Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.emit.boxes import bounded_extents, map_name
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
+from selector.emit.warpgroups.boxes import bounded_extents, map_name
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, IntImm, Store, Var

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.boxes import READY, Boxes, as_boxes
-from selector.emit.copies import Copy, as_copy, emit_copy
+from selector.emit.copies import Copy, as_copy
+from selector.emit.copy_code import emit_copy
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
-from selector.emit.shifted_copies import emit_shifted, starts_inside
 from selector.emit.units import Unit, consumer_unit, group_unit
+from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.shifted_copies import emit_shifted, starts_inside
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import peel_threads
@@ -74,11 +75,11 @@ class GroupRing(Ring):
 
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
-        starts = {a.name: self.emitter.offset(a.name) for a in self.staged}
+        starts = {a.name: self.emitter.placement.offset(a.name) for a in self.staged}
         end = start = min(starts.values())
         for a in sorted(self.staged, key=lambda a: starts[a.name]):
             if starts[a.name] == end:
-                end += self.emitter.slot_elements(a) * a.type.bytes * a.stages
+                end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
         self.context.staging = (start, end - start)
 
     def _boxes(self) -> list[Boxes] | None:

@@ -1,0 +1,80 @@
+"""Where the memory of a kernel lies: shared memory, registers, accumulators.
+
+An allocation gets its place when the kernel comes to it; one of the same name that comes after
+another has ended lies where that lay.
+"""
+
+from __future__ import annotations
+
+from selector.diagnostics import ScheduleError
+from selector.emit.context import SHARED_ALIGNMENT, KernelContext
+from selector.emit.instructions import accumulator_declaration
+from selector.emit.register_tiles import allocate, register_names
+from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.units import Unit
+from selector.ir.nodes import Allocate, Memory, Stmt
+from selector.lowering.normalize import TENSOR_MEMORY
+from selector.lowering.structure import slot_elements
+
+
+class Placement:
+    """Declares the allocations of one kernel."""
+
+    def __init__(self, body: Stmt, context: KernelContext) -> None:
+        self.context = context
+        self.in_registers = register_names(body)
+        self.pointers: dict[str, str] = {}  # of shared buffers
+        self._reserved: dict[str, tuple[int, int]] = {}  # offset and bytes
+
+    def offset(self, name: str) -> int:
+        """Where a shared buffer lies."""
+        return self._reserved[name][0]
+
+    def slot_elements(self, s: Allocate) -> int:
+        """Elements from one slot of a ring to the next."""
+        panels = self.context.panels.get(s.name)
+        return slot_elements(s) if panels is None else panels.size // s.type.bytes
+
+    def place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
+        """Declare what a kernel calls the memory."""
+        c = self.context
+        if s.memory is Memory.AMX_TILE:
+            raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
+        if s.memory in TENSOR_MEMORY:
+            a = c.accumulators[s.name]
+            c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
+        elif s.name in self.in_registers:
+            tiles = allocate(s, c.names.fresh(s.name))
+            c.register_tiles[s.name] = tiles
+            c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
+            c.writer.line(f"u32 {tiles.name}[{tiles.size}];")
+        else:
+            copies = c.warps if in_warp and unit.size == c.unit_threads else 1
+            self._place_shared(s, copies)
+
+    def _place_shared(self, s: Allocate, copies: int) -> None:
+        """In shared memory, ``copies`` times: each unit has its own."""
+        c = self.context
+        size = self.slot_elements(s) * s.type.bytes * s.stages
+        offset = self._reserve(size * copies, s.name)
+        pointer = c.names.fresh(s.name)
+        move = f" + {c.unit} * {size}" if copies > 1 else ""
+        kind = c_type(s.type.element)
+        c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")
+        self.pointers[s.name] = pointer
+        c.storages[s.name] = Storage(
+            pointer,
+            s.type.element,
+            Space.SHARED,
+            panels=c.panels.get(s.name),
+            strips=c.strips.get(s.name),
+        )
+
+    def _reserve(self, size: int, name: str) -> int:
+        offset, known = self._reserved.get(name, (0, 0))  # an earlier one is over by now
+        if known < size or not known:
+            c = self.context
+            alignment = c.shared_alignment if name in c.panels else SHARED_ALIGNMENT
+            offset = c.allocate_shared(size, name, alignment)
+        self._reserved[name] = (offset, max(size, known))
+        return offset

@@ -1,0 +1,68 @@
+"""Numbers: conversions, and Halide's integer arithmetic.
+
+Source: CUDA C++ and PTX ISA, ``cvt``, ``ex2``.
+"""
+
+from __future__ import annotations
+
+ARITHMETIC: dict[str, str] = {
+    "to_f32": """\
+__device__ __forceinline__ float to_f32(f16 v) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.bits));
+  return r;
+}
+__device__ __forceinline__ float to_f32(bf16 v) { return __uint_as_float((u32)v.bits << 16); }
+""",
+    "to_f16": """\
+__device__ __forceinline__ f16 to_f16(float v) {
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+}
+""",
+    "to_bf16": """\
+__device__ __forceinline__ bf16 to_bf16(float v) {
+  bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+}
+""",
+    "exp_rounded": """\
+// exp(x) where the result is rounded to float16 next: 2 to 15 units of float32 off there, at most
+// 1/250 of what rounding loses. Results below 2^-126 are 0.
+__device__ __forceinline__ float exp_rounded(float x) {
+  float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f)); return y; }
+""",
+    "floor_div": """\
+// Halide's division: the remainder is never negative, and by zero gives zero.
+template <class A, class B> __device__ __forceinline__ auto floor_div(A a, B b) -> decltype(a + b) {
+  if (b == 0) return 0; auto q = a / b; return q - ((a - q * b) < 0 ? (b > 0 ? 1 : -1) : 0); }
+""",
+    "floor_mod": """\
+template <class A, class B> __device__ __forceinline__ auto floor_mod(A a, B b) -> decltype(a + b) {
+  if (b == 0) return 0; auto r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
+""",
+    "shift_left": """\
+// Halide's shifts: by a negative amount they go the other way, and no amount is too large.
+template <class T> __device__ __forceinline__ T shift_left(T a, s64 by) {
+  const int bits = 8 * sizeof(T);
+  if (by < 0) return by <= -bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> -by);
+  return by >= bits ? (T)0 : (T)((u64)a << by);
+}
+""",
+    "shift_right": """\
+template <class T> __device__ __forceinline__ T shift_right(T a, s64 by) {
+  const int bits = 8 * sizeof(T);
+  if (by >= 0) return by >= bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> by);
+  return by <= -bits ? (T)0 : (T)((u64)a << -by);
+}
+""",
+    "bits_as": """\
+template <class To, class From> __device__ __forceinline__ To bits_as(From v) {
+  union { From from; To to; } both;
+  both.from = v;
+  return both.to;
+}
+""",
+}  # fmt: skip

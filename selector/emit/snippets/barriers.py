@@ -1,0 +1,128 @@
+"""Barriers in shared memory, and the copy engine that arrives at them.
+
+Source: PTX ISA, ``mbarrier``, ``cp.async.bulk``.
+"""
+
+from __future__ import annotations
+
+
+def _tensor_copy(rank: int) -> str:
+    """A box of a tensor into shared memory, by the copy engine (PTX ISA: cp.async.bulk.tensor)."""
+    names = [f"c{i}" for i in range(rank)]
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    given = ", ".join(f'"r"({n})' for n in names)
+    return (
+        f"__device__ __forceinline__ void tensor_copy{rank}(u32 to, const TensorMap* map, "
+        f"{', '.join(f'int {n}' for n in names)}, u32 barrier) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::"\n'
+        f'    "complete_tx::bytes [%0], [%1, {{{places}}}], [%{rank + 2}];"\n'
+        f'    :: "r"(to), "l"(map), {given}, "r"(barrier)\n'
+        f'    : "memory");\n'
+        f"}}\n"
+    )
+
+
+def _tensor_store(rank: int) -> str:
+    """A box of a tensor out of shared memory; what lies outside of the tensor is left out."""
+    names = [f"c{i}" for i in range(rank)]
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    inputs = ", ".join(f'"r"({n})' for n in names)
+    return (
+        f"__device__ __forceinline__ void tensor_store{rank}(u32 from, const TensorMap* map, "
+        f"{', '.join(f'int {n}' for n in names)}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "\n'
+        f'    "[%1, {{{places}}}], [%0];" :: "r"(from), "l"(map), {inputs} : "memory");\n'
+        f"}}\n"
+    )
+
+
+BARRIERS: dict[str, str] = {
+    "barrier_init": """\
+// Barriers in shared memory (PTX ISA: mbarrier): a phase ends when the expected number of
+// arrivals has come.
+__device__ __forceinline__ void barrier_init(u32 b, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(arrivals) : "memory");
+}
+""",
+    "barrier_arrive": """\
+__device__ __forceinline__ void barrier_arrive(u32 b) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
+    :: "r"(b) : "memory");
+}
+""",
+    "barrier_arrive_copies": """\
+// Arrives twice: now, for what this thread has stored, and when the asynchronous copies that it
+// has issued are done.
+__device__ __forceinline__ void barrier_arrive_copies(u32 b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(b) : "memory");
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
+    :: "r"(b) : "memory");
+}
+""",
+    "barrier_wait": """\
+__device__ __forceinline__ void barrier_wait(u32 b, u32 parity) {
+  asm volatile("{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;"
+    " @done bra out; bra again; out: }"
+    :: "r"(b), "r"(parity) : "memory");
+}
+""",
+    "barrier_await": """\
+// The same wait, asleep for as long as the hardware sees fit (sm_90).
+__device__ __forceinline__ void barrier_await(u32 b, u32 parity) {
+  u32 done;
+  do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+    " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(b), "r"(parity) : "memory");
+  while (!done);
+}
+""",
+    "barrier_expect": """\
+// Arrives, and lets the phase wait for so many bytes of the copy engine.
+__device__ __forceinline__ void barrier_expect(u32 b, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+    :: "r"(b), "r"(bytes) : "memory");
+}
+""",
+    "bulk_copy": """\
+// A run of 16-byte pieces by the copy engine, whose bytes the phase of the barrier waits for
+// (PTX ISA: cp.async.bulk).
+__device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+    :: "r"(barrier), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    " [%0], [%1], %2, [%3];" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+""",
+    "barriers_made": """\
+// Barriers are there for the copy engine, too.
+__device__ __forceinline__ void barriers_made() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+""",
+    "barrier_end": """\
+__device__ __forceinline__ void barrier_end(u32 b) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(b) : "memory");
+}
+""",
+    "async_fence": """\
+// What this thread has stored in shared memory is there for wgmma (PTX ISA: async proxy).
+__device__ __forceinline__ void async_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "TensorMap": """\
+struct alignas(64) TensorMap { u64 parts[16]; };
+""",
+    **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
+    **{f"tensor_store{rank}": _tensor_store(rank) for rank in (2, 3, 4, 5)},
+    "bulk_commit": """\
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+""",
+    "bulk_wait_read": """\
+// Until all but the last `pending` groups of this thread have read what they store.
+template <int pending> __device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
+}
+""",
+}  # fmt: skip

@@ -1,0 +1,89 @@
+"""Fragments of a warp's instructions: their loads and their arithmetic in pairs.
+
+Source: PTX ISA, ``ldmatrix``.
+"""
+
+from __future__ import annotations
+
+FRAGMENTS: dict[str, str] = {
+    "ldmatrix4": """\
+// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8
+// (PTX ISA: ldmatrix).
+__device__ __forceinline__ void ldmatrix4(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a));
+}
+""",
+    "ldmatrix2": """\
+__device__ __forceinline__ void ldmatrix2(u32 a, u32& r0, u32& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+    : "=r"(r0), "=r"(r1) : "r"(a));
+}
+""",
+    "ldmatrix1": """\
+__device__ __forceinline__ void ldmatrix1(u32 a, u32& r0) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
+""",
+    "ldmatrix4_trans": """\
+__device__ __forceinline__ void ldmatrix4_trans(u32 a, u32& r0, u32& r1, u32& r2, u32& r3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(a));
+}
+""",
+    "ldmatrix2_trans": """\
+__device__ __forceinline__ void ldmatrix2_trans(u32 a, u32& r0, u32& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+    : "=r"(r0), "=r"(r1) : "r"(a));
+}
+""",
+    "ldmatrix1_trans": """\
+__device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
+""",
+    "pack16": """\
+__device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
+__device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
+""",
+    **{
+        f"pair_{name}": (
+            f"__device__ __forceinline__ u32 pair_{name}(u32 a, u32 b) {{\n"
+            f"  u32 r;\n"
+            f'  asm("{name}{rounding}.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));\n'
+            f"  return r;\n"
+            f"}}\n"
+        )
+        for names, rounding in ((("add", "sub", "mul"), ".rn"), (("min", "max"), ""))
+        for name in names
+    },
+    **{
+        f"pair_{name}": (
+            f"// All bits of a half where it holds.\n"
+            f"__device__ __forceinline__ u32 pair_{name}(u32 a, u32 b) {{\n"
+            f"  u32 r;\n"
+            f'  asm("set.{name}.u32.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));\n'
+            f"  return r;\n"
+            f"}}\n"
+        )
+        for name in ("eq", "lt", "le", "gt", "ge")
+    },
+    "pair_abs": """\
+__device__ __forceinline__ u32 pair_abs(u32 a) { return a & 0x7fff7fffu; }
+""",
+    "pair_select": """\
+__device__ __forceinline__ u32 pair_select(u32 mask, u32 a, u32 b) {
+  return (mask & a) | (~mask & b);
+}
+""",
+    "half_of": """\
+__device__ __forceinline__ f16 half_of(u32 pair, int i) {
+  f16 r;
+  r.bits = (u16)(pair >> (16 * i));
+  return r;
+}
+""",
+    "pack8": """\
+__device__ __forceinline__ u32 pack8(int a, int b, int c, int d) {
+  return ((u32)a & 255) | (((u32)b & 255) << 8) | (((u32)c & 255) << 16) | ((u32)d << 24);
+}
+""",
+}  # fmt: skip

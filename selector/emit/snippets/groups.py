@@ -1,0 +1,63 @@
+"""Operands and instructions of warpgroups.
+
+Source: PTX ISA, ``wgmma``.
+"""
+
+from __future__ import annotations
+
+GROUPS: dict[str, str] = {
+    "panel_index": """\
+// Where element i of rows of `pitch` elements lies in swizzled panels of 128-byte rows.
+template <int pitch, int rows, int bytes> __device__ __forceinline__ int panel_index(int i) {
+  const int width = 128 / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
+  const int place = (column % width / chunk ^ (row & 7)) * chunk + column % chunk;
+  return column / width * (rows * width) + row * width + place;
+}
+""",
+    "strip_column": """\
+// Where element x of a row lies whose chunks of `per` elements are dealt out to `step` strips.
+template <int pitch, int step, int per> __device__ __forceinline__ int strip_column(int x) {
+  const u32 chunk = (u32)x / per, strip = chunk % step, longer = pitch / per % step;
+  const u32 start = strip * (pitch / per / step) + min(strip, longer);
+  return (start + chunk / step) * per + (u32)x % per;
+}
+""",
+    "matrix_descriptor": """\
+// A matrix in panels swizzled by 128 bytes; distances in bytes (PTX ISA: wgmma, matrix descriptor).
+__device__ __forceinline__ u64 matrix_descriptor(u32 start, u32 leading, u32 stride) {
+  return (u64)((start & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32
+    | 1ull << 62;
+}
+""",
+    "group_fence": """\
+__device__ __forceinline__ void group_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+""",
+    "group_commit": """\
+__device__ __forceinline__ void group_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+""",
+    "group_wait": """\
+template <int pending> __device__ __forceinline__ void group_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
+}
+""",
+    "group_hold": """\
+// Accumulators are read after this, not before.
+template <int n, int e> __device__ __forceinline__ void group_hold(float (&d)[n][e]) {
+  #pragma unroll
+  for (int i = 0; i < n * e; ++i) asm volatile("" : "+f"(d[i / e][i % e]) :: "memory");
+}
+template <int n, int e> __device__ __forceinline__ void group_hold(u32 (&d)[n][e]) {
+  #pragma unroll
+  for (int i = 0; i < n * e; ++i) asm volatile("" : "+r"(d[i / e][i % e]) :: "memory");
+}
+""",
+    "group_sync": """\
+__device__ __forceinline__ void group_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+}
+""",
+}  # fmt: skip

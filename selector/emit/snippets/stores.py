@@ -1,0 +1,43 @@
+"""Stores of several elements at once.
+
+Source: CUDA C++, vector types.
+"""
+
+from __future__ import annotations
+
+STORES: dict[str, str] = {
+    "store4_of_two": """\
+// Lanes 2i and 2i+1 hold elements a, b of two 8-column tiles that lie side by side; p: where a of
+// this lane belongs, a multiple of 16 bytes for the even lane. Each stores four neighbours.
+template <class T, class U>
+__device__ __forceinline__ void store4_of_two(T* p, int q, U a0, U a1, U b0, U b1) {
+  struct alignas(16) Quad { T x[4]; };
+  const bool odd = q & 1;
+  const U c0 = __shfl_xor_sync(0xffffffffu, odd ? a0 : b0, 1);
+  const U c1 = __shfl_xor_sync(0xffffffffu, odd ? a1 : b1, 1);
+  *(Quad*)(p + (odd ? 6 : 0)) =
+      odd ? Quad{{(T)c0, (T)c1, (T)b0, (T)b1}} : Quad{{(T)a0, (T)a1, (T)c0, (T)c1}};
+}
+""",
+    "store2": """\
+// Two adjacent elements with one store; the address is a multiple of their size.
+template <class T, class U> __device__ __forceinline__ void store2(T* p, U a, U b) {
+  struct alignas(2 * sizeof(T)) Pair { T a, b; };
+  *(Pair*)p = Pair{(T)a, (T)b};
+}
+__device__ __forceinline__ void store2(float* p, float a, float b) {
+  *(float2*)p = make_float2(a, b);
+}
+__device__ __forceinline__ void store2(int* p, int a, int b) { *(int2*)p = make_int2(a, b); }
+__device__ __forceinline__ void store2(f16* p, f16 a, f16 b) {
+  *(u32*)p = (u32)a.bits | ((u32)b.bits << 16);
+}
+__device__ __forceinline__ void store2(bf16* p, bf16 a, bf16 b) {
+  *(u32*)p = (u32)a.bits | ((u32)b.bits << 16);
+}
+__device__ __forceinline__ void store2(s8* p, s8 a, s8 b) {
+  *(u16*)p = (u16)((u8)a | ((u16)(u8)b << 8));
+}
+__device__ __forceinline__ void store2(u8* p, u8 a, u8 b) { *(u16*)p = (u16)(a | ((u16)b << 8)); }
+""",
+}  # fmt: skip

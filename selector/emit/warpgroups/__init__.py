@@ -1,0 +1,6 @@
+"""Kernels of warpgroups (wgmma, sm_90a).
+
+Read in this order: ``panels`` (how operands lie in shared memory), ``products`` (statements as
+instructions), ``boxes`` and ``shifted_copies`` (how operands get there), ``rings`` (pipelined loops
+with a producing group), ``box_stores`` (how results leave).
+"""

@@ -21,6 +21,8 @@ def encode(values: Any, element: str, xp: Any) -> Any:
             return xp.clip(xp.rint(values * 48), -128, 127).astype(xp.int8)
         case "u8":
             return xp.clip(xp.rint(values * 48 + 128), 0, 255).astype(xp.uint8)
+        case "s32":
+            return xp.rint(values * 48).astype(xp.int32)
         case "f16":
             return values.astype(xp.float16)
         case "f32":

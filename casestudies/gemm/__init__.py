@@ -1,4 +1,4 @@
-"""Matrix product, f16, bf16 and s8 (paper section IV)."""
+"""Matrix product, f16, bf16 and s8 (paper section IV), in four layouts, with epilogues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from casestudies.common.case import Case, Option
 from casestudies.gemm.bench import PEERS
-from casestudies.gemm.problem import BENCHMARK, SMALL, TYPES, Problem
+from casestudies.gemm.problem import BENCHMARK, EPILOGUES, LAYOUTS, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
 from selector.diagnostics import UserError
 from selector.targets import Target
@@ -24,9 +24,12 @@ def build(problem: Problem, schedule: str) -> Any:
         raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
     if schedule == "amx" and problem.operand == "f16":
         raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--types bf16-f32 or s8-s32")
-    if schedule == "wgmma" and problem.operand == "s8":
-        raise UserError("wgmma reads bytes of B column by column only: A is (m, k), B (k, n) here")
-    product = multiply(problem.types)
+    if schedule == "wgmma" and not _fits_groups(problem):
+        raise UserError(
+            f"wgmma reads bytes along the sum only: A is (m, k) and B (n, k), not {problem.layout}",
+            hint="--layout nt",
+        )
+    product = multiply(problem.types, problem.layout, problem.epilogue)
     if schedule == "wgmma":
         from casestudies.gemm.warpgroups import groups_for, warpgroups
 
@@ -43,23 +46,32 @@ def build(problem: Problem, schedule: str) -> Any:
     return schedules.tensor(product, schedules.tiles_for(problem))
 
 
+def _fits_groups(problem: Problem) -> bool:
+    return problem.operand != "s8" or problem.layout == "nt"
+
+
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any, except for bytes; ``mma`` is then the one
-    for warps.
+    """``tensor`` means warpgroups where there are any and they read operands as they are stored;
+    ``mma`` is then the one for warps.
     """
-    wide = target.has("wgmma") and problem.operand != "s8"
+    wide = target.has("wgmma") and _fits_groups(problem)
     if schedule == "mma" and not wide:
         raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
     return "wgmma" if schedule == "tensor" and wide else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
-    """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32)."""
+    """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32), ``layout`` (nn),
+    ``epilogue`` (none).
+    """
     size = options.get("size") or (1024,)
     if len(size) not in (1, 3):
         raise UserError("gemm: --size is N or MxNxK")
     m, n, k = size * 3 if len(size) == 1 else size
-    return Problem(m, n, k, options.get("types") or "f16-f32")
+    return Problem(
+        m, n, k, options.get("types") or "f16-f32", options.get("layout") or "nn",
+        options.get("epilogue") or "",
+    )  # fmt: skip
 
 
 CASE = Case(
@@ -72,7 +84,11 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
-    arguments=(Option("types", "of operands and result", choices=TYPES),),
+    arguments=(
+        Option("types", "of operands and result", choices=TYPES),
+        Option("layout", "t for A, then for B, where it is stored transposed", choices=LAYOUTS),
+        Option("epilogue", "what becomes of the sums", choices=EPILOGUES[1:]),
+    ),
     schedules=("tensor", "mma", "cuda", "amx"),
     on_target=on_target,
     interpreted=(512,),

@@ -1,5 +1,5 @@
 """The matrix product, in plain Halide: ``mm(n, m) += wide(A(k, m)) * wide(B(n, k))`` with n
-innermost.
+innermost; operands may be stored transposed, and the sums go through an epilogue.
 """
 
 from __future__ import annotations
@@ -28,17 +28,38 @@ class Product:
     n: hl.Var
     m: hl.Var
     k: hl.RDom
+    layout: str = "nn"
+
+    def box(self, operand: hl.ImageParam, n: int, m: int, k: int) -> tuple[int, int]:
+        """What a tile of n x m results and a run of k read of an operand, in its own order."""
+        first = operand.name() == "A"
+        extents = (k, m) if first else (n, k)
+        return extents[::-1] if self.layout[0 if first else 1] == "t" else extents
 
 
-def multiply(types: str) -> Product:
-    """The unscheduled pipeline for operand and result types such as ``f16-f32``; any M, N and K."""
+def multiply(types: str, layout: str = "nn", epilogue: str = "") -> Product:
+    """The unscheduled pipeline for operand and result types such as ``f16-f32``; any M, N and K.
+
+    ``layout``: "t" for A, then for B, where the operand is stored transposed. ``epilogue``: any of
+    "scale", "bias" and "relu", joined by "-", in that order: ``max(scale[n] * sum + bias[n], 0)``.
+    """
     operand, result = (HALIDE_TYPES[t] for t in types.split("-"))
     wide = hl.Int(32) if types.startswith("s8") else hl.Float(32)
     a, b = hl.ImageParam(operand, 2, "A"), hl.ImageParam(operand, 2, "B")
     mm, output = hl.Func("mm"), hl.Func("C")
     n, m = hl.Var("n"), hl.Var("m")
-    k = hl.RDom([(0, a.width())], "k")
+    k = hl.RDom([(0, a.height() if layout[0] == "t" else a.width())], "k")
+    left = a[m, k.x] if layout[0] == "t" else a[k.x, m]
+    right = b[k.x, n] if layout[1] == "t" else b[n, k.x]
     mm[n, m] = hl.cast(wide, 0)
-    mm[n, m] += hl.cast(wide, a[k.x, m]) * hl.cast(wide, b[n, k.x])
-    output[n, m] = hl.cast(result, mm[n, m])
-    return Product(a, b, mm, output, n, m, k)
+    mm[n, m] += hl.cast(wide, left) * hl.cast(wide, right)
+    value = mm[n, m]
+    steps = epilogue.split("-")
+    if "scale" in steps:
+        value = value * hl.ImageParam(wide, 1, "scale")[n]
+    if "bias" in steps:
+        value = value + hl.ImageParam(wide, 1, "bias")[n]
+    if "relu" in steps:
+        value = hl.max(value, hl.cast(wide, 0))
+    output[n, m] = hl.cast(result, value)
+    return Product(a, b, mm, output, n, m, k, layout)

@@ -1,4 +1,6 @@
-"""Sizes and types of the matrix product: ``C[m, n] = sum_k A[m, k] * B[k, n]``, all row-major."""
+"""Sizes and types of the matrix product: ``C[m, n] = f(sum_k A[m, k] * B[k, n])``, all row-major
+unless the layout says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,25 @@ from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32", "s8-s32")
+LAYOUTS = ("nn", "nt", "tn", "tt")
+EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Extents, and the types of the operands and the result, such as ``f16-f32``."""
+    """Extents, and the types of the operands and the result, such as ``f16-f32``.
+
+    ``layout``: a letter for A and one for B, "t" if it is stored transposed, (k, m) or (n, k).
+    ``epilogue``: what becomes of the sums before they are rounded to the result's type, see
+    ``algorithm.multiply``; ``scale`` and ``bias`` hold a number for each column.
+    """
 
     m: int
     n: int
     k: int
     types: str = "f16-f32"
+    layout: str = "nn"
+    epilogue: str = ""
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 1:
@@ -26,10 +37,27 @@ class Problem:
             raise UserError(
                 f"gemm has no variant {self.types!r}", hint=f"variants: {', '.join(TYPES)}"
             )
+        if self.layout not in LAYOUTS:
+            raise UserError(
+                f"gemm has no layout {self.layout!r}", hint=f"layouts: {', '.join(LAYOUTS)}"
+            )
+        if self.epilogue not in EPILOGUES:
+            known = ", ".join(e for e in EPILOGUES if e)
+            raise UserError(f"gemm has no epilogue {self.epilogue!r}", hint=f"epilogues: {known}")
+        if self.operand == "s8" and "scale" in self.epilogue:
+            raise UserError("gemm: sums of bytes are whole numbers, which no scale goes with")
 
     @property
     def name(self) -> str:
-        return f"gemm-{self.types}-{self.m}x{self.n}x{self.k}"
+        return f"gemm-{self.variant}-{self.m}x{self.n}x{self.k}"
+
+    @property
+    def variant(self) -> str:
+        """What tells pipelines apart: types, then layout and epilogue where they are others than
+        the usual ones.
+        """
+        layout = "" if self.layout == "nn" else self.layout
+        return "-".join(filter(None, (self.types, layout, self.epilogue)))
 
     @property
     def is_large(self) -> bool:
@@ -38,7 +66,7 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"gemm-{self.types}{'-large' if self.is_large else ''}"
+        return f"gemm-{self.variant}{'-large' if self.is_large else ''}"
 
     @property
     def operand(self) -> str:
@@ -46,9 +74,16 @@ class Problem:
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
+        a, b = (self.m, self.k), (self.k, self.n)
+        columns = "s32" if self.operand == "s8" else "f32"
         return (
-            ArraySpec("A", (self.m, self.k), self.operand),
-            ArraySpec("B", (self.k, self.n), self.operand),
+            ArraySpec("A", a[::-1] if self.layout[0] == "t" else a, self.operand),
+            ArraySpec("B", b[::-1] if self.layout[1] == "t" else b, self.operand),
+            *(
+                ArraySpec(name, (self.n,), columns)
+                for name in ("scale", "bias")
+                if name in self.epilogue
+            ),
         )
 
     @property
@@ -65,6 +100,7 @@ BENCHMARK = (
     *(Problem(n, n, n, "f16-f16") for n in (1024, 2048, 4096, 8192)),
     Problem(4095, 4097, 4093, "f16-f32"),
     *(Problem(n, n, n, types) for types in ("bf16-f32", "s8-s32") for n in (1024, 4096)),
+    *(Problem(n, n, n, "s8-s32", "nt") for n in (1024, 4096)),
 )
 # Multiples of a tile, one more and one less in every extent, primes, a single element; and more
 # runs of k than a ring of staged tiles has slots.
@@ -79,4 +115,13 @@ _SMALL_SIZES = (
 SMALL = (
     *(Problem(m, n, k, types) for types in TYPES for m, n, k in _SMALL_SIZES),
     Problem(129, 127, 700),
+    *(
+        Problem(m, n, k, types, layout)
+        for types in ("f16-f32", "bf16-f32", "s8-s32")
+        for layout in LAYOUTS[1:]
+        for m, n, k in ((129, 127, 65), (136, 200, 272))
+    ),
+    *(Problem(129, 136, 65, "f16-f32", epilogue=e) for e in EPILOGUES if e),
+    Problem(136, 127, 72, "f16-f16", "nt", "scale-bias-relu"),
+    Problem(65, 72, 40, "s8-s32", "nt", "bias-relu"),
 )

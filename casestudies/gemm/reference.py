@@ -9,5 +9,14 @@ from casestudies.gemm.problem import Problem
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """``A @ B``; float64 inputs of shapes (m, k) and (k, n), result (m, n)."""
-    return inputs["A"] @ inputs["B"]
+    """``f(A @ B)``, result (m, n); float64 inputs in the problem's shapes."""
+    a, b = (
+        inputs[name].T if side == "t" else inputs[name]
+        for name, side in zip("AB", problem.layout, strict=True)
+    )
+    value = a @ b
+    if "scale" in problem.epilogue:
+        value = value * inputs["scale"]
+    if "bias" in problem.epilogue:
+        value = value + inputs["bias"]
+    return xp.maximum(value, 0) if "relu" in problem.epilogue else value

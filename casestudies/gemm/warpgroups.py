@@ -7,7 +7,7 @@ Blocks that run at the same time share operands through the L2 cache: they are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import halide as hl
 
@@ -48,8 +48,11 @@ SMALL = Groups(n=128, m=64, groups_m=1, stages=8)
 
 
 def groups_for(problem: Problem) -> Groups:
-    """Small tiles where there would be too few blocks for a GPU, else the ones that read least."""
-    return Groups() if problem.is_large else SMALL
+    """Small tiles where there would be too few blocks for a GPU, else the ones that read least; a
+    run of k is 128 bytes.
+    """
+    size = Groups() if problem.is_large else SMALL
+    return replace(size, k=128, vector_k=32, vector_n=16) if problem.operand == "s8" else size
 
 
 def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
@@ -68,7 +71,8 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     update = p.mm.update().split(p.k.x, ko, ki, size.k).split(ki, ku, kv, size.vector_k)
     vectors, parts = tile_groups(update.atomic(), p.n, p.m, size)
     update.reorder(kv, *vectors, ku, *parts, ko).vectorize(kv).unroll(ku)
-    for operand, extents in ((p.a, (size.k, size.m)), (p.b, (size.n, size.k))):
+    for operand in (p.a, p.b):
+        extents = p.box(operand, size.n, size.m, size.k)
         staged = operand.in_(p.mm)
         inner, outer = staged.args()
         staged.compute_at(p.mm, ko).store_in(hl.MemoryType.GPUShared)

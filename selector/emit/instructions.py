@@ -15,6 +15,10 @@ from selector.intrinsics.records import TensorInstruction
 from selector.ir.types import Kind, Type
 
 
+# Of a 16 x 8 accumulator, by its type: C type, constraint of PTX, registers of a lane.
+_PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 4)}
+
+
 def _ptx_type(t: Type) -> str:
     prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
     return f"{prefix}{t.bits}"
@@ -48,8 +52,7 @@ def matrix_form(instruction: TensorInstruction, depth_blocks: int) -> MatrixForm
 
 
 def _wrapper(name: str, form: str, c: str, depth_blocks: int) -> str:
-    count = 2 if c == "f16" else 4
-    ctype, constraint = {"f16": ("u32", "r"), "f32": ("float", "f"), "s32": ("int", "r")}[c]
+    ctype, constraint, count = _PIECES[c]
     a = [f"a{i}" for i in range(2 * depth_blocks)]
     b = [f"b{i}" for i in range(depth_blocks)]
     d = ", ".join(f"%{i}" for i in range(count))
@@ -68,23 +71,26 @@ def _wrapper(name: str, form: str, c: str, depth_blocks: int) -> str:
 def warpgroup_form(
     instruction: TensorInstruction, n: int, across_a: bool, across_b: bool
 ) -> MatrixForm:
-    """wgmma m64n``n``k16 with both operands in shared memory, named by descriptors.
+    """wgmma m64n``n`` with both operands in shared memory, named by descriptors.
 
-    ``across_a``, ``across_b``: the operand's rows m or n, not its depth, run along memory. The
-    accumulators are ``n / 8`` pieces in a row (PTX ISA, "wgmma.mma_async").
+    ``across_a``, ``across_b``: the operand's rows m or n, not its depth, run along memory; operands
+    of bytes have no such form. The accumulators are ``n / 8`` pieces in a row (PTX ISA,
+    "wgmma.mma_async").
     """
     a, c = _ptx_type(instruction.a_type), _ptx_type(instruction.c_type)
-    ctype, constraint, count = ("u32", "r", 2) if c == "f16" else ("float", "f", 4)
+    ctype, constraint, count = _PIECES[c]
     shape = f"m64n{n}k{instruction.k}"
     name = f"wgmma_{shape}_{a}_{c}_{'t' if across_a else 'n'}{'t' if across_b else 'n'}"
     total = n // 8 * count
     places = [(i // count, i % count) for i in range(total)]
     d = ", ".join(f"%{i}" for i in range(total))
     outputs = ", ".join(f'"+{constraint}"(d[{i}][{e}])' for i, e in places)
+    # Whether to add to the accumulators; for floats also signs, and which operands lie across.
+    modes = f"1, 1, 1, {int(across_a)}, {int(across_b)}" if instruction.a_type.is_float else "1"
     source = (
         f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], u64 a, u64 b) {{\n"
         f'  asm volatile("wgmma.mma_async.sync.aligned.{shape}.{c}.{a}.{a} {{{d}}}, "\n'
-        f'    "%{total}, %{total + 1}, 1, 1, 1, {int(across_a)}, {int(across_b)};"\n'
+        f'    "%{total}, %{total + 1}, {modes};"\n'
         f"    : {outputs}\n"
         f'    : "l"(a), "l"(b)); }}\n'
     )

@@ -162,8 +162,11 @@ def _amx(name: str, k: int, a: Type, b: Type, c: Type) -> TensorInstruction:
 
 
 _WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
-# Any multiple of 8 up to 256 is an instruction; these divide the tiles that schedules ask for.
-_WGMMA_SHAPES = tuple((64, n, 16) for n in (256, 192, 128, 96, 64, 32, 16, 8))
+# Any multiple of 8 up to 256 is an instruction (of bytes: 8, 24 and multiples of 16); these divide
+# the tiles that schedules ask for.
+_WGMMA_COLUMNS = (256, 192, 128, 96, 64, 32, 16, 8)
+_WGMMA_SHAPES = tuple((64, n, 16) for n in _WGMMA_COLUMNS)
+_WGMMA_BYTES = tuple((64, n, 32) for n in _WGMMA_COLUMNS)
 
 INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wmma", _WMMA_SHAPES, (FLOAT16, FLOAT32), _WMMA),
@@ -179,6 +182,8 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
+    *_family("wgmma", _WGMMA_BYTES, (INT8, INT32), _WGMMA),
+    *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
     _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
     _amx("tdpbssd", 64, INT8, INT8, INT32),
     _amx("tdpbsud", 64, INT8, UINT8, INT32),

@@ -96,9 +96,46 @@ def test_another_target_says_what_is_missing() -> None:
         hb.compile(warpgroups(multiply("f16-f32")), target="sm_80")
 
 
-def test_bytes_have_no_such_schedule() -> None:
-    with pytest.raises(UserError, match="wgmma reads bytes of B"):
-        build(Problem(64, 64, 64, "s8-s32"), "wgmma")
+BYTES = {"k": 128, "vector_k": 32, "vector_n": 16}
+
+
+def bytes_kernel(layout: str, **size: Any) -> Any:
+    groups = Groups(**(BYTES | size))
+    return hb.compile(warpgroups(multiply("s8-s32", layout), groups), target="sm_90a")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("size", "instructions", "widest"),
+    [
+        ({}, 4, 256),
+        ({"n": 40, "vector_n": 8, "m": 64, "groups_m": 1}, 8, 32),  # 40 columns are 32 and 8
+        ({"n": 24, "vector_n": 8, "m": 64, "groups_m": 1}, 4, 24),
+    ],
+)
+def test_bytes(size: dict[str, Any], instructions: int, widest: int) -> None:
+    kernel = bytes_kernel("nt", **size)
+    (text,) = sass_of(kernel)
+    assert counts(kernel, "IGMMA", "WARPGROUP.ARRIVE") == (instructions, 1)
+    assert f"IGMMA.64x{widest}x32.S8.S8" in text
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt", "tn"])
+def test_bytes_lie_along_the_sum(layout: str) -> None:
+    with pytest.raises(ScheduleError, match="cannot be an operand of wgmma") as caught:
+        bytes_kernel(layout)
+    assert "transposed in a Func of its own" in str(caught.value)
+    with pytest.raises(UserError, match="reads bytes along the sum only"):
+        build(Problem(64, 64, 64, "s8-s32", layout), "wgmma")
+
+
+@pytest.mark.nvrtc
+def test_an_epilogue_stays_in_registers() -> None:
+    """Results leave by the copy engine; what is added comes from memory, once for a column."""
+    problem = Problem(128, 128, 64, epilogue="scale-bias-relu")
+    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+    assert counts(kernel, "HGMMA", "UTMASTG") == (4, 4)
+    assert not kernel.plan.intermediates
 
 
 def test_operands_have_to_be_staged() -> None:

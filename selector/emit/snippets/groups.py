@@ -50,7 +50,7 @@ template <int n, int e> __device__ __forceinline__ void group_hold(float (&d)[n]
   #pragma unroll
   for (int i = 0; i < n * e; ++i) asm volatile("" : "+f"(d[i / e][i % e]) :: "memory");
 }
-template <int n, int e> __device__ __forceinline__ void group_hold(u32 (&d)[n][e]) {
+template <class T, int n, int e> __device__ __forceinline__ void group_hold(T (&d)[n][e]) {
   #pragma unroll
   for (int i = 0; i < n * e; ++i) asm volatile("" : "+r"(d[i / e][i % e]) :: "memory");
 }

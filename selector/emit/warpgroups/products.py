@@ -113,6 +113,8 @@ class GroupEmitter:
         along = o.depth_stride.constant == 1 and o.row_stride.constant == panels.pitch
         across = o.row_stride.constant == 1 and o.depth_stride.constant == panels.pitch
         at = o.base + o.row_stride * row + o.depth_stride * depth
+        if across and panels.bytes == 1:
+            raise _bytes_across(s, o.buffer)
         step = s.instruction.k if along else min(rows, panels.width)
         start = panels.start(at, step) if along or across else None
         if start is None:
@@ -152,7 +154,7 @@ class GroupEmitter:
             return False
         return (
             p.first == last.first + last.n // 8
-            and last.n + p.n <= WIDEST
+            and _is_width(last.n + p.n, p.instruction)
             and _after(last.b.offset, last.n, p.b.along, panels) == p.b.offset
         )
 
@@ -186,6 +188,23 @@ class GroupEmitter:
             for m in (p.a, p.b)
         ]
         self.context.writer.line(f"{form.name}({target}, {', '.join(sides)});")
+
+
+def _is_width(n: int, instruction: TensorInstruction) -> bool:
+    """Whether an instruction has ``n`` columns: bytes are multiplied by sixteens of them."""
+    narrow = instruction.a_type.bytes > 1 or n in (8, 24)
+    return n <= WIDEST and n % (8 if narrow else 16) == 0
+
+
+def _bytes_across(s: Accumulate, buffer: str) -> ScheduleError:
+    return ScheduleError(
+        f"`{buffer}` cannot be an operand of {s.instruction.name} as it lies",
+        "wgmma reads bytes along the sum only: neighbours in memory have to be neighbours in the "
+        "sum, and here they are of different rows or columns of the result",
+        f"compute `{buffer}` transposed in a Func of its own before, or keep "
+        f"`{s.accumulator}` in MemoryType.WMMAAccumulator",
+        Where(func=s.accumulator),
+    )
 
 
 def _after(offset: int, rows: int, along: bool, panels: Panels) -> int:

@@ -11,13 +11,25 @@ from casestudies.common.case import Arrays, Peer
 from casestudies.gemm.problem import Problem
 
 
+def _matrices(problem: Problem, inputs: Arrays) -> list[Any]:
+    """A as (m, k) and B as (k, n): views, where they are stored transposed."""
+    import torch
+
+    return [
+        torch.from_dlpack(inputs[name]).T if side == "t" else torch.from_dlpack(inputs[name])
+        for name, side in zip("AB", problem.layout, strict=True)
+    ]
+
+
 def cublas(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``torch.mm`` with ``out=`` in the operands' type, ``torch._int_mm`` for s8 (None where it has
     no kernel).
     """
     import torch
 
-    a, b = (torch.from_dlpack(inputs[name]) for name in ("A", "B"))
+    a, b = _matrices(problem, inputs)
+    if problem.epilogue:
+        return None
     if problem.operand == "s8":
         if problem.m <= 16 or problem.n % 8 or problem.k % 8:
             return None
@@ -33,9 +45,9 @@ def cublas_f32_out(problem: Problem, inputs: Arrays, output: Any) -> Callable[[]
     """``torch.mm(..., out_dtype=float32)``; None where torch cannot."""
     import torch
 
-    if problem.types != "f16-f32":
+    if problem.types != "f16-f32" or problem.epilogue:
         return None
-    a, b = (torch.from_dlpack(inputs[name]) for name in ("A", "B"))
+    a, b = _matrices(problem, inputs)
     try:
         torch.mm(a, b, out_dtype=torch.float32)
     except (TypeError, RuntimeError):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.types import Kind, Type
 
-
 # Of a 16 x 8 accumulator, by its type: C type, constraint of PTX, registers of a lane.
 _PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 4)}
 

@@ -11,6 +11,7 @@ import halide_bridge as hb
 
 SHARED = hl.MemoryType.GPUShared
 F16, F32, BF16 = hl.Float(16), hl.Float(32), hl.BFloat(16)
+S8, U8, S32 = hl.Int(8), hl.UInt(8), hl.Int(32)
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,16 @@ def _shapes(p: Groups, depth: int, size: Shape) -> dict[str, Shape]:
 VARIANTS: dict[str, Groups] = {
     **{f"layout_{layout}": Groups(layout=layout) for layout in ("nn", "nt", "tn", "tt")},
     "bf16": Groups((BF16, F32)),
+    **{
+        f"bytes_{name}": Groups(
+            (operand, S32), "nt", block=block, vector=(vector, 32), step=128, result=(S32,)
+        )
+        for name, operand, block, vector in (
+            ("signed", S8, (64, 64), 16),
+            ("unsigned", U8, (128, 64), 16),
+            ("narrow", S8, (40, 64), 8),
+        )
+    },
     "f16_sums": Groups((F16, F16), result=(F16,)),
     "narrow_result": Groups(result=(F16,), block=(128, 128), groups=(1, 2)),
     "bias_relu": Groups(epilogue="bias-relu", block=(128, 64), stages=2),
@@ -119,8 +130,14 @@ VARIANTS: dict[str, Groups] = {
     "in_turn": Groups(rows=2),
     "batched": Groups(batch=True),
 }
-# Rows that tensor maps can describe (multiples of 8 elements), and rows that they cannot.
-SIZES: tuple[tuple[Shape, int], ...] = (((200, 136), 200), ((67, 131), 75))
+# Rows that tensor maps can describe (multiples of 16 bytes), and rows that they cannot.
+SIZES: tuple[tuple[Shape, int], ...] = (((200, 136), 208), ((67, 131), 75))
+
+
+def _tolerance(p: Groups) -> float:
+    if p.types[1] == S32:
+        return 0.0
+    return 5e-3 if p.types[1] == F16 else 1e-3 if p.result == (F16,) else 3e-6
 
 
 def _cases() -> list[Case]:
@@ -134,7 +151,7 @@ def _cases() -> list[Case]:
                     ((*size, 3) if p.batch else size,),
                     tensor=True,
                     shapes=lambda s, p=p, depth=depth: _shapes(p, depth, s),
-                    tolerance=5e-3 if p.types[1] == F16 else 1e-3 if p.result == (F16,) else 3e-6,
+                    tolerance=_tolerance(p),
                     target="sm_90a",
                 )
             )

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.lowering import Options, lower
-from halide_bridge.memory import MemoryType, pipeline_stages, resident_blocks, store_in
+from halide_bridge.memory import (
+    MemoryType,
+    cluster,
+    persistent,
+    pipeline_stages,
+    resident_blocks,
+    store_in,
+)
 
 __all__ = [
     "MemoryType",
     "Options",
+    "cluster",
     "compile",
     "lower",
+    "persistent",
     "pipeline_stages",
     "resident_blocks",
     "store_in",

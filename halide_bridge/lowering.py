@@ -27,11 +27,11 @@ from selector.ir.nodes import (
     BufferParam,
     Dim,
     Expr,
+    GridDirective,
     IntImm,
     Module,
     Origin,
     Requirement,
-    Residency,
     Role,
     ScalarParam,
     Stmt,
@@ -97,7 +97,7 @@ def lower(
         body,
         _requirements(lowered["regions"], reader, names, buffers),
         _origins(pipeline.directives, names),
-        _residencies(pipeline.directives, names),
+        _grids(pipeline.directives, names),
     )
 
 
@@ -205,10 +205,14 @@ def _is_whole(requirement: Requirement, dim: Dim) -> bool:
             return False
 
 
-def _residencies(directives: Mapping[str, Directives], names: Names) -> tuple[Residency, ...]:
-    """The Funcs of whose kernel several blocks shall run at once."""
-    found = (Residency(names(n), d.blocks) for n, d in directives.items() if d.blocks > 1)
-    return tuple(sorted(found, key=lambda r: r.func))
+def _grids(directives: Mapping[str, Directives], names: Names) -> tuple[GridDirective, ...]:
+    """What is asked of the grids of kernels."""
+    found = (
+        GridDirective(kind, names(n), blocks)
+        for n, d in directives.items()
+        for kind, blocks in d.grids
+    )
+    return tuple(sorted(found, key=lambda g: (g.func, g.kind.value)))
 
 
 def _origins(directives: Mapping[str, Directives], names: Names) -> tuple[Origin, ...]:

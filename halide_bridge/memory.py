@@ -16,7 +16,7 @@ from typing import TypeVar
 from halide_bridge.names import plain
 from halide_bridge.stock import Func, is_func, is_image_param
 from selector.diagnostics import ScheduleError, Where
-from selector.ir.nodes import Memory
+from selector.ir.nodes import GridKind, Memory
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _F = TypeVar("_F")
@@ -41,7 +41,7 @@ class Directives:
     func: str
     kind: MemoryType | None = None
     stages: int = 1
-    blocks: int = 1
+    grids: tuple[tuple[GridKind, int], ...] = ()
     location: str = ""
 
 
@@ -123,14 +123,38 @@ def resident_blocks(func: _F, blocks: int) -> _F:
     A thread gets no more registers than that leaves it, and no fewer blocks than shared memory
     allows are asked for. Returns ``func``.
     """
+    return _ask_of_grid(func, "resident_blocks", GridKind.RESIDENT, blocks, 32)
+
+
+def persistent(func: _F, blocks: int = 1) -> _F:
+    """Run the kernel that computes ``func`` as ``blocks`` blocks on each multiprocessor, however
+    large its grid is: each of them does the work of one block of the grid after the other, in the
+    order of the block loops (innermost first), so that what the next one needs is on its way while
+    results leave. Returns ``func``.
+    """
+    return _ask_of_grid(func, "persistent", GridKind.PERSISTENT, blocks, 32)
+
+
+def cluster(func: _F, blocks: int) -> _F:
+    """Let ``blocks`` neighbours along the innermost block loop of the kernel that computes ``func``
+    run as a cluster: what all of them stage is read once, and each brings its part of it to all.
+    Returns ``func``.
+    """
+    return _ask_of_grid(func, "cluster", GridKind.CLUSTER, blocks, 8)
+
+
+def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: int) -> _F:
     location = caller_location()
-    directives = _directives(func, "resident_blocks", location)
-    if not isinstance(blocks, int) or not 1 <= blocks <= 32:  # pyright: ignore[reportUnnecessaryIsInstance]
+    directives = _directives(func, directive, location)
+    if not isinstance(blocks, int) or not 1 <= blocks <= most:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ScheduleError(
-            f"resident_blocks takes a number of blocks from 1 to 32, not {blocks!r}",
+            f"{directive} takes a number of blocks from 1 to {most}, not {blocks!r}",
             where=Where(func=plain(directives.func), location=location),
         )
-    _table[directives.func] = replace(directives, blocks=blocks)
+    rest = tuple(g for g in directives.grids if g[0] is not kind)
+    plain_grid = blocks == 1 and kind is not GridKind.PERSISTENT
+    grids = rest if plain_grid else (*rest, (kind, blocks))
+    _table[directives.func] = replace(directives, grids=grids)
     return func
 
 

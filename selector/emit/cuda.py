@@ -16,7 +16,7 @@ from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
-from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Module, Role, Var
+from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.constants import constant_kernels
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
@@ -60,10 +60,15 @@ def _entry(kernel: Kernel) -> str:
     return "kernel_" + (re.sub(r"\W+", "_", kernel.name).strip("_") or "k")
 
 
+def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
+    """The number of blocks in a directive of that kind; 0 without one."""
+    loops = {loop.name.split(".")[0] for loop in kernel.grid}
+    return max((g.blocks for g in module.grids if g.kind is kind and g.func in loops), default=0)
+
+
 def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
     """The blocks that were asked for on one multiprocessor, as far as shared memory holds them."""
-    loops = {loop.name.split(".")[0] for loop in kernel.grid}
-    asked = max((r.blocks for r in module.residencies if r.func in loops), default=1)
+    asked = _asked(kernel, module, GridKind.RESIDENT) or 1
     room = (context.target.shared_memory + RESERVED) // (context.shared_bytes + RESERVED)
     return max(1, min(asked, room))
 

@@ -31,6 +31,8 @@ from selector.ir.nodes import (
     FloatImm,
     For,
     ForKind,
+    GridDirective,
+    GridKind,
     IfThenElse,
     IntImm,
     Let,
@@ -45,7 +47,6 @@ from selector.ir.nodes import (
     Ramp,
     ReduceOp,
     Requirement,
-    Residency,
     Role,
     ScalarParam,
     Select,
@@ -115,7 +116,7 @@ def _read_module(data: object) -> Module:
         r.stmt("$.body", fields["body"], 0),
         tuple(r.requirement(p, x) for p, x in _items("$.requirements", fields["requirements"])),
         tuple(r.origin(p, x) for p, x in _items("$.origins", fields["origins"])),
-        tuple(r.residency(p, x) for p, x in _items("$.residencies", fields.get("residencies", []))),
+        tuple(r.grid(p, x) for p, x in _items("$.grids", fields.get("grids", []))),
     )
 
 
@@ -321,11 +322,11 @@ class _Reader:
     def origin(self, path: str, value: object) -> Origin:
         return Origin(*(_string(path, x) for x in _list(path, value, 3)))
 
-    def residency(self, path: str, value: object) -> Residency:
-        func, blocks = _list(path, value, 2)
+    def grid(self, path: str, value: object) -> GridDirective:
+        kind, func, blocks = _list(path, value, 3)
         if type(blocks) is not int or blocks < 1:
             _fail(path, f"{blocks!r} is not a number of blocks")
-        return Residency(_string(path, func), blocks)
+        return GridDirective(_enum(path, kind, GridKind), _string(path, func), blocks)
 
     def stmt(self, path: str, value: object, depth: int) -> Stmt:
         row = _list(path, value)

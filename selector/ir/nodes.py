@@ -462,10 +462,22 @@ class Origin:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class Residency:
-    """How many blocks of the kernel that computes ``func`` have to fit a multiprocessor."""
+class GridKind(Enum):
+    """What is asked of a grid: ``RESIDENT`` blocks have to fit a multiprocessor; the grid runs as
+    so many ``PERSISTENT`` blocks a multiprocessor, each of which does one block's work after the
+    other; so many neighbours along the innermost loop are a ``CLUSTER`` and share what they load.
+    """
 
+    RESIDENT = "resident"
+    PERSISTENT = "persistent"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class GridDirective:
+    """What is asked of the grid of the kernel that computes ``func``."""
+
+    kind: GridKind
     func: str
     blocks: int
 
@@ -480,7 +492,7 @@ class Module:
     body: Stmt
     requirements: tuple[Requirement, ...] = ()
     origins: tuple[Origin, ...] = ()
-    residencies: tuple[Residency, ...] = ()
+    grids: tuple[GridDirective, ...] = ()
 
     def buffer(self, name: str) -> BufferParam | None:
         return next((b for b in self.buffers if b.name == name), None)

@@ -21,10 +21,11 @@ from selector.ir.nodes import (
     BufferParam,
     Dim,
     Expr,
+    GridDirective,
+    GridKind,
     Module,
     Origin,
     Requirement,
-    Residency,
     Role,
     ScalarParam,
     Stmt,
@@ -88,7 +89,7 @@ class _Header:
     scalars: list[ScalarParam] = field(default_factory=list[ScalarParam])
     requirements: list[Requirement] = field(default_factory=list[Requirement])
     origins: list[Origin] = field(default_factory=list[Origin])
-    residencies: list[Residency] = field(default_factory=list[Residency])
+    grids: list[GridDirective] = field(default_factory=list[GridDirective])
 
 
 class ModuleParser(StatementParser):
@@ -112,7 +113,7 @@ class ModuleParser(StatementParser):
             body,
             tuple(header.requirements),
             tuple(header.origins),
-            tuple(header.residencies),
+            tuple(header.grids),
         )
 
     def _header_line(self, header: _Header) -> None:
@@ -130,10 +131,12 @@ class ModuleParser(StatementParser):
                 header.requirements.append(self._requirement())
             case "origin":
                 header.origins.append(self._origin())
-            case "resident":
-                header.residencies.append(self._residency())
+            case "resident" | "persistent" | "cluster":
+                header.grids.append(self._grid(GridKind(word)))
             case _:
-                self.expected("input, output, scalar, require, origin, resident or body")
+                self.expected(
+                    "input, output, scalar, require, origin, resident, persistent, cluster or body"
+                )
 
     def _declaration(self) -> tuple[str, Type]:
         name = self.name()
@@ -180,11 +183,11 @@ class ModuleParser(StatementParser):
         self.take("at")
         return Origin(name, func, self._string())
 
-    def _residency(self) -> Residency:
-        self.take("resident")
+    def _grid(self, kind: GridKind) -> GridDirective:
+        self.take(kind.value)
         func = self.name()
         self.take(":")
-        return Residency(func, self.integer("a number of blocks"))
+        return GridDirective(kind, func, self.integer("a number of blocks"))
 
     def _string(self) -> str:
         token = self.token

@@ -100,8 +100,8 @@ def _header(module: Module, printer: _Printer) -> Iterator[str]:
     for o in module.origins:
         func, location = quote_string(o.func), quote_string(o.location)
         yield f"origin {quote(o.name)}: func {func} at {location}"
-    for resident in module.residencies:
-        yield f"resident {quote(resident.func)}: {resident.blocks}"
+    for grid in module.grids:
+        yield f"{grid.kind.value} {quote(grid.func)}: {grid.blocks}"
 
 
 def _buffer_line(b: BufferParam, printer: _Printer) -> str:

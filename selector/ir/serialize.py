@@ -56,7 +56,7 @@ def to_json(module: Module) -> dict[str, Any]:
         for r in module.requirements
     ]
     body = _stmt(module.body, table)
-    residencies = [[r.func, r.blocks] for r in module.residencies]
+    grids = [[g.kind.value, g.func, g.blocks] for g in module.grids]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -67,7 +67,7 @@ def to_json(module: Module) -> dict[str, Any]:
         "origins": [[o.name, o.func, o.location] for o in module.origins],
         "body": body,
         "exprs": table.rows,
-        **({"residencies": residencies} if residencies else {}),
+        **({"grids": grids} if grids else {}),
     }
 
 

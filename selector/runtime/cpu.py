@@ -47,6 +47,9 @@ class CpuDriver:
     def capability(self, device: int) -> int:
         return 0
 
+    def multiprocessors(self, device: int) -> int:
+        return 1
+
     def current_device(self) -> int:
         return HOST
 

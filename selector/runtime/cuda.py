@@ -70,6 +70,9 @@ class CupyDriver:
     def capability(self, device: int) -> int:
         return int(self._cupy.cuda.Device(device).compute_capability)
 
+    def multiprocessors(self, device: int) -> int:
+        return int(self._cupy.cuda.Device(device).attributes["MultiProcessorCount"])
+
     def current_device(self) -> int:
         return self._cupy.cuda.runtime.getDevice()
 

@@ -40,6 +40,10 @@ class Driver(Protocol):
         """Compute capability, such as 90."""
         ...
 
+    def multiprocessors(self, device: int) -> int:
+        """How many there are."""
+        ...
+
     def current_device(self) -> int: ...
 
     def signature(self, value: Any) -> Hashable:

@@ -72,6 +72,9 @@ class Launch:
 
     A launch whose grid has an extent of zero is skipped. ``once``: what it writes, intermediates
     only, follows from the sizes, so that it runs when those are allocated and not in every call.
+
+    ``persistent``, unless 0: so many blocks a multiprocessor do the work of all. Such blocks, and
+    blocks in a ``cluster`` of more than one, are numbered along x alone.
     """
 
     entry: str
@@ -80,6 +83,8 @@ class Launch:
     shared_bytes: int
     arguments: tuple[Argument, ...]
     once: bool = False
+    persistent: int = 0
+    cluster: int = 1
 
 
 @dataclass(frozen=True, slots=True)

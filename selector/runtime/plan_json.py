@@ -96,6 +96,8 @@ class _Reader:
             int(data["shared_bytes"]),
             tuple(self.argument(a) for a in data["arguments"]),
             bool(data.get("once", False)),
+            int(data.get("persistent", 0)),
+            int(data.get("cluster", 1)),
         )
 
     def argument(self, data: Json) -> Argument:
@@ -139,6 +141,8 @@ def _launch_to_json(launch: Launch) -> Json:
         "shared_bytes": launch.shared_bytes,
         "arguments": [_argument_to_json(a) for a in launch.arguments],
         **({"once": True} if launch.once else {}),
+        **({"persistent": launch.persistent} if launch.persistent else {}),
+        **({"cluster": launch.cluster} if launch.cluster > 1 else {}),
     }
 
 

@@ -115,6 +115,7 @@ def prepare(
     scalars: Mapping[str, arguments.Scalar],
     sizes: Any,
     device: int,
+    multiprocessors: Callable[[int], int],
     load: LoadFunction,
 ) -> Prepared:
     """Check a call and work out its launches. ``views`` holds the inputs, and all outputs or
@@ -133,7 +134,11 @@ def prepare(
     outputs = arguments.outputs_of(plan)
     return Prepared(
         device,
-        tuple(p for launch in plan.launches if (p := _prepare_launch(plan, launch, env, load))),
+        tuple(
+            p
+            for launch in plan.launches
+            if (p := _prepare_launch(plan, launch, env, load, lambda: multiprocessors(device)))
+        ),
         tuple(NewArray(known[b.name].extents[::-1], _dtype(b, library)) for b in outputs),
         library,
         tuple(_span(known[b.name]) * b.type.bytes for b in arguments.inputs_then_outputs(plan)),
@@ -211,12 +216,18 @@ def _span(size: Size) -> int:
 
 
 def _prepare_launch(
-    plan: Plan, launch: Launch, env: Environment, load: LoadFunction
+    plan: Plan,
+    launch: Launch,
+    env: Environment,
+    load: LoadFunction,
+    multiprocessors: Callable[[], int],
 ) -> PreparedLaunch | None:
     """One launch for sizes in ``env``; None if there is nothing to do."""
     x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
     if min(x, y, z) <= 0:
         return None
+    if launch.persistent or launch.cluster > 1:
+        x, y, z = _numbered_along_x((x, y, z), launch, multiprocessors)
     if any(extent > limit for extent, limit in zip((x, y, z), _GRID_LIMITS, strict=True)):
         raise ArgumentError(
             f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
@@ -257,6 +268,15 @@ def _prepare_launch(
         tuple(maps),
         tuple(ready),
     )
+
+
+def _numbered_along_x(grid: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
+    """Whole clusters along x for the work of a grid."""
+    size = launch.cluster
+    blocks = -(-grid[0] // size) * size * grid[1] * grid[2]
+    if launch.persistent:
+        blocks = min(blocks, max(multiprocessors() * launch.persistent // size, 1) * size)
+    return (blocks, 1, 1)
 
 
 def _map(argument: MapArgument, env: Environment) -> TensorMap:

@@ -192,9 +192,10 @@ def test_pipeline_stages_is_a_small_number(stages: object) -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 33, 1.5, "2"])
-def test_resident_blocks_is_a_small_number(blocks: object) -> None:
-    with pytest.raises(ScheduleError, match="from 1 to 32"):
-        hb.resident_blocks(hl.Func("f"), blocks)  # type: ignore[arg-type]
+def test_blocks_are_a_small_number(blocks: object) -> None:
+    for directive, most in ((hb.resident_blocks, 32), (hb.persistent, 32), (hb.cluster, 8)):
+        with pytest.raises(ScheduleError, match=f"{directive.__name__} .* from 1 to {most}"):
+            directive(hl.Func("f"), blocks)  # type: ignore[arg-type]
 
 
 def test_embedded_buffers_are_refused() -> None:

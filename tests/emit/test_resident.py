@@ -11,7 +11,7 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
-from selector.ir.nodes import Residency
+from selector.ir.nodes import GridDirective, GridKind
 
 
 def copied(rows: int) -> hl.Func:
@@ -60,7 +60,7 @@ def test_each_kernel_has_its_own() -> None:
     for f in (first, out):
         f.compute_root().gpu_tile(x, xi, 64)
     hb.resident_blocks(first, 4)
-    assert hb.lower(out).residencies == (Residency("first", 4),)
+    assert hb.lower(out).grids == (GridDirective(GridKind.RESIDENT, "first", 4),)
     source = hb.compile(out, target="sm_80").source
     found = re.findall(r"__launch_bounds__\((.*?)\) kernel_(\w+?)(?:_\d)?\(", source)
     assert found == [("64, 4", "first"), ("64", "out")]

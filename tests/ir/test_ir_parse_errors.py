@@ -91,7 +91,10 @@ def test_statements(text: str, place: str, message: str) -> None:
     ("text", "message"),
     [
         ("acc[0] = 1", "expected `module NAME`, the header of a module,"),
-        ("module m", "expected input, output, scalar, require, origin, resident or body"),
+        (
+            "module m",
+            "expected input, output, scalar, require, origin, resident, persistent, cluster or body",
+        ),
         ("module m\ninput I float32", "expected `:`"),
         ("module m\ninput I: float32x4 []", "a parameter holds scalars"),
         ("module m\ninput I: float32 [(0, 1)]", "expected `,`"),

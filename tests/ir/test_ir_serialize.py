@@ -24,6 +24,8 @@ scalar gain: float32
 require I dim 0 from 0 to out.extent.0 + 3
 origin out: func "out" at "a.py:1"
 resident out: 2
+persistent out: 1
+cluster out: 4
 body {
  gpu_block<CUDA> (x, 0, out.extent.0) {
   allocate acc[float32 * 4] in Register stages(2)
@@ -81,7 +83,8 @@ def test_equal_expressions_are_written_once() -> None:
         (("body", 1), "gpu_warp", "'gpu_warp' is no ForKind"),
         (("body", 4), -1, "out of range"),
         (("origins", 0), ["a", "b"], "expected 3 entries"),
-        (("residencies", 0), ["out", 0], "0 is not a number of blocks"),
+        (("grids", 0), ["resident", "out", 0], "0 is not a number of blocks"),
+        (("grids", 0), ["square", "out", 2], "'square' is no GridKind"),
     ],
 )
 def test_malformed(path: tuple[Any, ...], value: object, message: str) -> None:

@@ -195,6 +195,9 @@ class Recorder:
     def capability(self, device: int) -> int:
         return self._capability
 
+    def multiprocessors(self, device: int) -> int:
+        return 4
+
     def current_device(self) -> int:
         return 0
 

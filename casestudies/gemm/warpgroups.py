@@ -31,6 +31,7 @@ class Groups:
     groups_m: int = 2
     stages: int = 4
     band: int = 8
+    persistent: int = 0
     vector_n: int = 32
     vector_m: int = 64
     vector_k: int = 16
@@ -63,6 +64,8 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     p.output.tile(p.n, p.m, no, mo, ni, mi, size.n, size.m)
     p.output.split(mo, mb, mr, size.band, hl.TailStrategy.GuardWithIf)
     p.output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
+    if size.persistent:
+        hb.persistent(p.output, size.persistent)
     tile_groups(p.output, ni, mi, size)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
     p.mm.bound_extent(p.n, size.n).bound_extent(p.m, size.m).compute_at(p.output, block)

@@ -84,7 +84,9 @@ class KernelContext:
     strips: dict[str, Strips] = field(default_factory=dict)
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     staging: tuple[int, int] | None = None  # shared memory for results: offset and bytes
+    own_staging: bool = False  # that nothing else lies in
     boxes_stored: int = 0
+    persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
@@ -119,6 +121,15 @@ class KernelContext:
         if e not in self.quotients:
             text = "" if names <= self.sizes else self.scalar.quotient(e)
             self.quotients[e] = (self.names.fresh("quotient"), text)
+        return self.quotients[e][0]
+
+    def host_value(self, e: Expr) -> str:
+        """A number that the host works out from the sizes: a constant or an argument."""
+        e = to_affine(e).to_expr()
+        if isinstance(e, IntImm | Var):
+            return self.scalar.index(e)
+        if e not in self.quotients:
+            self.quotients[e] = (self.names.fresh("count"), "")
         return self.quotients[e][0]
 
     @property
@@ -174,6 +185,12 @@ class KernelContext:
                 "use smaller tiles, fewer pipeline stages, or stage less",
             )
         return offset
+
+    def shared_left(self) -> int:
+        """Bytes that a large allocation could still have."""
+        alignment = self.shared_alignment
+        used = -(-self.shared_bytes // alignment) * alignment
+        return self.target.shared_memory - alignment - used
 
     def aligned_flag(self, buffer: str, elements: int) -> str:
         """A uniform condition: all rows of the buffer start at multiples of ``elements``."""

@@ -87,7 +87,9 @@ def _emit_kernel(
         names.fresh(taken)
     arguments, parameters = _parameters(module, program, context)
     context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
-    context.grid = frozenset(loop.name for loop in kernel.grid)
+    context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
+    if not context.persistent:
+        context.grid = frozenset(loop.name for loop in kernel.grid)
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
@@ -118,10 +120,7 @@ def _emit_kernel(
     entry = _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
         _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
-        for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
-            low = context.scalar.index(loop.min)
-            first = "" if low == "0" else f" + {low}"
-            w.line(f"const int {names.get(loop.name)} = (int)blockIdx.{axis}{first};")
+        _block_numbers(kernel, context, w)
         for name, own in context.quotients.values():
             if own:
                 w.line(f"const int {name} = {own};")
@@ -132,9 +131,24 @@ def _emit_kernel(
     shared = -(-context.shared_bytes // 128) * 128 + room
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
-        entry, (grid[0], grid[1], grid[2]), context.threads, shared, tuple(a for a, _ in kept)
+        entry,
+        (grid[0], grid[1], grid[2]),
+        context.threads,
+        shared,
+        tuple(a for a, _ in kept),
+        persistent=context.persistent,
     )
     return w.text(), launch, context.wrappers
+
+
+def _block_numbers(kernel: Kernel, context: KernelContext, w: Writer) -> None:
+    """The variables of the grid's loops."""
+    for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
+        if context.persistent:
+            return
+        low = context.scalar.index(loop.min)
+        first = "" if low == "0" else f" + {low}"
+        w.line(f"const int {context.names.get(loop.name)} = (int)blockIdx.{axis}{first};")
 
 
 def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -> None:

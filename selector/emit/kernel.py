@@ -28,6 +28,7 @@ from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.rings import GroupRing
@@ -84,6 +85,7 @@ class KernelEmitter:
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
         self.loop_depth = 0
+        self.lasting: LastingRing | None = None
         self.placement = Placement(kernel.body, context)
         self.exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
 
@@ -110,9 +112,12 @@ class KernelEmitter:
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         one_warp = self.tensor and not warps
-        unit = self._tensor_unit() if one_warp else block_unit(c.threads)
-        self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
-        unit.finish_copies(c.writer)
+        if c.persistent:
+            emit_lasting(self)
+        else:
+            unit = self._tensor_unit() if one_warp else block_unit(c.threads)
+            self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
+            unit.finish_copies(c.writer)
         if c.boxes_stored:
             c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
 
@@ -302,6 +307,9 @@ class KernelEmitter:
 
     def _uniform_loop(self, s: For, unit: Unit, *, in_warp: bool) -> None:
         """A serial loop that all threads of the unit run through together."""
+        if self.lasting is not None and s is self.lasting.loop:
+            self.lasting.consume(unit)
+            return
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         if holds_tensor(s):
@@ -325,7 +333,7 @@ class KernelEmitter:
         if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
             unit.join(before)
 
-    def loop_head(self, s: For, skip: int = 0) -> AbstractContextManager[None]:
+    def loop_head(self, s: For, skip: int | str = 0) -> AbstractContextManager[None]:
         """``for`` over the iterations of a serial loop but the first ``skip``; a context for its
         body.
         """

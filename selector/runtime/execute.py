@@ -212,7 +212,12 @@ class Executable:
             device = self._driver.current_device()
         scalars = {s.name: n for s, n in zip(self.plan.scalars, numbers, strict=True)}
         return prepare(
-            self.plan, views, scalars, sizes, device, self._driver.multiprocessors,
+            self.plan,
+            views,
+            scalars,
+            sizes,
+            device,
+            self._driver.multiprocessors,
             lambda launch: self._function(launch, device),
         )
 

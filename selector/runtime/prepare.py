@@ -227,7 +227,7 @@ def _prepare_launch(
     if min(x, y, z) <= 0:
         return None
     if launch.persistent or launch.cluster > 1:
-        x, y, z = _numbered_along_x((x, y, z), launch, multiprocessors)
+        x, y, z = numbered_along_x((x, y, z), launch, multiprocessors)
     if any(extent > limit for extent, limit in zip((x, y, z), _GRID_LIMITS, strict=True)):
         raise ArgumentError(
             f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
@@ -270,7 +270,7 @@ def _prepare_launch(
     )
 
 
-def _numbered_along_x(grid: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
+def numbered_along_x(grid: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
     """Whole clusters along x for the work of a grid."""
     size = launch.cluster
     blocks = -(-grid[0] // size) * size * grid[1] * grid[2]

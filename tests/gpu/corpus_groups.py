@@ -19,6 +19,7 @@ class Groups:
     """``C[n, m] = f(sum A[k, m] * B[n, k])``; ``layout``: "nn", with "t" for an operand that is
     stored transposed. ``wide``: operands are f32 and narrowed on the way into shared memory.
     ``rows``: block rows that a block computes one after the other. ``batch``: a third dimension.
+    ``lasting``: blocks a multiprocessor that do everything.
     """
 
     types: tuple[hl.Type, hl.Type] = (F16, F32)
@@ -33,6 +34,7 @@ class Groups:
     wide: bool = False
     rows: int = 1
     batch: bool = False
+    lasting: int = 0
 
 
 def product(p: Groups) -> hl.Func:
@@ -65,6 +67,8 @@ def product(p: Groups) -> hl.Func:
         out.split(mo, mo, ms, p.rows)
         out.reorder(ni, mi, ms, no, mo, *zs)
     out.gpu_blocks(no, mo, *zs)
+    if p.lasting:
+        hb.persistent(out, p.lasting)
     vectors, parts = _tiled(out, ni, mi, p)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
     mm.bound_extent(n, p.block[0]).bound_extent(m, p.block[1])
@@ -129,6 +133,12 @@ VARIANTS: dict[str, Groups] = {
     "narrowed_now": Groups(wide=True, stages=1),
     "in_turn": Groups(rows=2),
     "batched": Groups(batch=True),
+    "lasting": Groups(lasting=1),
+    "lasting_two_tt": Groups(lasting=1, layout="tt", block=(128, 128), groups=(1, 2), stages=2),
+    "lasting_twice": Groups(lasting=2, result=(F16,), epilogue="bias-relu"),
+    "lasting_f16_sums": Groups((F16, F16), result=(F16,), lasting=1),
+    "lasting_narrowed": Groups(wide=True, lasting=1),
+    "lasting_batched": Groups(batch=True, lasting=1),
 }
 # Rows that tensor maps can describe (multiples of 16 bytes), and rows that they cannot.
 SIZES: tuple[tuple[Shape, int], ...] = (((200, 136), 208), ((67, 131), 75))
@@ -140,6 +150,12 @@ def _tolerance(p: Groups) -> float:
     return 5e-3 if p.types[1] == F16 else 1e-3 if p.result == (F16,) else 3e-6
 
 
+def _sizes(p: Groups, size: Shape) -> tuple[Shape, ...]:
+    """Blocks that last do more than one block's work if there are more than multiprocessors."""
+    sizes = (size, (size[0] * 5, size[1] * 5)) if p.lasting else (size,)
+    return tuple((*s, 3) for s in sizes) if p.batch else sizes
+
+
 def _cases() -> list[Case]:
     found: list[Case] = []
     for name, p in VARIANTS.items():
@@ -148,7 +164,7 @@ def _cases() -> list[Case]:
                 Case(
                     f"groups_{name}_{kind}",
                     lambda p=p: product(p),
-                    ((*size, 3) if p.batch else size,),
+                    _sizes(p, size),
                     tensor=True,
                     shapes=lambda s, p=p, depth=depth: _shapes(p, depth, s),
                     tolerance=_tolerance(p),

@@ -96,7 +96,10 @@ def open_box(box: BoxStore, context: KernelContext) -> str:
     offset, room = context.staging
     w, number = context.writer, context.boxes_stored
     slots = room // (box.bytes * context.consumers // 32)
-    if number == 0:
+    if number == 0 and context.own_staging:  # the last box of the turn before
+        w.line("if (lane == 0) bulk_wait_read<0>();")
+        w.line("__syncwarp();")
+    elif number == 0:
         w.line(f"group_sync(1, {context.consumers});  // nobody reads operands any more")
     if number >= slots:
         w.line(f"if (lane == 0) bulk_wait_read<{slots - 1}>();")

@@ -41,6 +41,7 @@ class GroupRing(Ring):
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
         self.early = False  # the first slots are asked for before the block has met
+        self.lasting = False  # slots and barriers are there before and after the loop
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
@@ -190,7 +191,8 @@ class GroupRing(Ring):
         later = names is not None and self.stages > 1
         if later and any(self.context.accumulators[n].half for n in names or ()):
             later = False  # ptxas would wait for each instruction (C7515)
-        w.line("int slot = 0, round = 0;")
+        if not self.lasting:
+            w.line("int slot = 0, round = 0;")
         if later and names:
             w.line("u32 last = 0;")
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
@@ -208,13 +210,16 @@ class GroupRing(Ring):
             self._advance()
         if later and names:
             self.emitter.groups.finish(names)
+            if self.lasting:
+                w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
 
     def _use(self, groups: Unit, *, deferred: bool) -> None:
         emitter = self.emitter
+        before = emitter.in_consumers
         emitter.loop_depth += 1
         emitter.in_consumers, emitter.groups.deferred = True, deferred
         emitter.statements(self.consumers, groups, in_warp=False)
-        emitter.in_consumers, emitter.groups.deferred = False, False
+        emitter.in_consumers, emitter.groups.deferred = before, False
         emitter.loop_depth -= 1
         if deferred:
             self.context.writer.line("group_wait<1>();")

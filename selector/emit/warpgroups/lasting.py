@@ -1,0 +1,211 @@
+"""Kernels whose blocks do the work of several blocks of the grid, one after the other.
+
+The group that feeds the ring goes on to the next block's work while the others still store results:
+the ring's slots and barriers last for the whole kernel, and results have shared memory of their
+own. The other groups are the block for everything else. Grid blocks are numbered along the
+innermost loop first, and a block of ``gridDim.x`` takes every ``gridDim.x``-th of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from selector.diagnostics import ScheduleError
+from selector.emit.context import KernelContext
+from selector.emit.scalar import c_type
+from selector.emit.units import Unit, block_unit, consumer_unit
+from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.rings import GroupRing
+from selector.ir.nodes import Allocate, Block, For, LetStmt, Stmt
+from selector.ir.simplify import mul
+from selector.ir.traverse import walk_stmt
+from selector.lowering.kernels import GridLoop
+from selector.lowering.normalize import sequence
+from selector.lowering.structure import hoist_allocations
+
+if TYPE_CHECKING:
+    from selector.emit.kernel import KernelEmitter
+
+STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
+
+
+class Turns:
+    """The blocks of the grid whose work a block does. ``lets`` are bound outside of the ring."""
+
+    def __init__(
+        self, grid: tuple[GridLoop, ...], lets: list[LetStmt], context: KernelContext
+    ) -> None:
+        self.grid, self.lets, self.context = grid[::-1], lets, context
+        self.name = context.names.fresh("turn")
+        total = self.grid[0].extent
+        for loop in self.grid[1:]:
+            total = mul(total, loop.extent)
+        self.total = context.host_value(total)
+
+    @contextmanager
+    def each(self, *, lets: bool = False) -> Generator[None]:
+        """The loop over them."""
+        w, name = self.context.writer, self.name
+        w.line("#pragma unroll 1")
+        head = f"for (int {name} = (int)blockIdx.x; {name} < {self.total}; "
+        with w.block(f"{head}{name} += (int)gridDim.x)"):
+            self.decode(lets=lets)
+            yield
+
+    def first(self) -> None:
+        """Declare the variables of the first one."""
+        self.context.writer.line(f"const int {self.name} = (int)blockIdx.x;")
+        self.decode(lets=True)
+
+    def decode(self, *, lets: bool) -> None:
+        """Declare the variables of the grid's loops."""
+        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        rest = self.name
+        for number, loop in enumerate(self.grid):
+            extent = self.context.host_value(loop.extent)
+            last = number == len(self.grid) - 1
+            low = scalar.index(loop.min)
+            text = rest if last else f"{rest} % {extent}"
+            text += "" if low == "0" else f" + {low}"
+            w.line(f"const int {names.get(loop.name)} = {text};")
+            rest += f" / {extent}"
+        for let in self.lets if lets else ():
+            kind = c_type(let.value.type)
+            w.line(f"const {kind} {names.get(let.name)} = {scalar.expr(let.value)};")
+
+
+class LastingRing(GroupRing):
+    """The ring of such a kernel."""
+
+    def __init__(
+        self,
+        emitter: KernelEmitter,
+        loop: For,
+        body: list[Stmt],
+        staged: list[Allocate],
+        turns: Turns,
+    ) -> None:
+        super().__init__(emitter, loop, body, staged)
+        self.turns = turns
+        self.lasting = True
+
+    def open(self) -> None:
+        """The barriers, and the group that feeds the slots."""
+        c, w = self.context, self.context.writer
+        self.boxes = self._boxes()
+        self.early = self.boxes is not None
+        if self.early:
+            w.line("int early = 0;  // slots that are asked for before the block has met")
+        self._make()
+        w.line("__syncthreads();")
+        with w.block(f"if (group == {c.warps})"):
+            self._feed()
+            w.line("return;  // so that accumulators take no registers here")
+
+    def consume(self, groups: Unit) -> None:
+        """The loop, for the other groups."""
+        reads, writes = self.emitter.touched(self.loop)
+        if groups.must_wait(reads, writes):
+            groups.wait(self.context.writer)
+        self._consume(groups)
+        if self.boxes and self.context.staging is None:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Shared memory for results, as far as there is any."""
+        c = self.context
+        warps = c.consumers // 32
+        for room in (STAGING_BYTES, STAGING_BYTES // 2):
+            if c.shared_left() >= warps * room:
+                offset = c.allocate_shared(warps * room, "results", c.shared_alignment)
+                c.staging, c.own_staging = (offset, warps * room), True
+                return
+
+    def _ask_early(self) -> None:
+        w = self.context.writer
+        with w.block(f"if ({READY})"):
+            self.turns.first()
+            w.line("#pragma unroll 1")
+            with w.block(f"for (; early < {self.stages}; ++early)"):
+                w.line(f"const int {self.variable} = {self.low} + early, slot = early;")
+                w.line(f"if ({self.variable} >= {self.stop}) break;")
+                self._ask()
+
+    @contextmanager
+    def _slots(self, *, early: bool = False) -> Generator[None]:
+        w = self.context.writer
+        first = (f"early % {self.stages}", f"early / {self.stages}") if early else ("0", "0")
+        w.line(f"int slot = {first[0]}, round = {first[1]};")
+        with self.turns.each(lets=True):
+            with self.emitter.loop_head(self.loop, "early" if early else ""):
+                w.line("if (round) barrier_await(free_ + 8 * slot, (round - 1) & 1);")
+                self._point("slot")
+                yield
+            if early:
+                w.line("early = 0;")
+
+
+def emit_lasting(emitter: KernelEmitter) -> None:
+    """The body of a kernel of such blocks."""
+    c, kernel = emitter.context, emitter.kernel
+    loop, lets = _only_ring(kernel.body, c)
+    allocations, body = hoist_allocations(loop.body)
+    for a in allocations:
+        emitter.placement.place(a, block_unit(c.threads), in_warp=False)
+    staged = [a for a in allocations if a.stages > 1]
+    emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
+    turns = Turns(kernel.grid, lets, c)
+    ring = LastingRing(emitter, loop, body, staged, turns)
+    ring.open()
+    groups = consumer_unit(c.consumers)
+    emitter.lasting, emitter.in_consumers = ring, True
+    statements = sequence(kernel.body)
+    for x in statements:
+        groups.touch(*emitter.touched(x))
+    c.writer.line("int slot = 0, round = 0;")
+    with turns.each():
+        emitter.statements(statements, groups, in_warp=False)
+        groups.finish_copies(c.writer)
+
+
+def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
+    """The pipelined loop of a kernel, and what is bound around it."""
+    rings = [
+        s
+        for s in walk_stmt(body)
+        if isinstance(s, For) and any(a.stages > 1 for a in hoist_allocations(s.body)[0])
+    ]
+    if len(rings) != 1 or not c.producer:
+        raise ScheduleError(
+            f"the blocks of `{c.name}` cannot be persistent",
+            "one group of warps feeds the others while they finish what they do: that takes one "
+            f"loop that stages operands of wgmma ahead, and there are {len(rings)}",
+            "give the staged operands pipeline_stages(...), in one loop; else drop persistent(...)",
+        )
+    lets: list[LetStmt] = []
+    if not _descend(body, rings[0], lets):
+        raise ScheduleError(
+            f"the blocks of `{c.name}` cannot be persistent",
+            "the loop that stages operands ahead stands inside another loop or condition",
+            "compute the result at the innermost block loop",
+        )
+    return rings[0], lets
+
+
+def _descend(s: Stmt, ring: For, lets: list[LetStmt]) -> bool:
+    """Whether every block comes to the ring, once; collects what is bound on the way."""
+    match s:
+        case Block(stmts):
+            return any(_descend(x, ring, lets) for x in stmts)
+        case Allocate(body=body):
+            return _descend(body, ring, lets)
+        case LetStmt(body=body):
+            found: list[LetStmt] = []
+            if not _descend(body, ring, found):
+                return False
+            lets += [s, *found]
+            return True
+        case _:
+            return s is ring

@@ -1,0 +1,96 @@
+"""Blocks that do the work of several: what is asked for, what is written, and what cannot be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("halide")
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.gemm.algorithm import multiply
+from casestudies.gemm.warpgroups import Groups, warpgroups
+from selector.diagnostics import ScheduleError
+from selector.ir.nodes import Expr, IntImm
+from selector.runtime import nvrtc
+from selector.runtime.plan import Launch
+from selector.runtime.prepare import numbered_along_x
+
+LARGE = Groups(persistent=1)
+
+
+def compiled(groups: Groups, types: str = "f16-f16") -> hb.Kernel:
+    return hb.compile(warpgroups(multiply(types), groups), target="sm_90a")
+
+
+def test_the_ring_is_fed_in_a_loop_of_its_own() -> None:
+    kernel = compiled(LARGE)
+    (launch,) = kernel.plan.launches
+    assert launch.persistent == 1
+    source = kernel.source
+    heads = re.findall(r"for \(int turn = \(int\)blockIdx.x; turn < (\w+); turn \+=", source)
+    assert len(heads) == 3  # by threads, by the copy engine; and the groups
+    assert len(set(heads)) == 1
+    assert "blockIdx.y" not in source
+    producing, consuming = source.split("return;  // so that")
+    assert "group_sync(1" not in consuming  # results have their own memory
+    assert producing.count("barrier_init(f") == 2
+    assert "barrier_arrive(last)" in consuming.split("group_wait<0>")[1]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("types", ["f16-f16", "f16-f32", "bf16-f32"])
+@pytest.mark.parametrize("groups", [LARGE, Groups(n=128, m=64, groups_m=1, stages=8, persistent=2)])
+def test_nothing_spills(groups: Groups, types: str) -> None:
+    cubin = compiled(groups, types).cubin()
+    (usage,) = nvrtc.resource_usage(cubin).values()
+    assert usage.local_accesses == usage.stack_bytes == 0
+    code = "\n".join(nvrtc.sass(cubin).values())
+    assert all(nvrtc.count_instructions(code, ("HGMMA", "UTMALDG", "UTMASTG")).values())
+
+
+def grid(x: int, y: int, z: int) -> tuple[Expr, Expr, Expr]:
+    return IntImm(x), IntImm(y), IntImm(z)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "persistent", "cluster", "expected"),
+    [
+        ((10, 3, 2), 1, 1, 4),
+        ((10, 3, 2), 2, 1, 8),
+        ((1, 3, 1), 1, 1, 3),
+        ((5, 3, 1), 0, 2, 18),
+        ((5, 3, 1), 1, 2, 4),
+        ((1, 1, 1), 1, 2, 2),
+        ((7, 1, 1), 1, 8, 8),
+    ],
+)
+def test_blocks_are_numbered_along_x(
+    blocks: tuple[int, int, int], persistent: int, cluster: int, expected: int
+) -> None:
+    launch = Launch("k", grid(*blocks), 128, 0, (), persistent=persistent, cluster=cluster)
+    assert numbered_along_x(blocks, launch, lambda: 4) == (expected, 1, 1)
+
+
+def plain() -> hl.Func:
+    x, xi = hl.Var("x"), hl.Var("xi")
+    out = hl.Func("out")
+    out[x] = hl.cast(hl.Float(32), x)
+    return hb.persistent(out.gpu_tile(x, xi, 64))
+
+
+def unstaged() -> hl.Func:
+    return warpgroups(multiply("f16-f32"), replace(LARGE, stages=1))
+
+
+@pytest.mark.parametrize("build", [plain, unstaged])
+def test_there_has_to_be_a_ring(build: Callable[[], hl.Func]) -> None:
+    with pytest.raises(ScheduleError, match="cannot be persistent") as caught:
+        hb.compile(build(), target="sm_90a")
+    assert "there are 0" in caught.value.why
+    assert "pipeline_stages" in caught.value.hint

@@ -1,0 +1,83 @@
+"""The schedule for warpgroups (wgmma, sm_90a): an implicit matrix product.
+
+For each tap, 64 pixels of a row times the weights of the tap are one product of pixels x channels
+with channels x filters, read in place from the staged part of the image. The weights stay in shared
+memory, the copy engine brings the image, strip by strip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import halide as hl
+
+import halide_bridge as hb
+from casestudies.conv_layer.algorithm import TAPS, Layer
+
+DEPTH = 16  # channels of one vector statement
+PIXELS = 64  # of one vector statement, the rows of an instruction
+FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows of a group, groups of a block, one below the other; a block does ``strips`` such tiles
+    down the image, with ``stages`` of them in shared memory.
+    """
+
+    rows: int = 2
+    groups: int = 2
+    strips: int = 16
+    stages: int = 2
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.groups
+
+
+def warpgroups(p: Layer, groups: Groups | None = None) -> hl.Func:
+    """Schedule for warpgroups; returns the output."""
+    size = groups or Groups()
+    xo, xi, yo, yb, ys, yi, yw, co, ci = (
+        hl.Var(n) for n in ("xo", "xi", "yo", "yb", "ys", "yi", "yw", "co", "ci")
+    )
+    filters, channels = (-(-n // unit) * unit for n, unit in ((p.outputs, 8), (p.inputs, DEPTH)))
+    wide = next(n for n in (FILTERS, 24, 16, 8) if filters % n == 0)
+    (
+        p.output.bound(p.c, 0, p.outputs)
+        .split(p.c, co, ci, wide)
+        .split(p.x, xo, xi, PIXELS)
+        .split(p.y, yo, yb, size.height * size.strips)
+        .split(yb, ys, yi, size.height)
+        .split(yi, yw, yi, size.rows)
+        .reorder(ci, xi, co, yi, yw, ys, xo, yo, p.n)
+        .vectorize(ci)
+        .vectorize(xi)
+        .unroll(co)
+        .unroll(yi)
+        .gpu_blocks(xo, yo, p.n)
+        .gpu_threads(yw)
+    )
+    p.conv.compute_at(p.output, yw)
+    hb.store_in(p.conv, hb.MemoryType.WGMMAAccumulator)
+    p.conv.bound_extent(p.c, filters).bound_extent(p.x, PIXELS).bound_extent(p.y, size.rows)
+    p.conv.split(p.c, co, ci, wide).reorder(ci, p.x, co, p.y)
+    p.conv.vectorize(ci).vectorize(p.x).unroll(co).unroll(p.y)
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
+    update = p.conv.update().split(p.c, co, ci, wide).split(p.r.x, ro, ri, DEPTH)
+    update.reorder(ri, ci, p.x, co, p.y, ro, p.r.y, p.r.z).atomic()
+    update.vectorize(ri).vectorize(ci).vectorize(p.x)
+    update.unroll(co).unroll(p.y).unroll(ro).unroll(p.r.y).unroll(p.r.z)
+    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
+    copy(image.compute_at(p.output, ys), (channels, PIXELS + TAPS - 1, size.height + TAPS - 1, 1))
+    hb.pipeline_stages(image, size.stages)
+    copy(weights.compute_at(p.output, xo), (filters, channels, TAPS, TAPS))
+    return p.output
+
+
+def copy(staged: hl.Func, extents: tuple[int, ...]) -> None:
+    """Make a copy in shared memory of that size, as one vector statement for each row."""
+    staged.store_in(hl.MemoryType.GPUShared)
+    for arg, extent in zip(staged.args(), extents, strict=True):
+        staged.bound_extent(arg, extent)
+    staged.vectorize(staged.args()[0]).vectorize(staged.args()[1])

@@ -65,6 +65,21 @@ class Accumulator:
 
 
 @dataclass(slots=True)
+class Staging:
+    """Shared memory in which results wait for the copy engine: that of operands which nobody reads
+    any more, or its ``own``, into which a loop puts boxes again and again; ``evenly`` if every box
+    has the same place in all iterations.
+    """
+
+    offset: int
+    bytes: int
+    own: bool = False
+    evenly: bool = False
+    box_bytes: int = 0  # of all boxes
+    stored: int = 0
+
+
+@dataclass(slots=True)
 class KernelContext:
     """The state of one kernel being emitted."""
 
@@ -83,9 +98,8 @@ class KernelContext:
     panels: dict[str, Panels] = field(default_factory=dict)
     strips: dict[str, Strips] = field(default_factory=dict)
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
-    staging: tuple[int, int] | None = None  # shared memory for results: offset and bytes
-    own_staging: bool = False  # that nothing else lies in
-    boxes_stored: int = 0
+    staging: Staging | None = None
+    stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)

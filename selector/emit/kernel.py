@@ -118,7 +118,7 @@ class KernelEmitter:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             unit.finish_copies(c.writer)
-        if c.boxes_stored:
+        if c.stores_boxes:
             c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
 
     def _find_groups(self) -> None:

@@ -33,7 +33,7 @@ from selector.emit.places import (
 )
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
-from selector.emit.warpgroups.box_stores import BoxStore, as_box_store, close_box, open_box, place
+from selector.emit.warpgroups.box_stores import BoxStore, as_box_store, close_box, open_box, place, takes
 from selector.emit.warpgroups.boxes import READY
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
@@ -86,8 +86,9 @@ class RegionCode:
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
-        boxes = [as_box_store(s, r, o, self.context) for r, o in regions]
-        if None in boxes:
+        staged = self.context.staging is not None
+        boxes = [as_box_store(s, r, o, self.context) if staged else None for r, o in regions]
+        if not takes(boxes, self.context):
             self._store(plan)
             return
         w = self.context.writer
@@ -97,6 +98,17 @@ class RegionCode:
                 self._store_boxes(plan, region, outer, box)
         with w.block("else"):
             self._store(plan)
+
+    def boxes(self, s: Store) -> list[BoxStore]:
+        """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
+        source = tile_reads(s.value)[0]
+        regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
+        if row_sums(s) or s.buffer in self.context.register_tiles:
+            return []
+        found = [as_box_store(s, r, o, self.context) for r, o in regions]
+        rows = [r.tiles[0] for r, _ in regions]
+        boxes = [b for b, n in zip(found, rows, strict=True) if b is not None for _ in range(n)]
+        return boxes if None not in found else []
 
     def _store_boxes(self, plan: ReadOut, region: Region, outer: Digits, box: BoxStore) -> None:
         w, text = self.context.writer, self._texts(plan, region, outer, guarded=False)

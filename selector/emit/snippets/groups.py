@@ -7,10 +7,12 @@ from __future__ import annotations
 
 GROUPS: dict[str, str] = {
     "panel_index": """\
-// Where element i of rows of `pitch` elements lies in swizzled panels of 128-byte rows.
-template <int pitch, int rows, int bytes> __device__ __forceinline__ int panel_index(int i) {
-  const int width = 128 / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
-  const int place = (column % width / chunk ^ (row & 7)) * chunk + column % chunk;
+// Where element i of rows of `pitch` elements lies in swizzled panels whose rows have `row_bytes`.
+template <int pitch, int rows, int bytes, int row_bytes>
+__device__ __forceinline__ int panel_index(int i) {
+  const int width = row_bytes / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
+  const int turn = row * row_bytes / 128 & row_bytes / 16 - 1;
+  const int place = (column % width / chunk ^ turn) * chunk + column % chunk;
   return column / width * (rows * width) + row * width + place;
 }
 """,
@@ -23,10 +25,11 @@ template <int pitch, int step, int per> __device__ __forceinline__ int strip_col
 }
 """,
     "matrix_descriptor": """\
-// A matrix in panels swizzled by 128 bytes; distances in bytes (PTX ISA: wgmma, matrix descriptor).
-__device__ __forceinline__ u64 matrix_descriptor(u32 start, u32 leading, u32 stride) {
+// A matrix in panels; distances in bytes; `swizzle` is 1, 2 or 3 for rows of 128, 64 or 32 bytes
+// (PTX ISA: wgmma, matrix descriptor).
+__device__ __forceinline__ u64 matrix_descriptor(u32 start, u32 leading, u32 stride, u32 swizzle) {
   return (u64)((start & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32
-    | 1ull << 62;
+    | (u64)swizzle << 62;
 }
 """,
     "group_fence": """\

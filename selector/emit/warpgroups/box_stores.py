@@ -2,8 +2,8 @@
 and one thread of it has them stored as a box, clipped at the array's ends.
 
 Registers hold pairs of neighbours, so that direct stores are 4 or 8 bytes wide; boxes leave as
-whole rows of 64 or 128 bytes, while the next ones are made. The room is that of the rings, which
-nobody reads any more.
+whole rows of 64 or 128 bytes, while the next ones are made. The room is that of a ring that nobody
+reads any more, or, for what is stored in every iteration of one, memory of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def as_box_store(
     storage = context.storages[s.buffer]
     bytes_ = storage.type.bytes
     width = region.n * bytes_
-    if context.staging is None or region.swapped or region.rows != 64 or width not in _WIDTHS:
+    if region.swapped or region.rows != 64 or width not in _WIDTHS:
         return None
     if storage.space is not Space.GLOBAL or storage.param is None or bytes_ not in (2, 4):
         return None
@@ -90,23 +90,38 @@ def place(box: BoxStore, j: int, half: int) -> str:
     return f"{start} + (({chunk}) ^ {turn}) * 16 + {inside}"
 
 
+def takes(boxes: list[BoxStore | None], context: KernelContext) -> bool:
+    """Whether there is room for these boxes, all of one size with those before."""
+    staging = context.staging
+    if staging is None or None in boxes:
+        return False
+    sizes = {b.bytes for b in boxes if b is not None}
+    if staging.box_bytes:
+        sizes.add(staging.box_bytes)
+    return len(sizes) == 1 and _slots(max(sizes), context) > 0
+
+
+def _slots(box_bytes: int, context: KernelContext) -> int:
+    """How many boxes of each warp there is room for."""
+    assert context.staging is not None
+    return context.staging.bytes // (box_bytes * context.consumers // 32)
+
+
 def open_box(box: BoxStore, context: KernelContext) -> str:
     """The pointer to this warp's room for the next box, free to be written; declares it."""
-    assert context.staging is not None
-    offset, room = context.staging
-    w, number = context.writer, context.boxes_stored
-    slots = room // (box.bytes * context.consumers // 32)
-    if number == 0 and context.own_staging:  # the last box of the turn before
-        w.line("if (lane == 0) bulk_wait_read<0>();")
-        w.line("__syncwarp();")
-    elif number == 0:
+    staging = context.staging
+    assert staging is not None
+    w, number, slots = context.writer, staging.stored, _slots(box.bytes, context)
+    pending = slots - 1 if number >= slots or staging.evenly else 0
+    if number == 0 and not staging.own:
         w.line(f"group_sync(1, {context.consumers});  // nobody reads operands any more")
-    if number >= slots:
-        w.line(f"if (lane == 0) bulk_wait_read<{slots - 1}>();")
+    elif number == 0 or number >= slots or staging.evenly:
+        w.line(f"if (lane == 0) bulk_wait_read<{pending}>();")
         w.line("__syncwarp();")
     warp = f"(threadIdx.x >> 5) * {slots * box.bytes}"
-    w.line(f"unsigned char* const box = smem + {offset + number % slots * box.bytes} + {warp};")
-    context.boxes_stored += 1
+    start = staging.offset + number % slots * box.bytes
+    w.line(f"unsigned char* const box = smem + {start} + {warp};")
+    staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
     return "box"
 
 

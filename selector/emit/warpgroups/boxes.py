@@ -1,18 +1,19 @@
 """Copies into panels by the copy engine: which boxes of which tensor a staged copy is made of.
 
-A copy is boxes if its rows run along the source's innermost dimension and are numbered by one other
-dimension. What it wants to be zero outside of the source's extents becomes the extents of the
-tensor map: the copy engine writes zeros there.
+A copy is boxes if its rows run along the source's innermost dimension and are numbered by others,
+each digit of their number by one, in the order of the dimensions. What it wants to be zero outside
+of the source's extents becomes the extents of the tensor map: the copy engine writes zeros there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.warpgroups.panels import Panels
+from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
@@ -26,8 +27,9 @@ _RANKS = (2, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A copy as boxes: the name of the tensor map, the first coordinate in each dimension, the
-    dimension that numbers the rows, and how many there are.
+    """A copy as boxes: the name of the tensor map, the first coordinate in each dimension, and the
+    dimension that numbers the rows, or ``inner`` of them at a time, with how many there are in all
+    and in one box.
     """
 
     to: str
@@ -36,12 +38,13 @@ class Boxes:
     along: int
     rows: int
     box_rows: int
+    inner: int
     panels: Panels
 
     @property
     def bytes(self) -> int:
         """What arrives in one slot."""
-        return self.panels.count * self.rows * 128
+        return self.panels.count * self.rows * self.inner * self.panels.row_bytes
 
     def write(self, context: KernelContext, barrier: str) -> None:
         """One instruction for each box, for one thread; they arrive at ``barrier``."""
@@ -49,7 +52,7 @@ class Boxes:
         pointer = context.storages[self.to].pointer
         for number in range(p.count):
             for row in range(0, self.rows, self.box_rows):
-                offset = number * p.panel_bytes + row * 128
+                offset = number * p.panel_bytes + row * self.inner * p.row_bytes
                 at = [*self.first]
                 at[0] = (Affine.of(at[0]) + number * p.width).to_expr()
                 at[self.along] = (Affine.of(at[self.along]) + row).to_expr()
@@ -61,35 +64,62 @@ class Boxes:
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     """The boxes that a copy is; None if it is none."""
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
-    rows = [d for d in copy.rows if d.count != 1]
-    if to.panels is None or source.param is None or len(rows) != 1 or any(copy.clamped):
+    if to.panels is None or source.param is None or any(copy.clamped):
         return None
     if carries(source.param.dims):  # boxes are clipped where rows end
         return None
-    panels, dims, row = to.panels, source.param.dims, rows[0]
-    if len(dims) not in _RANKS or dims[0].stride != IntImm(1) or row.count is None:
+    panels, dims = to.panels, source.param.dims
+    if len(dims) not in _RANKS or dims[0].stride != IntImm(1):
         return None
     at = [to_affine(c) for c in copy.coordinates]
-    if copy.index != Affine.of(copy.x.var) + Affine.of(row.var) * panels.pitch:
-        return None
-    moving = [d for d, c in enumerate(at) if c.mentions(row.var.name)]
-    box_rows = min(row.count, LARGEST_BOX)
-    if len(moving) != 1 or at[moving[0]].coefficient(row.var).constant != 1 or moving[0] == 0:
-        return None
-    if row.count % box_rows or copy.length > panels.count * panels.width:
+    digits = _row_digits(copy, at, panels)
+    if digits is None or copy.length > panels.count * panels.width:
         return None
     extents = bounded_extents(source.param, copy.predicate or TRUE, at, context)
     if extents is None:
         return None
+    box = [1] * len(dims)
+    box[0] = panels.width
+    for dimension, count in digits:
+        box[dimension] = count
+    along, rows = digits[-1]
+    box[along] = box_rows = min(rows, LARGEST_BOX)
+    inner = prod(count for _, count in digits[:-1])
+    whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
+    if max(box) > LARGEST_BOX or not whole:
+        return None
     nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
     first = tuple(to_affine(substitute(c, nothing)).to_expr() for c in copy.coordinates)
-    box = [1] * len(dims)
-    box[0], box[moving[0]] = panels.width, box_rows
     argument = MapArgument(
         copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
     )
     name = map_name(argument, context)
-    return Boxes(copy.to, name, first, moving[0], row.count, box_rows, panels)
+    return Boxes(copy.to, name, first, along, rows, box_rows, inner, panels)
+
+
+def _row_digits(copy: Copy, at: list[Affine], panels: Panels) -> list[tuple[int, int]] | None:
+    """The dimension that each digit of the rows' number walks along, and how far, innermost first;
+    None if they do not number the rows as a box does.
+    """
+    steps: list[tuple[int, int, int]] = []
+    expected = Affine.of(copy.x.var)
+    for digit in (d for d in copy.rows if d.count != 1):
+        moving = [d for d, c in enumerate(at) if c.mentions(digit.var.name)]
+        step = copy.index.coefficient(digit.var).constant
+        one = len(moving) == 1 and at[moving[0]].coefficient(digit.var).constant == 1
+        if digit.count is None or step is None or not one or moving[0] == 0:
+            return None
+        steps.append((step, moving[0], digit.count))
+        expected += Affine.of(digit.var) * step
+    steps.sort()
+    dimensions, rows = [d for _, d, _ in steps], panels.pitch
+    if not steps or copy.index != expected or dimensions != sorted(set(dimensions)):
+        return None
+    for step, _, count in steps:
+        if step != rows:
+            return None
+        rows *= count
+    return [(dimension, count) for _, dimension, count in steps]
 
 
 def map_name(argument: MapArgument, context: KernelContext) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
-from selector.emit.context import KernelContext
+from selector.emit.context import KernelContext, Staging
 from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit
 from selector.emit.warpgroups.boxes import READY
@@ -110,7 +110,7 @@ class LastingRing(GroupRing):
         if groups.must_wait(reads, writes):
             groups.wait(self.context.writer)
         self._consume(groups)
-        if self.boxes and self.context.staging is None:
+        if self.boxes and not self.stores:
             self._make_room()
 
     def _make_room(self) -> None:
@@ -120,7 +120,7 @@ class LastingRing(GroupRing):
         for room in (STAGING_BYTES, STAGING_BYTES // 2):
             if c.shared_left() >= warps * room:
                 offset = c.allocate_shared(warps * room, "results", c.shared_alignment)
-                c.staging, c.own_staging = (offset, warps * room), True
+                c.staging = Staging(offset, warps * room, own=True)
                 return
 
     def _ask_early(self) -> None:

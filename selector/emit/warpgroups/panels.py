@@ -1,10 +1,12 @@
-"""Operands of wgmma in shared memory: panels of 128-byte rows, swizzled.
+"""Operands of wgmma in shared memory: panels of rows of 32, 64 or 128 bytes, swizzled.
 
-A panel holds 128 bytes of every row, rows one after the other; the 16-byte chunk c of row r lies at
-chunk ``c ^ (r % 8)``. That is what the copy engine writes with a swizzle of 128 bytes and what the
-matrix descriptors of wgmma name (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
-Layout"). The program knows the buffer by rows of ``pitch`` elements; every index goes through
-``Panels``.
+A panel holds as many bytes of every row, rows one after the other. Bits of an address choose among
+the 16-byte chunks of a row: the chunk c of a row that starts at byte s lies at chunk
+``c ^ (s / 128)``, modulo the chunks of a row. That is what the copy engine writes with a swizzle of
+that many bytes and what the matrix descriptors of wgmma name (PTX ISA, "Asynchronous Warpgroup
+Level Matrix Shared Memory Layout"). As only addresses matter, a matrix whose depth runs along the
+rows may start at any of them. The program knows the buffer by rows of ``pitch`` elements; every
+index goes through ``Panels``.
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ from selector.ir.traverse import walk_stmt
 from selector.lowering.structure import constant_elements
 from selector.lowering.tiles import Access, Accumulate, as_accumulate
 
-ROW_BYTES = 128
-GROUP_ROWS = 8  # rows after which the swizzle repeats
-ALIGNMENT = ROW_BYTES * GROUP_ROWS
+WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
+GROUP_ROWS = 8  # rows after which every swizzle repeats
+ALIGNMENT = WIDTHS[-1] * GROUP_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Panels:
     """``rows`` (a multiple of 8) x ``columns`` elements of ``bytes``; the program's rows are
-    ``pitch`` elements apart.
+    ``pitch`` elements apart. Narrow matrices have one panel of narrow rows, others as many as it
+    takes of 128-byte rows.
     """
 
     pitch: int
@@ -36,9 +39,14 @@ class Panels:
     bytes: int
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in one panel."""
+        return next((w for w in WIDTHS if self.columns * self.bytes <= w), WIDTHS[-1])
+
+    @property
     def width(self) -> int:
         """Elements of a row in one panel."""
-        return ROW_BYTES // self.bytes
+        return self.row_bytes // self.bytes
 
     @property
     def count(self) -> int:
@@ -46,7 +54,12 @@ class Panels:
 
     @property
     def panel_bytes(self) -> int:
-        return self.rows * ROW_BYTES
+        return self.rows * self.row_bytes
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes from one group of eight rows to the next."""
+        return GROUP_ROWS * self.row_bytes
 
     @property
     def size(self) -> int:
@@ -59,9 +72,9 @@ class Panels:
         parts = split_by_strides(index.to_expr(), dims)
         return None if parts is None else (to_affine(parts[1]), to_affine(parts[0]))
 
-    def start(self, index: Affine, step: int) -> Affine | None:
-        """Bytes from the first panel to a matrix that begins at ``index``: in whole groups of rows,
-        its column a multiple of ``step`` elements. None if that cannot be shown.
+    def start(self, index: Affine, step: int, group: int = GROUP_ROWS) -> Affine | None:
+        """Bytes from the first panel to a matrix that begins at ``index``: at a multiple of
+        ``group`` rows, its column a multiple of ``step`` elements. None if that cannot be shown.
         """
         place = self.place(index)
         if place is None:
@@ -69,13 +82,14 @@ class Panels:
         row, column = place
         inside = column.offset % self.width
         whole = (column - inside).divided_by(self.width)
-        if whole is None or inside % step or row.divided_by(GROUP_ROWS) is None:
+        if whole is None or inside % step or row.divided_by(group) is None:
             return None
-        return row * ROW_BYTES + whole * self.panel_bytes + inside * self.bytes
+        return row * self.row_bytes + whole * self.panel_bytes + inside * self.bytes
 
     def index(self, text: str) -> str:
         """The element at which the program's index ``text`` lies."""
-        return f"panel_index<{self.pitch}, {self.rows}, {self.bytes}>({text})"
+        sizes = f"{self.pitch}, {self.rows}, {self.bytes}, {self.row_bytes}"
+        return f"panel_index<{sizes}>({text})"
 
 
 def _dim(stride: int) -> Dim:
@@ -141,9 +155,9 @@ def _panels(s: Allocate, body: Stmt) -> Panels:
 def _columns(s: Store, pitch: int) -> int:
     """How far into a row a store reaches; the pitch if that is not known."""
     seen = access(s.index)
-    if seen is None or seen.base.constant is None:
+    if seen is None or any(c % pitch for m, c in seen.base if m):
         return pitch
-    reach = seen.base.constant % pitch + 1
+    reach = seen.base.offset % pitch + 1
     for stride, count in seen.levels:
         step = stride.constant
         if step is None or step < 0:

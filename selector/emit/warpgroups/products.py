@@ -10,12 +10,13 @@ An accumulator of m64nN is N / 8 pieces of 64 x 8; warp w of the group holds row
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import warpgroup_form
-from selector.emit.warpgroups.panels import GROUP_ROWS, ROW_BYTES, Panels
+from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.lowering.tiles import Access, Accumulate
@@ -46,18 +47,34 @@ class Product:
     b: Matrix
 
 
+@dataclass(slots=True)
+class Slot:
+    """What the next ``left`` statements read: ``acquire`` is written before the first of them,
+    ``release`` once the instructions of the last one are complete.
+    """
+
+    left: int
+    acquire: Callable[[], None]
+    release: Callable[[], None]
+    acquired: bool = False
+
+
 class GroupEmitter:
     """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups."""
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
         self.deferred = False
+        self.slot: Slot | None = None
 
     def accumulate(self, statements: list[Accumulate]) -> None:
         """A run of statements as one group of instructions."""
         products = self._merged([p for s in statements for p in self._products(s)])
         names = list(dict.fromkeys(s.accumulator for s in statements))
-        w = self.context.writer
+        w, slot = self.context.writer, self.slot
+        if slot is not None and not slot.acquired:
+            slot.acquire()
+            slot.acquired = True
         with w.block(""):
             w.line(f"// {', '.join(names)}: {len(products)} instructions")
             descriptors: dict[tuple[str, Affine, bool], str] = {}
@@ -70,6 +87,10 @@ class GroupEmitter:
             w.line("group_commit();")
         if not self.deferred:
             self.finish(names)
+        if slot is not None:
+            slot.left -= len(statements)
+            if not slot.left:
+                slot.release()
 
     def finish(self, names: list[str]) -> None:
         """Wait until accumulators may be read."""
@@ -116,12 +137,12 @@ class GroupEmitter:
         if across and panels.bytes == 1:
             raise _bytes_across(s, o.buffer)
         step = s.instruction.k if along else min(rows, panels.width)
-        start = panels.start(at, step) if along or across else None
+        start = panels.start(at, step, 1 if along else GROUP_ROWS) if along or across else None
         if start is None:
             raise ScheduleError(
                 f"`{o.buffer}` cannot be an operand of {s.instruction.name} as it lies",
-                f"a matrix has its rows or its columns along the buffer's rows and starts at a "
-                f"multiple of {GROUP_ROWS} rows and of {step} columns",
+                f"a matrix has its rows or its columns along the buffer's rows; it starts at a "
+                f"multiple of {step} columns, and of {GROUP_ROWS} rows if its depth runs across",
                 "stage it as a plain two-dimensional tile",
                 Where(func=s.accumulator),
             )
@@ -145,11 +166,11 @@ class GroupEmitter:
         """What two B's of one depth have in common."""
         panels = self.context.panels[b.buffer]
         inside = b.offset % panels.panel_bytes
-        return b.offset % ROW_BYTES if b.along else inside // ROW_BYTES
+        return b.offset % panels.row_bytes if b.along else inside // panels.row_bytes
 
     def _continues(self, last: Product, p: Product) -> bool:
         panels = self.context.panels[p.b.buffer]
-        inside = last.b.offset % ROW_BYTES // panels.bytes
+        inside = last.b.offset % panels.row_bytes // panels.bytes
         if not p.b.along and inside and inside + last.n + p.n > panels.width:
             return False
         return (
@@ -168,10 +189,12 @@ class GroupEmitter:
             start = f"shared_address({self.context.storages[m.buffer].pointer})"
             if m.symbolic.terms:
                 start += f" + {self.context.scalar.index(m.symbolic.to_expr())}"
-            leading = 16 if m.along else m.leading  # of no meaning along 128-byte rows
+            panels = self.context.panels[m.buffer]
+            leading = 16 if m.along else m.leading  # of no meaning along swizzled rows
+            swizzle = len(WIDTHS) - WIDTHS.index(panels.row_bytes)
             self.context.writer.line(
                 f"const u64 {name} = matrix_descriptor({start}, {leading}, "
-                f"{GROUP_ROWS * ROW_BYTES});"
+                f"{panels.group_bytes}, {swizzle});"
             )
             known[key] = name
         return known[key]
@@ -210,7 +233,7 @@ def _bytes_across(s: Accumulate, buffer: str) -> ScheduleError:
 def _after(offset: int, rows: int, along: bool, panels: Panels) -> int:
     """Where the matrix begins that follows ``rows`` rows of one at ``offset``."""
     if along:
-        return offset + rows * ROW_BYTES
-    column = offset % ROW_BYTES // panels.bytes + rows
+        return offset + rows * panels.row_bytes
+    column = offset % panels.row_bytes // panels.bytes + rows
     whole, inside = divmod(column, panels.width)
-    return offset - offset % ROW_BYTES + whole * panels.panel_bytes + inside * panels.bytes
+    return offset - offset % panels.row_bytes + whole * panels.panel_bytes + inside * panels.bytes

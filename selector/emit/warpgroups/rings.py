@@ -13,19 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
+from selector.emit.context import Staging
 from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_copy
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import emit_shifted, starts_inside
-from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
-from selector.lowering.normalize import sequence
-from selector.lowering.structure import peel_threads
+from selector.ir.nodes import Allocate, Block, For, ForKind, IfThenElse, LetStmt, Stmt, Store
+from selector.ir.traverse import walk_stmt
+from selector.lowering.normalize import holds_tensor, is_read_out, sequence
+from selector.lowering.structure import loaded_names, peel_threads
 from selector.lowering.tiles import as_accumulate
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ class GroupRing(Ring):
         self.boxes: list[Boxes] | None = None
         self.early = False  # the first slots are asked for before the block has met
         self.lasting = False  # slots and barriers are there before and after the loop
+        self.stores = False  # an iteration stores results
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
@@ -81,7 +86,7 @@ class GroupRing(Ring):
         for a in sorted(self.staged, key=lambda a: starts[a.name]):
             if starts[a.name] == end:
                 end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
-        self.context.staging = (start, end - start)
+        self.context.staging = Staging(start, end - start)
 
     def _boxes(self) -> list[Boxes] | None:
         """Every producer as boxes; None if one of them is none."""
@@ -196,8 +201,13 @@ class GroupRing(Ring):
         if later and names:
             w.line("u32 last = 0;")
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
+        left = 0 if later else self._readers()
+        self.stores = not later and self.boxes is not None and self._room_for_results()
         with self.emitter.loop_head(self.loop):
-            w.line("barrier_await(full + 8 * slot, round & 1);")
+            if left:  # what the rest of an iteration does needs no slot
+                self.emitter.groups.slot = Slot(left, self._acquire, self._release)
+            else:
+                self._acquire()
             self._point("slot")
             for x in self.consumers:
                 groups.touch(*self.emitter.touched(x))
@@ -205,13 +215,53 @@ class GroupRing(Ring):
             if later:
                 w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
                 w.line("last = free_ + 8 * slot;")
-            else:
-                w.line("if ((threadIdx.x & 127) == 0) barrier_arrive(free_ + 8 * slot);")
+            elif not left:
+                self._release()
             self._advance()
+        self.emitter.groups.slot = None
+        if self.stores:
+            self.context.staging = None
         if later and names:
             self.emitter.groups.finish(names)
             if self.lasting:
                 w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
+
+    def _acquire(self) -> None:
+        self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")
+
+    def _release(self) -> None:
+        release = "if ((threadIdx.x & 127) == 0) barrier_arrive(free_ + 8 * slot);"
+        self.context.writer.line(release)
+
+    def _readers(self) -> int:
+        """How many accumulate statements read the slots, if nothing else does and all groups come
+        to all of them once an iteration; else 0.
+        """
+        match self.consumers:
+            case [For(kind=ForKind.GPU_THREAD) as region]:
+                loops, body = peel_threads(region)
+                names = {a.name for a in self.staged}
+                every = prod(e for _, e in loops) == self.context.warps
+                return (_straight_readers(body, names) or 0) if every else 0
+            case _:
+                return 0
+
+    def _room_for_results(self) -> bool:
+        """Shared memory for what an iteration stores; whether there is any."""
+        c = self.context
+        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        found = [self.emitter.tiles.regions.boxes(s) for s in stores if is_read_out(s)]
+        boxes = [b for part in found for b in part]
+        sizes = {b.bytes for b in boxes}
+        if len(sizes) != 1 or not all(found):
+            return False
+        one = max(sizes) * c.consumers // 32
+        room = range(1, c.shared_left() // one + 1)
+        slots = max((n for n in room if len(boxes) % n == 0), default=0)
+        if slots:
+            offset = c.allocate_shared(slots * one, "results", c.shared_alignment)
+            c.staging = Staging(offset, slots * one, own=True, evenly=True)
+        return slots > 0
 
     def _use(self, groups: Unit, *, deferred: bool) -> None:
         emitter = self.emitter
@@ -236,3 +286,21 @@ class GroupRing(Ring):
                 return list(dict.fromkeys(names)) if len(names) == len(parts) else None
             case _:
                 return None
+
+
+def _straight_readers(s: Stmt, names: set[str]) -> int | None:
+    """How many accumulate statements there are; None if others read these buffers, or some in a
+    loop or under a condition.
+    """
+    match s:
+        case Store() if as_accumulate(s) is not None:
+            return 1
+        case Block(stmts):
+            found = [_straight_readers(x, names) for x in stmts]
+            return None if None in found else sum(n for n in found if n is not None)
+        case Allocate(body=body) | LetStmt(body=body):
+            return _straight_readers(body, names)
+        case For() | IfThenElse() if holds_tensor(s):
+            return None
+        case _:
+            return None if loaded_names(s) & names else 0

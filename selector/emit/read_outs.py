@@ -33,7 +33,14 @@ from selector.emit.places import (
 )
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
-from selector.emit.warpgroups.box_stores import BoxStore, as_box_store, close_box, open_box, place, takes
+from selector.emit.warpgroups.box_stores import (
+    BoxStore,
+    as_box_store,
+    close_box,
+    open_box,
+    place,
+    takes,
+)
 from selector.emit.warpgroups.boxes import READY
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane

@@ -6,6 +6,7 @@ from corpus_case import cases
 from corpus_conv import CONVOLUTIONS
 from corpus_family import FAMILY
 from corpus_groups import GROUPS
+from corpus_layers import LAYERS
 from corpus_mixed import MIXED
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
@@ -18,5 +19,5 @@ from corpus_windows import WINDOWS
 
 CORPUS = cases(
     PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
-    TABLES, GROUPS,
+    TABLES, GROUPS, LAYERS,
 )  # fmt: skip

@@ -1,0 +1,75 @@
+"""The convolution layer on warpgroups: right in the interpreter for any number of channels, one
+wgmma for each tap in the machine code, images and results by the copy engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.conv_layer import CASE
+from casestudies.conv_layer.algorithm import layer
+from casestudies.conv_layer.problem import SMALL, Problem
+from casestudies.conv_layer.warpgroups import Groups, warpgroups
+from selector.diagnostics import SelectionError
+
+
+def compiled(channels: int, filters: int, **size: Any) -> Any:
+    return hb.compile(warpgroups(layer(channels, filters), Groups(**size)), target="sm_90a")
+
+
+@pytest.mark.parametrize("problem", SMALL[1:], ids=lambda p: p.name)
+def test_the_selected_program_is_right(problem: Problem) -> None:
+    kernel = compiled(problem.channels, problem.filters)
+    assert not kernel.report.misses
+    inputs = random_inputs(problem, 3, np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    assert relative_error(result, truth, np) < 1e-6
+
+
+def machine_code(kernel: Any) -> str:
+    from selector.runtime.nvrtc import resource_usage, sass
+
+    (usage,) = resource_usage(kernel.cubin()).values()
+    assert not usage.local_accesses
+    (text,) = sass(kernel.cubin()).values()
+    return text
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("channels", "filters", "rows", "instructions", "stores"),
+    [(16, 16, 2, 18, 2), (32, 32, 2, 36, 2), (8, 64, 1, 9, 2), (48, 24, 1, 27, 0)],
+)
+def test_machine_code(
+    channels: int, filters: int, rows: int, instructions: int, stores: int
+) -> None:
+    """An instruction for each row, tap and run of 16 channels; the image by one box, asked for
+    ahead of the loop and in it; a box of results for each warp, row and 32 filters."""
+    text = machine_code(compiled(channels, filters, rows=rows))
+    for name, count in (("HGMMA", instructions), ("UTMALDG", 2), ("UTMASTG", stores)):
+        assert len(re.findall(rf"\b{name}\b", text)) == count, name
+    assert f"HGMMA.64x{filters}x16" in text
+    assert text.count("WARPGROUP.DEPBAR") == 1
+
+
+def test_slots_are_free_before_results_are_stored() -> None:
+    source = compiled(32, 32).source
+    use, free = source.index("wgmma_m64n32k16_f16_f32_nt(conv"), source.rindex("barrier_arrive(")
+    assert use < free < source.index("tensor_store4(shared_address(box)")
+    assert source.index("to_f32(", source.index("else {\n      int slot")) < source.rindex(
+        "barrier_await("
+    )
+
+
+def test_other_targets_say_what_is_missing() -> None:
+    with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
+        hb.compile(warpgroups(layer(16, 16)), target="sm_80")

@@ -31,7 +31,7 @@ class Target:
 
 
 _AMPERE = frozenset({"wmma", "mma", "cp.async", "ldmatrix"})
-_HOPPER = _AMPERE | {"bulk", "mbarrier", "stmatrix"}
+_HOPPER = _AMPERE | {"bulk", "mbarrier", "stmatrix", "griddepcontrol"}
 
 TARGETS: dict[str, Target] = {
     t.name: t

@@ -97,6 +97,8 @@ class KernelContext:
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
     strips: dict[str, Strips] = field(default_factory=dict)
+    shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
+    last_launch: bool = True  # of those that run in every call
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     staging: Staging | None = None
     stores_boxes: bool = False

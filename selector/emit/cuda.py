@@ -20,6 +20,7 @@ from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, 
 from selector.ir.types import INT32
 from selector.lowering.constants import constant_kernels
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
+from selector.lowering.structure import stored_names
 from selector.runtime.plan import (
     Argument,
     BufferArgument,
@@ -42,9 +43,10 @@ def emit(module: Module, target: Target) -> Plan:
     launches: list[Launch] = []
     once = constant_kernels(program, module)
     for number, kernel in enumerate(program.kernels):
-        text, launch, used = _emit_kernel(kernel, module, program, target)
+        following = _following(number, program, once, target)
+        text, launch, used = _emit_kernel(kernel, module, program, target, following)
         parts.append(text)
-        launches.append(replace(launch, once=number in once))
+        launches.append(replace(launch, once=number in once, early=following[0] is not None))
         wrappers |= used
     body = "\n".join(parts)
     head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
@@ -54,6 +56,19 @@ def emit(module: Module, target: Target) -> Plan:
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
         intermediates, tuple(launches),
     )  # fmt: skip
+
+
+def _following(
+    number: int, program: Program, once: frozenset[int], target: Target
+) -> tuple[frozenset[str] | None, bool]:
+    """What a launch that starts while the one before it ends must not touch before that has; None
+    for one that does not. And whether it is the last.
+    """
+    again = [n for n in range(len(program.kernels)) if n not in once]
+    if number in once or not target.has("griddepcontrol"):
+        return None, True
+    written = frozenset[str]().union(*(stored_names(program.kernels[n].body) for n in again))
+    return None if number == again[0] else written, number == again[-1]
 
 
 def _entry(kernel: Kernel) -> str:
@@ -74,10 +89,15 @@ def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
 
 
 def _emit_kernel(
-    kernel: Kernel, module: Module, program: Program, target: Target
+    kernel: Kernel,
+    module: Module,
+    program: Program,
+    target: Target,
+    following: tuple[frozenset[str] | None, bool],
 ) -> tuple[str, Launch, dict[str, str]]:
     names = Names()
     context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
+    context.shared_launches, context.last_launch = following
     for r in module.requirements:
         if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
             context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)

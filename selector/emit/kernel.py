@@ -18,6 +18,7 @@ from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.copies import as_copy
 from selector.emit.copy_code import emit_copy
+from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
 from selector.emit.placement import Placement
 from selector.emit.rings import Ring
@@ -86,6 +87,7 @@ class KernelEmitter:
         self.bands_filled = False
         self.loop_depth = 0
         self.lasting: LastingRing | None = None
+        self.early = EarlyStart(context.shared_launches, context.writer)
         self.placement = Placement(kernel.body, context)
         self.exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
 
@@ -112,11 +114,15 @@ class KernelEmitter:
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         one_warp = self.tensor and not warps
+        if not c.last_launch:
+            c.writer.line(ALLOW_NEXT)
         if c.persistent:
+            self.early.finish()
             emit_lasting(self)
         else:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
+            self.early.finish()
             unit.finish_copies(c.writer)
         if c.stores_boxes:
             c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
@@ -173,6 +179,7 @@ class KernelEmitter:
         run: list[Accumulate] = []
         finished: list[Store] = []
         for s in stmts:
+            self.early.before(s)
             accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
             if finished or accumulate is None:
                 if run and self._finishes(s, run, unit):
@@ -404,6 +411,7 @@ class KernelEmitter:
     def fill_bands(self, unit: Unit) -> None:
         """Write the bands once, as late as their first use allows: copies are on their way."""
         if self.tables and not self.bands_filled:
+            self.early.before_access(self.tables.sources)
             if unit.must_wait(self.tables.sources & self.exchanged, set()):
                 unit.wait(self.context.writer)
             self.tables.fill()

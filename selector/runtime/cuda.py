@@ -18,6 +18,7 @@ import numpy as np
 from selector.diagnostics import ArgumentError, TargetError
 from selector.runtime.arrays import Library, is_torch
 from selector.runtime.driver import Driver, Function, Recorded
+from selector.runtime.early import early_function
 from selector.runtime.tensor_map import BYTES, TensorMap
 
 _INTERPRET = "kernel.interpret(...) runs the selected program on any machine"
@@ -178,6 +179,10 @@ class CupyDriver:
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.funcSetAttribute(function.ptr, attribute, shared_bytes)
         return function
+
+    def early(self, function: Function) -> Function:
+        handle: Any = function
+        return early_function(handle.ptr) or function
 
     def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
         made = shape.encode(address)

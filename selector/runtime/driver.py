@@ -100,6 +100,12 @@ class Driver(Protocol):
         """An entry point of a loaded module, allowed that much dynamic shared memory."""
         ...
 
+    def early(self, function: Function) -> Function:
+        """The same entry point, launched while what precedes it on the stream may still run; the
+        function itself where that cannot be.
+        """
+        ...
+
     def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
         """A kernel argument by which the copy engine reads the array at ``address``; None if it
         cannot.

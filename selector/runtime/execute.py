@@ -93,7 +93,7 @@ class Executable:
         recorded = driver.capture(
             prepared.device,
             lambda on: self._launch(once, addresses, numbers, on),
-            lambda on: self._launch(prepared.repeated, addresses, numbers, on),
+            lambda on: self._launch(prepared.repeated, addresses, numbers, on, early=True),
         )
         owners = (self, arrays, results, scratch)
         return LaunchGraph(driver, prepared.device, recorded, self._named(results), arrays, owners)
@@ -154,10 +154,9 @@ class Executable:
             if prepared.scratch_bytes:
                 scratch = self._scratch(prepared, driver.stream_key(on))
                 addresses += scratch.addresses
-            launches = prepared.launches
-            if scratch is not None and scratch.filled:
-                launches = prepared.repeated
-            self._launch(launches, addresses, numbers, on)
+            again = scratch is not None and scratch.filled
+            launches = prepared.repeated if again else prepared.launches
+            self._launch(launches, addresses, numbers, on, early=again)
             if scratch is not None and not scratch.filled:
                 scratch.filled = not driver.capturing(on)
         return results
@@ -168,8 +167,13 @@ class Executable:
         addresses: list[int],
         numbers: list[Any],
         on: Any,
+        *,
+        early: bool = False,
     ) -> None:
-        for launch in launches:
+        """``early``: all launches are of the kind that is repeated, so that each may start while
+        the one before it ends, but the first, before which anything may run.
+        """
+        for number, launch in enumerate(launches):
             values = list(launch.template)
             for position, index in launch.addresses:
                 values[position] = addresses[index]
@@ -178,7 +182,9 @@ class Executable:
             if launch.maps:
                 for position, value in self._maps(launch, addresses):
                     values[position] = value
-            launch.function(launch.grid, launch.block, values, launch.shared_bytes, on)
+            function = launch.early if early and number else None
+            function = function or launch.function
+            function(launch.grid, launch.block, values, launch.shared_bytes, on)
 
     def _prepared_for(
         self,
@@ -218,7 +224,7 @@ class Executable:
             sizes,
             device,
             self._driver.multiprocessors,
-            lambda launch: self._function(launch, device),
+            lambda launch, early: self._function(launch, device, early),
         )
 
     def _run_from_host(
@@ -276,8 +282,10 @@ class Executable:
             shapes[buffer.name] = seen.shape
         return shapes
 
-    def _function(self, launch: Launch, device: int) -> Function:
+    def _function(self, launch: Launch, device: int, early: bool) -> Function:
         """The entry point of a launch, loaded once per device."""
+        if early:
+            return self._driver.early(self._function(launch, device, False))
         key = (device, launch.entry, launch.shared_bytes)
         if key not in self._functions:
             driver = self._driver

@@ -72,6 +72,8 @@ class Launch:
 
     A launch whose grid has an extent of zero is skipped. ``once``: what it writes, intermediates
     only, follows from the sizes, so that it runs when those are allocated and not in every call.
+    ``early``: it may start while the launch before it ends, and waits by itself for the results of
+    earlier ones that run in every call.
 
     ``persistent``, unless 0: so many blocks a multiprocessor do the work of all. Such blocks, and
     blocks in a ``cluster`` of more than one, are numbered along x alone.
@@ -85,6 +87,7 @@ class Launch:
     once: bool = False
     persistent: int = 0
     cluster: int = 1
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ class _Reader:
             bool(data.get("once", False)),
             int(data.get("persistent", 0)),
             int(data.get("cluster", 1)),
+            bool(data.get("early", False)),
         )
 
     def argument(self, data: Json) -> Argument:
@@ -143,6 +144,7 @@ def _launch_to_json(launch: Launch) -> Json:
         **({"once": True} if launch.once else {}),
         **({"persistent": launch.persistent} if launch.persistent else {}),
         **({"cluster": launch.cluster} if launch.cluster > 1 else {}),
+        **({"early": True} if launch.early else {}),
     }
 
 

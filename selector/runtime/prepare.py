@@ -39,7 +39,7 @@ from selector.runtime.sizes import (
 from selector.runtime.tensor_map import TensorMap
 
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
-LoadFunction = Callable[[Launch], Function]
+LoadFunction = Callable[[Launch, bool], Function]  # early or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class PreparedLaunch:
     intermediates; ``scalars`` with an index among the scalar parameters; ``maps`` gives position,
     index and shape of each tensor map, ``ready`` where the kernel looks whether there are all of
     them. ``made`` holds the values of those arguments, by the addresses that they were made for.
+    ``early``: the same function, to be launched while the launch before it ends; None for a launch
+    that has to wait for it.
     """
 
     function: Function
@@ -62,6 +64,7 @@ class PreparedLaunch:
     once: bool = False
     maps: tuple[tuple[int, int, TensorMap], ...] = ()
     ready: tuple[int, ...] = ()
+    early: Function | None = None
     made: dict[Hashable, tuple[tuple[int, Any], ...]] = field(
         default_factory=dict[Hashable, tuple[tuple[int, Any], ...]]
     )
@@ -257,7 +260,7 @@ def _prepare_launch(
                 ready.append(position)
         template.append(value)
     return PreparedLaunch(
-        load(launch),
+        load(launch, False),
         (x, y, z),
         (launch.threads, 1, 1),
         launch.shared_bytes,
@@ -267,6 +270,7 @@ def _prepare_launch(
         launch.once,
         tuple(maps),
         tuple(ready),
+        load(launch, True) if launch.early else None,
     )
 
 

@@ -1,8 +1,7 @@
 """Tensor maps: what the copy engine of a GPU has to know of an array, made by the CUDA driver.
 
-The only call of ours into ``libcuda``, whose function is found when the first map is wanted. A map
-holds the address; who launches keeps one for each address. Source: CUDA Driver API, "Tensor Map
-Object Management", ``cuTensorMapEncodeTiled``.
+A map holds the address; who launches keeps one for each address. Source: CUDA Driver API, "Tensor
+Map Object Management", ``cuTensorMapEncodeTiled``.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+from selector.runtime.libcuda import driver_function
 
 BYTES = 128
 _ALIGNMENT = 64  # of the map in host memory
@@ -74,9 +73,8 @@ class TensorMap:
 @cache
 def _encoder() -> Callable[..., int] | None:
     """``cuTensorMapEncodeTiled`` of the installed driver; None without one, or with an old one."""
-    try:
-        function: Any = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
-    except (OSError, AttributeError):
+    function = driver_function("cuTensorMapEncodeTiled")
+    if function is None:
         return None
     unsigned, pointer = ctypes.c_uint32, ctypes.c_void_p
     arrays = [ctypes.POINTER(ctypes.c_uint64)] * 2 + [ctypes.POINTER(ctypes.c_uint32)] * 2

@@ -37,6 +37,18 @@ def _tensor_store(rank: int) -> str:
 
 
 BARRIERS: dict[str, str] = {
+    "next_may_start": """\
+// The launch after this one may start (PTX ISA: griddepcontrol).
+__device__ __forceinline__ void next_may_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+""",
+    "await_launches": """\
+// The launches before this one are complete, and what they wrote can be read.
+__device__ __forceinline__ void await_launches() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+""",
     "barrier_init": """\
 // Barriers in shared memory (PTX ISA: mbarrier): a phase ends when the expected number of
 // arrivals has come.

@@ -32,6 +32,7 @@ class Groups:
     stages: int = 4
     band: int = 8
     persistent: int = 0
+    cluster: int = 1
     vector_n: int = 32
     vector_m: int = 64
     vector_k: int = 16
@@ -66,6 +67,7 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     p.output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
     if size.persistent:
         hb.persistent(p.output, size.persistent)
+    hb.cluster(p.output, size.cluster)
     tile_groups(p.output, ni, mi, size)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
     p.mm.bound_extent(p.n, size.n).bound_extent(p.m, size.m).compute_at(p.output, block)

@@ -103,6 +103,8 @@ class KernelContext:
     staging: Staging | None = None
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
+    cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:
+    neighbours: str = ""
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
@@ -147,6 +149,11 @@ class KernelContext:
         if e not in self.quotients:
             self.quotients[e] = (self.names.fresh("count"), "")
         return self.quotients[e][0]
+
+    @property
+    def lasting(self) -> bool:
+        """Whether rings last for the kernel, whose blocks are numbered along x alone."""
+        return self.persistent > 0 or self.cluster > 1
 
     @property
     def unit(self) -> str:

@@ -108,7 +108,9 @@ def _emit_kernel(
     arguments, parameters = _parameters(module, program, context)
     context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
     context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
-    if not context.persistent:
+    context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
+    context.neighbours = kernel.grid[-1].name
+    if not context.lasting:
         context.grid = frozenset(loop.name for loop in kernel.grid)
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
@@ -134,10 +136,7 @@ def _emit_kernel(
     ]
     w = Writer()
     list_text = ", ".join(p for _, p in kept)
-    resident = 1 if context.group else _resident(kernel, module, context)
-    least = f", {resident}" if context.group or resident > 1 else ""
-    bounds = f"__launch_bounds__({context.threads}{least})"
-    entry = _entry(kernel)
+    bounds, entry = _bounds(kernel, module, context), _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
         _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
         _block_numbers(kernel, context, w)
@@ -157,14 +156,24 @@ def _emit_kernel(
         shared,
         tuple(a for a, _ in kept),
         persistent=context.persistent,
+        cluster=context.cluster,
     )
     return w.text(), launch, context.wrappers
+
+
+def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
+    """Threads of a block, blocks of a multiprocessor, blocks of a cluster."""
+    resident = 1 if context.group else _resident(kernel, module, context)
+    least = f", {resident}" if context.group or resident > 1 else ""
+    bounds = f"__launch_bounds__({context.threads}{least})"
+    size = context.cluster
+    return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds
 
 
 def _block_numbers(kernel: Kernel, context: KernelContext, w: Writer) -> None:
     """The variables of the grid's loops."""
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
-        if context.persistent:
+        if context.lasting:
             return
         low = context.scalar.index(loop.min)
         first = "" if low == "0" else f" + {low}"

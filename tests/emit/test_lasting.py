@@ -14,7 +14,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.gemm.algorithm import multiply
-from casestudies.gemm.warpgroups import Groups, warpgroups
+from casestudies.gemm.warpgroups import SMALL, Groups, warpgroups
 from selector.diagnostics import ScheduleError
 from selector.ir.nodes import Expr, IntImm
 from selector.runtime import nvrtc
@@ -43,9 +43,51 @@ def test_the_ring_is_fed_in_a_loop_of_its_own() -> None:
     assert "barrier_arrive(last)" in consuming.split("group_wait<0>")[1]
 
 
+def test_neighbours_share_what_is_the_same_for_them() -> None:
+    """The band of 8 block rows comes first: neighbours along it have one B."""
+    kernel = compiled(replace(LARGE, cluster=2))
+    (launch,) = kernel.plan.launches
+    assert (launch.persistent, launch.cluster) == (1, 2)
+    source = kernel.source
+    assert source.count("__cluster_dims__(2, 1, 1)") == 1
+    producing, consuming = source.split("return;  // so that")
+    early, rest = producing.split("cluster_sync();\n")[-2:]
+    assert "tensor_share2(shared" not in early  # the others' barriers may not be there
+    shared = re.findall(r"tensor_share2\(.*&(\w+),.*, 3\);", rest)
+    assert shared == ["map_B", "map_B"]  # two of four panels each
+    assert "maps_ready ? 4 : 2" in early  # groups that free a slot
+    assert "barrier_arrive_at(last, maps_ready ? threadIdx.x & 127 : rank)" in consuming
+    assert consuming.count("cluster_arrive();") == consuming.count("cluster_wait();") == 1
+
+
+def test_rows_are_dealt_out_where_panels_cannot_be() -> None:
+    product = multiply("f16-f32")
+    size = replace(LARGE, band=1, cluster=2)  # neighbours along n: one A, of one panel
+    source = hb.compile(warpgroups(product, size), target="sm_90a").source
+    assert re.findall(r"tensor_share2\(.*&(\w+),.*, 3\);", source) == ["map_A"]
+    assert "(rank * 8192), &map_A" in source
+
+
+def test_what_differs_is_not_shared() -> None:
+    with pytest.raises(ScheduleError, match="nothing to share") as caught:
+        compiled(replace(LARGE, band=3, cluster=2))
+    assert "the same for 2 neighbours" in caught.value.why
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("groups", [replace(LARGE, cluster=2), replace(SMALL, cluster=2)])
+def test_clusters_in_machine_code(groups: Groups) -> None:
+    cubin = compiled(groups).cubin()
+    (usage,) = nvrtc.resource_usage(cubin).values()
+    assert usage.local_accesses == usage.stack_bytes == 0
+    code = "\n".join(nvrtc.sass(cubin).values())
+    assert re.search(r"UTMALDG\S*MULTICAST", code)
+    assert "HGMMA" in code
+
+
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("types", ["f16-f16", "f16-f32", "bf16-f32"])
-@pytest.mark.parametrize("groups", [LARGE, Groups(n=128, m=64, groups_m=1, stages=8, persistent=2)])
+@pytest.mark.parametrize("groups", [LARGE, replace(SMALL, persistent=2)])
 def test_nothing_spills(groups: Groups, types: str) -> None:
     cubin = compiled(groups, types).cubin()
     (usage,) = nvrtc.resource_usage(cubin).values()

@@ -19,7 +19,8 @@ class Groups:
     """``C[n, m] = f(sum A[k, m] * B[n, k])``; ``layout``: "nn", with "t" for an operand that is
     stored transposed. ``wide``: operands are f32 and narrowed on the way into shared memory.
     ``rows``: block rows that a block computes one after the other. ``batch``: a third dimension.
-    ``lasting``: blocks a multiprocessor that do everything.
+    ``lasting``: blocks a multiprocessor that do everything. ``cluster``: neighbours along n, which
+    share A.
     """
 
     types: tuple[hl.Type, hl.Type] = (F16, F32)
@@ -35,6 +36,7 @@ class Groups:
     rows: int = 1
     batch: bool = False
     lasting: int = 0
+    cluster: int = 1
 
 
 def product(p: Groups) -> hl.Func:
@@ -69,6 +71,7 @@ def product(p: Groups) -> hl.Func:
     out.gpu_blocks(no, mo, *zs)
     if p.lasting:
         hb.persistent(out, p.lasting)
+    hb.cluster(out, p.cluster)
     vectors, parts = _tiled(out, ni, mi, p)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
     mm.bound_extent(n, p.block[0]).bound_extent(m, p.block[1])
@@ -139,6 +142,11 @@ VARIANTS: dict[str, Groups] = {
     "lasting_f16_sums": Groups((F16, F16), result=(F16,), lasting=1),
     "lasting_narrowed": Groups(wide=True, lasting=1),
     "lasting_batched": Groups(batch=True, lasting=1),
+    "cluster": Groups(cluster=2),  # parts of 32 rows of A
+    "cluster_tn": Groups(cluster=2, layout="tn", block=(64, 128), groups=(1, 2)),  # panels of A
+    "cluster_lasting": Groups(cluster=2, lasting=1, stages=2),
+    "cluster_lasting_batched": Groups(cluster=4, lasting=1, batch=True, result=(F16,)),
+    "cluster_f16_sums": Groups((F16, F16), result=(F16,), cluster=2, lasting=1),
 }
 # Rows that tensor maps can describe (multiples of 16 bytes), and rows that they cannot.
 SIZES: tuple[tuple[Shape, int], ...] = (((200, 136), 208), ((67, 131), 75))

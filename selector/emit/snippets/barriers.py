@@ -6,17 +6,21 @@ Source: PTX ISA, ``mbarrier``, ``cp.async.bulk``.
 from __future__ import annotations
 
 
-def _tensor_copy(rank: int) -> str:
-    """A box of a tensor into shared memory, by the copy engine (PTX ISA: cp.async.bulk.tensor)."""
+def _tensor_copy(rank: int, *, share: bool = False) -> str:
+    """A box of a tensor into shared memory, by the copy engine (PTX ISA: cp.async.bulk.tensor);
+    ``share``: to the same place in all blocks of the cluster that a mask names.
+    """
     names = [f"c{i}" for i in range(rank)]
     places = ", ".join(f"%{i + 2}" for i in range(rank))
     given = ", ".join(f'"r"({n})' for n in names)
+    name, form = ("share", ".multicast::cluster") if share else ("copy", "")
+    mask = (", u16 blocks", f", %{rank + 3}", ', "h"(blocks)') if share else ("", "", "")
     return (
-        f"__device__ __forceinline__ void tensor_copy{rank}(u32 to, const TensorMap* map, "
-        f"{', '.join(f'int {n}' for n in names)}, u32 barrier) {{\n"
+        f"__device__ __forceinline__ void tensor_{name}{rank}(u32 to, const TensorMap* map, "
+        f"{', '.join(f'int {n}' for n in names)}, u32 barrier{mask[0]}) {{\n"
         f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::"\n'
-        f'    "complete_tx::bytes [%0], [%1, {{{places}}}], [%{rank + 2}];"\n'
-        f'    :: "r"(to), "l"(map), {given}, "r"(barrier)\n'
+        f'    "complete_tx::bytes{form} [%0], [%1, {{{places}}}], [%{rank + 2}]{mask[1]};"\n'
+        f'    :: "r"(to), "l"(map), {given}, "r"(barrier){mask[2]}\n'
         f'    : "memory");\n'
         f"}}\n"
     )
@@ -115,6 +119,38 @@ __device__ __forceinline__ void barrier_end(u32 b) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(b) : "memory");
 }
 """,
+    "cluster_rank": """\
+__device__ __forceinline__ int cluster_rank() {
+  int r;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+""",
+    "cluster_sync": """\
+// All threads of all blocks of the cluster; barriers are announced by ``barriers_made``.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\\n"
+    "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+""",
+    "cluster_arrive": """\
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+""",
+    "cluster_wait": """\
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+""",
+    "barrier_arrive_at": """\
+// At the same barrier of another block of the cluster. The form without .release.cluster: what it
+// orders are reads that are complete.
+__device__ __forceinline__ void barrier_arrive_at(u32 b, u32 block) {
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+    " mbarrier.arrive.shared::cluster.b64 _, [there]; }" :: "r"(b), "r"(block) : "memory");
+}
+""",
     "async_fence": """\
 // What this thread has stored in shared memory is there for wgmma (PTX ISA: async proxy).
 __device__ __forceinline__ void async_fence() {
@@ -125,6 +161,7 @@ __device__ __forceinline__ void async_fence() {
 struct alignas(64) TensorMap { u64 parts[16]; };
 """,
     **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
+    **{f"tensor_share{rank}": _tensor_copy(rank, share=True) for rank in (2, 3, 4, 5)},
     **{f"tensor_store{rank}": _tensor_store(rank) for rank in (2, 3, 4, 5)},
     "bulk_commit": """\
 __device__ __forceinline__ void bulk_commit() {

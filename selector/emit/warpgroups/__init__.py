@@ -2,6 +2,6 @@
 
 Read in this order: ``panels`` (how operands lie in shared memory), ``products`` (statements as
 instructions), ``boxes`` and ``shifted_copies`` (how operands get there), ``rings`` (pipelined loops
-with a producing group), ``lasting`` (blocks that do the work of several), ``box_stores`` (how
-results leave).
+with a producing group), ``lasting`` and ``clusters`` (blocks that do the work of several, and
+that share what they load), ``box_stores`` (how results leave).
 """

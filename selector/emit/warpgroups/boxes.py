@@ -13,6 +13,7 @@ from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
+from selector.emit.warpgroups.clusters import same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
@@ -78,18 +79,21 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     extents = bounded_extents(source.param, copy.predicate or TRUE, at, context)
     if extents is None:
         return None
+    nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
+    first = tuple(to_affine(substitute(c, nothing)).to_expr() for c in copy.coordinates)
     box = [1] * len(dims)
     box[0] = panels.width
     for dimension, count in digits:
         box[dimension] = count
     along, rows = digits[-1]
-    box[along] = box_rows = min(rows, LARGEST_BOX)
     inner = prod(count for _, count in digits[:-1])
+    parts = 1
+    if panels.count % context.cluster and same_in_cluster(first, context):
+        parts = context.cluster if rows * inner % (GROUP_ROWS * context.cluster) == 0 else 1
+    box[along] = box_rows = min(rows // parts, LARGEST_BOX)
     whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
     if max(box) > LARGEST_BOX or not whole:
         return None
-    nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
-    first = tuple(to_affine(substitute(c, nothing)).to_expr() for c in copy.coordinates)
     argument = MapArgument(
         copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
     )

@@ -113,7 +113,7 @@ class GroupRing(Ring):
         with w.block(f"if (threadIdx.x == {c.consumers})"):  # who asks for the first slots
             with w.block(loop):
                 w.line(f"barrier_init(full + 8 * i, {arrivals});")
-                w.line(f"barrier_init(free_ + 8 * i, {c.warps});")
+                w.line(f"barrier_init(free_ + 8 * i, {self._releases()});")
             w.line("barriers_made();")
             if self.early:
                 self._ask_early()
@@ -187,6 +187,15 @@ class GroupRing(Ring):
             self._point("slot")
             yield
 
+    def _releases(self) -> str:
+        """Arrivals that free a slot: one of each group."""
+        return str(self.context.warps)
+
+    def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
+        """A group does not need a slot any more."""
+        w = self.context.writer
+        w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
+
     def _advance(self) -> None:
         self.context.writer.line(f"if (++slot == {self.stages}) {{ slot = 0; ++round; }}")
 
@@ -213,7 +222,7 @@ class GroupRing(Ring):
                 groups.touch(*self.emitter.touched(x))
             self._use(groups, deferred=later)
             if later:
-                w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
+                self._release("last", "last && ")
                 w.line("last = free_ + 8 * slot;")
             elif not left:
                 self._release()
@@ -224,14 +233,10 @@ class GroupRing(Ring):
         if later and names:
             self.emitter.groups.finish(names)
             if self.lasting:
-                w.line("if (last && (threadIdx.x & 127) == 0) barrier_arrive(last);")
+                self._release("last", "last && ")
 
     def _acquire(self) -> None:
         self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")
-
-    def _release(self) -> None:
-        release = "if ((threadIdx.x & 127) == 0) barrier_arrive(free_ + 8 * slot);"
-        self.context.writer.line(release)
 
     def _readers(self) -> int:
         """How many accumulate statements read the slots, if nothing else does and all groups come

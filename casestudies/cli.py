@@ -1,4 +1,4 @@
-"""The command line of the case studies: ``list``, ``run``, ``bench``, ``gallery`` and
+"""The command line of the case studies: ``list``, ``run``, ``bench``, ``tune``, ``gallery`` and
 ``demo``.
 
 Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
@@ -29,6 +29,7 @@ from casestudies.common.options import (
 )  # fmt: skip
 from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
+from casestudies.common.tune import add_arguments, tune_case
 from selector.diagnostics import UserError
 
 
@@ -58,7 +59,9 @@ def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="list | run | bench | gallery | demo")
+    commands = parser.add_subparsers(
+        required=True, metavar="list | run | bench | tune | gallery | demo"
+    )
     listing = commands.add_parser("list", help="the case studies and their schedules")
     listing.add_argument("--json", action="store_true", help="as data")
     listing.set_defaults(command=list_cases)
@@ -79,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     measuring.add_argument("--artifacts", type=Path, help="folder of saved kernels, not Halide")
     measuring.add_argument("--out", type=Path, help="folder for data, table and plots")
     measuring.set_defaults(command=bench_cases)
+    tuning = commands.add_parser("tune", help="try schedules of a space, the fastest wins (GPU)")
+    tuning.add_argument("name", metavar="NAME", help="gemm")
+    _add_problem(tuning)
+    add_arguments(tuning)
+    tuning.set_defaults(command=tune_case)
     hanging = commands.add_parser("gallery", help="inputs and outputs of all that take pictures")
     hanging.add_argument("--device", choices=DEVICES, default="auto")
     hanging.add_argument("--out", type=Path, default=FOLDER, help="folder for pictures and page")

@@ -3,6 +3,7 @@
 hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
 module = hb.lower(output, target="sm_90a")
 kernel = hb.compile(output, target="sm_90a")
+best = hb.tune(schedule, {"n": (128, 256)}, arguments).best
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from halide_bridge.memory import (
     resident_blocks,
     store_in,
 )
+from halide_bridge.tuning import tune
 
 __all__ = [
     "MemoryType",
@@ -28,4 +30,5 @@ __all__ = [
     "pipeline_stages",
     "resident_blocks",
     "store_in",
+    "tune",
 ]

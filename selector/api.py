@@ -189,6 +189,14 @@ class Kernel:
 
         ``ArtifactError`` if ``path`` holds something else and ``overwrite`` is not set.
         """
+        artifacts.save(self._whole(), path, overwrite)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file that ``save`` writes; ``load_bytes`` reads them."""
+        return artifacts.to_bytes(self._whole())
+
+    def _whole(self) -> Artifact:
+        """The artifact with its machine code and the whole report."""
         if self.target.family == "cuda":
             self.cubin()
         else:
@@ -198,8 +206,7 @@ class Kernel:
                 self.library("hardware")
             self.library()
         report = self.report
-        whole = replace(self._artifact, report_text=str(report), report=report.as_dict())
-        artifacts.save(whole, path, overwrite)
+        return replace(self._artifact, report_text=str(report), report=report.as_dict())
 
     def __repr__(self) -> str:
         names = ", ".join(b.name for b in self.plan.buffers)
@@ -262,6 +269,11 @@ def _reselected(work: pipeline.Work) -> Report:
 def load(path: str | os.PathLike[str]) -> Kernel:
     """Read a kernel that ``Kernel.save`` wrote; ``ArtifactError`` if it cannot be read."""
     return Kernel(artifacts.load(path), pipeline.Clock(), None)
+
+
+def load_bytes(data: bytes) -> Kernel:
+    """Read what ``Kernel.to_bytes`` gave; ``ArtifactError`` if it cannot be read."""
+    return Kernel(artifacts.from_bytes(data), pipeline.Clock(), None)
 
 
 def resolve_target(name: str) -> Target:

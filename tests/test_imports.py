@@ -23,7 +23,8 @@ COMMON = (
     "selector.report",
 )
 PUBLIC = (
-    "selector.load", "selector.compile", "selector.Kernel", "selector.resolve_target", *COMMON,
+    "selector.load", "selector.compile", "selector.Kernel", "selector.resolve_target",
+    "selector.tuning", *COMMON,
 )  # fmt: skip
 
 
@@ -40,6 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "selector.runtime.plan",
     ),
     "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
+    "selector.tuning": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
     "rules": (),
     "halide_bridge": ("selector",),
@@ -50,7 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 # Only these may import these libraries.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "cupy": ("selector.runtime.cuda", "casestudies", "tests"),
+    "cupy": ("selector.runtime.cuda", "selector.tuning", "casestudies", "tests"),
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),
@@ -61,7 +63,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 WITHOUT_HALIDE = (
     "algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py", "build.py",
     "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
-    "lookahead_schedule.py",
+    "lookahead_schedule.py", "tuning.py",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ Shapes follow NumPy: the last axis is Halide's dimension 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -133,6 +133,16 @@ class Sounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Tunable:
+    """``space(problem)``: the configurations to choose from, first the one that is used without
+    tuning; ``schedule(problem, configuration)``: the output Func. Both import Halide.
+    """
+
+    space: Callable[[Any], Iterable[Any]]
+    schedule: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A case study. ``output_name`` is the name of the pipeline's output Func.
 
@@ -167,6 +177,7 @@ class Case:
     interpreted: tuple[int, ...] | None = None
     on_target: Callable[[Any, str, Target], str] | None = None
     output_name: str = "output"
+    tuning: Tunable | None = None
     tolerance: Mapping[str, float] = field(
         default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "s32": 0.0}
     )

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from casestudies.common.case import Case, Problem
 from casestudies.common.measure import (
@@ -20,6 +22,7 @@ from casestudies.common.measure import (
 from casestudies.common.progress import say, step
 from casestudies.common.registry import gpu_schedules, is_stock
 from selector.diagnostics import UserError
+from selector.tuning import Tuning
 
 
 def bench(
@@ -65,3 +68,14 @@ def _compile_stock(case: Case, problem: Problem, schedule: str, path: Path) -> l
         say(f"  no baseline: {error}")
         return []
     return [stock_contender(path, problem, argument_order(output)[:-1], schedule)]
+
+
+def tune(case: Case, problem: Problem, **options: Any) -> Tuning:
+    """Compile the configurations of a case, and time them unless ``build_only``: the options of
+    ``halide_bridge.tune``.
+    """
+    import halide_bridge as hb
+
+    assert case.tuning is not None
+    schedule = partial(case.tuning.schedule, problem)
+    return hb.tune(schedule, case.tuning.space(problem), name=problem.program, **options)

@@ -17,7 +17,7 @@ from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
 from casestudies.common.limits import ceilings_of
 from casestudies.common.stock_call import StockLibrary
-from casestudies.common.timing import Call, Timing, rotation, time_calls
+from selector.tuning.timing import Call, Timing, rotation, time_calls
 
 
 @dataclass(frozen=True, slots=True)

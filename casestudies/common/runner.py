@@ -211,7 +211,7 @@ def _on_gpu(call: Any, problem: Problem, inputs: Arrays) -> tuple[np.ndarray, fl
     """Output, seconds of one call (a warm graph replay) and the GPU's name."""
     import cupy
 
-    from casestudies.common.timing import time_calls
+    from selector.tuning.timing import time_calls
 
     on_device = {name: cupy.asarray(array) for name, array in inputs.items()}
     output = poisoned(problem.output, cupy)

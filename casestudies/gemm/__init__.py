@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option
+from casestudies.common.case import Case, Option, Tunable
 from casestudies.gemm.bench import PEERS
 from casestudies.gemm.problem import BENCHMARK, EPILOGUES, LAYOUTS, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
@@ -48,6 +48,20 @@ def build(problem: Problem, schedule: str) -> Any:
 
 def _fits_groups(problem: Problem) -> bool:
     return problem.operand != "s8" or problem.layout == "nt"
+
+
+def space(problem: Problem) -> Iterable[Any]:
+    """Configurations of the schedule for warpgroups."""
+    from casestudies.gemm import tuning
+
+    return tuning.space(problem)
+
+
+def configured(problem: Problem, configuration: Any) -> Any:
+    """The output in one of them."""
+    from casestudies.gemm import tuning
+
+    return tuning.schedule(problem, configuration)
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
@@ -93,4 +107,5 @@ CASE = Case(
     on_target=on_target,
     interpreted=(512,),
     output_name="C",
+    tuning=Tunable(space, configured),
 )

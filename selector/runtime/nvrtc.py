@@ -20,12 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from selector.diagnostics import InternalError, UserError
+from selector.diagnostics import InternalError, ScheduleError, UserError
 
 OPTIONS = ("-std=c++17", "-ftz=false")
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
 _LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
+_REGISTERS = re.compile(r"Insufficient registers \((\d+)\).*?register target of (\d+)")
 _RESOURCE = re.compile(r"Function (\S+):\s*\n\s*(.*)")
 _LOCAL_ACCESS = re.compile(r"\b(LDL|STL)\b")
 
@@ -102,7 +103,8 @@ def include_directories() -> tuple[str, ...]:
 def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
-    ``UserError`` if there is no NVRTC or it does not know ``arch``; ``InternalError`` with
+    ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
+    cannot have the registers that an instruction needs; ``InternalError`` with
     NVRTC's log and the line of the source if the source does not compile: emitted source always
     should.
     """
@@ -114,7 +116,9 @@ def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> b
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise InternalError(_failure(source, arch, _log(nvrtc, program)))
+            log = _log(nvrtc, program)
+            _refuse_registers(log)
+            raise InternalError(_failure(source, arch, log))
         size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         cubin = _buffer(size)
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
@@ -172,6 +176,18 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise InternalError(f"NVRTC failed: {status.name}")
     return values[0] if values else None
+
+
+def _refuse_registers(log: str) -> None:
+    """``ScheduleError`` where ptxas cannot fit an instruction into the registers of a thread."""
+    short = _REGISTERS.search(log)
+    if short is not None:
+        raise ScheduleError(
+            f"a thread needs {short[2]} registers or more, and its block leaves it {short[1]}",
+            why="a multiprocessor has 65536 registers for the threads of a block, and an "
+            "accumulator stays in those of its group",
+            hint="let a group have a smaller part of the tile, or a block fewer groups",
+        )
 
 
 def _log(nvrtc: Any, program: Any) -> str:

@@ -11,9 +11,9 @@ from casestudies.common.limits import GPUS, ceilings_of
 from casestudies.common.measure import Row, row_of, table
 from casestudies.common.record import Record, speed_ups
 from casestudies.common.registry import gpu_cases
-from casestudies.common.timing import Timing, rotation
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.gemm.problem import Problem as Gemm
+from selector.tuning.timing import Timing, rotation
 
 TIMING = Timing(median=26.0, low=25.9, high=26.4, calls=80, repeats=15, method="graph")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from runtime_plans import CONV_SOURCE
 
-from selector.diagnostics import InternalError
+from selector.diagnostics import InternalError, ScheduleError
 from selector.runtime import nvrtc
 
 pytestmark = pytest.mark.nvrtc
@@ -74,3 +74,19 @@ def test_wgmma_wants_the_a_target() -> None:
 def test_subnormals_are_kept() -> None:
     source = 'extern "C" __global__ void k(float *x) { x[0] = x[0] * x[1]; }'
     assert ".FTZ" not in nvrtc.sass(nvrtc.compile_to_cubin(source, "sm_80"))["k"]
+
+
+def test_an_accumulator_that_no_thread_has_room_for_is_the_schedules() -> None:
+    """m64n256 keeps 128 registers of each thread; blocks of 512 threads leave it 128 for all."""
+    names = ", ".join(f"%{i}" for i in range(128))
+    constraints = ", ".join(f'"+f"(d[{i}])' for i in range(128))
+    source = (
+        'extern "C" __global__ void __launch_bounds__(512) wide(float *c, unsigned long long x) {\n'
+        "float d[128]; for (int i = 0; i < 128; i++) d[i] = c[i * threadIdx.x];\n"
+        'asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 '
+        f'{{{names}}}, %128, %128, 1, 1, 1, 0, 0;" : {constraints} : "l"(x));\n'
+        "for (int i = 0; i < 128; i++) c[i * threadIdx.x] = d[i];}\n"
+    )
+    with pytest.raises(ScheduleError, match=r"needs 1\d\d registers or more.*leaves it 128"):
+        nvrtc.compile_to_cubin(source, "sm_90a")
+    assert nvrtc.compile_to_cubin(source.replace("(512)", "(256)"), "sm_90a")

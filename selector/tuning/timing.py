@@ -77,7 +77,7 @@ def time_calls(
 @cache
 def timing_stream() -> Any:
     """The one stream on which everything is timed: kernels keep intermediates by stream."""
-    import cupy
+    import cupy  # pyright: ignore
 
     return cupy.cuda.Stream(non_blocking=True)
 
@@ -118,7 +118,7 @@ def _estimate(calls: Sequence[Call], stream: Any) -> float:
 
 def _between_events(launch: Callable[[], object], stream: Any) -> float:
     """Seconds that the device spends between two events around ``launch``."""
-    import cupy
+    import cupy  # pyright: ignore
 
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     begin.record(stream)

@@ -105,6 +105,7 @@ class KernelContext:
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:
     neighbours: str = ""
+    stored_maps: set[str] = field(default_factory=set)  # buffers that boxes are stored to
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)

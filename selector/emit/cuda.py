@@ -13,7 +13,7 @@ from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
@@ -115,9 +115,13 @@ def _emit_kernel(
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
-    if context.maps:
-        arguments.append(MapsReady())
-        parameters.append(f"const int {READY}")
+    mapped = dict.fromkeys(argument.name for _, argument in context.maps)
+    stored = tuple(name for name in mapped if name in context.stored_maps)
+    read = tuple(name for name in mapped if name not in context.stored_maps)
+    for flag, buffers in ((READY, read), (STORES_READY, stored)):
+        if buffers:
+            arguments.append(MapsReady(buffers))
+            parameters.append(f"const int {flag}")
     for name, argument in context.maps:
         arguments.append(argument)
         parameters.append(f"const __grid_constant__ TensorMap {name}")

@@ -46,9 +46,11 @@ class MapArgument:
 
 @dataclass(frozen=True, slots=True)
 class MapsReady:
-    """1 if every tensor map of the launch could be made for the arrays of the call, else 0 (the
-    kernel then copies by ordinary loads).
+    """1 if the tensor maps of these buffers could all be made for the arrays of the call, else 0
+    (the kernel then copies by ordinary loads and stores). No names: all maps of the launch.
     """
+
+    names: tuple[str, ...] = ()
 
 
 Argument = BufferArgument | ValueArgument | MapArgument | MapsReady

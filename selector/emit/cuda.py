@@ -7,6 +7,7 @@ this file adds parameters, flags, helper functions and launch geometry.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from selector.emit.context import KernelContext
@@ -115,16 +116,9 @@ def _emit_kernel(
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
-    mapped = dict.fromkeys(argument.name for _, argument in context.maps)
-    stored = tuple(name for name in mapped if name in context.stored_maps)
-    read = tuple(name for name in mapped if name not in context.stored_maps)
-    for flag, buffers in ((READY, read), (STORES_READY, stored)):
-        if buffers:
-            arguments.append(MapsReady(buffers))
-            parameters.append(f"const int {flag}")
-    for name, argument in context.maps:
+    for argument, parameter in _maps(context):
         arguments.append(argument)
-        parameters.append(f"const __grid_constant__ TensorMap {name}")
+        parameters.append(parameter)
     body = context.writer.text()
     text = body + " ".join(context.flags.values()) + _grid_text(kernel, context)
     for value, (name, own) in context.quotients.items():
@@ -182,6 +176,18 @@ def _block_numbers(kernel: Kernel, context: KernelContext, w: Writer) -> None:
         low = context.scalar.index(loop.min)
         first = "" if low == "0" else f" + {low}"
         w.line(f"const int {context.names.get(loop.name)} = (int)blockIdx.{axis}{first};")
+
+
+def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:
+    """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
+    mapped = dict.fromkeys(argument.name for _, argument in context.maps)
+    stored = tuple(name for name in mapped if name in context.stored_maps)
+    read = tuple(name for name in mapped if name not in context.stored_maps)
+    for flag, buffers in ((READY, read), (STORES_READY, stored)):
+        if buffers:
+            yield MapsReady(buffers), f"const int {flag}"
+    for name, argument in context.maps:
+        yield argument, f"const __grid_constant__ TensorMap {name}"
 
 
 def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -> None:

@@ -331,7 +331,9 @@ class Executable:
     def _maps(
         self, launch: PreparedLaunch, addresses: Sequence[int]
     ) -> tuple[tuple[int, Any], ...]:
-        """Positions and values of the tensor maps, and whether those that belong together could be made."""
+        """Positions and values of the tensor maps, and whether those that belong together could be
+        made.
+        """
         key = tuple(addresses[index] for _, index, _ in launch.maps)
         found = launch.made.get(key)
         if found is None:

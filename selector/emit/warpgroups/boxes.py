@@ -16,7 +16,7 @@ from selector.emit.copies import Copy
 from selector.emit.warpgroups.clusters import same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.emit.warpgroups.tensors import tensor_of
-from selector.ir.affine import Affine, carries, to_affine
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, slack

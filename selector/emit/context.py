@@ -152,11 +152,6 @@ class KernelContext:
         return self.quotients[e][0]
 
     @property
-    def lasting(self) -> bool:
-        """Whether rings last for the kernel, whose blocks are numbered along x alone."""
-        return self.persistent > 0 or self.cluster > 1
-
-    @property
     def unit(self) -> str:
         """What a gpu_thread loop counts, and the C variable that numbers it."""
         return "group" if self.group else "warp"

@@ -116,7 +116,7 @@ class KernelEmitter:
         one_warp = self.tensor and not warps
         if not c.last_launch:
             c.writer.line(ALLOW_NEXT)
-        if c.lasting:
+        if c.persistent:
             self.early.finish()
             emit_lasting(self)
         else:

@@ -77,8 +77,8 @@ class Launch:
     ``early``: it may start while the launch before it ends, and waits by itself for the results of
     earlier ones that run in every call.
 
-    ``persistent``, unless 0: so many blocks a multiprocessor do the work of all. Such blocks, and
-    blocks in a ``cluster`` of more than one, are numbered along x alone.
+    ``persistent``, unless 0: so many blocks a multiprocessor do the work of all, and are numbered
+    along x alone. ``cluster``: so many neighbours along x are one.
     """
 
     entry: str

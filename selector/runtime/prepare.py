@@ -229,8 +229,7 @@ def _prepare_launch(
     x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
     if min(x, y, z) <= 0:
         return None
-    if launch.persistent or launch.cluster > 1:
-        x, y, z = numbered_along_x((x, y, z), launch, multiprocessors)
+    x, y, z = grid_of((x, y, z), launch, multiprocessors)
     if any(extent > limit for extent, limit in zip((x, y, z), _GRID_LIMITS, strict=True)):
         raise ArgumentError(
             f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
@@ -283,13 +282,14 @@ def _wanted(launch: Launch, names: frozenset[str]) -> frozenset[int]:
     )
 
 
-def numbered_along_x(grid: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
-    """Whole clusters along x for the work of a grid."""
+def grid_of(work: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
+    """The blocks that do the work of a grid: whole clusters, and no more than are persistent."""
     size = launch.cluster
-    blocks = -(-grid[0] // size) * size * grid[1] * grid[2]
-    if launch.persistent:
-        blocks = min(blocks, max(multiprocessors() * launch.persistent // size, 1) * size)
-    return (blocks, 1, 1)
+    grid = (-(-work[0] // size) * size, *work[1:])
+    if not launch.persistent:
+        return grid
+    most = max(multiprocessors() * launch.persistent // size, 1) * size
+    return (min(grid[0] * grid[1] * grid[2], most), 1, 1)
 
 
 def _map(argument: MapArgument, env: Environment) -> TensorMap:

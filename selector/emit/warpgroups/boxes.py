@@ -7,18 +7,17 @@ of the source's extents becomes the extents of the tensor map: the copy engine w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.warpgroups.clusters import same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.emit.warpgroups.tensors import tensor_of
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, substitute
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, slack
 from selector.runtime.plan import MapArgument
 
@@ -101,6 +100,22 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     )
     name = map_name(argument, context)
     return Boxes(copy.to, name, first, along, rows, box_rows, inner, panels)
+
+
+def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
+    """Whether values are the same for all blocks of a cluster, whose first one is at a multiple of
+    its size: the number of a block occurs in them only divided by multiples of that.
+    """
+    x, size = context.neighbours, context.cluster
+
+    def without(e: Expr) -> Expr:
+        match e:
+            case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
+                return IntImm(0)
+            case _:
+                return map_expr(e, without)
+
+    return all(x not in free_vars(without(e)) for e in exprs)
 
 
 def _row_digits(copy: Copy, at: list[Affine], panels: Panels) -> list[tuple[int, int]] | None:

@@ -17,6 +17,7 @@ from math import gcd, prod
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
+from selector.emit.units import Unit
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
@@ -127,20 +128,40 @@ class BandTables:
     def __bool__(self) -> bool:
         return bool(self._tables)
 
+    def loops(self, operand: Banded) -> tuple[str, ...]:
+        """The variables of loops that the taps of an operand depend on."""
+        return tuple(name for name, _, _ in self._tables[operand].loops)
+
+    def place(self, operand: Banded, values: tuple[int, ...]) -> int:
+        """Words from the table's begin to the padded taps for these values of the ``loops``."""
+        offset, table = 0, self._tables[operand]
+        scale = table.words
+        for value, (_, low, extent) in zip(values, table.loops, strict=True):
+            offset += (value - low) * scale
+            scale *= extent
+        return offset
+
+    def window(self, operand: Banded, row: str) -> str:
+        """The pointer to the first word of a row of the band, for the first values of the loops;
+        every four words are a block.
+        """
+        table = self._tables[operand]
+        return f"{table.pointer} + {_windows_of(table, row, first='')}"
+
     @property
     def sources(self) -> set[str]:
         """Buffers that the taps come from."""
         return {table.operand.buffer for table in self._tables.values()}
 
-    def fill(self) -> None:
-        """Write all tables, spread over the threads of the block."""
+    def fill(self, unit: Unit) -> None:
+        """Write all tables, spread over the threads of the unit."""
         tables = list(self._tables.values())
         while tables:
             members = _progression(tables)
-            self._fill_together(members)
+            self._fill_together(members, unit)
             tables = [t for t in tables if t not in members]
 
-    def _fill_together(self, members: list[Table]) -> None:
+    def _fill_together(self, members: list[Table], unit: Unit) -> None:
         """Each thread writes some words of the padded rows of tables that differ in where their
         taps begin.
         """
@@ -150,7 +171,7 @@ class BandTables:
             base = table.operand.base + apart * Var(MEMBER)
             whole = replace(table.operand, base=base)
             table = replace(table, operand=whole, loops=(*table.loops, (MEMBER, 0, len(members))))
-        o, threads = table.operand, self.context.threads
+        o, rank = table.operand, unit.rank.removeprefix("(int)")
         count = 4 // o.type.bytes
         total = table.length * table.rows * table.values
         w.line(
@@ -158,7 +179,7 @@ class BandTables:
             "with zeros around them"
         )
         w.line("#pragma unroll 4")
-        with w.block(f"for (int item = threadIdx.x; item < {total}; item += {threads})"):
+        with w.block(f"for (int item = {rank}; item < {total}; item += {unit.size})"):
             place, values = self._decode(table, (members[-1].offset - members[0].offset) // 4)
             shift = f" - {f'{table.step} * ' if table.step > 1 else ''}copy"
             shift = shift if table.copies > 1 else ""
@@ -286,12 +307,17 @@ def _progression(tables: list[Table]) -> list[Table]:
 
 def _window(table: Table, block: int) -> str:
     """Where the windows of a lane's row of the band begin, in words from the table's begin."""
-    o, count = table.operand, 4 // table.operand.type.bytes
     row = f"(lane / 4 + {BLOCK_ROWS * block})" if block else "lane / 4"
+    return _windows_of(table, row, first=" + lane % 4")
+
+
+def _windows_of(table: Table, row: str, first: str) -> str:
+    """Where the windows of a row of the band begin, from their word ``first`` on."""
+    o, count = table.operand, 4 // table.operand.type.bytes
     output = row if o.phases == 1 else f"{row} / {o.phases}"
     before = output if o.stride == 1 else f"{output} * {o.stride}"
     before = f"({before} + {o.lead})" if o.lead else f"({before})"
-    terms = [f"{table.front} + lane % 4 - {before} / {count}"]
+    terms = [f"{table.front}{first} - {before} / {count}"]
     if table.copies > 1:
         step = f" / {table.step}" if table.step > 1 else ""
         terms.append(f"{before} % {count}{step} * {table.pitch}")

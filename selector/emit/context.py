@@ -10,6 +10,7 @@ from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
+from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Store, Var
@@ -96,6 +97,7 @@ class KernelContext:
     producer: bool = False  # one more group, behind the others, feeds the rings
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
+    windows: dict[str, WindowRows] = field(default_factory=dict)
     strips: dict[str, Strips] = field(default_factory=dict)
     shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
     last_launch: bool = True  # of those that run in every call
@@ -105,7 +107,6 @@ class KernelContext:
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:
     neighbours: str = ""
-    stored_maps: set[str] = field(default_factory=set)  # buffers that boxes are stored to
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
@@ -152,6 +153,11 @@ class KernelContext:
         return self.quotients[e][0]
 
     @property
+    def lasting(self) -> bool:
+        """Whether rings last for the kernel, whose blocks are numbered along x alone."""
+        return self.persistent > 0 or self.cluster > 1
+
+    @property
     def unit(self) -> str:
         """What a gpu_thread loop counts, and the C variable that numbers it."""
         return "group" if self.group else "warp"
@@ -159,6 +165,11 @@ class KernelContext:
     @property
     def unit_threads(self) -> int:
         return 128 if self.group else 32
+
+    @property
+    def group_operands(self) -> set[str]:
+        """Shared memory that wgmma reads."""
+        return self.panels.keys() | self.windows.keys()
 
     @property
     def consumers(self) -> int:

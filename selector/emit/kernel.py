@@ -28,11 +28,13 @@ from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
-from selector.emit.warpgroups.boxes import STORES_READY
+from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.window_products import WindowEmitter
+from selector.emit.warpgroups.windows import find_windows, is_window
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -80,6 +82,7 @@ class KernelEmitter:
         self.tables = BandTables(context)
         self.tiles = TileEmitter(context, self.tables)
         self.groups = GroupEmitter(context)
+        self.windows = WindowEmitter(context, self.tables)
         self.last_loop: Stmt | None = None  # the groups do the rest alone
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
@@ -111,12 +114,13 @@ class KernelEmitter:
                 "use fewer or smaller gpu_thread loops",
             )
         collect_accumulators(self.kernel.body, c, self.tables)
+        self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         one_warp = self.tensor and not warps
         if not c.last_launch:
             c.writer.line(ALLOW_NEXT)
-        if c.persistent:
+        if c.lasting:
             self.early.finish()
             emit_lasting(self)
         else:
@@ -127,7 +131,7 @@ class KernelEmitter:
         if c.cluster > 1:
             c.writer.line("cluster_wait();  // nobody leaves who is still waited for")
         if c.stores_boxes:
-            c.writer.line(f"if ({STORES_READY} && lane == 0) bulk_wait_read<0>();")
+            c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
 
     def _find_groups(self) -> None:
         """Whether this is a kernel of warpgroups, and what their operands lie in."""
@@ -151,8 +155,9 @@ class KernelEmitter:
             lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s),
         )
         c.panels |= find_panels(self.kernel.body)
+        c.windows |= find_windows(self.kernel.body, c.panels)
         c.producer = any(
-            isinstance(s, Allocate) and s.name in c.panels and s.stages > 1
+            isinstance(s, Allocate) and s.name in c.group_operands and s.stages > 1
             for s in walk_stmt(self.kernel.body)
         )
 
@@ -180,8 +185,15 @@ class KernelEmitter:
         """
         run: list[Accumulate] = []
         finished: list[Store] = []
+        windows: list[Stmt] = []
         for s in stmts:
             self.early.before(s)
+            if self.context.group and is_window(s):
+                self._flush(run, finished)
+                self._join(s, unit) if windows else self._before(s, unit)
+                windows.append(s)
+                continue
+            self._flush_windows(windows)
             accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
             if finished or accumulate is None:
                 if run and self._finishes(s, run, unit):
@@ -198,6 +210,7 @@ class KernelEmitter:
                 self._join(s, unit)
             run.append(accumulate)
         self._flush(run, finished)
+        self._flush_windows(windows)
 
     def _finishes(self, s: Stmt, run: list[Accumulate], unit: Unit) -> bool:
         """Whether ``s`` is a read-out that may be written among the instructions of ``run``."""
@@ -227,6 +240,17 @@ class KernelEmitter:
             run.clear()
             finished.clear()
 
+    def _flush_windows(self, windows: list[Stmt]) -> None:
+        if not windows:
+            return
+        slot = self.groups.slot
+        if slot is not None:
+            slot.enter()
+        self.windows.emit(tuple(windows))
+        if slot is not None:
+            slot.leave(sum(isinstance(x, Store) for s in windows for x in walk_stmt(s)))
+        windows.clear()
+
     def _statement(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
         match s:
             case Block(stmts):
@@ -237,6 +261,8 @@ class KernelEmitter:
                 self._tensor_store(s, unit)
             case For(kind=ForKind.GPU_THREAD):
                 self._thread_region(s, unit)
+            case For() if self.context.group and is_window(s):
+                self.statements((s,), unit, in_warp=in_warp)
             case For() | Store() | IfThenElse():
                 self._loop_or_nest(s, unit, in_warp=in_warp)
             case LetStmt(name, value, body):
@@ -280,7 +306,7 @@ class KernelEmitter:
             storage = self.context.storages.get(nest.store.buffer)
             if storage is not None and independent(nest, storage.param, storage.pitches):
                 self._before(s, unit)
-                unit.panels |= storage.panels is not None
+                unit.panels |= nest.store.buffer in self.context.group_operands
                 copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
                 if copy is not None:
                     emit_copy(copy, self.context, unit.rank, unit.size)
@@ -321,14 +347,15 @@ class KernelEmitter:
             return
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
-        if holds_tensor(s):
-            self.fill_bands(unit)
         allocations, body = hoist_allocations(s.body)
         staged = [a for a in allocations if a.stages > 1]
+        ring = any(a.name in self.context.group_operands for a in staged)
+        if holds_tensor(s) and not ring:
+            self.fill_bands(unit)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
-            kind = GroupRing if any(a.name in self.context.panels for a in staged) else Ring
+            kind = GroupRing if ring else Ring
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
         for x in body:
@@ -410,12 +437,20 @@ class KernelEmitter:
             unit.wait(self.context.writer, reads | writes)
         unit.touch(reads, writes)
 
-    def fill_bands(self, unit: Unit) -> None:
-        """Write the bands once, as late as their first use allows: copies are on their way."""
-        if self.tables and not self.bands_filled:
-            self.early.before_access(self.tables.sources)
-            if unit.must_wait(self.tables.sources & self.exchanged, set()):
-                unit.wait(self.context.writer)
-            self.tables.fill()
-            self.bands_filled = True
-            unit.written.add(BANDS)
+    def fill_bands(self, unit: Unit) -> bool:
+        """Write the bands once, as late as their first use allows: copies are on their way. Whether
+        this is the time.
+        """
+        if not self.tables or self.bands_filled:
+            return False
+        self.early.before_access(self.tables.sources)
+        if unit.must_wait(self.tables.sources & self.exchanged, set()):
+            unit.wait(self.context.writer)
+        self.tables.fill(unit)
+        if self.windows.bands:
+            self.context.writer.line(unit.barrier)
+            self.windows.bands.fill(unit)
+            unit.panels = True
+        unit.written.add(BANDS)
+        self.bands_filled = True
+        return True

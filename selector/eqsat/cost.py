@@ -61,12 +61,15 @@ def block_cost(block: Term) -> BlockCost:
 def _is_gathered(operand: object, instruction: TensorInstruction) -> bool:
     """Whether an operand in memory cannot be fetched by ``ldmatrix``, whose rows of 16 bytes start
     at multiples of 16 bytes: neither its rows nor its columns are known to be such. Tiles that are
-    configured load rows from anywhere.
+    configured load rows from anywhere; wgmma reads rows that overlap where they start 16 bytes
+    apart.
     """
     match operand:
-        case ("Matrix", _, _, _, ("Int", int(outer)), _, ("Int", int(inner)), _, _):
+        case ("Matrix", _, _, _, ("Int", int(outer)), _, ("Int", int(inner)), int(count), _):
             per = 16 // instruction.a_type.bytes
             rows, columns = inner == 1 and outer % per == 0, outer == 1 and inner % per == 0
+            if instruction.family == "wgmma" and outer < count and outer != per:
+                rows = False
             return not (rows or columns or instruction.configurable)
         case _:
             return False

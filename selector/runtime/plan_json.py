@@ -113,8 +113,7 @@ class _Reader:
                 tuple(int(n) for n in data["box"]),
             )
         if "maps_ready" in data:
-            names = data["maps_ready"]
-            return MapsReady(() if names is True else tuple(_text(name) for name in names))
+            return MapsReady()
         return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
 
 
@@ -163,7 +162,7 @@ def _argument_to_json(argument: Argument) -> Json:
                 "strides": [print_expr(e) for e in strides],
                 "box": list(box),
             }
-        case MapsReady(names):
-            return {"maps_ready": list(names) or True}
+        case MapsReady():
+            return {"maps_ready": True}
         case _:
             assert_never(argument)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from corpus_case import cases
 from corpus_conv import CONVOLUTIONS
 from corpus_family import FAMILY
+from corpus_group_windows import GROUP_WINDOWS
 from corpus_groups import GROUPS
 from corpus_layers import LAYERS
 from corpus_mixed import MIXED
@@ -19,5 +20,5 @@ from corpus_windows import WINDOWS
 
 CORPUS = cases(
     PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
-    TABLES, GROUPS, LAYERS,
+    TABLES, GROUPS, LAYERS, GROUP_WINDOWS,
 )  # fmt: skip

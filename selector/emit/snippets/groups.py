@@ -32,6 +32,13 @@ __device__ __forceinline__ u64 matrix_descriptor(u32 start, u32 leading, u32 str
     | (u64)swizzle << 62;
 }
 """,
+    "core_descriptor": """\
+// A matrix in core matrices of 8 rows x 16 bytes; bytes from one to the next along the depth, and
+// along the rows.
+__device__ __forceinline__ u64 core_descriptor(u32 start, u32 along, u32 rows) {
+  return (u64)((start & 0x3ffff) >> 4) | (u64)(along >> 4) << 16 | (u64)(rows >> 4) << 32;
+}
+""",
     "group_fence": """\
 __device__ __forceinline__ void group_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

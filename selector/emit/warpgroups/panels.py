@@ -18,8 +18,8 @@ from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.structure import constant_elements, stored_extents
-from selector.lowering.tiles import Access, Accumulate, as_accumulate
+from selector.lowering.structure import constant_elements
+from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
 GROUP_ROWS = 8  # rows after which every swizzle repeats
@@ -110,19 +110,21 @@ def find_panels(body: Stmt) -> dict[str, Panels]:
         statement = as_accumulate(s) if isinstance(s, Store) else None
         if statement is None or statement.instruction.family != "wgmma":
             continue
-        for operand in (statement.a, statement.b):
-            if not isinstance(operand, Access):
-                raise _banded(operand.buffer, statement)
+        if isinstance(statement.a, Banded):
+            raise _banded(statement.a.buffer, statement)
+        if isinstance(statement.b, Banded):
+            continue  # of windows
         for operand in (statement.a, statement.b):
             allocation = allocations.get(operand.buffer)
             if allocation is None:
-                raise _not_shared(operand.buffer, statement)
+                raise not_shared(operand.buffer, statement)
             if operand.buffer not in found:
                 found[operand.buffer] = _panels(allocation, body)
     return found
 
 
-def _not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
+def not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
+    """The error for an operand that is not staged."""
     return ScheduleError(
         f"`{buffer}` is an operand of wgmma and does not lie in shared memory",
         f"{statement.instruction.name} reads both operands from there, as they are",
@@ -133,9 +135,10 @@ def _not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
 
 def _banded(buffer: str, statement: Accumulate) -> ScheduleError:
     return ScheduleError(
-        f"`{statement.accumulator}` is a convolution with `{buffer}`, which wgmma cannot take",
-        f"{statement.instruction.name} reads both operands from shared memory; the band that the "
-        "taps make is an operand of warps",
+        f"`{statement.accumulator}` is a convolution with `{buffer}` across rows, which wgmma "
+        "cannot take",
+        f"{statement.instruction.name} takes the band that the taps make as its second operand "
+        "only",
         f"place `{statement.accumulator}` in MemoryType.WMMAAccumulator",
         Where(func=statement.accumulator),
     )
@@ -143,13 +146,18 @@ def _banded(buffer: str, statement: Accumulate) -> ScheduleError:
 
 def _panels(s: Allocate, body: Stmt) -> Panels:
     elements = constant_elements(s)
-    pitch = stored_extents(s, body)[0]
+    pitch = s.extents[0]
     assert isinstance(pitch, IntImm)
     rows = elements // pitch.value
-    stores = [x for x in walk_stmt(body) if isinstance(x, Store) and x.buffer == s.name]
-    columns = max((_columns(x, pitch.value) for x in stores), default=pitch.value)
+    columns = reach(s.name, pitch.value, body)
     rounded = -(-rows // GROUP_ROWS) * GROUP_ROWS
     return Panels(pitch.value, columns, rounded, s.type.element.bytes)
+
+
+def reach(buffer: str, pitch: int, body: Stmt) -> int:
+    """The elements of a row that are stored."""
+    stores = [x for x in walk_stmt(body) if isinstance(x, Store) and x.buffer == buffer]
+    return max((_columns(x, pitch) for x in stores), default=pitch)
 
 
 def _columns(s: Store, pitch: int) -> int:

@@ -58,6 +58,18 @@ class Slot:
     release: Callable[[], None]
     acquired: bool = False
 
+    def enter(self) -> None:
+        """Before a statement that reads it."""
+        if not self.acquired:
+            self.acquire()
+            self.acquired = True
+
+    def leave(self, statements: int) -> None:
+        """After ``statements`` whose instructions are complete."""
+        self.left -= statements
+        if not self.left:
+            self.release()
+
 
 class GroupEmitter:
     """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups."""
@@ -72,9 +84,8 @@ class GroupEmitter:
         products = self._merged([p for s in statements for p in self._products(s)])
         names = list(dict.fromkeys(s.accumulator for s in statements))
         w, slot = self.context.writer, self.slot
-        if slot is not None and not slot.acquired:
-            slot.acquire()
-            slot.acquired = True
+        if slot is not None:
+            slot.enter()
         with w.block(""):
             w.line(f"// {', '.join(names)}: {len(products)} instructions")
             descriptors: dict[tuple[str, Affine, bool], str] = {}
@@ -88,9 +99,7 @@ class GroupEmitter:
         if not self.deferred:
             self.finish(names)
         if slot is not None:
-            slot.left -= len(statements)
-            if not slot.left:
-                slot.release()
+            slot.leave(len(statements))
 
     def finish(self, names: list[str]) -> None:
         """Wait until accumulators may be read."""

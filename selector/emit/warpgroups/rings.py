@@ -17,6 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
+from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.context import Staging
 from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_copy
@@ -24,9 +25,9 @@ from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
-from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import emit_shifted, starts_inside
+from selector.emit.warpgroups.windows import is_window
 from selector.ir.nodes import Allocate, Block, For, ForKind, IfThenElse, LetStmt, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out, sequence
@@ -46,7 +47,6 @@ class GroupRing(Ring):
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
         self.early = False  # the first slots are asked for before the block has met
-        self.sharing: Sharing | None = None
         self.lasting = False  # slots and barriers are there before and after the loop
         self.stores = False  # an iteration stores results
 
@@ -63,48 +63,23 @@ class GroupRing(Ring):
         with w.block(""):  # another ring may follow
             self.boxes = self._boxes()
             names = {a.name for a in self.staged}
-            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
-            self._share(alone=alone)
             self.early = self.boxes is not None and not names & (unit.read | unit.written)
             self._make()
-            if c.cluster == 1 or unit.written or unit.copying or unit.panels:
-                unit.wait(w)  # for the barriers, and what the loop reads besides its copies
-            if c.cluster > 1:
-                w.line("cluster_sync();")
+            unit.wait(w)  # for the barriers, and what the loop reads besides its copies
             groups = consumer_unit(c.consumers)
+            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
             with w.block(f"if (group == {c.warps})"):
                 self._feed()
                 if alone:
                     w.line("return;  // so that accumulators take no registers here")
             with w.block("else"):
                 self._consume(groups)
-                if c.cluster > 1:
-                    w.line("cluster_arrive();")
             unit.join(groups)
             self.emitter.in_consumers = alone
             if alone and self.boxes:
                 self._leave_room()
             if self.emitter.loop_depth:
                 self._end(unit)
-
-    def _share(self, *, alone: bool) -> None:
-        """Find what the blocks of a cluster share."""
-        c = self.context
-        if c.cluster == 1:
-            return
-        if not alone or self.emitter.loop_depth:
-            raise ScheduleError(
-                f"the blocks of `{c.name}` cannot form clusters",
-                f"the loop `{self.loop.name}` stages operands ahead, and is not the last thing "
-                "that all threads of a block do",
-                "drop cluster(...), or compute the result at the innermost block loop",
-            )
-        self.sharing = Sharing(self.boxes or [], self.loop, c)
-
-    @property
-    def _early_slots(self) -> int:
-        """How many slots are asked for before the block has met."""
-        return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
 
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
@@ -147,25 +122,22 @@ class GroupRing(Ring):
 
     def _ask_early(self) -> None:
         w = self.context.writer
-        loop = f"for (int slot = 0; slot < {self._early_slots}; ++slot)"
+        loop = f"for (int slot = 0; slot < {self.stages}; ++slot)"
         with w.block(f"if ({READY})"):
             w.line("#pragma unroll 1")
             with w.block(loop):
                 w.line(f"const int {self.variable} = {self.low} + slot;")
                 w.line(f"if ({self.variable} >= {self.stop}) break;")
-                self._ask(early=True)
+                self._ask()
 
-    def _ask(self, *, early: bool = False) -> None:
+    def _ask(self) -> None:
         """All boxes of one slot."""
-        w, sharing = self.context.writer, None if early else self.sharing
+        w = self.context.writer
         self._point("slot")
         total = sum(b.bytes for b in self.boxes or ())
         w.line(f"barrier_expect(full + 8 * slot, {total});")
         for boxes in self.boxes or ():
-            if sharing is None:
-                boxes.write(self.context, "full + 8 * slot")
-            else:
-                sharing.write(boxes, "full + 8 * slot")
+            boxes.write(self.context, "full + 8 * slot")
 
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
@@ -199,7 +171,11 @@ class GroupRing(Ring):
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
-        c, condition = self.context, starts_inside(copy, self.context)
+        c = self.context
+        if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
+            emit_rows(copy, c, unit.rank, unit.size, f"full + 8 * {self.slot}")
+            return
+        condition = starts_inside(copy, c)
         between = None
         if condition is not None:
             text = c.scalar.expr(condition)
@@ -210,23 +186,19 @@ class GroupRing(Ring):
     def _slots(self, *, early: bool = False) -> Generator[None]:
         """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
-        round_, slot = divmod(self._early_slots if early else 0, self.stages)
-        w.line(f"int slot = {slot}, round = {round_};")
-        with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
+        w.line(f"int slot = 0, round = {int(early)};")
+        with self.emitter.loop_head(self.loop, self.stages if early else 0):
             free = "barrier_await(free_ + 8 * slot, (round - 1) & 1);"
-            w.line(free if round_ else f"if (round) {free}")
+            w.line(free if early else f"if (round) {free}")
             self._point("slot")
             yield
 
     def _releases(self) -> str:
         """Arrivals that free a slot: one of each group."""
-        return str(self.context.warps) if self.sharing is None else self.sharing.releases()
+        return str(self.context.warps)
 
     def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
         """A group does not need a slot any more."""
-        if self.sharing is not None:
-            self.sharing.release(barrier, condition)
-            return
         w = self.context.writer
         w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
 
@@ -239,6 +211,8 @@ class GroupRing(Ring):
         later = names is not None and self.stages > 1
         if later and any(self.context.accumulators[n].half for n in names or ()):
             later = False  # ptxas would wait for each instruction (C7515)
+        if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
+            groups.wait(w)
         if not self.lasting:
             w.line("int slot = 0, round = 0;")
         if later and names:
@@ -339,6 +313,8 @@ def _straight_readers(s: Stmt, names: set[str]) -> int | None:
             return None if None in found else sum(n for n in found if n is not None)
         case Allocate(body=body) | LetStmt(body=body):
             return _straight_readers(body, names)
+        case For() if is_window(s):  # all of it is one run of instructions
+            return sum(isinstance(x, Store) for x in walk_stmt(s))
         case For() | IfThenElse() if holds_tensor(s):
             return None
         case _:

@@ -1,0 +1,208 @@
+"""Convolutions on warpgroups: the text of a kernel's wgmma is executed here, on bytes.
+
+Descriptors without a swizzle name core matrices of 8 rows x 16 bytes (PTX ISA, "Asynchronous
+Warpgroup Level Matrix Shared Memory Layout"); bands are filled as the kernel fills them, from the
+padded taps that it describes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import halide as hl
+import numpy as np
+import pytest
+from corpus_group_windows import Windows, windowed
+from numpy.typing import NDArray
+
+import halide_bridge as hb
+from selector.diagnostics import ScheduleError
+from selector.runtime.nvrtc import available, compile_to_cubin, resource_usage, sass
+
+Array = NDArray[np.generic]
+A_AT, B_AT = 1 << 14, 1 << 20  # where the emulated memory has the rows and the bands
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One wgmma: its columns, first accumulator register, and the operands' addresses."""
+
+    columns: int
+    first: int
+    a: int
+    b: int
+
+
+def issues(text: str) -> list[Issue]:
+    pattern = (
+        r'add\.s64 a, %\d+, (\d+); add\.s64 b, %\d+, (\d+);\\n"\s*'
+        r'"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.\S+ \{%(\d+),'
+    )
+    return [
+        Issue(int(n), int(first), 16 * int(a), 16 * int(b))
+        for a, b, n, first in re.findall(pattern, text)
+    ]
+
+
+def descriptors(text: str) -> list[tuple[int, int]]:
+    """(bytes along the depth, along the rows) of A and B."""
+    found = re.findall(r"core_descriptor\(.*?, (\d+), (\d+)\)\"?\)", text.replace('"l"', ""))
+    return [(int(x), int(y)) for x, y in found]
+
+
+def matrix(memory: Array, start: int, rows: int, strides: tuple[int, int]) -> Array:
+    """A rows x 16 operand that a descriptor names."""
+    along, across = strides
+    r, k = np.arange(rows)[:, None], np.arange(16)[None, :]
+    place = start + r // 8 * across + r % 8 * 16 + k // 8 * along + k % 8 * 2
+    return memory[place // 2]
+
+
+def filled_bands(text: str, taps: Array) -> Array:
+    """The band entries, by the kernel's own loops over the padded taps."""
+    name = re.search(r"// (band_\w+): ", text).group(1)  # type: ignore[union-attr]
+    head = re.search(r"(\d+) taps.*?item < (\d+);.*?item % (\d+);", text, re.DOTALL)
+    assert head is not None
+    length = int(head.group(3))
+    front = int(re.search(r"const int at = \(word - (\d+)\) \* 2", text).group(1))  # type: ignore[union-attr]
+    place = re.search(rf"{name}\[\((.*?)\)\] = pack16", text).group(1)  # type: ignore[union-attr]
+    tables = {
+        t: int(o) // 4 for t, o in re.findall(r"(band_\w+) = \(u32\*\)\(smem \+ (\d+)\)", text)
+    }
+    padded = np.zeros((1 << 14, 2), np.float16)
+    rows, count = taps.shape
+    for row in range(rows):
+        for copy in range(2):
+            for word in range(length):
+                at = (word - front) * 2 - copy
+                values = [taps[row, t] if 0 <= t < count else 0 for t in (at, at + 1)]
+                scope = {"copy": copy, "word": word, "loop0": row}
+                padded[tables[name] + eval(f"({place})", scope)] = values
+    memory = np.full(1 << 14, np.nan, np.float16)
+    loops = re.findall(
+        r"item < (\d+); item \+= \d+\) \{\s*const int entry = item / (\d+), part = item % \d+;\s*"
+        r"const u32\* const from = (\w+ \+ .*?);\s*\*\(uint4\*\)\(bands \+ (\d+) \+ item \* 16\)"
+        r" = (?:part < (\d+))?",
+        text,
+        re.DOTALL,
+    )
+    assert loops
+    for total, parts, start, offset, known in loops:
+        for item in range(int(total)):
+            scope = {"entry": item // int(parts), "part": item % int(parts)}
+            scope |= tables
+            at = eval("(" + start.replace("/", "//").replace("\n", " ") + ")", scope)
+            words = padded[at : at + 4].reshape(-1)
+            if known and scope["part"] >= int(known):
+                words = np.zeros(8, np.float16)
+            memory[int(offset) // 2 + 8 * item : int(offset) // 2 + 8 * item + 8] = words
+    return memory
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Windows(),
+        Windows(taps=7, rows=3),
+        Windows(taps=32, tap_rows=5, rows=4),
+        Windows(taps=16, tap_rows=3, rows=8, unrolled=True),
+        Windows(taps=9, tap_rows=6, rows=4, step=2),
+        Windows(taps=16, tap_rows=4, rows=4, reverse=True),
+    ],
+    ids=str,
+)
+def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
+    text = hb.compile(windowed(p), target="sm_90a").source
+    rng = np.random.default_rng(7)
+    pitch = p.pitch
+    height = p.step * (p.rows - 1) + p.tap_rows
+    image = rng.standard_normal((height, pitch)).astype(np.float16)
+    taps = rng.standard_normal((p.tap_rows, p.taps)).astype(np.float16)
+    bands = filled_bands(text, taps)
+    found = np.zeros((64, 8 * p.rows))
+    (a_along, a_rows), (b_along, b_rows) = descriptors(text)
+    rows = image.reshape(-1)
+    for issue in issues(text):
+        a = matrix(rows, issue.a, 64, (a_along, a_rows)).astype(np.float64)
+        b = matrix(bands, issue.b, issue.columns, (b_along, b_rows)).astype(np.float64)
+        column = issue.first // 4 * 8
+        found[:, column : column + issue.columns] += a @ b.T
+    wanted = np.zeros((p.rows, 512))
+    for s in range(p.tap_rows):
+        for t in range(p.taps):
+            tap = taps[p.tap_rows - 1 - s if p.reverse else s, t].astype(np.float64)
+            lines = image[s : s + p.step * p.rows : p.step, t : t + 512]
+            wanted += tap * lines
+    result = found.reshape(64, p.rows, 8).swapaxes(0, 1).reshape(p.rows, 512)
+    assert np.linalg.norm(result - wanted) < 1e-6 * np.linalg.norm(wanted)
+
+
+def test_a_row_serves_all_outputs_that_it_reaches() -> None:
+    """3 rows of taps, 8 rows of outputs: 10 image rows, each met by up to 3 bands at once."""
+    found = issues(hb.compile(windowed(Windows(tap_rows=3, rows=8)), target="sm_90a").source)
+    columns = [i.columns for i in found]
+    assert columns == [n for n in (8, 16, *[24] * 6, 16, 8) for _ in range(2)]
+
+
+@pytest.mark.skipif(not available(), reason="NVRTC is not installed")
+def test_machine_code() -> None:
+    p = Windows(taps=16, tap_rows=16, rows=16, groups=2, segments=2, stages=2)
+    text = hb.compile(windowed(p), target="sm_90a").source
+    cubin = compile_to_cubin(text, "sm_90a")
+    (usage,) = resource_usage(cubin).values()
+    assert usage.local_accesses == 0
+    (code,) = sass(cubin).values()
+    assert len(re.findall(r"\bHGMMA\.64x\d+x16\.F32", code)) == 2 * 31
+    assert "UBLKCP" in code
+
+
+def test_a_group_passes_its_slot_on_before_it_stores() -> None:
+    text = hb.compile(windowed(Windows(segments=2, stages=2)), target="sm_90a").source
+    released = text.index("barrier_arrive(free_")
+    assert text.index("wgmma.wait_group.sync.aligned 0") < released < text.index("store2(p0")
+
+
+def windows_of(outputs: int, width: int, stride: int = 1) -> hl.Func:
+    """A convolution of 16 taps whose vectors hold so many outputs, of rows so wide."""
+    x, y, xo, xi = (hl.Var(n) for n in ("x", "y", "xo", "xi"))
+    image, weights = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 1, "K")
+    t = hl.RDom([(0, 16)], "t")
+    conv, out = hl.Func("conv"), hl.Func("out")
+    conv[x, y] = hl.f32(0.0)
+    conv[x, y] += hl.f32(image[stride * x + t.x, y]) * hl.f32(weights[t.x])
+    out[x, y] = conv[x, y]
+    out.split(x, xo, xi, outputs).vectorize(xi).gpu_blocks(xo, y)
+    conv.compute_at(out, xo).vectorize(x)
+    conv.update().atomic().vectorize(x).vectorize(t.x)
+    hb.store_in(conv, hb.MemoryType.WGMMAAccumulator)
+    if width:
+        staged = image.in_(conv)
+        staged.compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
+        staged.bound_extent(staged.args()[0], width).vectorize(staged.args()[0])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("stride", "width", "message"),
+    [
+        (1, 0, "does not lie in shared memory"),
+        (1, 528, "reach 536 elements into its rows, of which 528 are staged"),
+        (2, 1056, "cannot be read by wgmma"),
+    ],
+)
+def test_refusals(stride: int, width: int, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message) as caught:
+        hb.compile(windows_of(512, width, stride), target="sm_90a")
+    assert caught.value.hint
+
+
+def test_windows_of_one_row() -> None:
+    text = hb.compile(windows_of(512, 536), target="sm_90a").source
+    assert [i.columns for i in issues(text)] == [8, 8]
+
+
+def test_more_windows_are_more_rows() -> None:
+    """1024 outputs are two instructions of 64 windows of 8, not one of windows of 16."""
+    text = hb.compile(windows_of(1024, 1048), target="sm_90a").source
+    assert [(i.columns, i.first) for i in issues(text)] == [(8, 0), (8, 0), (8, 4), (8, 4)]

@@ -5,6 +5,7 @@
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
     python -m selector rules ...           the rule author's bench (rules --help)
+    python -m selector serve               the compile service (serve --help)
 
 ``-`` reads standard input. A mistake of the user ends in one message and exit code 2; ``explain``
 of a program with statements that were asked onto a tensor unit and cannot go there in exit code 1.
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from selector.diagnostics import UserError
 from selector.ir.nodes import Module
+from selector.service.command import add_options
 from selector.targets import TARGETS, find_target
 from selector.workbench.commands import add_commands
 
@@ -47,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="dump | select | explain | rules")
+    commands = parser.add_subparsers(
+        required=True, metavar="dump | select | explain | rules | serve"
+    )
     for name, run, what in (
         ("dump", dump, "read, verify and print a program"),
         ("select", select, "print the selected program"),
@@ -67,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--laws", action="store_true", help="the law of each rule as well")
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
     add_commands(rules)
+    served = commands.add_parser("serve", help="the compile service, over HTTP")
+    served.description = "Serve compilations over HTTP until a signal says stop."
+    add_options(served)
     return parser
 
 

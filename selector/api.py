@@ -27,6 +27,7 @@ from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
 from selector.runtime.versions import versions
+from selector.service.client import Service, as_service
 from selector.targets import Target, find_target, target_for
 
 CacheEntry = tuple[KernelCache, str]
@@ -229,13 +230,16 @@ def compile_module(
     strict: bool = True,
     cache: bool = True,
     instructions: Iterable[str] | None = None,
+    service: str | Service | None = None,
 ) -> Kernel:
     """Select tensor instructions in a module and emit code for a target.
 
     ``target``: ``cuda`` (the GPU at hand), or a name of ``selector.targets``. ``strict``: a
     statement that was asked onto a tensor unit and cannot go there is a ``SelectionError``;
     otherwise it is compiled as plain code, with a warning. ``cache``: look in the kernel cache
-    first. ``instructions``: only these families (``wmma``, ``mma``) or names.
+    first. ``instructions``: only these families (``wmma``, ``mma``) or names. ``service``: have it
+    done by a compile service, by its address or as a ``Service`` (``python -m selector serve``);
+    ``ServiceError`` if it is away.
     """
     only = None if instructions is None else tuple(instructions)
     work = pipeline.Work(module, resolve_target(target), strict, only)
@@ -247,6 +251,8 @@ def compile_module(
         if found is not None:
             clock.time("cached", start)
             return _warned(Kernel(found, clock, entry, work))
+    if service is not None:
+        return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements, dict(clock.seconds))
@@ -257,6 +263,21 @@ def compile_module(
     kernel = Kernel(artifact, clock, entry)
     kernel.report = report
     return _warned(kernel)
+
+
+def _compiled_elsewhere(
+    work: pipeline.Work, clock: pipeline.Clock, entry: CacheEntry | None, service: str | Service
+) -> Kernel:
+    """The kernel that a service makes of a module; kept in the cache if it is what we would make
+    here."""
+    start = time.perf_counter()
+    found = as_service(service).compile(
+        work.module, work.target.name, work.strict, work.instructions
+    )
+    clock.time("service", start)
+    if found.versions == versions() and entry is not None:
+        entry[0].put(entry[1], found)
+    return Kernel(found, clock, entry if found.versions == versions() else None, work)
 
 
 def _reselected(work: pipeline.Work) -> Report:

@@ -93,5 +93,13 @@ class EmitError(UserError):
     """A construct that has no form in the target's language."""
 
 
+class LimitError(UserError):
+    """A program that takes more time or memory than it is given."""
+
+
+class ServiceError(UserError):
+    """A compile service that cannot be reached, refuses, or answers what it must not."""
+
+
 class InternalError(Exception):
     """A defect of this package, with what is needed to report it."""

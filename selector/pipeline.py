@@ -24,6 +24,8 @@ from selector.targets import Target
 class Work:
     """A compilation on its way: what is known after the stages that ran. Each stage returns a new
     one.
+
+    ``rules`` are (file name, text) of rules in addition to the standard ones.
     """
 
     module: Module
@@ -32,6 +34,7 @@ class Work:
     instructions: tuple[str, ...] | None = None
     statements: tuple[StatementReport, ...] = ()
     plan: Plan | None = None
+    rules: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,14 @@ class Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def run(work: Work, clock: Clock) -> Work:
-    """Run every stage; the last one leaves a plan."""
+def run(work: Work, clock: Clock, watch: Callable[[str], None] = lambda stage: None) -> Work:
+    """Run every stage; the last one leaves a plan. ``watch`` is told each stage that begins."""
     root = environment.dump_directory()
     check = environment.checks_enabled()
     folder = None if root is None else dump.new_folder(root, work.module, work.target)
     stages = [s for s in STAGES if s.family in ("", work.target.family)]
     for number, stage in enumerate(stages):
+        watch(stage.name)
         start = time.perf_counter()
         before, work = work, stage.run(work)
         clock.time(stage.name, start)
@@ -84,7 +88,12 @@ def _verify(work: Work) -> Work:
 def _select(work: Work) -> Work:
     from selector.eqsat.select import select
 
-    selection = select(work.module, work.target, work.strict, work.instructions)
+    engine = None
+    if work.rules:
+        from selector.workbench.extended import extended_bench
+
+        engine = extended_bench(work.rules, work.instructions).engine((work.target.name,))
+    selection = select(work.module, work.target, work.strict, work.instructions, engine)
     return replace(work, module=selection.module, statements=tuple(selection.reports))
 
 

@@ -43,6 +43,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
     "selector.tuning": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
+    # The server drives the compiler from outside; a client needs the saved kernels alone.
+    "selector.service": (
+        "selector.ir",
+        "selector.intrinsics",
+        "selector.pipeline",
+        "selector.runtime",
+        "selector.workbench",
+        "rules",
+    ),
     "rules": (),
     "halide_bridge": ("selector",),
     "casestudies": (*PUBLIC, "halide_bridge"),
@@ -56,6 +65,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),
+    **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),
 }
 
 # On a machine with NumPy and CuPy only, saved kernels are loaded, checked and timed: what that

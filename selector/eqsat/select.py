@@ -45,15 +45,17 @@ def select(
     target: Target,
     strict: bool = True,
     instructions: Iterable[str] | None = None,
+    engine: Engine | None = None,
 ) -> Selection:
     """Put tensor instructions where allocations in tensor memory ask for them.
 
-    ``instructions`` restricts the candidates to families ("wmma", "mma") or names. In strict mode a
+    ``instructions`` restricts the candidates to families ("wmma", "mma") or names; ``engine`` has
+    other rules than ours, and knows the instructions. In strict mode a
     statement that cannot be mapped raises ``SelectionError``; otherwise its whole scope stays plain
     code in ordinary memory, and is reported.
     """
     only = None if instructions is None else tuple(instructions)
-    selector = _Selector(module, target, legal_instructions(target, only), strict)
+    selector = _Selector(module, target, legal_instructions(target, only), strict, engine)
     body = selector.stmt(annotate_movement(module).body)
     return Selection(replace(module, body=body), merge_reports(selector.reports))
 
@@ -135,7 +137,8 @@ class _Selector:
             solution = solve(scope.distinct, self.facts)
         else:
             graph, saturation = saturated(scope.distinct, self.engine)
-            solution = Solution(scope.distinct, *choose(graph), saturation, self.facts)
+            facts, rules = self.engine.facts, self.engine.rules
+            solution = Solution(scope.distinct, *choose(graph), saturation, facts, rules)
         return scope, solution, self.misses(scope, solution)
 
     def describe(self, scope: Scope, solution: Solution, misses: tuple[Miss, ...]) -> None:

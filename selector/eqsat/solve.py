@@ -13,7 +13,7 @@ from selector.diagnostics import InternalError
 from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE
 from selector.eqsat.decode import Decoder, Term
-from selector.eqsat.explain import chain, is_telling, wanted
+from selector.eqsat.explain import RuleFiles, chain, is_telling, wanted
 from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
 from selector.eqsat.saturate import Engine, Saturation, engine_for
 from selector.ir.nodes import Store
@@ -24,7 +24,8 @@ class Solution:
     """What saturation found for the distinct statements of a scope: a Store term each, None for a
     miss.
 
-    ``statements`` are the encoded skeletons; ``shapes`` what each update could use.
+    ``statements`` are the encoded skeletons; ``shapes`` what each update could use; ``rules`` the
+    rule files if they are not the standard ones.
     """
 
     statements: tuple[str, ...]
@@ -32,6 +33,7 @@ class Solution:
     shapes: tuple[frozenset[Shape], ...]
     saturation: Saturation
     facts: str
+    rules: RuleFiles | None = None
     chains: dict[int, tuple[str, ...]] = field(
         default_factory=dict[int, tuple[str, ...]], compare=False, repr=False
     )
@@ -59,7 +61,9 @@ class Solution:
             term = self.terms[index]
             result = None if term is None else wanted(term)
             self.chains[index] = (
-                () if result is None else chain(self.statements[index], self.facts, result)
+                ()
+                if result is None
+                else chain(self.statements[index], self.facts, result, self.rules)
             )
         return self.chains[index]
 

@@ -15,8 +15,9 @@ _COMPILER = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 def versions() -> dict[str, str]:
     """Versions by name; an empty one where something is not installed.
 
-    ``sources`` is a fingerprint (names, sizes, times) of our own Python and rule files, so that a
-    kernel made before a change of the compiler is never found after it.
+    ``sources`` is a fingerprint (names, contents) of our own Python and rule files, so that a
+    kernel made before a change of the compiler is never found after it; equal installations have
+    the same one.
     """
     return {
         "selector": _version("tensor-selector"),
@@ -41,6 +42,7 @@ def _fingerprint() -> str:
             directories.sort()
             for name in sorted(files):
                 if name.endswith((".py", ".egg")):
-                    status = os.stat(os.path.join(root, name))
-                    digest.update(f"{root}/{name} {status.st_size} {status.st_mtime_ns};".encode())
+                    path = Path(root, name)
+                    content = hashlib.sha256(path.read_bytes()).hexdigest()
+                    digest.update(f"{path.relative_to(package.parent)} {content};".encode())
     return digest.hexdigest()[:16]

@@ -1,0 +1,237 @@
+"""The HTTP face of the service: routes, limits on what comes in, errors in one shape.
+
+Bodies are read by hand, with a limit, and looked up by their hash before they are parsed: most
+requests of a build are ones that came before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import metadata
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from selector.diagnostics import UserError
+from selector.service import metrics
+from selector.service.answers import Answer, defect, encoded, mistake, refusal
+from selector.service.bodies import read_body
+from selector.service.catalogue import rules_answer, targets_answer
+from selector.service.desk import API, Desk, Flight
+from selector.service.gate import Gate
+from selector.service.openapi import ROUTES, describe
+from selector.service.requests import read_request
+from selector.service.settings import Settings
+
+PAGE = Path(__file__).parent / "page"
+PROGRESS_EVERY = 1.0
+"""Seconds between two events of a job that someone watches."""
+_MOST_KEYS = 4096
+
+
+class Service:
+    """The answers of the routes; one for each application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.desk = Desk(settings)
+        self.keys: OrderedDict[bytes, str] = OrderedDict()
+        self.targets = Answer(200, encoded(targets_answer()))
+        self.rules = Answer(200, encoded(rules_answer()))
+
+    async def job(self, kind: str, request: Request) -> Response:
+        """A request for something to be computed."""
+        body = await read_body(request, self.settings.body_limit)
+        if isinstance(body, Answer):
+            return response(body)
+        watched = "text/event-stream" in request.headers.get("accept", "")
+        digest = hashlib.sha256(kind.encode() + b":" + body).digest()
+        key = self.keys.get(digest, "")
+        found = self.desk.known(key) if key else None
+        if found is None:
+            try:
+                fields = read_request(kind, body)
+            except UserError as error:
+                return response(mistake(error))
+            key = self._remember(digest, self.desk.key(kind, fields))
+            found = self.desk.known(key)
+            if found is None:
+                flight = self.desk.begin(key, kind, fields)
+                if watched:
+                    return _stream(self._events(flight))
+                found = await asyncio.shield(flight.answer)
+        return _stream(_only(found)) if watched else response(found)
+
+    def _remember(self, digest: bytes, key: str) -> str:
+        self.keys[digest] = key
+        if len(self.keys) > _MOST_KEYS:
+            self.keys.popitem(last=False)
+        return key
+
+    async def _events(self, flight: Flight) -> AsyncIterator[bytes]:
+        """Progress, once a second, and the answer."""
+        while True:
+            done, _ = await asyncio.wait({flight.answer}, timeout=PROGRESS_EVERY)
+            if done:
+                break
+            waiting = len(self.desk.pool.waiting)
+            state = flight.job.progress(waiting) if flight.job else {"state": "queued"}
+            yield _event("progress", encoded(state))
+        yield _last(flight.answer.result())
+
+    async def artifact(self, sha: str) -> Response:
+        data = await self.desk.artifact(sha) if _is_sha(sha) else None
+        if data is None:
+            what, hint = f"there is no artifact {sha[:80]!r}", "compile the program again"
+            why = "it was never made here, or it was removed to make room"
+            return response(refusal(404, "ArtifactError", what, why, hint))
+        headers = {"ETag": f'"{sha}"', "Cache-Control": "private, max-age=31536000, immutable"}
+        return Response(data, 200, headers, "application/octet-stream")
+
+    def health(self) -> Response:
+        pool = self.desk.pool
+        ready = len(pool.workers)
+        state = {
+            "status": "ok" if ready else "starting",
+            "version": metadata.version("tensor-selector"),
+            "api": API,
+            "workers": ready,
+            "of": self.settings.workers,
+            "queue": len(pool.waiting),
+        }
+        return response(Answer(200 if ready else 503, encoded(state)))
+
+    def metrics(self) -> Response:
+        text = self.desk.metrics.text(self.desk.gauges())
+        return Response(text, 200, media_type=metrics.MEDIA)
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """The application. ``ServiceError`` if its store cannot be used."""
+    service = Service(settings)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncGenerator[None]:
+        service.desk.start()
+        yield
+        await service.desk.close()
+
+    # The usual pages for people come with assets from elsewhere.
+    app = FastAPI(lifespan=life, docs_url=None, redoc_url=None)
+    app.state.service = service
+    _add_routes(app, service)
+    _add_errors(app)
+    _add_page(app)
+    app.add_middleware(Gate, tokens=settings.tokens, metrics=service.desk.metrics)
+    document = describe(app)
+    app.openapi = lambda: document
+    return app
+
+
+def _add_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/compile", **ROUTES["compile"])
+    async def compile_(request: Request) -> Response:
+        return await service.job("compile", request)
+
+    @app.post("/v1/explain", **ROUTES["explain"])
+    async def explain(request: Request) -> Response:
+        return await service.job("explain", request)
+
+    @app.post("/v1/graph", **ROUTES["graph"])
+    async def graph(request: Request) -> Response:
+        return await service.job("graph", request)
+
+    @app.get("/v1/artifacts/{sha}", **ROUTES["artifact"])
+    async def artifact(sha: str) -> Response:
+        return await service.artifact(sha)
+
+    @app.get("/v1/targets", **ROUTES["targets"])
+    async def targets() -> Response:
+        return response(service.targets)
+
+    @app.get("/v1/rules", **ROUTES["rules"])
+    async def rules() -> Response:
+        return response(service.rules)
+
+    @app.get("/healthz", **ROUTES["health"])
+    async def health() -> Response:
+        return service.health()
+
+    @app.get("/metrics", **ROUTES["metrics"])
+    async def metrics_() -> Response:
+        return service.metrics()
+
+    _ = compile_, explain, graph, artifact, targets, rules, health, metrics_
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Errors of the framework in our shape."""
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        what = f"{request.method} {request.url.path[:200]}: {error.detail}"
+        kind = {404: "NotFoundError", 405: "MethodError"}.get(error.status_code, "RequestError")
+        made = response(
+            refusal(error.status_code, kind, what, "", "/openapi.json lists the routes")
+        )
+        made.headers.update(error.headers or {})
+        return made
+
+    @app.exception_handler(Exception)
+    async def failed(_: Request, error: Exception) -> Response:
+        return response(defect("the service failed", type(error).__name__))
+
+    _ = refused, failed
+
+
+def _add_page(app: FastAPI) -> None:
+    """The explorer page, where there is one: ``/`` and what it needs under ``/page``."""
+    if not (PAGE / "index.html").exists():
+        return
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+
+    _ = page
+    app.mount("/page", StaticFiles(directory=PAGE))
+
+
+def response(answer: Answer) -> Response:
+    headers = {"Retry-After": str(answer.retry_after)} if answer.retry_after else {}
+    return Response(answer.body, answer.status, headers, answer.media)
+
+
+def _stream(events: AsyncIterator[bytes]) -> Response:
+    # A proxy must not collect the events before it hands them on.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, 200, headers, "text/event-stream")
+
+
+async def _only(answer: Answer) -> AsyncIterator[bytes]:
+    yield _last(answer)
+
+
+def _last(answer: Answer) -> bytes:
+    """The last event: ``result`` with the JSON of the answer, or ``error`` with its status."""
+    if answer.status != 200:
+        return _event("error", encoded({"status": answer.status, **json.loads(answer.body)}))
+    if answer.media.startswith("image/"):
+        return _event("result", encoded({"svg": answer.body.decode()}))
+    return _event("result", answer.body)
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
+def _is_sha(text: str) -> bool:
+    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)

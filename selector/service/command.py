@@ -1,0 +1,140 @@
+"""``python -m selector serve``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import ipaddress
+import logging
+import socket
+import sys
+from pathlib import Path
+
+from selector.diagnostics import UserError
+from selector.service.settings import MIB, Settings, default_store, default_workers
+
+DEFAULT_PORT = 8080
+_DEFAULTS = Settings(store=Path(), workers=1)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Give the ``serve`` parser its options."""
+
+    def option(name: str, kind: type, default: object, metavar: str, about: str) -> None:
+        parser.add_argument(
+            f"--{name}", type=kind, default=default, metavar=metavar, help=f"{about} (%(default)s)"
+        )
+
+    option("host", str, "127.0.0.1", "ADDRESS", "address to listen on")
+    option("port", int, DEFAULT_PORT, "PORT", "0 for any free one")
+    option("workers", int, default_workers(), "N", "worker processes")
+    option("store", Path, default_store(), "DIR", "folder of artifacts and answers")
+    option("store-limit", int, _DEFAULTS.store_limit // MIB, "MIB", "size of the store")
+    option("body-limit", int, _DEFAULTS.body_limit // MIB, "MIB", "size of a request")
+    option("time-limit", float, _DEFAULTS.time_limit, "SECONDS", "time of a worker for a request")
+    option("memory-limit", int, _DEFAULTS.memory_limit // MIB, "MIB", "memory of a worker")
+    option("queue", int, _DEFAULTS.queue, "N", "requests that may wait for a worker")
+    option("patience", float, _DEFAULTS.patience, "SECONDS", "how long one may wait")
+    parser.add_argument(
+        "--token-file", type=Path, metavar="F", help="tokens, one a line; clients have to send one"
+    )
+    parser.add_argument("--json", action="store_true", help="errors as data")
+    parser.set_defaults(command=serve)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until a signal says stop."""
+    for package in ("fastapi", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                "the service needs FastAPI and uvicorn",
+                f"{package} is not installed",
+                "pip install tensor-selector[service]",
+            )
+    settings = read_settings(options)
+    from selector.service.app import make_app
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    listener = _listen(options.host, options.port)
+    app = make_app(settings)
+    address = "[{}]:{}" if listener.family == socket.AF_INET6 else "{}:{}"
+    print(f"serving on http://{address.format(*listener.getsockname()[:2])}", flush=True)
+    if not settings.tokens and not _is_local(options.host):
+        print("warning: anyone who reaches this address can use it (--token-file)", file=sys.stderr)
+    asyncio.run(_run(app, listener))
+    return 0
+
+
+async def _run(app: object, listener: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=30,
+    )
+    await uvicorn.Server(config).serve([listener])
+
+
+def read_settings(options: argparse.Namespace) -> Settings:
+    """``UserError`` for an option that makes no sense."""
+    for name in (
+        "workers", "store_limit", "body_limit", "time_limit", "memory_limit", "queue", "patience",
+    ):  # fmt: skip
+        if getattr(options, name) <= 0:
+            raise UserError(f"--{name.replace('_', '-')} has to be positive")
+    if options.memory_limit < 512:
+        raise UserError(
+            f"--memory-limit {options.memory_limit} is too small",
+            "a worker takes about 200 MiB with the rules alone",
+            "give it 512 MiB or more",
+        )
+    return Settings(
+        store=options.store.expanduser().resolve(),
+        workers=options.workers,
+        tokens=read_tokens(options.token_file),
+        store_limit=options.store_limit * MIB,
+        body_limit=options.body_limit * MIB,
+        time_limit=options.time_limit,
+        memory_limit=options.memory_limit * MIB,
+        queue=options.queue,
+        patience=options.patience,
+    )
+
+
+def read_tokens(path: Path | None) -> tuple[str, ...]:
+    """The lines of a token file; ``UserError`` if it cannot be read or has none."""
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the token file {path}", str(error)) from None
+    tokens = tuple(line.strip() for line in lines if line.strip() and line[0] != "#")
+    if not tokens or any(not t.isascii() or " " in t for t in tokens):
+        raise UserError(
+            f"{path} is no token file", "it has one token a line, without blanks, and at least one"
+        )
+    return tokens
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=512)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"cannot listen on {host}:{port}", str(error), "choose another --port, or 0"
+        ) from None
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,61 @@
+"""Messages between the server and a worker: a JSON header and byte strings, with their lengths.
+
+Nothing is pickled: a worker that has gone wrong can send bytes, and no code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+_LENGTHS = struct.Struct(">III")
+LONGEST = 256 << 20
+"""Bytes of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """``body`` and ``artifact`` are empty where a message has none."""
+
+    header: Mapping[str, Any]
+    body: bytes = b""
+    artifact: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        header = json.dumps(self.header, separators=(",", ":")).encode()
+        lengths = _LENGTHS.pack(len(header), len(self.body), len(self.artifact))
+        return b"".join((lengths, header, self.body, self.artifact))
+
+
+def write(file: BinaryIO, frame: Frame) -> None:
+    file.write(frame.to_bytes())
+    file.flush()
+
+
+def read(file: BinaryIO) -> Frame | None:
+    """The next message; None at the end."""
+    head = file.read(_LENGTHS.size)
+    if len(head) < _LENGTHS.size:
+        return None
+    lengths = _LENGTHS.unpack(head)
+    return _frame(file.read(sum(lengths)), lengths)
+
+
+async def receive(stream: asyncio.StreamReader) -> Frame:
+    """The next message. ``IncompleteReadError`` at the end, ValueError for what is no message."""
+    lengths = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
+    if sum(lengths) > LONGEST:
+        raise ValueError("a message that is too long")
+    return _frame(await stream.readexactly(sum(lengths)), lengths)
+
+
+def _frame(data: bytes, lengths: tuple[int, ...]) -> Frame:
+    header, body, _ = lengths
+    found = json.loads(data[:header])
+    if not isinstance(found, dict):
+        raise ValueError("a message without a header")
+    return Frame(dict(found), data[header : header + body], data[header + body :])  # pyright: ignore

@@ -1,0 +1,42 @@
+"""What an operator can set."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+def default_workers() -> int:
+    """One for each CPU that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def default_store() -> Path:
+    """``tensor-selector/service`` in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tensor-selector" / "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Sizes are bytes, times seconds.
+
+    ``time_limit`` and ``memory_limit`` are for one request: the worker that exceeds one is ended.
+    ``queue`` is how many computations may wait, ``patience`` for how long; ``answers`` how much of
+    the store is kept in memory as well. A worker is replaced after ``jobs_per_worker`` requests.
+    """
+
+    store: Path = field(default_factory=default_store)
+    workers: int = field(default_factory=default_workers)
+    tokens: tuple[str, ...] = ()
+    store_limit: int = 1024 * MIB
+    body_limit: int = 4 * MIB
+    time_limit: float = 20.0
+    memory_limit: int = 1024 * MIB
+    queue: int = 64
+    patience: float = 30.0
+    answers: int = 64 * MIB
+    jobs_per_worker: int = 2000

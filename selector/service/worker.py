@@ -1,0 +1,87 @@
+"""A worker process: rules preloaded, one request after the other, messages over a pipe.
+
+    python -m selector.service.worker '{"parent": 1, "memory": 1073741824, "scratch": "/..."}'
+
+It is ended from outside when a request takes too long or too much; what it holds is worth nothing.
+Standard output is for messages alone: whatever else writes there goes to the error output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any, BinaryIO
+
+from selector.service import frames, sandbox
+from selector.service.answers import Answer, defect
+from selector.service.frames import Frame
+
+LARGEST_FILE = 64 << 20
+
+
+def main(options: dict[str, Any]) -> None:
+    sandbox.end_with_parent(int(options["parent"]))
+    requests, answers = _pipes()
+    tempfile.tempdir = str(options["scratch"])
+    from selector.service import jobs
+
+    jobs.preload()
+    sandbox.limit(int(options["memory"]), LARGEST_FILE)
+    confined = sandbox.confine((*sandbox.installation(), *sandbox.SYSTEM), str(options["scratch"]))
+    frames.write(answers, Frame({"event": "ready", "confined": confined}))
+    while (request := frames.read(requests)) is not None:
+        healthy = _serve(request, answers)
+        if not healthy:
+            break
+
+
+def _serve(request: Frame, answers: BinaryIO) -> bool:
+    """Answer one request; whether the process can go on."""
+    from selector.service import jobs
+
+    def watch(stage: str) -> None:
+        frames.write(answers, Frame({"event": "stage", "stage": stage}))
+
+    healthy = True
+    try:
+        answer, artifact = jobs.perform(
+            str(request.header["kind"]), request.header["request"], watch
+        )
+    except BaseException as error:  # a panic of the rule engine is no Exception
+        answer, artifact = _panicked(request, error), b""
+        healthy = False
+    header = {
+        "event": "answer",
+        "status": answer.status,
+        "media": answer.media,
+        "artifact": answer.artifact,
+        "keep": answer.keep,
+    }
+    frames.write(answers, Frame(header, answer.body, artifact))
+    return healthy
+
+
+def _panicked(request: Frame, error: BaseException) -> Answer:
+    from selector.diagnostics import ParseError
+    from selector.service.answers import mistake
+
+    if request.header["request"]["rules"]:
+        return mistake(ParseError("these rules stop the rule engine", str(error)[:2000]))
+    print(f"panic: {error}", file=sys.stderr, flush=True)
+    return defect("the compiler stopped", f"{type(error).__name__}: {error}"[:2000])
+
+
+def _pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The ends of the pipes, out of reach of whatever prints."""
+    requests, answers = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return os.fdopen(requests, "rb"), os.fdopen(answers, "wb")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

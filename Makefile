@@ -1,6 +1,7 @@
 # The two commands of the README, and what a developer needs besides.
 #
 #   make demo    environment, installation, and the blur of a photograph through the whole way
+#   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run
 #   make check   formatting, lint and types
 
@@ -13,7 +14,7 @@ SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock
 WORKERS ?= 2
 TESTS ?= tests
 
-.PHONY: help demo test check clean
+.PHONY: help demo serve test check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +30,10 @@ help:
 
 demo: .venv/run.stamp
 	@$(VENV) -m casestudies demo
+
+# Options: `make serve SERVE="--port 9000 --workers 4"`.
+serve: .venv/run.stamp
+	@exec $(VENV) -m selector serve $(SERVE)
 
 test: .venv/dev.stamp
 	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) $(TESTS)

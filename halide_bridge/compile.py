@@ -20,7 +20,10 @@ def compile(  # noqa: A001 - the public name
     strict: bool = True,
     **options: Any,
 ) -> Kernel:
-    """Lower a pipeline and compile it for ``target``; see ``lower`` and ``selector.compile``."""
+    """Lower a pipeline and compile it for ``target``; see ``lower`` and ``selector.compile``.
+
+    ``service="http://..."`` lowers here and has the rest done by a compile service.
+    """
     import selector
 
     module = lower(output, target=target, name=name, inputs=inputs)

@@ -3,7 +3,7 @@ dependencies.
 
     python3 requirements/install.py run|dev
 
-``run`` installs what the demo needs, ``dev`` the developer's tools as well. Only the standard
+``run`` installs what the demo and the service need, ``dev`` the developer's tools as well. Only the standard
 library, and only syntax that old Pythons know, so that an unsupported one is told so. What stops it
 is said in one line (exit 1).
 """
@@ -87,6 +87,7 @@ def main():
         stop("usage: install.py run|dev")
     check_machine()
     lock, extras = choose_extras(cuda_major())
+    extras.append("service")
     if sys.argv[1] == "dev":
         extras += ["plots", "dev"]
     print(

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from selector.api import Kernel, load, resolve_target
+    from selector.api import Kernel, Service, load, resolve_target
     from selector.api import compile_module as compile  # noqa: A004
 
-__all__ = ["Kernel", "compile", "load", "resolve_target"]
+__all__ = ["Kernel", "Service", "compile", "load", "resolve_target"]
 _IN_API = {
     "Kernel": "Kernel",
+    "Service": "Service",
     "compile": "compile_module",
     "load": "load",
     "resolve_target": "resolve_target",

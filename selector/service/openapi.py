@@ -52,8 +52,8 @@ def _body(kind: str, **more: object) -> dict[str, Any]:
     content = {
         "schema": REQUESTS[kind].model_json_schema(),
         "examples": {
-            "conv1d": {
-                "summary": "a convolution on WMMA",
+            "product": {
+                "summary": "a matrix product on WMMA",
                 "value": {"ir": EXAMPLE_IR, "target": "sm_80", **more},
             }
         },

@@ -6,11 +6,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rules import program_files
 from selector.diagnostics import ParseError
 from selector.targets import TARGETS
 
-EXAMPLE_IR = dict(program_files())["conv1d_channels.vir"]
+EXAMPLE_IR = """module product
+input A: float16 [(0, 16, 1), (0, 16, A.stride.1)]
+input B: float16 [(0, 16, 1), (0, 16, B.stride.1)]
+output out: float32 [(0, 16, 1), (0, 16, out.stride.1)]
+body {
+ gpu_block<CUDA> (block, 0, 1) {
+  gpu_thread<CUDA> (warp, 0, 1) {
+   allocate acc[float32 * 256] in WMMAAccumulator
+   acc[ramp(0, 1, 256)] = x256(0.0f)
+   acc[ramp(0, 1, 256)] = (float32x256)vector_reduce_add(
+       float32x4096(A[ramp(x16(ramp(0, 1, 16)), x256(A.stride.1), 16)])
+       *x16(float32x256(B[ramp(ramp(0, B.stride.1, 16), x16(1), 16)]))) + acc[ramp(0, 1, 256)]
+   out[ramp(ramp(0, 1, 16), x16(out.stride.1), 16)] = acc[ramp(0, 1, 256)]
+  }
+ }
+}
+"""
 _RULES_LIMIT = 1 << 18
 TargetName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"]
 assert set(TARGETS) == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"}

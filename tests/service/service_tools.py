@@ -1,0 +1,178 @@
+"""Servers for tests, each on a free port of 127.0.0.1, and a plain HTTP client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rules import program_files
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = dict(program_files())
+CONV = PROGRAMS["conv1d.vir"]
+START_LIMIT = 120.0
+EXPLODING = """
+; each pair of constants gives a new one: squares in every round
+(rule ((= x (Int a)) (= y (Int b))) ((Int (+ a (* 3 b))) (Int (+ b (* 5 a))))
+      :ruleset axioms :name "explodes")
+"""
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        assert set(self.data) == {"error"}, self.body
+        error = self.data["error"]
+        assert set(error) == {"kind", "what", "why", "hint", "where"}
+        assert set(error["where"]) == {"func", "stage", "location", "statement"}
+        return error
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: its port, its process, the folder that everything of it is in."""
+
+    port: int
+    process: subprocess.Popen[str]
+    folder: Path
+    token: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | object = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 120,
+    ) -> Reply:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        own = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, data, {**own, **(headers or {})})
+            reply = connection.getresponse()
+            found = {k.lower(): v for k, v in reply.getheaders()}
+            return Reply(reply.status, found, reply.read())
+        finally:
+            connection.close()
+
+    def compile(self, ir: object = CONV, target: str = "sm_80", **more: object) -> Reply:
+        return self.ask("POST", "/v1/compile", {"ir": ir, "target": target, **more})
+
+    def metric(self, name: str) -> float:
+        """The value of a metric, labels included; 0 if it is not there."""
+        for line in self.ask("GET", "/metrics").body.decode().splitlines():
+            found, _, value = line.rpartition(" ")
+            if found == name:
+                return float(value)
+        return 0.0
+
+    def workers(self) -> list[int]:
+        """The process numbers of the workers."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(n) for t in tasks for n in t.read_text().split()]
+
+    def memory(self) -> int:
+        """Resident bytes of the server, without workers."""
+        statm = Path(f"/proc/{self.process.pid}/statm").read_text()
+        return int(statm.split()[1]) * resource.getpagesize()
+
+    def wait_ready(self, workers: int = 1) -> None:
+        end = time.monotonic() + START_LIMIT
+        while time.monotonic() < end:
+            if self.ask("GET", "/healthz").data["workers"] >= workers:
+                return
+            time.sleep(0.1)
+        raise AssertionError("no worker came up")
+
+
+@contextmanager
+def running(
+    folder: Path, *options: str, token: str = "", largest_file: int | None = None
+) -> Iterator[Server]:
+    """A server in a folder of its own: home, working directory, temporary files and store.
+
+    ``largest_file``: bytes of a file that the server can write, in the place of a full disk.
+    """
+    for name in ("home", "here", "temporary"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    if token:
+        (folder / "tokens").write_text(f"# of the tests\nother-token\n{token}\n")
+        options = (*options, "--token-file", str(folder / "tokens"))
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "temporary"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    for name in ("XDG_CACHE_HOME", "SELECTOR_DUMP"):
+        variables.pop(name, None)
+    command = [sys.executable, "-P", "-m", "selector", "serve", "--port", "0"]
+
+    def limited() -> None:
+        if largest_file is not None:
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
+
+    process = subprocess.Popen(
+        [*command, "--store", str(folder / "store"), *options],
+        cwd=folder / "here", env=variables, stdout=subprocess.PIPE, text=True, preexec_fn=limited,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving on http://127.0.0.1:"), line
+        server = Server(int(line.rpartition(":")[2]), process, folder, token)
+        server.wait_ready()
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(40)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def renamed(name: str, text: str = CONV) -> str:
+    """A program that no store knows yet."""
+    return text.replace("module output", f"module {name}", 1)
+
+
+def events(body: bytes) -> list[tuple[str, Any]]:
+    """The server-sent events of a stream."""
+    found = []
+    for part in body.decode().split("\n\n")[:-1]:
+        name, data = part.split("\n")
+        assert name.startswith("event: ")
+        assert data.startswith("data: ")
+        found.append((name[7:], json.loads(data[6:])))
+    return found

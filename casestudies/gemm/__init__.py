@@ -24,11 +24,6 @@ def build(problem: Problem, schedule: str) -> Any:
         raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
     if schedule == "amx" and problem.operand == "f16":
         raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--types bf16-f32 or s8-s32")
-    if schedule == "wgmma" and not _fits_groups(problem):
-        raise UserError(
-            f"wgmma reads bytes along the sum only: A is (m, k) and B (n, k), not {problem.layout}",
-            hint="--layout nt",
-        )
     product = multiply(problem.types, problem.layout, problem.epilogue)
     if schedule == "wgmma":
         from casestudies.gemm.warpgroups import groups_for, warpgroups
@@ -46,10 +41,6 @@ def build(problem: Problem, schedule: str) -> Any:
     return schedules.tensor(product, schedules.tiles_for(problem))
 
 
-def _fits_groups(problem: Problem) -> bool:
-    return problem.operand != "s8" or problem.layout == "nt"
-
-
 def space(problem: Problem) -> Iterable[Any]:
     """Configurations of the schedule for warpgroups."""
     from casestudies.gemm import tuning
@@ -65,10 +56,8 @@ def configured(problem: Problem, configuration: Any) -> Any:
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and they read operands as they are stored;
-    ``mma`` is then the one for warps.
-    """
-    wide = target.has("wgmma") and _fits_groups(problem)
+    """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
+    wide = target.has("wgmma")
     if schedule == "mma" and not wide:
         raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
     return "wgmma" if schedule == "tensor" and wide else schedule

@@ -30,11 +30,14 @@ class Product:
     k: hl.RDom
     layout: str = "nn"
 
-    def box(self, operand: hl.ImageParam, n: int, m: int, k: int) -> tuple[int, int]:
-        """What a tile of n x m results and a run of k read of an operand, in its own order."""
-        first = operand.name() == "A"
-        extents = (k, m) if first else (n, k)
-        return extents[::-1] if self.layout[0 if first else 1] == "t" else extents
+    def box(self, name: str, n: int, m: int, k: int) -> tuple[int, int]:
+        """What a tile of n x m results and a run of k read of operand A or B, in its own order."""
+        extents = (k, m) if name == "A" else (n, k)
+        return extents[::-1] if self.layout["AB".index(name)] == "t" else extents
+
+    def along(self, name: str) -> bool:
+        """Whether neighbours in the memory of operand A or B are neighbours in the sum."""
+        return self.layout["AB".index(name)] == ("n" if name == "A" else "t")
 
 
 def multiply(types: str, layout: str = "nn", epilogue: str = "") -> Product:

@@ -11,6 +11,7 @@ from selector.diagnostics import UserError
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32", "s8-s32")
 LAYOUTS = ("nn", "nt", "tn", "tt")
+WORTH_COPIES = 1 << 28  # multiply-adds
 EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
 
 
@@ -65,8 +66,22 @@ class Problem:
         return self.m * self.n >= 1 << 21
 
     @property
+    def copied(self) -> str:
+        """Operands that are worth a copy before the product: rows that no tensor map describes,
+        where there is much to do, and bytes that do not lie along the sum.
+        """
+        names = ""
+        for spec, side in zip(self.inputs[:2], self.layout, strict=True):
+            along = side == ("n" if spec.name == "A" else "t")
+            odd = spec.bytes // spec.shape[0] % 16
+            if (self.operand == "s8" and not along) or (odd and self.multiply_adds >= WORTH_COPIES):
+                names += spec.name
+        return names
+
+    @property
     def program(self) -> str:
-        return f"gemm-{self.variant}{'-large' if self.is_large else ''}"
+        copied = f"-copied{self.copied}" if self.copied else ""
+        return f"gemm-{self.variant}{copied}{'-large' if self.is_large else ''}"
 
     @property
     def operand(self) -> str:

@@ -21,7 +21,9 @@ class Groups:
     """Block tile ``n`` x ``m``, run of ``k``, groups along n and m, ring of ``stages``.
 
     A vector statement is ``vector_n`` x 64 x ``vector_k``: Halide's vectors have at most 65535
-    lanes. Neighbours along n become one instruction.
+    lanes. Neighbours along n become one instruction. ``copied``: operands (any of "AB") that a
+    kernel of their own copies before, into rows that begin at multiples of 16 bytes; bytes also
+    into rows along the sum.
     """
 
     n: int = 256
@@ -36,6 +38,7 @@ class Groups:
     vector_n: int = 32
     vector_m: int = 64
     vector_k: int = 16
+    copied: str = ""
 
     @property
     def group_n(self) -> int:
@@ -53,7 +56,7 @@ def groups_for(problem: Problem) -> Groups:
     """Small tiles where there would be too few blocks for a GPU, else the ones that read least; a
     run of k is 128 bytes.
     """
-    size = Groups() if problem.is_large else SMALL
+    size = replace(Groups() if problem.is_large else SMALL, copied=problem.copied)
     return replace(size, k=128, vector_k=32, vector_n=16) if problem.operand == "s8" else size
 
 
@@ -77,14 +80,40 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     vectors, parts = tile_groups(update.atomic(), p.n, p.m, size)
     update.reorder(kv, *vectors, ku, *parts, ko).vectorize(kv).unroll(ku)
     for operand in (p.a, p.b):
-        extents = p.box(operand, size.n, size.m, size.k)
-        staged = operand.in_(p.mm)
+        name = operand.name()
+        extents = p.box(name, size.n, size.m, size.k)
+        staged = copied(p, operand).in_(p.mm) if name in size.copied else operand.in_(p.mm)
         inner, outer = staged.args()
+        if name in size.copied and turned(p, name):
+            staged.reorder_storage(outer, inner)
         staged.compute_at(p.mm, ko).store_in(hl.MemoryType.GPUShared)
         staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
         staged.vectorize(inner).vectorize(outer)
         hb.pipeline_stages(staged, size.stages)
     return p.output
+
+
+def turned(p: Product, name: str) -> bool:
+    """Whether a copy of an operand is a transposed one: wgmma reads bytes along the sum only."""
+    return p.a.type().bytes() == 1 and not p.along(name)
+
+
+def copied(p: Product, operand: hl.ImageParam) -> hl.Func:
+    """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
+    copy, run = operand.in_(p.mm), 16 // operand.type().bytes()
+    x, y = copy.args()
+    xo, yo, xi, yi, xv, yv, yu = map(hl.Var, ("xo", "yo", "xi", "yi", "xv", "yv", "yu"))
+    copy.compute_root()
+    if turned(p, operand.name()):
+        copy.reorder_storage(y, x).align_storage(y, run)
+        copy.tile(x, y, xo, yo, xi, yi, 128, 4 * run).split(yi, yi, yv, 2 * run)
+        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
+        return copy
+    copy.align_storage(x, run)
+    copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
+    copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
+    copy.gpu_threads(xi, yi).gpu_blocks(xo, yo)
+    return copy
 
 
 def tile_groups(

@@ -107,6 +107,7 @@ class KernelContext:
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:
     neighbours: str = ""
+    stored_maps: set[str] = field(default_factory=set)  # buffers that boxes are stored to
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
@@ -151,11 +152,6 @@ class KernelContext:
         if e not in self.quotients:
             self.quotients[e] = (self.names.fresh("count"), "")
         return self.quotients[e][0]
-
-    @property
-    def lasting(self) -> bool:
-        """Whether rings last for the kernel, whose blocks are numbered along x alone."""
-        return self.persistent > 0 or self.cluster > 1
 
     @property
     def unit(self) -> str:

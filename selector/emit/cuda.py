@@ -7,13 +7,15 @@ this file adds parameters, flags, helper functions and launch geometry.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.boxes import READY, STORES_READY
+from selector.emit.warpgroups.clusters import clamped
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
@@ -110,19 +112,17 @@ def _emit_kernel(
     context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
     context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
     context.neighbours = kernel.grid[-1].name
-    if not context.lasting:
+    if not context.persistent:
         context.grid = frozenset(loop.name for loop in kernel.grid)
     _bind_grid(kernel.grid, context)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
-    if context.maps:
-        arguments.append(MapsReady())
-        parameters.append(f"const int {READY}")
-    for name, argument in context.maps:
+    numbers = _block_numbers(kernel, context)
+    for argument, parameter in _maps(context):
         arguments.append(argument)
-        parameters.append(f"const __grid_constant__ TensorMap {name}")
+        parameters.append(parameter)
     body = context.writer.text()
-    text = body + " ".join(context.flags.values()) + _grid_text(kernel, context)
+    text = body + " ".join([*context.flags.values(), *numbers])
     for value, (name, own) in context.quotients.items():
         text += own
         if not own:
@@ -139,7 +139,7 @@ def _emit_kernel(
     bounds, entry = _bounds(kernel, module, context), _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
         _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
-        _block_numbers(kernel, context, w)
+        w.lines("\n".join(numbers))
         for name, own in context.quotients.values():
             if own:
                 w.line(f"const int {name} = {own};")
@@ -170,14 +170,31 @@ def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
     return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds
 
 
-def _block_numbers(kernel: Kernel, context: KernelContext, w: Writer) -> None:
+def _block_numbers(kernel: Kernel, context: KernelContext) -> list[str]:
     """The variables of the grid's loops."""
+    found: list[str] = []
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
-        if context.lasting:
-            return
+        if context.persistent:
+            break
+        number = f"(int)blockIdx.{axis}"
+        if axis == "x" and context.cluster > 1:
+            number = clamped(number, loop, context)
         low = context.scalar.index(loop.min)
         first = "" if low == "0" else f" + {low}"
-        w.line(f"const int {context.names.get(loop.name)} = (int)blockIdx.{axis}{first};")
+        found.append(f"const int {context.names.get(loop.name)} = {number}{first};")
+    return found
+
+
+def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:
+    """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
+    mapped = dict.fromkeys(argument.name for _, argument in context.maps)
+    stored = tuple(name for name in mapped if name in context.stored_maps)
+    read = tuple(name for name in mapped if name not in context.stored_maps)
+    for flag, buffers in ((READY, read), (STORES_READY, stored)):
+        if buffers:
+            yield MapsReady(buffers), f"const int {flag}"
+    for name, argument in context.maps:
+        yield argument, f"const __grid_constant__ TensorMap {name}"
 
 
 def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -> None:
@@ -190,6 +207,9 @@ def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -
         w.line(f"unsigned char* const smem = memory + (-shared_address(memory) & {align});")
     elif context.shared_bytes:
         w.line("extern __shared__ __align__(128) unsigned char smem[];")
+    for name, argument in context.maps:
+        flag = STORES_READY if argument.name in context.stored_maps else READY
+        w.line(f"if ({flag} && threadIdx.x == 0) prefetch_map(&{name});")
     if context.group:
         w.line("const int lane = threadIdx.x & 31, q = lane & 3;")
         w.line("const int g = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);")
@@ -198,10 +218,6 @@ def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -
         w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
     if tensor and not context.group and (context.warps > 1 or warps):
         w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
-
-
-def _grid_text(kernel: Kernel, context: KernelContext) -> str:
-    return " ".join(context.scalar.index(loop.min) for loop in kernel.grid)
 
 
 def _bind_grid(grid: tuple[GridLoop, ...], context: KernelContext) -> None:

@@ -28,7 +28,7 @@ from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
-from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.products import GroupEmitter
@@ -120,7 +120,7 @@ class KernelEmitter:
         one_warp = self.tensor and not warps
         if not c.last_launch:
             c.writer.line(ALLOW_NEXT)
-        if c.lasting:
+        if c.persistent:
             self.early.finish()
             emit_lasting(self)
         else:
@@ -131,7 +131,7 @@ class KernelEmitter:
         if c.cluster > 1:
             c.writer.line("cluster_wait();  // nobody leaves who is still waited for")
         if c.stores_boxes:
-            c.writer.line(f"if ({READY} && lane == 0) bulk_wait_read<0>();")
+            c.writer.line(f"if ({STORES_READY} && lane == 0) bulk_wait_read<0>();")
 
     def _find_groups(self) -> None:
         """Whether this is a kernel of warpgroups, and what their operands lie in."""

@@ -41,7 +41,7 @@ from selector.emit.warpgroups.box_stores import (
     place,
     takes,
 )
-from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.boxes import STORES_READY
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
@@ -99,7 +99,7 @@ class RegionCode:
             self._store(plan)
             return
         w = self.context.writer
-        with w.block(f"if ({READY})"):
+        with w.block(f"if ({STORES_READY})"):
             for (region, outer), box in zip(regions, boxes, strict=True):
                 assert box is not None
                 self._store_boxes(plan, region, outer, box)

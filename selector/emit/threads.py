@@ -8,6 +8,7 @@ from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.thread_runs import as_run, emit_run
 from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -176,6 +177,10 @@ class ThreadCode:
         )
         if own:
             raise EmitError(f"a vector of `{s.buffer}` is made from other elements of itself")
+        run = as_run(s, self.context)
+        if run is not None:
+            emit_run(run, self.context)
+            return
         with w.block(""):
             digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
             self._lanes(s, digits, len(digits) - 1)

@@ -25,6 +25,7 @@ from selector.ir.traverse import walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
+from selector.lowering.structure import stored_extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
         case Block(stmts):
             for x in stmts:
                 _walk(x, module, kernels, buffers)
-        case Allocate(name, t, extents, _, body, _):
+        case Allocate(name, t, _, _, body, _):
+            extents = stored_extents(s, body)
             elements, pitches = extents[0], list[Expr]()
             for extent in extents[1:]:
                 pitches.append(elements)

@@ -331,7 +331,9 @@ class Executable:
     def _maps(
         self, launch: PreparedLaunch, addresses: Sequence[int]
     ) -> tuple[tuple[int, Any], ...]:
-        """Positions and values of the tensor maps, and whether all of them could be made."""
+        """Positions and values of the tensor maps, and whether those that belong together could be
+        made.
+        """
         key = tuple(addresses[index] for _, index, _ in launch.maps)
         found = launch.made.get(key)
         if found is None:
@@ -339,12 +341,11 @@ class Executable:
                 (position, self._driver.tensor_map(shape, addresses[index]))
                 for position, index, shape in launch.maps
             ]
-            ready = all(value is not None for _, value in made)
-            flag = np.int32(ready)
+            missing = {position for position, value in made if value is None}
             nothing = np.zeros((), (np.void, MAP_BYTES))[()]
             found = (
-                *((p, value if ready else nothing) for p, value in made),
-                *((p, flag) for p in launch.ready),
+                *((p, nothing if p in missing else value) for p, value in made),
+                *((p, np.int32(not missing & wanted)) for p, wanted in launch.ready),
             )
             remember(launch.made, key, found, _MAPS_AT_MOST)
         return found

@@ -46,9 +46,11 @@ class MapArgument:
 
 @dataclass(frozen=True, slots=True)
 class MapsReady:
-    """1 if every tensor map of the launch could be made for the arrays of the call, else 0 (the
-    kernel then copies by ordinary loads).
+    """1 if the tensor maps of these buffers could all be made for the arrays of the call, else 0
+    (the kernel then copies by ordinary loads and stores). No names: all maps of the launch.
     """
+
+    names: tuple[str, ...] = ()
 
 
 Argument = BufferArgument | ValueArgument | MapArgument | MapsReady
@@ -75,8 +77,8 @@ class Launch:
     ``early``: it may start while the launch before it ends, and waits by itself for the results of
     earlier ones that run in every call.
 
-    ``persistent``, unless 0: so many blocks a multiprocessor do the work of all. Such blocks, and
-    blocks in a ``cluster`` of more than one, are numbered along x alone.
+    ``persistent``, unless 0: so many blocks a multiprocessor do the work of all, and are numbered
+    along x alone. ``cluster``: so many neighbours along x are one.
     """
 
     entry: str

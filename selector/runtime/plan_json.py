@@ -113,7 +113,8 @@ class _Reader:
                 tuple(int(n) for n in data["box"]),
             )
         if "maps_ready" in data:
-            return MapsReady()
+            names = data["maps_ready"]
+            return MapsReady(() if names is True else tuple(_text(name) for name in names))
         return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
 
 
@@ -162,7 +163,7 @@ def _argument_to_json(argument: Argument) -> Json:
                 "strides": [print_expr(e) for e in strides],
                 "box": list(box),
             }
-        case MapsReady():
-            return {"maps_ready": True}
+        case MapsReady(names):
+            return {"maps_ready": list(names) or True}
         case _:
             assert_never(argument)

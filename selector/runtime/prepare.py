@@ -49,9 +49,9 @@ class PreparedLaunch:
     ``addresses`` pairs an argument's position with an index among inputs, outputs and
     intermediates; ``scalars`` with an index among the scalar parameters; ``maps`` gives position,
     index and shape of each tensor map, ``ready`` where the kernel looks whether there are all of
-    them. ``made`` holds the values of those arguments, by the addresses that they were made for.
-    ``early``: the same function, to be launched while the launch before it ends; None for a launch
-    that has to wait for it.
+    those at some positions. ``made`` holds the values of those arguments, by the addresses that
+    they were made for. ``early``: the same function, to be launched while the launch before it
+    ends; None for a launch that has to wait for it.
     """
 
     function: Function
@@ -63,7 +63,7 @@ class PreparedLaunch:
     scalars: tuple[tuple[int, int], ...]
     once: bool = False
     maps: tuple[tuple[int, int, TensorMap], ...] = ()
-    ready: tuple[int, ...] = ()
+    ready: tuple[tuple[int, frozenset[int]], ...] = ()
     early: Function | None = None
     made: dict[Hashable, tuple[tuple[int, Any], ...]] = field(
         default_factory=dict[Hashable, tuple[tuple[int, Any], ...]]
@@ -229,8 +229,7 @@ def _prepare_launch(
     x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
     if min(x, y, z) <= 0:
         return None
-    if launch.persistent or launch.cluster > 1:
-        x, y, z = numbered_along_x((x, y, z), launch, multiprocessors)
+    x, y, z = grid_of((x, y, z), launch, multiprocessors)
     if any(extent > limit for extent, limit in zip((x, y, z), _GRID_LIMITS, strict=True)):
         raise ArgumentError(
             f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
@@ -244,7 +243,7 @@ def _prepare_launch(
     addresses: list[tuple[int, int]] = []
     scalars: list[tuple[int, int]] = []
     maps: list[tuple[int, int, TensorMap]] = []
-    ready: list[int] = []
+    ready: list[tuple[int, frozenset[str]]] = []
     for position, argument in enumerate(launch.arguments):
         value: Any = 0
         match argument:
@@ -256,8 +255,8 @@ def _prepare_launch(
                 value = _value(argument, env)
             case MapArgument(name):
                 maps.append((position, names.index(name), _map(argument, env)))
-            case MapsReady():
-                ready.append(position)
+            case MapsReady(wanted):
+                ready.append((position, frozenset(wanted)))
         template.append(value)
     return PreparedLaunch(
         load(launch, False),
@@ -269,18 +268,28 @@ def _prepare_launch(
         tuple(scalars),
         launch.once,
         tuple(maps),
-        tuple(ready),
+        tuple((position, _wanted(launch, found)) for position, found in ready),
         load(launch, True) if launch.early else None,
     )
 
 
-def numbered_along_x(grid: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
-    """Whole clusters along x for the work of a grid."""
+def _wanted(launch: Launch, names: frozenset[str]) -> frozenset[int]:
+    """The positions of the maps of these buffers, of all where none is named."""
+    return frozenset(
+        position
+        for position, argument in enumerate(launch.arguments)
+        if isinstance(argument, MapArgument) and (not names or argument.name in names)
+    )
+
+
+def grid_of(work: Grid, launch: Launch, multiprocessors: Callable[[], int]) -> Grid:
+    """The blocks that do the work of a grid: whole clusters, and no more than are persistent."""
     size = launch.cluster
-    blocks = -(-grid[0] // size) * size * grid[1] * grid[2]
-    if launch.persistent:
-        blocks = min(blocks, max(multiprocessors() * launch.persistent // size, 1) * size)
-    return (blocks, 1, 1)
+    grid = (-(-work[0] // size) * size, *work[1:])
+    if not launch.persistent:
+        return grid
+    most = max(multiprocessors() * launch.persistent // size, 1) * size
+    return (min(grid[0] * grid[1] * grid[2], most), 1, 1)
 
 
 def _map(argument: MapArgument, env: Environment) -> TensorMap:

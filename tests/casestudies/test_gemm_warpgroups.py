@@ -17,7 +17,8 @@ from casestudies.gemm import CASE, build
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.warpgroups import Groups, warpgroups
-from selector.diagnostics import ScheduleError, SelectionError, UserError
+from selector.diagnostics import ScheduleError, SelectionError
+from selector.runtime.nvrtc import resource_usage, sass
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32")
 LARGE = (2048, 2048, 64)
@@ -40,8 +41,6 @@ def test_the_selected_program_is_right_at_ragged_sizes(types: str) -> None:
 
 
 def counts(kernel: Any, *names: str) -> tuple[int, ...]:
-    from selector.runtime.nvrtc import resource_usage, sass
-
     (text,) = sass(kernel.cubin()).values()
     (usage,) = resource_usage(kernel.cubin()).values()
     assert not usage.local_accesses
@@ -64,8 +63,6 @@ def test_machine_code(types: str, size: tuple[int, int, int]) -> None:
 
 
 def sass_of(kernel: Any) -> list[str]:
-    from selector.runtime.nvrtc import sass
-
     return list(sass(kernel.cubin()).values())
 
 
@@ -125,8 +122,51 @@ def test_bytes_lie_along_the_sum(layout: str) -> None:
     with pytest.raises(ScheduleError, match="cannot be an operand of wgmma") as caught:
         bytes_kernel(layout)
     assert "transposed in a Func of its own" in str(caught.value)
-    with pytest.raises(UserError, match="reads bytes along the sum only"):
-        build(Problem(64, 64, 64, "s8-s32", layout), "wgmma")
+
+
+def agrees(kernel: Any, problem: Problem) -> bool:
+    inputs = case_inputs(CASE, problem, 3, np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    return bool(relative_error(result, truth, np) <= CASE.tolerance[problem.output.element])
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("types", "layout", "copied"),
+    [
+        ("f16-f32", "nn", "AB"),
+        ("bf16-f32", "tn", "B"),
+        ("s8-s32", "nn", "B"),
+        ("s8-s32", "tt", "A"),
+    ],
+)
+def test_copies_ahead_of_the_product(types: str, layout: str, copied: str) -> None:
+    """Rows of any length, and bytes across the sum: a kernel of their own copies them, 16 bytes a
+    store; the copy engine brings what it left."""
+    own = BYTES if types == "s8-s32" else {}
+    size = Groups(n=64, m=64, groups_m=1, stages=3, copied=copied, **own)
+    kernel = hb.compile(warpgroups(multiply(types, layout), size), target="sm_90a")
+    for extents in ((129, 127, 65), (61, 67, 71), (1, 1, 1), (64, 128, 260)):
+        assert agrees(kernel, Problem(*extents, types, layout))
+    *copies, product = kernel.plan.launches
+    assert len(copies) == len(kernel.plan.intermediates) == len(copied)
+    maps = {a.name for a in product.arguments if type(a).__name__ == "MapArgument"}
+    assert maps == {"C", *(f"{x}_im_in_mm" if x in copied else x for x in "AB")}
+    texts = sass(kernel.cubin())
+    assert "UTMALDG" in texts.pop(product.entry)
+    assert len(texts) == len(copied)
+    assert all("STG.E.128" in text for text in texts.values())
+
+
+def test_what_is_worth_a_copy() -> None:
+    assert Problem(4096, 4096, 4096).copied == Problem(129, 127, 65).copied == ""
+    assert Problem(4095, 4097, 4093).copied == "AB"
+    assert Problem(4096, 4096, 4095).copied == "A"
+    assert Problem(64, 64, 64, "s8-s32").copied == "B"
+    assert Problem(64, 64, 64, "s8-s32", "tt").copied == "A"
+    assert Problem(4096, 4096, 4096, "s8-s32", "nt").copied == ""
+    assert len({Problem(2048, 2048, k).program for k in (2048, 2047)}) == 2
 
 
 @pytest.mark.nvrtc

@@ -18,8 +18,9 @@ from casestudies.gemm.warpgroups import SMALL, Groups, warpgroups
 from selector.diagnostics import ScheduleError
 from selector.ir.nodes import Expr, IntImm
 from selector.runtime import nvrtc
+from selector.runtime.driver import Grid
 from selector.runtime.plan import Launch
-from selector.runtime.prepare import numbered_along_x
+from selector.runtime.prepare import grid_of
 
 LARGE = Groups(persistent=1)
 
@@ -106,17 +107,18 @@ def grid(x: int, y: int, z: int) -> tuple[Expr, Expr, Expr]:
         ((10, 3, 2), 1, 1, 4),
         ((10, 3, 2), 2, 1, 8),
         ((1, 3, 1), 1, 1, 3),
-        ((5, 3, 1), 0, 2, 18),
+        ((5, 3, 1), 0, 2, (6, 3, 1)),
         ((5, 3, 1), 1, 2, 4),
         ((1, 1, 1), 1, 2, 2),
         ((7, 1, 1), 1, 8, 8),
     ],
 )
-def test_blocks_are_numbered_along_x(
-    blocks: tuple[int, int, int], persistent: int, cluster: int, expected: int
+def test_blocks_that_are_launched(
+    blocks: tuple[int, int, int], persistent: int, cluster: int, expected: int | Grid
 ) -> None:
     launch = Launch("k", grid(*blocks), 128, 0, (), persistent=persistent, cluster=cluster)
-    assert numbered_along_x(blocks, launch, lambda: 4) == (expected, 1, 1)
+    expected = (expected, 1, 1) if isinstance(expected, int) else expected
+    assert grid_of(blocks, launch, lambda: 4) == expected
 
 
 def plain() -> hl.Func:

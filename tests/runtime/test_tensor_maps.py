@@ -87,6 +87,24 @@ def test_what_the_copy_engine_cannot_read(change: dict[str, Any]) -> None:
     assert replace(shape, **change).encode(256) is None
 
 
+def test_a_kernel_is_told_of_each_kind_of_map() -> None:
+    """What it reads may have maps although what it stores has none."""
+    plan = mapped_plan()
+    (launch,) = plan.launches
+    rows = (Var("output.extent.0"), Var("output.extent.1"))
+    stored = MapArgument("output", FLOAT16, rows, (Var("output.stride.1"),), (64, 8))
+    arguments = (*launch.arguments[:2], stored, MapsReady(("I",)), MapsReady(("output",)))
+    plan = replace(plan, launches=(replace(launch, arguments=arguments),))
+    assert plan_from_json(plan_to_json(plan), plan.source) == plan
+    recorder, taps = Recorder(), DeviceArray(np.zeros(9, np.float16))
+    executable = Executable(plan, lambda: b"cubin", recorder)
+    executable((aligned(8, 200), taps), {})
+    executable((aligned(8, 201), taps), {})
+    told = [args[3:] for _, _, _, args, _, _ in recorder.launches]
+    assert told[0][0] == 1
+    assert told[1][0] == 0
+
+
 def test_maps_survive_the_artifact() -> None:
     plan = mapped_plan()
     assert plan_from_json(plan_to_json(plan), plan.source) == plan

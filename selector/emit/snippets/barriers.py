@@ -160,6 +160,12 @@ __device__ __forceinline__ void async_fence() {
     "TensorMap": """\
 struct alignas(64) TensorMap { u64 parts[16]; };
 """,
+    "prefetch_map": """\
+// The copy engine is going to need it.
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
+""",
     **{f"tensor_copy{rank}": _tensor_copy(rank) for rank in (2, 3, 4, 5)},
     **{f"tensor_share{rank}": _tensor_copy(rank, share=True) for rank in (2, 3, 4, 5)},
     **{f"tensor_store{rank}": _tensor_store(rank) for rank in (2, 3, 4, 5)},

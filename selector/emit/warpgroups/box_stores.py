@@ -75,6 +75,7 @@ def as_box_store(
     box = [1] * len(at)
     box[0], box[along] = region.n, ROWS
     strides = tuple(d.stride for d in dims[1:])
+    context.stored_maps.add(s.buffer)
     name = map_name(MapArgument(s.buffer, storage.type, extents, strides, tuple(box)), context)
     return BoxStore(name, tuple(c.to_expr() for c in rest), along, bytes_, width)
 

@@ -7,21 +7,21 @@ of the source's extents becomes the extents of the tensor map: the copy engine w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.warpgroups.clusters import same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
-from selector.ir.affine import Affine, carries, to_affine
+from selector.emit.warpgroups.tensors import tensor_of
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, substitute
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, slack
 from selector.runtime.plan import MapArgument
 
-READY = "maps_ready"
+READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
 LARGEST_BOX = 256
 _RANKS = (2, 3, 4, 5)
 
@@ -67,20 +67,21 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     if to.panels is None or source.param is None or any(copy.clamped):
         return None
-    if carries(source.param.dims):  # boxes are clipped where rows end
+    tensor = tensor_of(copy, source)
+    if tensor is None:
         return None
-    panels, dims = to.panels, source.param.dims
+    panels, (dims, at) = to.panels, tensor
     if len(dims) not in _RANKS or dims[0].stride != IntImm(1):
         return None
-    at = [to_affine(c) for c in copy.coordinates]
     digits = _row_digits(copy, at, panels)
     if digits is None or copy.length > panels.count * panels.width:
         return None
-    extents = bounded_extents(source.param, copy.predicate or TRUE, at, context)
+    param = replace(source.param, dims=dims)
+    extents = bounded_extents(param, copy.predicate or TRUE, at, context)
     if extents is None:
         return None
     nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
-    first = tuple(to_affine(substitute(c, nothing)).to_expr() for c in copy.coordinates)
+    first = tuple(to_affine(substitute(c.to_expr(), nothing)).to_expr() for c in at)
     box = [1] * len(dims)
     box[0] = panels.width
     for dimension, count in digits:
@@ -99,6 +100,22 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     )
     name = map_name(argument, context)
     return Boxes(copy.to, name, first, along, rows, box_rows, inner, panels)
+
+
+def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
+    """Whether values are the same for all blocks of a cluster, whose first one is at a multiple of
+    its size: the number of a block occurs in them only divided by multiples of that.
+    """
+    x, size = context.neighbours, context.cluster
+
+    def without(e: Expr) -> Expr:
+        match e:
+            case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
+                return IntImm(0)
+            case _:
+                return map_expr(e, without)
+
+    return all(x not in free_vars(without(e)) for e in exprs)
 
 
 def _row_digits(copy: Copy, at: list[Affine], panels: Panels) -> list[tuple[int, int]] | None:

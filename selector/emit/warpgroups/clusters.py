@@ -10,38 +10,73 @@ Source: PTX ISA, ``cp.async.bulk.tensor`` (.multicast::cluster), ``mapa``, ``bar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
+from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
+from selector.emit.warpgroups.boxes import READY, Boxes, same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS
-from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, map_expr
-
-if TYPE_CHECKING:
-    from selector.emit.warpgroups.boxes import Boxes
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Binary, BinaryOp, Expr, For, IntImm, Var
+from selector.ir.simplify import mul
+from selector.lowering.kernels import GridLoop
 
 RANK = "rank"  # of a block in its cluster
+EARLY_SLOTS = 2  # before the blocks have met, each brings everything for itself
 
 
-def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
-    """Whether values are the same for all blocks of a cluster, whose first one is at a multiple of
-    its size: the number of a block occurs in them only divided by multiples of that.
+def whole_clusters(extent: Expr, context: KernelContext) -> Expr:
+    """Blocks along the innermost loop, rounded up to whole clusters; the extent itself where it is
+    known to be a multiple.
     """
-    x, size = context.neighbours, context.cluster
-
-    def without(e: Expr) -> Expr:
-        match e:
-            case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
-                return IntImm(0)
-            case _:
-                return map_expr(e, without)
-
-    return all(x not in free_vars(without(e)) for e in exprs)
+    size = context.cluster
+    if to_affine(extent).divided_by(size) is not None:
+        return extent
+    above = (Affine.of(extent) + (size - 1)).to_expr()
+    return mul(Binary(BinaryOp.DIV, above, IntImm(size)), IntImm(size))
 
 
-def can_share(boxes: Boxes, context: KernelContext) -> bool:
+def clamped(number: str, loop: GridLoop, context: KernelContext) -> str:
+    """The number of a block along the innermost loop: who is too many does what the last does."""
+    if whole_clusters(loop.extent, context) == loop.extent:
+        return number
+    return f"min({number}, {context.host_value(loop.extent)} - 1)"
+
+
+class Sharing:
+    """What the blocks of a cluster bring each other of the boxes of a ring."""
+
+    def __init__(self, boxes: list[Boxes], ring: For, context: KernelContext) -> None:
+        alike = same_in_cluster((ring.min, ring.extent), context)
+        self.context = context
+        self.shared = [b for b in boxes if alike and _can_share(b, context)]
+        if not self.shared:
+            raise ScheduleError(
+                f"the blocks of `{context.name}` that form a cluster have nothing to share",
+                "no operand is staged by the copy engine and the same for "
+                f"{context.cluster} neighbours along `{context.neighbours}`",
+                "make the loop along which an operand stays the same the innermost block loop",
+            )
+        context.writer.line(f"const int {RANK} = cluster_rank();")
+
+    def write(self, boxes: Boxes, barrier: str) -> None:
+        """Ask for the boxes, or for this block's part of what all share."""
+        if boxes in self.shared:
+            _write_share(boxes, self.context, barrier)
+        else:
+            boxes.write(self.context, barrier)
+
+    def releases(self) -> str:
+        """Arrivals that free a slot: one of each group of all blocks."""
+        c = self.context
+        return f"{READY} ? {c.warps * c.cluster} : {c.warps}"
+
+    def release(self, barrier: str, condition: str) -> None:
+        """A group does not need a slot any more, which all blocks have to know."""
+        w, size = self.context.writer, self.context.cluster
+        with w.block(f"if ({condition}(threadIdx.x & 127) < ({READY} ? {size} : 1))"):
+            w.line(f"barrier_arrive_at({barrier}, {READY} ? threadIdx.x & 127 : {RANK});")
+
+
+def _can_share(boxes: Boxes, context: KernelContext) -> bool:
     """Whether all blocks of a cluster want the same, and it has as many equal parts."""
     rows = boxes.rows // context.cluster
     parts = boxes.panels.count % context.cluster == 0 or (
@@ -52,7 +87,7 @@ def can_share(boxes: Boxes, context: KernelContext) -> bool:
     return parts and same_in_cluster(boxes.first, context)
 
 
-def write_share(boxes: Boxes, context: KernelContext, barrier: str) -> None:
+def _write_share(boxes: Boxes, context: KernelContext, barrier: str) -> None:
     """This block's part, for all of them."""
     w, scalar, p, size = context.writer, context.scalar, boxes.panels, context.cluster
     whole = p.count % size == 0  # panels, or else rows of every panel

@@ -16,11 +16,10 @@ from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext, Staging
 from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit
-from selector.emit.warpgroups.boxes import READY, Boxes
-from selector.emit.warpgroups.clusters import can_share, same_in_cluster, write_share
+from selector.emit.warpgroups.boxes import READY
+from selector.emit.warpgroups.clusters import clamped, whole_clusters
 from selector.emit.warpgroups.rings import GroupRing
-from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, Binary, BinaryOp, Block, For, IntImm, LetStmt, Stmt
+from selector.ir.nodes import Allocate, Block, For, LetStmt, Stmt
 from selector.ir.simplify import mul
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import GridLoop
@@ -43,10 +42,7 @@ class Turns:
         self.grid, self.lets, self.context = grid[::-1], lets, context
         self.name = context.names.fresh("turn")
         self.extents = [loop.extent for loop in self.grid]
-        if context.cluster > 1:  # whole clusters
-            whole = Affine.of(self.extents[0]) + (context.cluster - 1)
-            count = Binary(BinaryOp.DIV, whole.to_expr(), IntImm(context.cluster))
-            self.extents[0] = mul(count, IntImm(context.cluster))
+        self.extents[0] = whole_clusters(self.extents[0], context)
         total = self.extents[0]
         for extent in self.extents[1:]:
             total = mul(total, extent)
@@ -76,8 +72,8 @@ class Turns:
             last = number == len(self.grid) - 1
             low = scalar.index(loop.min)
             text = rest if last else f"{rest} % {extent}"
-            if self.context.cluster > 1 and number == 0:  # who is too many does what the last does
-                text = f"min({text}, {self.context.host_value(loop.extent)} - 1)"
+            if number == 0:
+                text = clamped(text, loop, self.context)
             text += "" if low == "0" else f" + {low}"
             w.line(f"const int {names.get(loop.name)} = {text};")
             rest += f" / {extent}"
@@ -100,16 +96,13 @@ class LastingRing(GroupRing):
         super().__init__(emitter, loop, body, staged)
         self.turns = turns
         self.lasting = True
-        self.shared: list[Boxes] = []  # what blocks of a cluster bring each other
 
     def open(self) -> None:
         """The barriers, and the group that feeds the slots."""
         c, w = self.context, self.context.writer
         self.boxes = self._boxes()
         self.early = self.boxes is not None
-        if c.cluster > 1:
-            self._find_shared()
-            w.line("const int rank = cluster_rank();")
+        self._share(alone=True)
         if self.early:
             w.line("int early = 0;  // slots that are asked for before the block has met")
         self._make()
@@ -117,20 +110,6 @@ class LastingRing(GroupRing):
         with w.block(f"if (group == {c.warps})"):
             self._feed()
             w.line("return;  // so that accumulators take no registers here")
-
-    def _find_shared(self) -> None:
-        """What the blocks of a cluster bring each other."""
-        c, loop = self.context, self.loop
-        start = self.turns.grid[0].min == IntImm(0)
-        alike = start and same_in_cluster((loop.min, loop.extent), c)
-        self.shared = [b for b in self.boxes or () if alike and can_share(b, c)]
-        if not self.shared:
-            raise ScheduleError(
-                f"the blocks of `{c.name}` that form a cluster have nothing to share",
-                f"no operand is staged by the copy engine and the same for {c.cluster} neighbours "
-                f"along `{c.neighbours}`",
-                "make the loop along which an operand stays the same the innermost block loop",
-            )
 
     def consume(self, groups: Unit) -> None:
         """The loop, for the other groups."""
@@ -159,42 +138,10 @@ class LastingRing(GroupRing):
         with w.block(f"if ({READY})"):
             self.turns.first()
             w.line("#pragma unroll 1")
-            slots = self.stages if self.context.cluster == 1 else min(self.stages, EARLY_SLOTS)
-            with w.block(f"for (; early < {slots}; ++early)"):
+            with w.block(f"for (; early < {self._early_slots}; ++early)"):
                 w.line(f"const int {self.variable} = {self.low} + early, slot = early;")
                 w.line(f"if ({self.variable} >= {self.stop}) break;")
-                super()._ask()
-
-    def _ask(self) -> None:
-        c = self.context
-        if c.cluster == 1:
-            super()._ask()
-            return
-        self._point("slot")
-        c.writer.line(f"barrier_expect(full + 8 * slot, {sum(b.bytes for b in self.boxes or ())});")
-        for boxes in self.boxes or ():
-            write = write_share if boxes in self.shared else Boxes.write
-            write(boxes, c, "full + 8 * slot")
-
-    def _releases(self) -> str:
-        c = self.context
-        return (
-            super()._releases()
-            if c.cluster == 1
-            else (f"{READY} ? {c.warps * c.cluster} : {c.warps}")
-        )
-
-    def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
-        """A block's slot is free when no block of the cluster needs it."""
-        if self.context.cluster == 1:
-            super()._release(barrier, condition)
-            return
-        w = self.context.writer
-        with w.block(
-            f"if ({condition}(threadIdx.x & 127) < ({READY} ? {self.context.cluster} : 1))"
-        ):
-            block = f"{READY} ? threadIdx.x & 127 : rank"
-            w.line(f"barrier_arrive_at({barrier}, {block});")
+                self._ask(early=True)
 
     @contextmanager
     def _slots(self, *, early: bool = False) -> Generator[None]:

@@ -18,7 +18,7 @@ from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.structure import constant_elements
+from selector.lowering.structure import constant_elements, stored_extents
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
@@ -146,7 +146,7 @@ def _banded(buffer: str, statement: Accumulate) -> ScheduleError:
 
 def _panels(s: Allocate, body: Stmt) -> Panels:
     elements = constant_elements(s)
-    pitch = s.extents[0]
+    pitch = stored_extents(s, body)[0]
     assert isinstance(pitch, IntImm)
     rows = elements // pitch.value
     columns = reach(s.name, pitch.value, body)

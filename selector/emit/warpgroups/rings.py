@@ -25,6 +25,7 @@ from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import emit_shifted, starts_inside
 from selector.emit.warpgroups.windows import is_window
@@ -47,6 +48,7 @@ class GroupRing(Ring):
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
         self.early = False  # the first slots are asked for before the block has met
+        self.sharing: Sharing | None = None
         self.lasting = False  # slots and barriers are there before and after the loop
         self.stores = False  # an iteration stores results
 
@@ -63,23 +65,48 @@ class GroupRing(Ring):
         with w.block(""):  # another ring may follow
             self.boxes = self._boxes()
             names = {a.name for a in self.staged}
+            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
+            self._share(alone=alone)
             self.early = self.boxes is not None and not names & (unit.read | unit.written)
             self._make()
-            unit.wait(w)  # for the barriers, and what the loop reads besides its copies
+            if c.cluster == 1 or unit.written or unit.copying or unit.panels:
+                unit.wait(w)  # for the barriers, and what the loop reads besides its copies
+            if c.cluster > 1:
+                w.line("cluster_sync();")
             groups = consumer_unit(c.consumers)
-            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
             with w.block(f"if (group == {c.warps})"):
                 self._feed()
                 if alone:
                     w.line("return;  // so that accumulators take no registers here")
             with w.block("else"):
                 self._consume(groups)
+                if c.cluster > 1:
+                    w.line("cluster_arrive();")
             unit.join(groups)
             self.emitter.in_consumers = alone
             if alone and self.boxes:
                 self._leave_room()
             if self.emitter.loop_depth:
                 self._end(unit)
+
+    def _share(self, *, alone: bool) -> None:
+        """Find what the blocks of a cluster share."""
+        c = self.context
+        if c.cluster == 1:
+            return
+        if not alone or self.emitter.loop_depth:
+            raise ScheduleError(
+                f"the blocks of `{c.name}` cannot form clusters",
+                f"the loop `{self.loop.name}` stages operands ahead, and is not the last thing "
+                "that all threads of a block do",
+                "drop cluster(...), or compute the result at the innermost block loop",
+            )
+        self.sharing = Sharing(self.boxes or [], self.loop, c)
+
+    @property
+    def _early_slots(self) -> int:
+        """How many slots are asked for before the block has met."""
+        return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
 
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
@@ -122,22 +149,25 @@ class GroupRing(Ring):
 
     def _ask_early(self) -> None:
         w = self.context.writer
-        loop = f"for (int slot = 0; slot < {self.stages}; ++slot)"
+        loop = f"for (int slot = 0; slot < {self._early_slots}; ++slot)"
         with w.block(f"if ({READY})"):
             w.line("#pragma unroll 1")
             with w.block(loop):
                 w.line(f"const int {self.variable} = {self.low} + slot;")
                 w.line(f"if ({self.variable} >= {self.stop}) break;")
-                self._ask()
+                self._ask(early=True)
 
-    def _ask(self) -> None:
+    def _ask(self, *, early: bool = False) -> None:
         """All boxes of one slot."""
-        w = self.context.writer
+        w, sharing = self.context.writer, None if early else self.sharing
         self._point("slot")
         total = sum(b.bytes for b in self.boxes or ())
         w.line(f"barrier_expect(full + 8 * slot, {total});")
         for boxes in self.boxes or ():
-            boxes.write(self.context, "full + 8 * slot")
+            if sharing is None:
+                boxes.write(self.context, "full + 8 * slot")
+            else:
+                sharing.write(boxes, "full + 8 * slot")
 
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
@@ -186,19 +216,23 @@ class GroupRing(Ring):
     def _slots(self, *, early: bool = False) -> Generator[None]:
         """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
-        w.line(f"int slot = 0, round = {int(early)};")
-        with self.emitter.loop_head(self.loop, self.stages if early else 0):
+        round_, slot = divmod(self._early_slots if early else 0, self.stages)
+        w.line(f"int slot = {slot}, round = {round_};")
+        with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
             free = "barrier_await(free_ + 8 * slot, (round - 1) & 1);"
-            w.line(free if early else f"if (round) {free}")
+            w.line(free if round_ else f"if (round) {free}")
             self._point("slot")
             yield
 
     def _releases(self) -> str:
         """Arrivals that free a slot: one of each group."""
-        return str(self.context.warps)
+        return str(self.context.warps) if self.sharing is None else self.sharing.releases()
 
     def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
         """A group does not need a slot any more."""
+        if self.sharing is not None:
+            self.sharing.release(barrier, condition)
+            return
         w = self.context.writer
         w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
 

@@ -17,6 +17,7 @@ from halide_bridge.memory import (
     pipeline_stages,
     resident_blocks,
     store_in,
+    teams,
 )
 from halide_bridge.tuning import tune
 
@@ -30,5 +31,6 @@ __all__ = [
     "pipeline_stages",
     "resident_blocks",
     "store_in",
+    "teams",
     "tune",
 ]

@@ -135,6 +135,14 @@ def persistent(func: _F, blocks: int = 1) -> _F:
     return _ask_of_grid(func, "persistent", GridKind.PERSISTENT, blocks, 32)
 
 
+def teams(func: _F, count: int) -> _F:
+    """Let ``count`` teams, each of as many warps or groups as the ``gpu_threads`` loops count, do
+    the work of a persistent block in turn: one multiplies while the other's results leave (ping-
+    pong). Returns ``func``.
+    """
+    return _ask_of_grid(func, "teams", GridKind.TEAMS, count, 4)
+
+
 def cluster(func: _F, blocks: int) -> _F:
     """Let ``blocks`` neighbours along the innermost block loop of the kernel that computes ``func``
     run as a cluster: what all of them stage is read once, and each brings its part of it to all.
@@ -148,7 +156,7 @@ def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: in
     directives = _directives(func, directive, location)
     if not isinstance(blocks, int) or not 1 <= blocks <= most:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ScheduleError(
-            f"{directive} takes a number of blocks from 1 to {most}, not {blocks!r}",
+            f"{directive} takes a number from 1 to {most}, not {blocks!r}",
             where=Where(func=plain(directives.func), location=location),
         )
     rest = tuple(g for g in directives.grids if g[0] is not kind)

@@ -34,6 +34,7 @@ class Groups:
     stages: int = 4
     band: int = 8
     persistent: int = 0
+    teams: int = 1
     cluster: int = 1
     vector_n: int = 32
     vector_m: int = 64
@@ -70,6 +71,7 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     p.output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
     if size.persistent:
         hb.persistent(p.output, size.persistent)
+    hb.teams(p.output, size.teams)
     hb.cluster(p.output, size.cluster)
     tile_groups(p.output, ni, mi, size)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))

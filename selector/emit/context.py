@@ -105,6 +105,8 @@ class KernelContext:
     staging: Staging | None = None
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
+    teams: int = 1  # of so many warps or groups each, that do a block's work in turn
+    member: str = ""  # the number of a warp or group in its team, where there are several
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:
     neighbours: str = ""
     stored_maps: set[str] = field(default_factory=set)  # buffers that boxes are stored to
@@ -156,7 +158,7 @@ class KernelContext:
     @property
     def unit(self) -> str:
         """What a gpu_thread loop counts, and the C variable that numbers it."""
-        return "group" if self.group else "warp"
+        return self.member or ("group" if self.group else "warp")
 
     @property
     def unit_threads(self) -> int:
@@ -169,8 +171,8 @@ class KernelContext:
 
     @property
     def consumers(self) -> int:
-        """Threads of all warps or groups."""
-        return self.warps * self.unit_threads
+        """Threads of all warps or groups of all teams."""
+        return self.teams * self.warps * self.unit_threads
 
     @property
     def shared_alignment(self) -> int:

@@ -120,7 +120,7 @@ class KernelEmitter:
         one_warp = self.tensor and not warps
         if not c.last_launch:
             c.writer.line(ALLOW_NEXT)
-        if c.persistent:
+        if c.persistent or c.teams > 1:
             self.early.finish()
             emit_lasting(self)
         else:
@@ -128,8 +128,6 @@ class KernelEmitter:
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             self.early.finish()
             unit.finish_copies(c.writer)
-        if c.cluster > 1:
-            c.writer.line("cluster_wait();  // nobody leaves who is still waited for")
         if c.stores_boxes:
             c.writer.line(f"if ({STORES_READY} && lane == 0) bulk_wait_read<0>();")
 

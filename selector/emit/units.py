@@ -89,3 +89,9 @@ def group_unit() -> Unit:
 def consumer_unit(threads: int) -> Unit:
     """All groups, without the one that feeds them."""
     return Unit("(int)threadIdx.x", threads, f"group_sync(1, {threads});", panels=True)
+
+
+def team_unit(threads: int) -> Unit:
+    """One of several teams of groups: no more than eight groups have barriers before theirs."""
+    rank = f"(int)(threadIdx.x % {threads})"
+    return Unit(rank, threads, f"group_sync(10 + team, {threads});", panels=True)

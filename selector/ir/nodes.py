@@ -465,11 +465,13 @@ class Origin:
 class GridKind(Enum):
     """What is asked of a grid: ``RESIDENT`` blocks have to fit a multiprocessor; the grid runs as
     so many ``PERSISTENT`` blocks a multiprocessor, each of which does one block's work after the
-    other; so many neighbours along the innermost loop are a ``CLUSTER`` and share what they load.
+    other, by so many ``TEAMS`` in turn; so many neighbours along the innermost loop are a
+    ``CLUSTER`` and share what they load.
     """
 
     RESIDENT = "resident"
     PERSISTENT = "persistent"
+    TEAMS = "teams"
     CLUSTER = "cluster"
 
 

@@ -44,6 +44,29 @@ def test_the_ring_is_fed_in_a_loop_of_its_own() -> None:
     assert "barrier_arrive(last)" in consuming.split("group_wait<0>")[1]
 
 
+TEAMS = replace(LARGE, m=64, groups_m=1, stages=5, teams=2)
+
+
+def test_teams_wait_for_each_other_once_a_turn() -> None:
+    source = compiled(TEAMS).source
+    producing, consuming = source.split("return;  // so that")
+    assert "if (group == 2) {" in producing
+    assert "__launch_bounds__(384, 1)" in source
+    assert "const int team = group / 1, member = group % 1;" in consuming
+    assert "turn += 2 * (int)gridDim.x" in consuming
+    waits, signals = "barrier_await(order + 8 * team, (turns - !team) & 1)", "barrier_arrive(order"
+    assert consuming.count(waits) == consuming.count(signals) == 1
+    assert consuming.index(waits) < consuming.index("barrier_await(full") < consuming.index(signals)
+    assert consuming.index(signals) < consuming.index("group_wait<0>")
+    assert consuming.count("slot %= 5;") == 1
+
+
+def test_teams_need_turns() -> None:
+    with pytest.raises(ScheduleError, match="nothing that they could do in turn") as caught:
+        compiled(replace(TEAMS, persistent=0))
+    assert "persistent" in caught.value.hint
+
+
 def test_neighbours_share_what_is_the_same_for_them() -> None:
     """The band of 8 block rows comes first: neighbours along it have one B."""
     kernel = compiled(replace(LARGE, cluster=2))
@@ -58,7 +81,7 @@ def test_neighbours_share_what_is_the_same_for_them() -> None:
     assert shared == ["map_B", "map_B"]  # two of four panels each
     assert "maps_ready ? 4 : 2" in early  # groups that free a slot
     assert "barrier_arrive_at(last, maps_ready ? threadIdx.x & 127 : rank)" in consuming
-    assert consuming.count("cluster_arrive();") == consuming.count("cluster_wait();") == 1
+    assert "last && round * 4 + slot - 1 < refilled && " in consuming
 
 
 def test_rows_are_dealt_out_where_panels_cannot_be() -> None:
@@ -88,7 +111,7 @@ def test_clusters_in_machine_code(groups: Groups) -> None:
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("types", ["f16-f16", "f16-f32", "bf16-f32"])
-@pytest.mark.parametrize("groups", [LARGE, replace(SMALL, persistent=2)])
+@pytest.mark.parametrize("groups", [LARGE, replace(SMALL, persistent=2), TEAMS])
 def test_nothing_spills(groups: Groups, types: str) -> None:
     cubin = compiled(groups, types).cubin()
     (usage,) = nvrtc.resource_usage(cubin).values()

@@ -19,8 +19,8 @@ class Groups:
     """``C[n, m] = f(sum A[k, m] * B[n, k])``; ``layout``: "nn", with "t" for an operand that is
     stored transposed. ``wide``: operands are f32 and narrowed on the way into shared memory.
     ``rows``: block rows that a block computes one after the other. ``batch``: a third dimension.
-    ``lasting``: blocks a multiprocessor that do everything. ``cluster``: neighbours along n, which
-    share A.
+    ``lasting``: blocks a multiprocessor that do everything, by ``teams`` in turn. ``cluster``:
+    neighbours along n, which share A.
     """
 
     types: tuple[hl.Type, hl.Type] = (F16, F32)
@@ -36,6 +36,7 @@ class Groups:
     rows: int = 1
     batch: bool = False
     lasting: int = 0
+    teams: int = 1
     cluster: int = 1
 
 
@@ -71,6 +72,7 @@ def product(p: Groups) -> hl.Func:
     out.gpu_blocks(no, mo, *zs)
     if p.lasting:
         hb.persistent(out, p.lasting)
+    hb.teams(out, p.teams)
     hb.cluster(out, p.cluster)
     vectors, parts = _tiled(out, ni, mi, p)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
@@ -142,6 +144,11 @@ VARIANTS: dict[str, Groups] = {
     "lasting_f16_sums": Groups((F16, F16), result=(F16,), lasting=1),
     "lasting_narrowed": Groups(wide=True, lasting=1),
     "lasting_batched": Groups(batch=True, lasting=1),
+    "teams": Groups(lasting=1, teams=2),
+    "teams_three": Groups(lasting=1, teams=3, stages=4, result=(F16,), epilogue="bias-relu"),
+    "teams_pairs": Groups(lasting=1, teams=2, block=(64, 128), groups=(1, 2), layout="tt"),
+    "teams_cluster": Groups(lasting=1, teams=2, cluster=2, stages=2),
+    "teams_f16_sums": Groups((F16, F16), result=(F16,), lasting=1, teams=2),
     "cluster": Groups(cluster=2),  # parts of 32 rows of A
     "cluster_tn": Groups(cluster=2, layout="tn", block=(64, 128), groups=(1, 2)),  # panels of A
     "cluster_lasting": Groups(cluster=2, lasting=1, stages=2),

@@ -232,6 +232,7 @@ require I dim 0 from 0 to output.extent.0 + 62
 origin output: func "output" at "a.py:3"
 resident output: 2
 persistent output: 1
+teams output: 2
 cluster output: 4
 body {
  for (x, 0, output.extent.0) {

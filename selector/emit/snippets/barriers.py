@@ -133,16 +133,6 @@ __device__ __forceinline__ void cluster_sync() {
     "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 """,
-    "cluster_arrive": """\
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-""",
-    "cluster_wait": """\
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-""",
     "barrier_arrive_at": """\
 // At the same barrier of another block of the cluster. The form without .release.cluster: what it
 // orders are reads that are complete.

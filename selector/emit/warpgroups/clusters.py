@@ -17,6 +17,7 @@ from selector.emit.warpgroups.panels import GROUP_ROWS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, For, IntImm, Var
 from selector.ir.simplify import mul
+from selector.ir.traverse import free_vars
 from selector.lowering.kernels import GridLoop
 
 RANK = "rank"  # of a block in its cluster
@@ -46,6 +47,8 @@ class Sharing:
 
     def __init__(self, boxes: list[Boxes], ring: For, context: KernelContext) -> None:
         alike = same_in_cluster((ring.min, ring.extent), context)
+        if context.persistent:
+            alike = alike and free_vars(ring.extent) <= context.sizes
         self.context = context
         self.shared = [b for b in boxes if alike and _can_share(b, context)]
         if not self.shared:
@@ -69,10 +72,14 @@ class Sharing:
         c = self.context
         return f"{READY} ? {c.warps * c.cluster} : {c.warps}"
 
-    def release(self, barrier: str, condition: str) -> None:
-        """A group does not need a slot any more, which all blocks have to know."""
+    def release(self, barrier: str, condition: str, last: str) -> None:
+        """A group does not need a slot any more, which all blocks have to know. ``last`` counts
+        the slots that the group has used before. Nobody waits for the last of all: said of those,
+        it could meet a block that is not there any more.
+        """
         w, size = self.context.writer, self.context.cluster
-        with w.block(f"if ({condition}(threadIdx.x & 127) < ({READY} ? {size} : 1))"):
+        test = f"{condition}{last} < refilled"
+        with w.block(f"if ({test} && (threadIdx.x & 127) < ({READY} ? {size} : 1))"):
             w.line(f"barrier_arrive_at({barrier}, {READY} ? threadIdx.x & 127 : {RANK});")
 
 

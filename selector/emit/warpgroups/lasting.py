@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext, Staging
 from selector.emit.scalar import c_type
-from selector.emit.units import Unit, block_unit, consumer_unit
+from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
 from selector.emit.warpgroups.rings import GroupRing
-from selector.ir.nodes import Allocate, Block, For, LetStmt, Stmt
+from selector.ir.nodes import Allocate, Block, For, LetStmt, Memory, Stmt
 from selector.ir.simplify import mul
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.kernels import GridLoop
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import hoist_allocations
@@ -29,7 +29,6 @@ from selector.lowering.structure import hoist_allocations
 if TYPE_CHECKING:
     from selector.emit.kernel import KernelEmitter
 
-EARLY_SLOTS = 2  # in a cluster: every block brings all of these for itself
 STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
 
 
@@ -49,12 +48,13 @@ class Turns:
         self.total = context.host_value(total)
 
     @contextmanager
-    def each(self, *, lets: bool = False) -> Generator[None]:
-        """The loop over them."""
+    def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
+        """The loop over them, or over those of one team."""
         w, name = self.context.writer, self.name
+        first = "(int)blockIdx.x" + (" + team * (int)gridDim.x" if teams > 1 else "")
+        step = f"{teams} * (int)gridDim.x" if teams > 1 else "(int)gridDim.x"
         w.line("#pragma unroll 1")
-        head = f"for (int {name} = (int)blockIdx.x; {name} < {self.total}; "
-        with w.block(f"{head}{name} += (int)gridDim.x)"):
+        with w.block(f"for (int {name} = {first}; {name} < {self.total}; {name} += {step})"):
             self.decode(lets=lets)
             yield
 
@@ -107,19 +107,68 @@ class LastingRing(GroupRing):
             w.line("int early = 0;  // slots that are asked for before the block has met")
         self._make()
         w.line("cluster_sync();" if c.cluster > 1 else "__syncthreads();")
-        with w.block(f"if (group == {c.warps})"):
+        with w.block(f"if (group == {c.teams * c.warps})"):
             self._feed()
             w.line("return;  // so that accumulators take no registers here")
+
+    def _make(self) -> None:
+        """One more barrier for each team: it completes when the one before has issued all."""
+        c, w = self.context, self.context.writer
+        if c.teams > 1:
+            offset = c.allocate_shared(8 * c.teams, "turns of teams")
+            w.line(f"const u32 order = shared_address(smem + {offset});")
+            with w.block(f"if (threadIdx.x == {c.consumers})"):
+                w.line(
+                    f"for (int i = 0; i < {c.teams}; ++i) barrier_init(order + 8 * i, {c.warps});"
+                )
+        super()._make()
+
+    def take_part(self) -> None:
+        """Declare a team's place in the ring."""
+        c, w = self.context, self.context.writer
+        if self.sharing is not None:
+            left = f"{self.turns.total} - (int)blockIdx.x + (int)gridDim.x - 1"
+            slots = f"({left}) / (int)gridDim.x * ({c.scalar.index(self.loop.extent)})"
+            w.line(f"const int refilled = {slots} - {self.stages};")
+        if c.teams == 1:
+            w.line("int slot = 0, round = 0;")
+            return
+        c.member = "member"
+        w.line(f"const int team = group / {c.warps}, member = group % {c.warps};")
+        w.line(f"const int others = {c.scalar.index(self.loop.extent)};  // slots of a turn")
+        w.line(f"int slot = team * others % {self.stages};")
+        w.line(f"int round = team * others / {self.stages}, turns = 0;")
+
+    def _await_turn(self) -> None:
+        """Until the team before has come to the end of its loop: else a wait for a slot could take
+        the phase before the last for the one that it waits for.
+        """
+        c, w = self.context, self.context.writer
+        if c.teams > 1:
+            w.line("if (turns + team > 0) barrier_await(order + 8 * team, (turns - !team) & 1);")
+            w.line("++turns;")
+
+    def _all_issued(self) -> None:
+        c, w = self.context, self.context.writer
+        if c.teams > 1:
+            following = f"order + (team == {c.teams - 1} ? 0 : 8 * team + 8)"
+            w.line(f"if ((threadIdx.x & 127) == 0) barrier_arrive({following});")
+
+    def skip(self, teams: int) -> None:
+        """Over the slots of other teams' turns."""
+        if teams:
+            w = self.context.writer
+            w.line(f"slot += {teams} * others;")
+            w.line(f"round += slot / {self.stages};")
+            w.line(f"slot %= {self.stages};")
 
     def consume(self, groups: Unit) -> None:
         """The loop, for the other groups."""
         reads, writes = self.emitter.touched(self.loop)
         if groups.must_wait(reads, writes):
             groups.wait(self.context.writer)
+        self._await_turn()
         self._consume(groups)
-        if self.context.cluster > 1:
-            w, turn = self.context.writer, self.turns
-            w.line(f"if ({turn.name} + (int)gridDim.x >= {turn.total}) cluster_arrive();")
         if self.boxes and not self.stores:
             self._make_room()
 
@@ -167,17 +216,19 @@ def emit_lasting(emitter: KernelEmitter) -> None:
     staged = [a for a in allocations if a.stages > 1]
     emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
     turns = Turns(kernel.grid, lets, c)
+    _check_teams(loop, kernel.body, staged, c)
     ring = LastingRing(emitter, loop, body, staged, turns)
     ring.open()
-    groups = consumer_unit(c.consumers)
+    groups = consumer_unit(c.consumers) if c.teams == 1 else team_unit(c.warps * c.unit_threads)
     emitter.lasting, emitter.in_consumers = ring, True
     statements = sequence(kernel.body)
     for x in statements:
         groups.touch(*emitter.touched(x))
-    c.writer.line("int slot = 0, round = 0;")
-    with turns.each():
+    ring.take_part()
+    with turns.each(teams=c.teams):
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)
+        ring.skip(c.teams - 1)
 
 
 def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
@@ -202,6 +253,36 @@ def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
             "compute the result at the innermost block loop",
         )
     return rings[0], lets
+
+
+def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext) -> None:
+    """Teams know how many slots each other's turns take, and share nothing but the ring."""
+    if c.teams == 1:
+        return
+    hint = "drop teams(...)"
+    if not c.persistent:
+        raise ScheduleError(
+            f"`{c.name}` has {c.teams} teams and nothing that they could do in turn",
+            "a block does the work of one block of the grid",
+            f"ask for persistent(...), too, or {hint}",
+        )
+    if not free_vars(loop.extent) <= c.sizes:
+        raise ScheduleError(
+            f"the teams of `{c.name}` cannot do its work in turn",
+            f"how often `{loop.name}` runs differs from block to block",
+            hint,
+        )
+    own = [
+        s.name
+        for s in walk_stmt(body)
+        if isinstance(s, Allocate) and s.memory is Memory.GPU_SHARED and s not in staged
+    ]
+    if own:
+        raise ScheduleError(
+            f"the teams of `{c.name}` cannot do its work in turn",
+            f"`{own[0]}` lies in shared memory, once for all of them",
+            hint,
+        )
 
 
 def _descend(s: Stmt, ring: For, lets: list[LetStmt]) -> bool:

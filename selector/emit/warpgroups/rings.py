@@ -79,9 +79,10 @@ class GroupRing(Ring):
                 if alone:
                     w.line("return;  // so that accumulators take no registers here")
             with w.block("else"):
+                if self.sharing is not None:
+                    extent = c.scalar.index(self.loop.extent)
+                    w.line(f"const int refilled = {extent} - {self.stages};")
                 self._consume(groups)
-                if c.cluster > 1:
-                    w.line("cluster_arrive();")
             unit.join(groups)
             self.emitter.in_consumers = alone
             if alone and self.boxes:
@@ -231,7 +232,8 @@ class GroupRing(Ring):
     def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
         """A group does not need a slot any more."""
         if self.sharing is not None:
-            self.sharing.release(barrier, condition)
+            used = f"round * {self.stages} + slot"
+            self.sharing.release(barrier, condition, f"{used} - 1" if condition else used)
             return
         w = self.context.writer
         w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
@@ -272,10 +274,14 @@ class GroupRing(Ring):
         self.emitter.groups.slot = None
         if self.stores:
             self.context.staging = None
+        self._all_issued()
         if later and names:
             self.emitter.groups.finish(names)
             if self.lasting:
                 self._release("last", "last && ")
+
+    def _all_issued(self) -> None:
+        """Of this loop."""
 
     def _acquire(self) -> None:
         self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")

@@ -324,6 +324,7 @@ def _cache_entry(work: pipeline.Work) -> CacheEntry | None:
             "target": work.target.name,
             "strict": str(work.strict),
             "instructions": repr(work.instructions),
+            "patience": repr(environment.patience()),
             **versions(),
         }
     )

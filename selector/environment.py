@@ -3,10 +3,11 @@
 | variable | meaning | default | |---|---|---| | ``SELECTOR_DUMP`` | a folder: every compilation
 writes its stages there, as numbered files | none | | ``SELECTOR_CHECK`` | ``1``: verify the
 program after every stage | ``0`` | | ``SELECTOR_CACHE_DIR`` | folder of the kernel cache; empty:
-no cache | ``~/.cache/tensor-selector`` |
+no cache | ``~/.cache/tensor-selector`` | | ``SELECTOR_PATIENCE`` | seconds that a GPU kernel waits
+at a barrier in shared memory before it ends in an error | for ever |
 
-``XDG_CACHE_HOME`` moves the default of the last, and ``CC`` names the C compiler (for target
-``amx``), as for every program.
+``XDG_CACHE_HOME`` moves the default of the kernel cache, and ``CC`` names the C compiler (for
+target ``amx``), as for every program.
 """
 
 from __future__ import annotations
@@ -31,6 +32,22 @@ def checks_enabled() -> bool:
     if value not in _SWITCH:
         raise UserError(f"SELECTOR_CHECK is {value!r}", hint="set it to 1 or 0")
     return _SWITCH[value]
+
+
+def patience() -> float | None:
+    """Seconds that kernels compiled now wait at a barrier; None for ever. ``UserError`` if the
+    value is no positive number.
+    """
+    value = os.environ.get("SELECTOR_PATIENCE", "")
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UserError(f"SELECTOR_PATIENCE is {value!r}", hint="seconds, such as 2 or 0.5")
+    return seconds
 
 
 def cache_directory() -> Path | None:

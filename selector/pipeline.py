@@ -110,7 +110,7 @@ def _emit(work: Work) -> Work:
         case "cuda":
             from selector.emit.cuda import emit
 
-            return replace(work, plan=emit(work.module, work.target))
+            return replace(work, plan=emit(work.module, work.target, environment.patience()))
         case "amx":
             from selector.emit.c import emit
 

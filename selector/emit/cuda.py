@@ -37,8 +37,10 @@ from selector.targets import Target
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
-def emit(module: Module, target: Target) -> Plan:
-    """Source and plan of a selected module for a CUDA target."""
+def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
+    """Source and plan of a selected module for a CUDA target. ``patience``: seconds that a thread
+    waits at a barrier in shared memory before it ends its launch in an error.
+    """
     program = split_kernels(module)
     parts: list[str] = []
     wrappers: dict[str, str] = {}
@@ -52,11 +54,11 @@ def emit(module: Module, target: Target) -> Plan:
         wrappers |= used
     body = "\n".join(parts)
     head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
-    source = head + preamble(body, wrappers) + "\n" + body
+    source = head + preamble(body, wrappers, patience) + "\n" + body
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     return Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
-        intermediates, tuple(launches),
+        intermediates, tuple(launches), patience,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from selector.emit.snippets.arithmetic import ARITHMETIC
-from selector.emit.snippets.barriers import BARRIERS
+from selector.emit.snippets.barriers import BARRIERS, bounded
 from selector.emit.snippets.copies import COPIES
 from selector.emit.snippets.fragments import FRAGMENTS
 from selector.emit.snippets.groups import GROUPS
@@ -34,12 +34,13 @@ SNIPPET_NAMES = frozenset(_SNIPPETS)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def preamble(body: str, extra: dict[str, str]) -> str:
+def preamble(body: str, extra: dict[str, str], patience: float | None = None) -> str:
     """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction
-    wrappers.
+    wrappers. ``patience``: seconds that a wait takes at most.
     """
     used = set(_WORD.findall(body))
     parts = [_ALWAYS]
-    parts += [text for name, text in _SNIPPETS.items() if name in used]
+    known = _SNIPPETS if patience is None else _SNIPPETS | bounded(patience)
+    parts += [text for name, text in known.items() if name in used]
     parts += [text for name, text in sorted(extra.items()) if name in used]
     return "".join(parts)

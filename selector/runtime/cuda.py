@@ -167,6 +167,13 @@ class CupyDriver:
                 raise
             return stream.end_capture()
 
+    def failure(self, stream: Any) -> str:
+        try:
+            self._cupy.cuda.runtime.streamSynchronize(stream.ptr)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            return str(error)
+        return ""
+
     def load(self, cubin: bytes) -> Any:
         module = self._cupy.cuda.function.Module()
         module.load(cubin)

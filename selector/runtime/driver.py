@@ -92,6 +92,12 @@ class Driver(Protocol):
         """
         ...
 
+    def failure(self, stream: Any) -> str:
+        """What the device says went wrong, once all launches on a stream are complete; empty if
+        nothing.
+        """
+        ...
+
     def load(self, cubin: bytes) -> Any:
         """A cubin as a module on the current device. Inside ``active``."""
         ...

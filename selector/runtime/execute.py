@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from selector.diagnostics import ArgumentError, TargetError
+from selector.diagnostics import ArgumentError, InternalError, TargetError
 from selector.runtime import arguments, host
 from selector.runtime.arrays import HOST, ArrayView
 from selector.runtime.driver import Driver, Function
@@ -157,6 +157,8 @@ class Executable:
             again = scratch is not None and scratch.filled
             launches = prepared.repeated if again else prepared.launches
             self._launch(launches, addresses, numbers, on, early=again)
+            if self.plan.patience is not None and not driver.capturing(on):
+                self._check_waits(on)
             if scratch is not None and not scratch.filled:
                 scratch.filled = not driver.capturing(on)
         return results
@@ -185,6 +187,16 @@ class Executable:
             function = launch.early if early and number else None
             function = function or launch.function
             function(launch.grid, launch.block, values, launch.shared_bytes, on)
+
+    def _check_waits(self, on: Any) -> None:
+        """``InternalError`` if a launch of a plan whose waits are bounded did not end well."""
+        failure = self._driver.failure(on)
+        if failure:
+            raise InternalError(
+                f"{self.plan.name}: a launch ended in {failure!r}. Its waits at barriers end after "
+                f"{self.plan.patience:g} s in a store to a misaligned address: with that error, a "
+                f"thread waited for copies or for threads that never came."
+            )
 
     def _prepared_for(
         self,

@@ -94,7 +94,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A compiled pipeline: parameters in calling order, source text and launches in order."""
+    """A compiled pipeline: parameters in calling order, source text and launches in order.
+
+    ``patience``: seconds after which a wait inside a kernel ends its launch in an error, if any.
+    """
 
     name: str
     target: str
@@ -104,3 +107,4 @@ class Plan:
     requirements: tuple[Requirement, ...]
     intermediates: tuple[Intermediate, ...]
     launches: tuple[Launch, ...]
+    patience: float | None = None

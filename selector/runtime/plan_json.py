@@ -44,6 +44,7 @@ def plan_to_json(plan: Plan) -> Json:
             for i in plan.intermediates
         ],
         "launches": [_launch_to_json(launch) for launch in plan.launches],
+        "patience": plan.patience,
     }
 
 
@@ -68,6 +69,7 @@ def plan_from_json(data: Json, source: str) -> Plan:
             for i in data["intermediates"]
         ),
         launches=tuple(read.launch(entry) for entry in data["launches"]),
+        patience=None if data.get("patience") is None else float(data["patience"]),
     )
 
 

@@ -1,7 +1,7 @@
 """Compile every case study for the GPU tests, on a machine that needs no GPU.
 
     python tests/gpu/build_artifacts.py [--out artifacts] [--target sm_90a] [--only conv1d,gemm]
-    [--no-stock]
+    [--no-stock] [--patience SECONDS]
                                      [--keep-stock]
 
 Writes saved kernels, the stock Halide baselines and ``manifest.json``; ``tests/gpu/run_all.py``

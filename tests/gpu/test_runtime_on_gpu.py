@@ -6,6 +6,9 @@ that memory belongs to the right stream, that a call can be captured, and what a
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +16,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runtime_plans import conv, conv_plan, scale_plan
+from runtime_plans import buffer, conv, conv_plan, scale_plan
 
 import selector
 from selector.api import Kernel
 from selector.diagnostics import ArgumentError, TargetError
-from selector.ir.nodes import Var
-from selector.ir.types import BFLOAT16, FLOAT16
+from selector.emit.preamble import preamble
+from selector.ir.nodes import IntImm, Role, Var
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.pipeline import Clock
 from selector.runtime.artifact import Artifact
-from selector.runtime.plan import Intermediate, Plan
+from selector.runtime.plan import BufferArgument, Intermediate, Launch, Plan
 from selector.targets import target_for
 
 pytestmark = pytest.mark.gpu
@@ -229,6 +233,43 @@ def test_large_shared_memory_is_asked_for(cupy: Any) -> None:
     wide = tuple(replace(launch, shared_bytes=96 * 1024) for launch in plan.launches)
     x = cupy.ones(100, cupy.float32)
     assert (kernel(replace(plan, launches=wide))(x, 2.0) == 2).all()
+
+
+IN_VAIN = """
+import numpy as np
+from test_runtime_on_gpu import kernel, waits_in_vain
+kernel(waits_in_vain(0.2))(sizes=(4,))
+"""
+
+
+def waits_in_vain(seconds: float) -> Plan:
+    """A kernel of one warp that waits for two arrivals, of which one comes."""
+    body = """extern "C" __global__ void kernel_waits(float* output) {
+  __shared__ __align__(8) u64 room;
+  const u32 barrier = shared_address(&room);
+  if (threadIdx.x == 0) { barrier_init(barrier, 2); barrier_arrive(barrier); }
+  __syncthreads();
+  barrier_wait(barrier, 0);
+  output[threadIdx.x & 3] = 1;
+}
+"""
+    one = IntImm(1)
+    launch = Launch("kernel_waits", (one, one, one), 32, 0, (BufferArgument("output"),))
+    source, output = preamble(body, {}, seconds) + body, buffer("output", 1, FLOAT32, Role.OUTPUT)
+    return Plan("waits", "sm_90", source, (output,), (), (), (), (launch,), seconds)
+
+
+def test_a_wait_in_vain_ends(cupy: Any) -> None:
+    """In a process of its own: the error takes the GPU's context with it."""
+    folder = Path(__file__).resolve().parent
+    paths = [str(folder), str(folder.parent / "runtime"), str(folder.parents[1])]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_VAIN], env=variables, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "InternalError: waits: a launch ended in" in done.stderr
+    assert "threads that never came" in done.stderr
 
 
 def test_empty_arrays(cupy: Any) -> None:

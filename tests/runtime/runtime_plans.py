@@ -190,6 +190,7 @@ class Recorder:
         self.captured: set[Any] = set()
         self.maps: list[tuple[TensorMap, int]] = []
         self.recording: list[tuple[Any, ...]] | None = None
+        self.ends_in = ""
         self._capability = capability
 
     def capability(self, device: int) -> int:
@@ -258,6 +259,9 @@ class Recorder:
         """What a map would be made of; None where none can be made."""
         self.maps.append((shape, address))
         return ("map", shape, address) if shape.possible(address) else None
+
+    def failure(self, stream: Any) -> str:
+        return self.ends_in
 
     def load(self, cubin: bytes) -> Any:
         self.loads += 1

@@ -40,6 +40,35 @@ def _tensor_store(rank: int) -> str:
     )
 
 
+def bounded(seconds: float) -> dict[str, str]:
+    """The waits again, which end after so long in a store that no hardware executes, at an odd
+    address: the launch fails as it would after a trap, which would take the registers that
+    ``setmaxnreg`` gives (ptxas: C7512).
+    """
+    return {
+        name: f"""\
+// Waits for {seconds:g} seconds at most; in vain, it ends the kernel.
+__device__ __forceinline__ void {name}(u32 b, u32 parity) {{
+  u32 done;
+  u64 start = 0, now;
+  do {{
+    asm volatile("{{ .reg .pred p; mbarrier.{form}.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }}"
+      : "=r"(done) : "r"(b), "r"(parity) : "memory");
+    if (done) break;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (start == 0) start = now;
+    if (now - start > {round(seconds * 1e9)}ull)
+      asm volatile("st.shared.u32 [%0], %0;" :: "r"(b | 1) : "memory");
+  }} while (true);
+}}
+"""
+        for name, form in (
+            ("barrier_wait", "test_wait.parity.shared"),
+            ("barrier_await", "try_wait.parity.shared::cta"),
+        )
+    }
+
+
 BARRIERS: dict[str, str] = {
     "next_may_start": """\
 // The launch after this one may start (PTX ISA: griddepcontrol).

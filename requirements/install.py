@@ -3,9 +3,9 @@ dependencies.
 
     python3 requirements/install.py run|dev
 
-``run`` installs what the demo and the service need, ``dev`` the developer's tools as well. Only the standard
-library, and only syntax that old Pythons know, so that an unsupported one is told so. What stops it
-is said in one line (exit 1).
+``run`` installs what the demo and the service need, ``dev`` the developer's tools as well. Only
+the standard library, and only syntax that old Pythons know, so that an unsupported one is told so.
+What stops it is said in one line (exit 1).
 """
 
 from __future__ import print_function

@@ -80,14 +80,14 @@ def _parser() -> argparse.ArgumentParser:
 def read_program(name: str) -> Module:
     """Parse and verify a file of the text form; ``UserError`` if it cannot be read."""
     from selector.ir.parser import parse_module
-    from selector.ir.verify import verify
+    from selector.ir.verify import verify_given
 
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {name}", why=str(error)) from None
     module = parse_module(text, "<stdin>" if name == "-" else name)
-    verify(module)
+    verify_given(module)
     return module
 
 

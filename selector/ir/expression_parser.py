@@ -324,7 +324,7 @@ class ExpressionParser:
             return self._integer_literal(first, sign + token.text, given or INT32)
         if token.kind != "number" and token.text not in SPECIAL_FLOATS:
             raise self.error(token, "expected a number")
-        suffix = token.text[-1] if token.text[-1] in "fh" else ""
+        suffix = token.text[-1] if token.text[-1] in "fh" and token.text != "inf" else ""
         digits = token.text[:-1] if suffix else token.text
         t = given or _FLOAT_SUFFIX[suffix]
         if t not in (BFLOAT16, FLOAT16, FLOAT32, FLOAT64):

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn, assert_never
 
-from selector.diagnostics import InternalError
+from selector.diagnostics import InternalError, ParseError
 from selector.ir.checks import type_error
 from selector.ir.nodes import (
     Allocate,
@@ -58,6 +58,14 @@ class _Scope:
 
     def with_variable(self, name: str, t: Type) -> _Scope:
         return replace(self, variables={**self.variables, name: t})
+
+
+def verify_given(module: Module) -> None:
+    """ParseError if a module that came from outside, as text or data, is not well formed."""
+    try:
+        verify(module)
+    except InternalError as error:
+        raise ParseError(f"`{module.name}` is not a valid program", str(error)) from None
 
 
 def verify(module: Module) -> None:

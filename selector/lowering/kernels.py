@@ -16,6 +16,7 @@ from selector.ir.nodes import (
     Expr,
     For,
     ForKind,
+    IntImm,
     Module,
     Stmt,
     Store,
@@ -86,7 +87,7 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
                 _walk(x, module, kernels, buffers)
         case Allocate(name, t, _, _, body, _):
             extents = stored_extents(s, body)
-            elements, pitches = extents[0], list[Expr]()
+            elements, pitches = extents[0] if extents else IntImm(1), list[Expr]()
             for extent in extents[1:]:
                 pitches.append(elements)
                 elements = mul(elements, extent)

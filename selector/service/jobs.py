@@ -13,6 +13,7 @@ from selector.intrinsics import INSTRUCTIONS
 from selector.ir.nodes import Module
 from selector.ir.parser import parse_module
 from selector.ir.serialize import from_json, loads
+from selector.ir.verify import verify_given
 from selector.report import Report
 from selector.runtime.artifact import Artifact, to_bytes
 from selector.runtime.versions import versions
@@ -122,7 +123,9 @@ def _work(request: Mapping[str, Any], watch: Watch, strict: bool) -> pipeline.Wo
     only = _instructions(request["instructions"])
     rules = ((RULES, str(request["rules"])),) if request["rules"] else ()
     watch("read")
-    return pipeline.Work(_program(request["ir"]), target, strict, only, rules=rules)
+    module = _program(request["ir"])
+    verify_given(module)
+    return pipeline.Work(module, target, strict, only, rules=rules)
 
 
 def _program(ir: object) -> Module:

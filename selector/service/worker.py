@@ -19,10 +19,13 @@ from selector.service.answers import Answer, defect
 from selector.service.frames import Frame
 
 LARGEST_FILE = 64 << 20
+NICE = 10
+"""Workers compute what is left of the CPUs: known answers come first."""
 
 
 def main(options: dict[str, Any]) -> None:
     sandbox.end_with_parent(int(options["parent"]))
+    os.nice(NICE)
     requests, answers = _pipes()
     tempfile.tempdir = str(options["scratch"])
     from selector.service import jobs

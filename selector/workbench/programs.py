@@ -10,7 +10,7 @@ from selector.diagnostics import UserError
 from selector.ir.nodes import Allocate, Memory, Module
 from selector.ir.parser import parse_module
 from selector.ir.traverse import walk_stmt
-from selector.ir.verify import verify
+from selector.ir.verify import verify_given
 
 
 def read_program(name: str) -> Module:
@@ -22,7 +22,7 @@ def read_program(name: str) -> Module:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {name}", str(error)) from None
     module = parse_module(text, "<stdin>" if name == "-" else name)
-    verify(module)
+    verify_given(module)
     return module
 
 

@@ -1,0 +1,134 @@
+"""The store: what goes in comes out or is missing, whatever happens to the files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from selector.diagnostics import ServiceError
+from selector.service import store as stores
+from selector.service.answers import Answer, compiled, digest
+from selector.service.store import Store, StoreFullError
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, MIB)
+
+
+def files(store: Store, kind: str) -> list[Path]:
+    return [p for p in (store.folder / kind).rglob("*") if p.is_file()]
+
+
+def test_round_trip(store: Store) -> None:
+    data = random.Random(1).randbytes(1000)
+    sha = store.put_artifact(data)
+    assert sha == digest(data)
+    assert store.artifact(sha) == data
+    answer = compiled({"source": "x"}, data)
+    store.put_answer("ab" * 32, answer.known())
+    assert store.answer("ab" * 32) == answer.known()
+    assert answer.known().body == answer.body.replace(b"false", b"true")
+    assert Store(store.folder, MIB).artifact(sha) == data
+
+
+def test_every_change_of_a_byte_is_noticed(store: Store) -> None:
+    """An answer is what was stored or missing; so is a kernel."""
+    key = "cd" * 32
+    answer = Answer(422, b'{"error": {}}' * 20, keep=True)
+    rng = random.Random(2)
+    for _ in range(50):
+        sha = store.put_artifact(b"kernel" * 50)
+        store.put_answer(key, answer)
+        for path in files(store, "artifacts") + files(store, "answers"):
+            data = bytearray(path.read_bytes())
+            match rng.randrange(3):
+                case 0:
+                    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                case 1:
+                    del data[rng.randrange(len(data)) :]
+                case _:
+                    data += b"x"
+            path.write_bytes(data)
+        assert store.artifact(sha) is None
+        found = store.answer(key)
+        assert found is None or found.body == answer.body
+
+
+def test_an_answer_whose_kernel_has_gone_is_missing(store: Store) -> None:
+    data = b"kernel"
+    sha = store.put_artifact(data)
+    store.put_answer("ef" * 32, compiled({}, data).known())
+    files(store, "artifacts")[0].unlink()
+    assert not store.has_artifact(sha)
+    assert store.answer("ef" * 32) is None
+
+
+def test_what_was_not_used_for_longest_goes(store: Store) -> None:
+    rng = random.Random(3)
+    shas = []
+    for i in range(30):
+        shas.append(store.put_artifact(rng.randbytes(50_000)))
+        path = store.folder / "artifacts" / shas[-1][:2] / shas[-1]
+        os.utime(path, (i, i))
+        if i == 10:
+            first = store.artifact(shas[0])
+            assert first is not None
+    total = sum(p.stat().st_size for p in files(store, "artifacts"))
+    assert total <= MIB
+    assert store.evicted > 0
+    assert store.has_artifact(shas[0])  # it was used
+    assert not store.has_artifact(shas[1])
+    assert store.has_artifact(shas[-1])
+
+
+def test_room_is_made_on_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk on which there is room for ten files: old ones go."""
+    write = stores.write_atomically
+
+    def limited(path: Path, data: bytes) -> None:
+        if len(files(store, "artifacts")) >= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(stores, "write_atomically", limited)
+    for i in range(40):
+        sha = store.put_artifact(b"%d" % i * 100)
+        assert store.has_artifact(sha)
+    assert len(files(store, "artifacts")) <= 10
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES])
+def test_a_disk_that_cannot_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(stores, "write_atomically", refuse)
+    with pytest.raises(StoreFullError, match="cannot be stored"):
+        store.put_artifact(b"x")
+
+
+def test_leftovers_of_broken_writes_go(store: Store) -> None:
+    folder = store.folder / "artifacts" / "ab"
+    folder.mkdir()
+    old, new = folder / ".old", folder / ".new"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    assert Store(store.folder, MIB).bytes == 0
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceError, match="cannot be used as a store"):
+        Store(tmp_path / "file", MIB)

@@ -108,7 +108,7 @@ def copied(p: Product, operand: hl.ImageParam) -> hl.Func:
     copy.compute_root()
     if turned(p, operand.name()):
         copy.reorder_storage(y, x).align_storage(y, run)
-        copy.tile(x, y, xo, yo, xi, yi, 128, 4 * run).split(yi, yi, yv, 2 * run)
+        copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
         copy.reorder(yv, xi, yi, xo, yo).vectorize(yv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
         return copy
     copy.align_storage(x, run)

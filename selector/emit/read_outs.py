@@ -41,7 +41,6 @@ from selector.emit.warpgroups.box_stores import (
     place,
     takes,
 )
-from selector.emit.warpgroups.boxes import STORES_READY
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
@@ -98,13 +97,9 @@ class RegionCode:
         if not takes(boxes, self.context):
             self._store(plan)
             return
-        w = self.context.writer
-        with w.block(f"if ({STORES_READY})"):
-            for (region, outer), box in zip(regions, boxes, strict=True):
-                assert box is not None
-                self._store_boxes(plan, region, outer, box)
-        with w.block("else"):
-            self._store(plan)
+        for (region, outer), box in zip(regions, boxes, strict=True):
+            assert box is not None
+            self._store_boxes(plan, region, outer, box)
 
     def boxes(self, s: Store) -> list[BoxStore]:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""

@@ -6,6 +6,21 @@ Source: CUDA C++, vector types.
 from __future__ import annotations
 
 STORES: dict[str, str] = {
+    "store_rows": """\
+// A box of 16 rows in shared memory, swizzled as the copy engine reads it, of which `rows` and
+// `columns` lie inside the array: neighbouring lanes store neighbours.
+template <int row_bytes, class T> __device__ __forceinline__ void store_rows(
+    T* to, const unsigned char* box, int lane, int stride, int rows, int columns) {
+  const int width = row_bytes / sizeof(T);
+  #pragma unroll 4
+  for (int i = lane; i < 16 * width; i += 32) {
+    const int r = i / width, c = i % width, at = c * (int)sizeof(T);
+    const int turn = row_bytes == 128 ? r & 7 : r >> 1 & 3;
+    const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
+    if (r < rows && c < columns) to[r * stride + c] = value;
+  }
+}
+""",
     "store4_of_two": """\
 // Lanes 2i and 2i+1 hold elements a, b of two 8-column tiles that lie side by side; p: where a of
 // this lane belongs, a multiple of 16 bytes for the even lane. Each stores four neighbours.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
-from selector.emit.warpgroups.boxes import bounded_extents, map_name
+from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, map_name
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, IntImm, Store, Var
@@ -26,11 +26,14 @@ _N, _M = Var("$n"), Var("$m")
 
 @dataclass(frozen=True, slots=True)
 class BoxStore:
-    """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
-    are numbered by.
+    """Where a region's boxes go: tensor map, array, its extents and strides, the first coordinates,
+    and the dimension that its rows are numbered by.
     """
 
     map: str
+    buffer: str
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
     first: tuple[Expr, ...]
     along: int
     element_bytes: int
@@ -74,10 +77,11 @@ def as_box_store(
         return None
     box = [1] * len(at)
     box[0], box[along] = region.n, ROWS
-    strides = tuple(d.stride for d in dims[1:])
+    strides = tuple(d.stride for d in dims)
     context.stored_maps.add(s.buffer)
-    name = map_name(MapArgument(s.buffer, storage.type, extents, strides, tuple(box)), context)
-    return BoxStore(name, tuple(c.to_expr() for c in rest), along, bytes_, width)
+    name = map_name(MapArgument(s.buffer, storage.type, extents, strides[1:], tuple(box)), context)
+    first = tuple(c.to_expr() for c in rest)
+    return BoxStore(name, s.buffer, extents, strides, first, along, bytes_, width)
 
 
 def place(box: BoxStore, j: int, half: int) -> str:
@@ -134,6 +138,28 @@ def close_box(box: BoxStore, row: int, context: KernelContext) -> None:
     places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
     w.line("async_fence();")
     w.line("__syncwarp();")
-    with w.block("if (lane == 0)"):
+    with w.block(f"if (!{STORES_READY})"):
+        _store_rows(box, places, context)
+    with w.block("else if (lane == 0)"):
         w.line(f"tensor_store{len(at)}(shared_address(box), &{box.map}, {', '.join(places)});")
         w.line("bulk_commit();")
+
+
+def _store_rows(box: BoxStore, places: list[str], context: KernelContext) -> None:
+    """The same by all lanes, neighbours to neighbours, for rows that no map describes."""
+    w, scalar = context.writer, context.scalar
+    storage = context.storages[box.buffer]
+    extents, strides = map(scalar.index, box.extents), [scalar.index(s) for s in box.strides]
+    left: list[str] = []
+    for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
+        w.line(f"const int c{number} = {place};")
+        left.append(f"{extent} - c{number}")
+    outer = [n for n in range(len(places)) if n not in (0, box.along)]
+    others = [f"c{n} < {scalar.index(box.extents[n])}" for n in outer]
+    rows = left[box.along]
+    rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
+    terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))
+    w.line(
+        f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), box, lane, "
+        f"{strides[box.along]}, {rows}, {left[0]});"
+    )

@@ -83,7 +83,10 @@ def make_axis(name: str, size: hl.Expr, count: hl.Expr, group: int, step: int, u
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """The Funcs that a schedule talks about."""
+    """The Funcs that a schedule talks about. (The one between the passes has a name behind that of
+    the columns' weights: Halide orders what is computed at one place by names, and copies of the
+    weights are then on their way while it is.)
+    """
 
     image: hl.ImageParam
     rows: Axis
@@ -91,7 +94,7 @@ class Resampling:
     padded: hl.Func
     tall: hl.Func
     tile: hl.Func
-    between: hl.Func
+    middle: hl.Func
     wide: hl.Func
     result: hl.Func
     output: hl.Func
@@ -107,8 +110,8 @@ def resample(group: int, units: tuple[int, int] = (16, 32)) -> Resampling:
     """
     image = hl.ImageParam(hl.Float(16), 3, "I")
     x, y, c = (hl.Var(name) for name in "xyc")
-    padded, tall, tile, between, wide, result, output = (
-        hl.Func(n) for n in ("padded", "tall", "tile", "between", "wide", "result", "output")
+    padded, tall, tile, middle, wide, result, output = (
+        hl.Func(n) for n in ("padded", "tall", "tile", "middle", "wide", "result", "output")
     )
     output[x, y, c] = hl.undef(hl.Float(16))  # it has a size from here on
     size = output.output_buffer()
@@ -122,12 +125,12 @@ def resample(group: int, units: tuple[int, int] = (16, 32)) -> Resampling:
     pixel = padded[x, rows.first(y) + rows.k.x, c]
     tall[x, y, c] += hl.f32(rows.weights[rows.k.x, y]) * hl.f32(pixel)
     tile[x, y, c] = hl.cast(hl.Float(16), tall[x, y, c])
-    between[x, y, c] = tile[x, y, c]
+    middle[x, y, c] = tile[x, y, c]
     wide[x, y, c] = hl.f32(0.0)
-    pixel = between[columns.first(x) + columns.k.x, y, c]
+    pixel = middle[columns.first(x) + columns.k.x, y, c]
     wide[x, y, c] += hl.f32(pixel) * hl.f32(columns.weights[columns.k.x, x])
     result[x, y, c] = hl.cast(hl.Float(16), wide[x, y, c])
     output[x, y, c] = hl.select(hl.cast(hl.Bool(), 1), result[x, y, c], output[x, y, c])
     return Resampling(
-        image, rows, columns, padded, tall, tile, between, wide, result, output, x, y, c
+        image, rows, columns, padded, tall, tile, middle, wide, result, output, x, y, c
     )

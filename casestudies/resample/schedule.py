@@ -2,8 +2,10 @@
 along x. The weights are intermediates of their own.
 
 ``tensor``: a block takes one group of output rows (columns), whose weights are a dense matrix, and
-copies the pixels of a run of taps, mostly all of them, into shared memory. ``cuda``: stock Halide
-on CUDA cores, one thread a group of outputs. ``plain``: Halide's default on the CPU.
+copies the pixels of a run of taps, mostly all of them, into shared memory. Where few taps are an
+output's, one kernel does both passes: a warp computes what its outputs need of the intermediate in
+its registers. ``cuda``: stock Halide on CUDA cores, one thread a group of outputs. ``plain``:
+Halide's default on the CPU.
 """
 
 from __future__ import annotations
@@ -50,24 +52,47 @@ class Tiles:
     wide: Pass
 
 
-def tiles_for(runs: tuple[int, int]) -> Tiles:
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """``warps`` of a block, side by side along x, each with a group of columns and one of rows, and
+    the taps of runs along both axes. Neighbours compute what both need of the intermediate twice.
+    """
+
+    warps: int
+    rows: int
+    columns: int
+
+    @property
+    def depth(self) -> int:
+        """Rows of one vector statement of the pass along y: what Halide's count of lanes leaves
+        room for.
+        """
+        return Pass(1, self.columns, self.rows).depth
+
+
+def tiles_for(runs: tuple[int, int]) -> Tiles | OnePass:
     """Warps with as many pixels as leave several blocks for every multiprocessor: they hide each
     other's copies.
     """
     rows, columns = runs
+    if rows <= 48 and columns <= 64:
+        return OnePass(4, rows, columns)
     tall = Pass(4, 32, rows, resident=12) if rows <= 48 else Pass(2, 32, rows)
     wide = Pass(2, 32, columns) if columns <= 112 else Pass(1, 16, columns)
     return Tiles(tall, wide)
 
 
-def tensor(p: Resampling, size: Tiles) -> hl.Func:
+def tensor(p: Resampling, size: Tiles | OnePass) -> hl.Func:
     """Schedule for tensor instructions; returns the output. The taps of ``p`` are multiples of the
     runs of ``size``.
     """
     for axis in (p.rows, p.columns):
         weigh(axis)
-    pass_along_y(p, size.tall)
-    pass_along_x(p, size.wide)
+    if isinstance(size, OnePass):
+        both_passes(p, size)
+    else:
+        pass_along_y(p, size.tall)
+        pass_along_x(p, size.wide)
     return p.output
 
 
@@ -80,7 +105,7 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
     width = size.warps * size.width
     columns = (p.columns.padded + width - 1) / width * width
     (
-        p.between.compute_root()
+        p.middle.compute_root()
         .bound(p.x, 0, columns)
         .split(p.x, xo, xi, width)
         .split(p.y, yo, yi, GROUP)
@@ -90,13 +115,8 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
         .gpu_blocks(xo, yo, p.c)
     )
     if size.resident:
-        hb.resident_blocks(p.between, size.resident)
-    p.tile.store_in(SHARED)
-    hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
-    for part in (p.tile, p.tall):
-        part.compute_at(p.between, xo).bound_extent(p.x, width).bound_extent(p.y, GROUP)
-        part.split(p.x, xw, xi, size.width).reorder(xi, p.y, xw)
-        part.vectorize(xi).vectorize(p.y).gpu_threads(xw)
+        hb.resident_blocks(p.middle, size.resident)
+    warp_tiles(p, (p.tile, p.tall), (p.middle, xo), (width, GROUP), (xw, xi, size.width))
     update = p.tall.update().split(p.rows.k.x, ko, ki, size.taps).split(p.x, xw, xi, size.width)
     update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, xw, ko).atomic()
     update.vectorize(ki).vectorize(xi).vectorize(p.y).unroll(ku).gpu_threads(xw)
@@ -120,21 +140,67 @@ def pass_along_x(p: Resampling, size: Pass) -> None:
         .vectorize(yi)
         .gpu_blocks(xo, yo, p.c)
     )
-    p.result.store_in(SHARED)
-    hb.store_in(p.wide, hb.MemoryType.WMMAAccumulator)
-    for part in (p.result, p.wide):
-        part.compute_at(p.output, xo).bound_extent(p.x, width).bound_extent(p.y, height)
-        part.split(p.x, xw, xi, GROUP).reorder(xi, p.y, xw)
-        part.vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    warp_tiles(p, (p.result, p.wide), (p.output, xo), (width, height), (xw, xi, GROUP))
     update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.x, xw, xi, GROUP)
     update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, ko, xw).atomic()
     update.vectorize(ki).vectorize(xi).vectorize(p.y).unroll(ku).gpu_threads(xw)
-    stage(p.between.in_(p.wide), p.wide, ko, (size.taps, height, 1), size.stages)
+    stage(p.middle.in_(p.wide), p.wide, ko, (size.taps, height, 1), size.stages)
     stage(p.columns.weights.in_(p.wide), p.wide, ko, (size.taps, GROUP), size.stages)
 
 
+def both_passes(p: Resampling, size: OnePass) -> None:
+    """Blocks of one group of rows and a group of columns for each warp. What a run of taps along x
+    needs of the intermediate goes from product to product in registers.
+    """
+    xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
+    ko, ki, lo, lu, li = (hl.RVar(n) for n in ("ko", "ki", "lo", "lu", "li"))
+    width = size.warps * GROUP
+    (
+        p.output.update()
+        .split(p.x, xo, xi, width)
+        .split(p.y, yo, yi, GROUP)
+        .reorder(xi, yi, xo, yo, p.c)
+        .vectorize(xi)
+        .vectorize(yi)
+        .gpu_blocks(xo, yo, p.c)
+    )
+    warp_tiles(p, (p.result, p.wide), (p.output, xo), (width, GROUP), (xw, xi, GROUP))
+    update = p.wide.update().split(p.columns.k.x, ko, ki, size.columns).split(p.x, xw, xi, GROUP)
+    update.reorder(ki, xi, p.y, ko, xw).atomic()
+    update.vectorize(ki).vectorize(xi).vectorize(p.y).gpu_threads(xw)
+    stage(p.columns.weights.in_(p.wide), p.wide, ko, (size.columns, GROUP))
+    hb.store_in(p.tall, hb.MemoryType.WMMAAccumulator)
+    for part in (p.middle.store_in(hl.MemoryType.Register), p.tall):
+        part.compute_at(p.wide, ko).bound_extent(p.x, size.columns).bound_extent(p.y, GROUP)
+        part.vectorize(p.x).vectorize(p.y)
+    update = p.tall.update().split(p.rows.k.x, lo, li, size.rows).split(li, lu, li, size.depth)
+    update.reorder(li, p.x, p.y, lu, lo).atomic()
+    update.vectorize(li).vectorize(p.x).vectorize(p.y).unroll(lu)
+    stage(p.padded, p.tall, lo, (size.columns, size.rows, 1))
+    stage(p.rows.weights.in_(p.tall), p.tall, lo, (size.rows, GROUP))
+
+
+def warp_tiles(
+    p: Resampling,
+    parts: tuple[hl.Func, hl.Func],
+    at: tuple[hl.Func, hl.Var],
+    extents: tuple[int, int],
+    warp: tuple[hl.Var, hl.Var, int],
+) -> None:
+    """The tile of a block in shared memory, from which it is stored, and the accumulators behind
+    it, each warp with its columns.
+    """
+    outer, inner, columns = warp
+    tile, accumulators = parts
+    hb.store_in(accumulators, hb.MemoryType.WMMAAccumulator)
+    for part in (tile.store_in(SHARED), accumulators):
+        part.compute_at(*at).bound_extent(p.x, extents[0]).bound_extent(p.y, extents[1])
+        part.split(p.x, outer, inner, columns).reorder(inner, p.y, outer)
+        part.vectorize(inner).vectorize(p.y).gpu_threads(outer)
+
+
 def stage(
-    staged: hl.Func, at: hl.Func, loop: hl.RVar, extents: tuple[int, ...], stages: int
+    staged: hl.Func, at: hl.Func, loop: hl.RVar, extents: tuple[int, ...], stages: int = 1
 ) -> None:
     """Copy what one run of taps reads into shared memory, as one vector, ``stages`` runs deep."""
     staged.compute_at(at, loop).store_in(SHARED)
@@ -176,7 +242,7 @@ def plain(p: Resampling) -> hl.Func:
         axis.kernel.compute_root()
         axis.total.compute_root()
         axis.weights.compute_root()
-    for part in (p.tall, p.between, p.wide):
+    for part in (p.tall, p.middle, p.wide):
         part.compute_root()
     return p.output
 
@@ -203,7 +269,7 @@ def cuda(p: Resampling, problem: Problem) -> hl.Func:
     group, pair = p.rows.group, 2
     block, thread = (hl.Var(n) for n in ("block", "thread"))
     xo, xi, yo, yi = (hl.Var(n) for n in ("xo", "xi", "yo", "yi"))
-    tall, wide = p.between, p.output.update()
+    tall, wide = p.middle, p.output.update()
     tall.compute_root().reorder_storage(p.y, p.x, p.c)
     tall.split(p.x, xo, xi, pair).split(xo, block, thread, 64)
     tall.split(p.y, yo, yi, group, hl.TailStrategy.RoundUp)  # groups of rows share their first tap

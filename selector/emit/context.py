@@ -13,8 +13,8 @@ from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BufferParam, Call, Expr, IntImm, Load, Store, Var
-from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.nodes import Binary, BinaryOp, BufferParam, Call, Expr, IntImm, Load, Store, Var
+from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32
 from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
@@ -91,6 +91,7 @@ class KernelContext:
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     grid: frozenset[str] = frozenset()  # variables of the grid's loops
+    units: dict[str, str] = field(default_factory=dict)  # gpu_thread variables of warps, as text
     quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text; or argument
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
@@ -128,15 +129,24 @@ class KernelContext:
         return ScalarEmitter(self.names, self.storages, self._quotient)
 
     def _quotient(self, e: Expr) -> str | None:
-        """The name of a quotient or remainder: an argument where it follows from the sizes, a
-        constant of the block where from its place in the grid, too. None for others, and for
-        divisions by powers of two, which cost nothing.
+        """The name of a number that takes a division or an extremum to work out: an argument where
+        it follows from the sizes. A quotient or remainder that follows from the place in the grid
+        or the block, too, is a constant of the block or warp. None for others, and for divisions by
+        powers of two, which cost nothing.
         """
         assert isinstance(e, Binary)
-        names = free_vars(e)
-        if e.type != INT32 or not names <= self.sizes | self.grid:
+        if e.type != INT32:
             return None
-        if isinstance(e.b, IntImm) and (names & self.grid or e.b.value & (e.b.value - 1) == 0):
+        e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
+        assert isinstance(e, Binary)
+        names = free_vars(e)
+        placed = self.grid | set(self.units.values())
+        quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
+        if not names or not names <= (self.sizes | placed if quotient else self.sizes):
+            return None
+        if names & placed and isinstance(e.b, IntImm):
+            return None
+        if not names & placed and not any(map(_costly, walk_expr(e))):
             return None
         if any(isinstance(x, Load | Call) for x in walk_expr(e)):
             return None
@@ -249,6 +259,18 @@ class KernelContext:
         if param is not None:
             known = {d.stride for d in param.dims[1:]}
         return all(c % elements == 0 or any(a in known for a in m) for m, c in index)
+
+
+def _costly(e: Expr) -> bool:
+    match e:
+        case Binary(BinaryOp.MIN | BinaryOp.MAX):
+            return True
+        case Binary(BinaryOp.DIV | BinaryOp.MOD, _, IntImm(value)):
+            return value & (value - 1) != 0
+        case Binary(BinaryOp.DIV | BinaryOp.MOD):
+            return True
+        case _:
+            return False
 
 
 def thread_part(index: Affine, context: KernelContext) -> Affine:

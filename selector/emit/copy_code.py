@@ -45,7 +45,8 @@ def emit_copy(
     for d in copy.rows:
         total *= d.count or 1
     steps = -(-total // size)
-    pieces = split_copy(copy, context, rank, size, "true") if FEW_STEPS < steps <= unroll else None
+    split = FEW_STEPS < steps <= 3 * unroll
+    pieces = split_copy(copy, context, rank, size, "true") if split else None
     if pieces is not None:
         for piece in pieces:
             piece()
@@ -55,7 +56,7 @@ def emit_copy(
     if inside is not None:
         with w.block(f"if ({inside})"), spread(context, rank, size, total, unroll=few):
             addresses(copy, context, decode(copy, context))
-            w.line(f"{_copy_function(copy, context)}(shared_address(to), from);")
+            w.line(f"{_copy_function(copy, context, rank)}(shared_address(to), from);")
     if between is not None:
         with w.block(f"{'if' if inside is None else 'else if'} ({between[0]})"):
             between[1]()
@@ -69,13 +70,16 @@ def emit_border(copy: Copy, context: KernelContext, rank: str, size: int, *, unr
     with spread(context, rank, size, total, unroll=unroll):
         values = decode(copy, context)
         addresses(copy, context, values)
-        _border_chunk(copy, context, values)
+        _border_chunk(copy, context, values, _copy_function(copy, context, rank))
 
 
-def _copy_function(copy: Copy, context: KernelContext) -> str:
+def _copy_function(copy: Copy, context: KernelContext, rank: str) -> str:
     """Past L1; but through it where all blocks copy the same, the weights of a filter, say: else
-    they all ask the same few lines of L2 for it, at the same time.
+    they all ask the same few lines of L2 for it, at the same time. And where warps copy for
+    themselves what other warps of the block copy, too.
     """
+    if rank == "lane" and context.warps > 1 and _warps_share(copy, context):
+        return "copy16_cached"
     sizes = {
         name
         for param in context.params.values()
@@ -88,6 +92,22 @@ def _copy_function(copy: Copy, context: KernelContext) -> str:
     return "copy16_cached" if mentioned <= sizes | own else "copy16"
 
 
+def _warps_share(copy: Copy, context: KernelContext) -> bool:
+    """Whether windows of two warps may overlap: each is not known to start where one ends."""
+    counts = {d.var.name: d.count or 1 for d in copy.rows}
+    for number, coordinate in enumerate(copy.coordinates):
+        affine = to_affine(coordinate)
+        window = 1 + sum(
+            abs(affine.coefficient(Var(name)).constant or 0) * (count - 1)
+            for name, count in counts.items()
+        )
+        window += copy.length - 1 if number == 0 else 0
+        steps = [affine.coefficient(Var(name)).constant for name in context.thread_vars]
+        if any(step is not None and abs(step) >= window for step in steps):
+            return False
+    return True
+
+
 def split_copy(
     copy: Copy, context: KernelContext, rank: str, size: int, condition: str
 ) -> list[Callable[[], None]] | None:
@@ -95,23 +115,26 @@ def split_copy(
     copy per piece.
 
     All of it happens under ``condition``. None where the threads do not cover whole rows, step by
-    step; a copy that does not occupy them all is one step.
+    step, or a step would not lie within one plane; a copy that does not occupy them all is one
+    step.
     """
     inside = whole_inside(copy, context)
-    if inside is None or any(copy.clamped) or len(copy.rows) > 1 or size % copy.chunks:
+    if inside is None or any(copy.clamped) or size % copy.chunks:
         return None
     if context.storages[copy.to].panels is not None:
         return None  # rows are not one pitch apart
     rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
     if rows > step_rows and rows % step_rows:
         return None
+    pitches = [copy.index.coefficient(d.var).constant for d in copy.rows]
+    if None in pitches or (len(copy.rows) > 1 and (copy.rows[0].count or 1) % step_rows):
+        return None
     busy = f" && {rank} < {copy.chunks * rows}" if rows < step_rows else ""
     if copy.rounded:
         to = context.storages[copy.to]
         context.storages[copy.to] = replace(to, rounded_rows=True)
     go, start, source = (context.names.fresh(f"{n}_{copy.to}") for n in ("whole", "to", "from"))
-    pitch = copy.index.coefficient(copy.rows[0].var).constant if copy.rows else 0
-    stride = to_affine(copy.source.index).coefficient(copy.rows[0].var) if copy.rows else Affine()
+    origin, function = to_affine(copy.source.index), _copy_function(copy, context, rank)
     bytes_ = copy.source.type.bytes
 
     def head() -> None:
@@ -121,12 +144,13 @@ def split_copy(
         with border, spread(context, rank, size, copy.chunks * rows, unroll=False):
             values = decode(copy, context)
             addresses(copy, context, values)
-            _border_chunk(copy, context, values)
+            _border_chunk(copy, context, values, function)
         x = f"({rank} % {copy.chunks} * {copy.per})"
         values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
-        if copy.rows:
-            row = f"({rank} / {copy.chunks})"
-            values[copy.rows[0].var.name] = Var(context.names.verbatim(row))
+        for digit in copy.rows[:1]:
+            values[digit.var.name] = Var(context.names.verbatim(f"({rank} / {copy.chunks})"))
+        for digit in copy.rows[1:]:
+            values[digit.var.name] = IntImm(0)
         index = _place(copy, context, values)
         w.line(
             f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});"
@@ -137,9 +161,15 @@ def split_copy(
 
     def step(number: int) -> Callable[[], None]:
         def write() -> None:
-            there = context.scalar.index((stride * (number * step_rows)).to_expr())
-            to = f"{start} + {number * step_rows * (pitch or 0) * bytes_}"
-            context.writer.line(f"if ({go}{busy}) copy16({to}, {source} + {there});")
+            row, to, there = number * step_rows, 0, Affine()
+            for digit, pitch in zip(copy.rows, pitches, strict=True):
+                row, at = divmod(row, digit.count or 1)
+                to += at * (pitch or 0) * bytes_
+                there += origin.coefficient(digit.var) * at
+            origin_text = context.scalar.index(there.to_expr())
+            context.writer.line(
+                f"if ({go}{busy}) {function}({start} + {to}, {source} + {origin_text});"
+            )
 
         return write
 
@@ -222,7 +252,9 @@ def _place(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> str:
     return f"({scalar.index(substitute(row.to_expr(), values))} + {column})"
 
 
-def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
+def _border_chunk(
+    copy: Copy, context: KernelContext, values: dict[str, Expr], function: str
+) -> None:
     """One chunk that may lie outside: asynchronous if it is whole, else element by element."""
     w, scalar = context.writer, context.scalar
     source = context.storages[copy.source.buffer]
@@ -246,7 +278,7 @@ def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr]) -
         chunk.append(f"(c0 & {copy.per - 1}) == 0")
     aligned = context.aligned_flag(copy.source.buffer, copy.per)
     with w.block(f"if ({' && '.join([aligned, *chunk])})"):
-        w.line(f"{_copy_function(copy, context)}(shared_address(to), from);")
+        w.line(f"{function}(shared_address(to), from);")
     with w.block("else"):
         _elements(copy, context, rows_inside, extents[0], wanted)
 

@@ -20,9 +20,8 @@ from selector.emit.writer import Names, Writer
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
 from selector.ir.types import INT32
-from selector.lowering.constants import constant_kernels
+from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
-from selector.lowering.structure import stored_names
 from selector.runtime.plan import (
     Argument,
     BufferArgument,
@@ -71,7 +70,7 @@ def _following(
     again = [n for n in range(len(program.kernels)) if n not in once]
     if number in once or not target.has("griddepcontrol"):
         return None, True
-    written = frozenset[str]().union(*(stored_names(program.kernels[n].body) for n in again))
+    written = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
     return None if number == again[0] else written, number == again[-1]
 
 

@@ -391,7 +391,7 @@ class KernelEmitter:
             c = self.context
             every = total == c.warps and (self.in_consumers or not c.producer)
             with w.block("" if every else f"if ({c.unit} < {total})"):
-                self._decode(loops, c.unit)
+                c.units |= self._decode(loops, c.unit)
                 inner = self._tensor_unit()
                 self.statements(sequence(body), inner, in_warp=True)
                 inner.finish_copies(w)
@@ -400,13 +400,17 @@ class KernelEmitter:
             self._decode(loops, "item")
             self.threads.statement(body)
 
-    def _decode(self, loops: list[tuple[str, int]], number: str) -> None:
+    def _decode(self, loops: list[tuple[str, int]], number: str) -> dict[str, str]:
+        """Declare the variables of the loops; what each is, of ``number``."""
+        texts: dict[str, str] = {}
         rest = number
         for position, (name, extent) in enumerate(loops):
             last = position == len(loops) - 1
             text = rest if last else f"{rest} % {extent}"
             self.context.writer.line(f"const int {self.context.names.get(name)} = {text};")
+            texts[name] = f"({text})"
             rest += f" / {extent}"
+        return texts
 
     # ------------------------------------------------------------------ memory and barriers
 

@@ -142,7 +142,7 @@ class ScalarEmitter:
     ) -> None:
         self.names = names
         self.storages = storages
-        self.known = known  # the name of a quotient or remainder that is worked out elsewhere
+        self.known = known  # the name of a number that is worked out elsewhere
 
     def literal(self, value: float, t: Type) -> str:
         """A floating-point constant."""
@@ -183,7 +183,7 @@ class ScalarEmitter:
                 return convert(self._call(v, rounded=True), v.type, t)
             case Cast(t, v):
                 return convert(self.expr(v), v.type, t)
-            case Binary(BinaryOp.DIV | BinaryOp.MOD) if self.known and (name := self.known(e)):
+            case Binary() if self.known and (name := self.known(e)):
                 return name
             case Binary(op, a, b):
                 return self._binary(op, a, b)

@@ -16,7 +16,7 @@ def constant_kernels(program: Program, module: Module) -> frozenset[int]:
     An intermediate that any other kernel writes as well is none of those: it has to start anew.
     """
     scalars = {s.name for s in module.scalars}
-    traffic = [_traffic(k) for k in program.kernels]
+    traffic = [traffic_of(k) for k in program.kernels]
     constant = {b.name for b in program.buffers}
     changed = True
     while changed:
@@ -28,7 +28,7 @@ def constant_kernels(program: Program, module: Module) -> frozenset[int]:
     return frozenset(n for n, (_, writes) in enumerate(traffic) if writes <= constant)
 
 
-def _traffic(kernel: Kernel) -> tuple[set[str], set[str]]:
+def traffic_of(kernel: Kernel) -> tuple[set[str], set[str]]:
     """Buffers beyond the kernel that it reads, and those that it writes."""
     own = {s.name for s in walk_stmt(kernel.body) if isinstance(s, Allocate)}
     return loaded_names(kernel.body) - own, stored_names(kernel.body) - own

@@ -189,6 +189,7 @@ class Recorder:
         self.memory: dict[int, np.ndarray[Any, Any]] = {}
         self.captured: set[Any] = set()
         self.maps: list[tuple[TensorMap, int]] = []
+        self.early_launches: list[str] = []
         self.recording: list[tuple[Any, ...]] | None = None
         self.ends_in = ""
         self._capability = capability
@@ -277,5 +278,15 @@ class Recorder:
             self.launches.append((entry, grid, block, tuple(args), shared, stream))
             if entry in self.effects:
                 self.effects[entry](self.memory, *args)
+
+        return launch
+
+    def early(self, function: Any) -> Any:
+        def launch(*launched: Any) -> None:
+            function(*launched)
+            if self.recording is not None:
+                self.recording[-1] = (launch, *launched)
+            else:
+                self.early_launches.append(self.launches[-1][0])
 
         return launch

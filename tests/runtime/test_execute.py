@@ -126,6 +126,34 @@ def test_what_follows_from_the_sizes_is_launched_once_for_a_stream_and_a_size() 
     assert entries == ["first", "second", "second"] + 2 * ["first", "second"] + 2 * ["second"]
 
 
+def test_a_launch_starts_early_only_behind_one_that_is_repeated_as_well() -> None:
+    recorder = Recorder()
+    plan = scale_plan()
+    first, second = plan.launches
+    run = executable(replace(plan, launches=(first, replace(second, early=True))), recorder)
+    x, out = (DeviceArray(np.zeros(100, np.float32)) for _ in range(2))
+    run((x, 2.0), {}, out=out)
+    assert recorder.early_launches == []
+    run((x, 2.0), {}, out=out)
+    assert recorder.early_launches == ["second"]
+    graph = run.graph((x, 2.0), {}, out=out)
+    assert recorder.early_launches == ["second"]
+    graph()
+    assert recorder.early_launches == ["second"] * 2
+
+
+def test_the_first_launch_of_a_call_never_starts_early() -> None:
+    recorder = Recorder()
+    plan = scale_plan()
+    first, second = plan.launches
+    launches = (replace(first, once=True), replace(second, early=True))
+    run = executable(replace(plan, launches=launches), recorder)
+    x, out = (DeviceArray(np.zeros(100, np.float32)) for _ in range(2))
+    for _ in range(3):
+        run((x, 2.0), {}, out=out)
+    assert recorder.early_launches == []
+
+
 def test_a_launch_that_was_captured_has_not_run() -> None:
     recorder = Recorder()
     plan = scale_plan()

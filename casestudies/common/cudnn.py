@@ -1,0 +1,47 @@
+"""cuDNN through torch, as what the filters of an image are measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from casestudies.common.boundary import VALID
+from casestudies.common.case import Arrays, Peer
+
+
+def filtering(
+    channels_last: bool, stride: Callable[[Any], int]
+) -> Callable[[Any, Arrays, Any], Callable[[], object] | None]:
+    """torch's convolution in f16 of one image ``I`` with one channel and the taps ``K`` (a row of
+    them, or a matrix), ``stride(problem)`` pixels apart, cuDNN's fastest algorithm. None where the
+    image continues beyond its edges, and for other types.
+    """
+
+    def prepare(problem: Any, inputs: Arrays, output: Any) -> Callable[[], object] | None:
+        import torch
+
+        if problem.boundary != VALID or problem.inputs[0].element != "f16":
+            return None
+        torch.backends.cudnn.benchmark = True
+        image = torch.from_dlpack(inputs["I"])[None, None]
+        weights = torch.from_dlpack(inputs["K"])
+        weights = weights.reshape(1, 1, -1, weights.shape[-1])
+        if channels_last:
+            image = image.to(memory_format=torch.channels_last)
+            weights = weights.to(memory_format=torch.channels_last)
+        return lambda: torch.nn.functional.conv2d(image, weights, stride=stride(problem))
+
+    return prepare
+
+
+def filter_peers(
+    stride: Callable[[Any], int] = lambda problem: 1, what: str = ""
+) -> tuple[Peer, Peer]:
+    """Both layouts; ``what`` says more of the call."""
+    call = f"torch conv2d{what}"
+    return (
+        Peer("cuDNN NCHW", f"{call}, f16 out, benchmark mode", filtering(False, stride)),
+        Peer(
+            "cuDNN NHWC", f"{call}, channels last, f16 out, benchmark mode", filtering(True, stride)
+        ),
+    )

@@ -101,6 +101,51 @@ def test_mixed_numpy_and_cupy_stays_on_the_gpu(cupy: Any, inputs: tuple[Array, A
     close(result.get(), inputs)
 
 
+SPIN = "for (long long until = clock64() + 100000; clock64() < until;) {}"
+
+
+def early_plan() -> Plan:
+    """``scale_plan`` with a second launch that comes up while the first one runs: the first writes
+    late, the second waits late.
+    """
+    plan = scale_plan()
+    first, second = plan.launches
+    write, store = "    if (i < n) middle", "    if (i < n) output"
+    start = f'    asm volatile("griddepcontrol.launch_dependents;");\n    {SPIN}\n'
+    wait = f'    {SPIN}\n    asm volatile("griddepcontrol.wait;" ::: "memory");\n'
+    source = plan.source.replace(write, start + write).replace(store, wait + store)
+    return replace(plan, source=source, launches=(first, replace(second, early=True)))
+
+
+def test_a_launch_that_starts_early_reads_what_the_one_before_leaves(cupy: Any) -> None:
+    if int(cupy.cuda.Device().compute_capability) < 90:
+        pytest.skip("griddepcontrol needs compute capability 9.0")
+    run, late = kernel(early_plan()), early_plan()
+    late = kernel(
+        replace(late, launches=(late.launches[0], replace(late.launches[1], early=False)))
+    )
+    x = cupy.zeros(1000, cupy.float32)
+    out = cupy.empty_like(x)
+    for number in range(20):
+        x[...] = cupy.random.standard_normal(1000)
+        out.fill(cupy.nan)
+        run(x, float(number), out=out)
+        np.testing.assert_array_equal(out.get(), np.float32(number) * x.get())
+    seconds: list[float] = []
+    for graph in (run.graph(x, 3.0, out=out), late.graph(x, 3.0, out=out)):
+        out.fill(cupy.nan)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        graph.launch()
+        begin.record()
+        for _ in range(20):
+            graph.launch()
+        end.record()
+        end.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(begin, end))
+        np.testing.assert_array_equal(out.get(), 3 * x.get())
+    assert seconds[0] < 0.8 * seconds[1], seconds
+
+
 def test_torch(torch: Any, inputs: tuple[Array, Array]) -> None:
     image, taps = (torch.from_numpy(a).cuda() for a in inputs)
     result = kernel(conv_plan())(image, taps)

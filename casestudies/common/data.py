@@ -64,13 +64,16 @@ def decoded(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Arrays:
 def poisoned(spec: ArraySpec, xp: Any) -> Any:
     """An output array in which every element that stays unwritten shows: NaN, or an odd integer."""
     dtype = xp.dtype(spec.dtype)
+    if spec.element == "bf16":
+        return xp.full(spec.shape, 0x7FC0, dtype=dtype)
     return xp.full(spec.shape, xp.nan if dtype.kind == "f" else -(2**30) + 7, dtype=dtype)
 
 
 def relative_error(result: Any, reference: Any, xp: Any) -> float:
-    """Relative Frobenius error; infinite if anything is NaN or infinite, so that it never
-    passes.
+    """Relative Frobenius error; infinite if anything is NaN or infinite, so that it never passes.
+    A result of uint16 is bf16.
     """
-    difference = xp.linalg.norm((result.astype(xp.float64) - reference).ravel())
+    values = decode(result, "bf16" if result.dtype == xp.uint16 else "", xp)
+    difference = xp.linalg.norm((values - reference).ravel())
     error = float(difference) / max(float(xp.linalg.norm(reference.ravel())), 1e-300)
     return error if error == error else float("inf")

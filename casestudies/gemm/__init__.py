@@ -79,7 +79,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
 
 CASE = Case(
     name="gemm",
-    summary="matrix product, f16 -> f32 and f16, bf16 -> f32, s8 -> s32",
+    summary="matrix product, f16 -> f32 and f16, bf16 -> f32 and bf16, s8 -> s32",
     build=build,
     reference=reference,
     benchmark=BENCHMARK,

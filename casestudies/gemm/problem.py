@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
-TYPES = ("f16-f32", "f16-f16", "bf16-f32", "s8-s32")
+TYPES = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 WORTH_COPIES = 1 << 28  # multiply-adds
 EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
@@ -114,6 +114,7 @@ BENCHMARK = (
     *(Problem(n, n, n, "f16-f32") for n in (1024, 2048, 4096, 8192)),
     *(Problem(n, n, n, "f16-f16") for n in (1024, 2048, 4096, 8192)),
     Problem(4095, 4097, 4093, "f16-f32"),
+    *(Problem(n, n, n, "bf16-bf16") for n in (1024, 2048, 4096, 8192)),
     *(Problem(n, n, n, types) for types in ("bf16-f32", "s8-s32") for n in (1024, 4096)),
     *(Problem(n, n, n, "s8-s32", "nt") for n in (1024, 4096)),
 )

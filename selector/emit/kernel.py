@@ -184,8 +184,12 @@ class KernelEmitter:
         run: list[Accumulate] = []
         finished: list[Store] = []
         windows: list[Stmt] = []
+        reads: list[Store] = []
         for s in stmts:
             self.early.before(s)
+            if not windows and self._reads_more(s, run, reads, unit):
+                continue
+            self._flush_reads(reads)
             if self.context.group and is_window(s):
                 self._flush(run, finished)
                 self._join(s, unit) if windows else self._before(s, unit)
@@ -209,6 +213,24 @@ class KernelEmitter:
             run.append(accumulate)
         self._flush(run, finished)
         self._flush_windows(windows)
+        self._flush_reads(reads)
+
+    def _reads_more(self, s: Stmt, run: list[Accumulate], reads: list[Store], unit: Unit) -> bool:
+        """Whether ``s`` is a read-out of a group's tile that may be written with those before."""
+        if run or not self.context.group or not isinstance(s, Store) or not is_read_out(s):
+            return False
+        if reads and unit.must_wait(*self.touched(s)):
+            return False
+        if reads:
+            unit.touch(*self.touched(s))
+        else:
+            self._before(s, unit)
+        reads.append(s)
+        return True
+
+    def _flush_reads(self, reads: list[Store]) -> None:
+        self.tiles.regions.read_outs(reads)
+        reads.clear()
 
     def _finishes(self, s: Stmt, run: list[Accumulate], unit: Unit) -> bool:
         """Whether ``s`` is a read-out that may be written among the instructions of ``run``."""
@@ -230,8 +252,7 @@ class KernelEmitter:
     def _flush(self, run: list[Accumulate], finished: list[Store]) -> None:
         if run and self.context.group:
             self.groups.accumulate(run)
-            for s in finished:
-                self.tiles.regions.read_out(s)
+            self.tiles.regions.read_outs(finished)
         elif run:
             self.tiles.accumulate(run, finished)
         if run:

@@ -8,9 +8,10 @@ any epilogue runs in registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 from selector.diagnostics import EmitError
 from selector.emit.context import (
@@ -34,9 +35,11 @@ from selector.emit.places import (
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.emit.warpgroups.box_stores import (
+    WIDTHS,
     BoxStore,
     as_box_store,
     close_box,
+    merged,
     open_box,
     place,
     takes,
@@ -78,28 +81,68 @@ class RegionCode:
                 text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
                 self.context.writer.line(text)
 
+    def read_outs(self, stores: Iterable[Store]) -> None:
+        """Read-outs in order; some whose rows continue each other leave as one box."""
+        rest = list(stores)
+        while rest:
+            count, wide = self._together(rest)
+            if wide is None:
+                self.read_out(rest[0])
+            else:
+                self._leave([self._plan(s) for s in rest[:count]], [wide])
+            del rest[:count]
+
+    def _together(self, stores: list[Store]) -> tuple[int, BoxStore | None]:
+        """How many of them, from the first one on, leave as which box."""
+        staging, found = self.context.staging, list[BoxStore]()
+        best: tuple[int, BoxStore | None] = (1, None)
+        if staging is None or staging.evenly:
+            return best
+        for count, s in enumerate(stores, 1):
+            boxes = self.boxes(s) if s.buffer == stores[0].buffer else []
+            if len(boxes) != 1:
+                break
+            found += boxes
+            wide = merged(found) if count > 1 else None
+            if wide is not None and takes([wide], self.context):
+                best = (count, wide)
+            if sum(b.row_bytes for b in found) >= max(WIDTHS):
+                break
+        return best
+
+    def _plan(self, s: Store) -> ReadOut:
+        source = tile_reads(s.value)[0]
+        regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
+        return ReadOut(s, source, regions, [index_form(s.index, r, o) for r, o in regions])
+
     def read_out(self, s: Store) -> None:
         """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile
         is ragged.
         """
-        source = tile_reads(s.value)[0]
-        regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
-        sums = row_sums(s)
+        plan, sums = self._plan(s), row_sums(s)
         if sums:
-            RowSumCode(self.context, partial(self._element, source)).write(s, sums, regions)
+            RowSumCode(self.context, partial(self._element, plan.source)).write(
+                s, sums, plan.regions
+            )
             return
-        plan = ReadOut(s, source, regions, [index_form(s.index, r, o) for r, o in regions])
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
         staged = self.context.staging is not None
-        boxes = [as_box_store(s, r, o, self.context) if staged else None for r, o in regions]
-        if not takes(boxes, self.context):
+        boxes = [as_box_store(s, r, o, self.context) if staged else None for r, o in plan.regions]
+        if takes(boxes, self.context):
+            self._leave([plan], [b for b in boxes if b is not None])
+        else:
             self._store(plan)
-            return
-        for (region, outer), box in zip(regions, boxes, strict=True):
-            assert box is not None
-            self._store_boxes(plan, region, outer, box)
+
+    def _leave(self, plans: list[ReadOut], boxes: list[BoxStore]) -> None:
+        """By boxes, one for each region of all plans or one for all of them."""
+        parts = [(p, r, o) for p in plans for r, o in p.regions]
+        if len(boxes) == len(parts):
+            for part, box in zip(parts, boxes, strict=True):
+                self._store_boxes([part], box)
+        else:
+            self._store_boxes(parts, boxes[0])
 
     def boxes(self, s: Store) -> list[BoxStore]:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
@@ -112,19 +155,20 @@ class RegionCode:
         boxes = [b for b, n in zip(found, rows, strict=True) if b is not None for _ in range(n)]
         return boxes if None not in found else []
 
-    def _store_boxes(self, plan: ReadOut, region: Region, outer: Digits, box: BoxStore) -> None:
-        w, text = self.context.writer, self._texts(plan, region, outer, guarded=False)
-        kind = c_type(self.context.storages[plan.store.buffer].type)
-        rows, columns = region.tiles
+    def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
+        """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
+        w, kind = self.context.writer, c_type(box.map.type)
+        texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
+        rows, columns = parts[0][1].tiles
         for i in range(rows):
             with w.block(""):
                 pointer = open_box(box, self.context)
-                for j in range(columns):
-                    for half in (0, 2):
-                        pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
-                        target = f"({kind}*)({pointer} + {place(box, j, 4 * half)})"
-                        w.line(f"store2({target}, {', '.join(pair)});")
-                close_box(box, region.rows * i, self.context)
+                for number, (_, region, _) in enumerate(parts):
+                    for j, half in product(range(columns), (0, 2)):
+                        pair = [texts[number].value(region, (i, j, e)) for e in (half, half + 1)]
+                        at = place(box, number * columns + j, 4 * half)
+                        w.line(f"store2(({kind}*)({pointer} + {at}), {', '.join(pair)});")
+                close_box(box, parts[0][1].rows * i, self.context)
 
     def _store(self, plan: ReadOut) -> None:
         """Four neighbours at once where they are aligned, else two, else one by one."""

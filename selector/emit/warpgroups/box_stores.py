@@ -8,7 +8,7 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
@@ -20,24 +20,24 @@ from selector.lowering.predicates import TRUE
 from selector.runtime.plan import MapArgument
 
 ROWS = 16
-_WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
+WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
 _N, _M = Var("$n"), Var("$m")
 
 
 @dataclass(frozen=True, slots=True)
 class BoxStore:
-    """Where a region's boxes go: tensor map, array, its extents and strides, the first coordinates,
-    and the dimension that its rows are numbered by.
+    """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
+    are numbered by.
     """
 
-    map: str
-    buffer: str
-    extents: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
+    map: MapArgument
     first: tuple[Expr, ...]
     along: int
     element_bytes: int
-    row_bytes: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.map.box[0] * self.element_bytes
 
     @property
     def bytes(self) -> int:
@@ -51,7 +51,7 @@ def as_box_store(
     storage = context.storages[s.buffer]
     bytes_ = storage.type.bytes
     width = region.n * bytes_
-    if region.swapped or region.rows != 64 or width not in _WIDTHS:
+    if region.swapped or region.rows != 64 or width not in WIDTHS:
         return None
     if storage.space is not Space.GLOBAL or storage.param is None or bytes_ not in (2, 4):
         return None
@@ -77,11 +77,25 @@ def as_box_store(
         return None
     box = [1] * len(at)
     box[0], box[along] = region.n, ROWS
-    strides = tuple(d.stride for d in dims)
+    strides = tuple(d.stride for d in dims[1:])
     context.stored_maps.add(s.buffer)
-    name = map_name(MapArgument(s.buffer, storage.type, extents, strides[1:], tuple(box)), context)
-    first = tuple(c.to_expr() for c in rest)
-    return BoxStore(name, s.buffer, extents, strides, first, along, bytes_, width)
+    argument = MapArgument(s.buffer, storage.type, extents, strides, tuple(box))
+    return BoxStore(argument, tuple(c.to_expr() for c in rest), along, bytes_)
+
+
+def merged(boxes: list[BoxStore]) -> BoxStore | None:
+    """One box in the place of some whose rows continue each other; None if there is none."""
+    start = boxes[0]
+    columns = start.map.box[0]
+    if len(boxes) * start.row_bytes not in WIDTHS:
+        return None
+    for number, box in enumerate(boxes):
+        first = (Affine.of(start.first[0]) + number * columns, *start.first[1:])
+        same = (to_affine(box.first[0]), *box.first[1:]) == first
+        if not same or (box.map, box.along) != (start.map, start.along):
+            return None
+    wide = replace(start.map, box=(len(boxes) * columns, *start.map.box[1:]))
+    return replace(start, map=wide)
 
 
 def place(box: BoxStore, j: int, half: int) -> str:
@@ -132,7 +146,7 @@ def open_box(box: BoxStore, context: KernelContext) -> str:
 
 def close_box(box: BoxStore, row: int, context: KernelContext) -> None:
     """Have the box stored whose first row is ``row`` of the group's tile."""
-    w, at = context.writer, [*box.first]
+    w, at, name = context.writer, [*box.first], map_name(box.map, context)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
     places = [context.scalar.index(c) for c in at]
     places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
@@ -141,21 +155,22 @@ def close_box(box: BoxStore, row: int, context: KernelContext) -> None:
     with w.block(f"if (!{STORES_READY})"):
         _store_rows(box, places, context)
     with w.block("else if (lane == 0)"):
-        w.line(f"tensor_store{len(at)}(shared_address(box), &{box.map}, {', '.join(places)});")
+        w.line(f"tensor_store{len(at)}(shared_address(box), &{name}, {', '.join(places)});")
         w.line("bulk_commit();")
 
 
 def _store_rows(box: BoxStore, places: list[str], context: KernelContext) -> None:
     """The same by all lanes, neighbours to neighbours, for rows that no map describes."""
     w, scalar = context.writer, context.scalar
-    storage = context.storages[box.buffer]
-    extents, strides = map(scalar.index, box.extents), [scalar.index(s) for s in box.strides]
+    storage = context.storages[box.map.name]
+    extents = [scalar.index(e) for e in box.map.extents]
+    strides = ["1", *(scalar.index(s) for s in box.map.strides)]
     left: list[str] = []
     for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
         w.line(f"const int c{number} = {place};")
         left.append(f"{extent} - c{number}")
     outer = [n for n in range(len(places)) if n not in (0, box.along)]
-    others = [f"c{n} < {scalar.index(box.extents[n])}" for n in outer]
+    others = [f"c{n} < {extents[n]}" for n in outer]
     rows = left[box.along]
     rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
     terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))

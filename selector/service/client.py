@@ -107,26 +107,29 @@ class Service:
     def _ask(self, method: str, path: str, body: bytes, deadline: float) -> Reply:
         """Send a request until it is answered with something else than "later"."""
         pause = _FIRST_PAUSE
+        reply: Reply | str = "no attempt is allowed"
         for attempt in range(1, self.attempts + 1):
-            why, after = "", 0.0
-            try:
-                reply = self._send(method, path, body, deadline)
-                if reply.status not in _AGAIN or (last := attempt == self.attempts):
-                    return reply
-                after = reply.retry_after
-            except ssl.SSLError as error:
-                raise self._away(str(error)) from error
-            except (OSError, http.client.HTTPException) as error:
-                why = str(error) or type(error).__name__
-                last = attempt == self.attempts
+            reply = self._try(method, path, body, deadline)
+            after = reply.retry_after if isinstance(reply, Reply) else 0.0
+            if isinstance(reply, Reply) and reply.status not in _AGAIN:
+                return reply
             wait = min(_LONGEST_PAUSE, max(after, pause * random.uniform(0.5, 1.0)))
-            if last or time.monotonic() + wait >= deadline:
-                if not why:
-                    return reply  # pyright: ignore[reportPossiblyUnbound]
-                raise self._away(why)
+            if attempt >= self.attempts or time.monotonic() + wait >= deadline:
+                break
             time.sleep(wait)
             pause *= 2
-        raise self._away("no attempt is allowed")
+        if isinstance(reply, Reply):
+            return reply
+        raise self._away(reply)
+
+    def _try(self, method: str, path: str, body: bytes, deadline: float) -> Reply | str:
+        """One attempt: the reply, or why there is none."""
+        try:
+            return self._send(method, path, body, deadline)
+        except ssl.SSLError as error:
+            raise self._away(str(error)) from error
+        except (OSError, http.client.HTTPException) as error:
+            return str(error) or type(error).__name__
 
     def _send(self, method: str, path: str, body: bytes, deadline: float) -> Reply:
         parts = urlsplit(self.url)
@@ -167,14 +170,13 @@ class Service:
         """The error that the service speaks of, as the same kind of error here."""
         try:
             error = data["error"]
-            texts = [str(error[k]) for k in ("what", "why", "hint")]
+            what, why, hint = (str(error[k]) for k in ("what", "why", "hint"))
             where = Where(*(str(error["where"][k]) for k in _PLACE))
             kind = getattr(diagnostics, str(error["kind"]), None)
         except (KeyError, TypeError):
             return self._nonsense(f"status {status} and no error")
         if status == 422 and isinstance(kind, type) and issubclass(kind, UserError):
-            return kind(*texts, where)
-        what, why, hint = texts
+            return kind(what, why, hint, where)
         return ServiceError(
             f"the service at {self._shown} answers {status}: {what}", why, hint, where
         )

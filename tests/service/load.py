@@ -17,6 +17,7 @@ import argparse
 import http.client
 import itertools
 import json
+import os
 import random
 import statistics
 import sys
@@ -32,6 +33,8 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
 from service_tools import Server, running
 
+README = Path(__file__).resolve().parents[2] / "README.md"
+BEGIN, END = "<!-- load: begin -->\n", "<!-- load: end -->"
 TEMPLATE = """module {name}
 input I: float16 [(0, I.extent.0, 1), (0, I.extent.1, I.stride.1)]
 input K: float16 [(0, K.extent.0, 1)]
@@ -160,6 +163,7 @@ def main() -> int:
     parser.add_argument("--new", type=int, default=200, help="one in so many is a new program")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--readme", action="store_true", help="put the figures into the README")
     options = parser.parse_args()
     known = [body(f"known{i}", 4 + 6 * i) for i in range(options.programs)]
     fresh = itertools.count()
@@ -180,7 +184,37 @@ def main() -> int:
     print(text)
     if options.json is not None:
         options.json.write_text(text + "\n")
+    if options.readme:
+        page = README.read_text(encoding="utf-8")
+        before, rest = page.split(BEGIN)
+        README.write_text(before + BEGIN + sentence(found) + END + rest.split(END)[1], "utf-8")
     return 0 if _fine(found) else 1
+
+
+def sentence(found: dict[str, object]) -> str:
+    """The figures in words."""
+    paced, fast = found["paced"], found["as fast as they can"]
+    assert isinstance(paced, dict)
+    assert isinstance(fast, dict)
+    cached, uncached = paced["cached_ms"], paced["uncached_ms"]
+    busy = paced["statuses"].get("429", 0)
+    return (
+        f"Measured {time.strftime('%Y-%m-%d')} on {_cpu()}, {len(os.sched_getaffinity(0))} CPUs "
+        f"for server, {found['workers']} workers and {found['clients']} clients together "
+        f"(`tests/service/load.py --seconds {paced['seconds']:g}`): "
+        f"{paced['answers_per_second']:g} requests a second, answered from the store in "
+        f"{cached['p50']} ms (median; {cached['p99']} ms at 99 %), {paced['uncached']} programs "
+        f"that were new in {uncached['p50']} ms (median; {uncached['p90']} ms at 90 %), {busy} times 429, "
+        f"no other error; the server took {paced['server_mib'][0]} MiB at the beginning and "
+        f"{paced['server_mib'][1]} MiB at most. As fast as they can, the same clients get "
+        f"{fast['answers_per_second']:g} answers a second.\n"
+    )
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return names[0] if names else "an unknown CPU"
 
 
 def _fine(found: dict[str, object]) -> bool:

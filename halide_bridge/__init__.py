@@ -16,6 +16,7 @@ from halide_bridge.memory import (
     persistent,
     pipeline_stages,
     resident_blocks,
+    self_fed,
     store_in,
     teams,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "persistent",
     "pipeline_stages",
     "resident_blocks",
+    "self_fed",
     "store_in",
     "teams",
     "tune",

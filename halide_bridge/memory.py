@@ -143,6 +143,14 @@ def teams(func: _F, count: int) -> _F:
     return _ask_of_grid(func, "teams", GridKind.TEAMS, count, 4)
 
 
+def self_fed(func: _F) -> _F:
+    """Let the groups that multiply in the kernel that computes ``func`` stage their operands
+    themselves (multistage), instead of a group that does nothing else (warp-specialized). Returns
+    ``func``.
+    """
+    return _ask_of_grid(func, "self_fed", GridKind.SELF_FED, 1, 1)
+
+
 def cluster(func: _F, blocks: int) -> _F:
     """Let ``blocks`` neighbours along the innermost block loop of the kernel that computes ``func``
     run as a cluster: what all of them stage is read once, and each brings its part of it to all.
@@ -160,7 +168,7 @@ def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: in
             where=Where(func=plain(directives.func), location=location),
         )
     rest = tuple(g for g in directives.grids if g[0] is not kind)
-    plain_grid = blocks == 1 and kind is not GridKind.PERSISTENT
+    plain_grid = blocks == 1 and kind not in (GridKind.PERSISTENT, GridKind.SELF_FED)
     grids = rest if plain_grid else (*rest, (kind, blocks))
     _table[directives.func] = replace(directives, grids=grids)
     return func

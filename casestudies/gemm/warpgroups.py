@@ -40,6 +40,7 @@ class Groups:
     vector_m: int = 64
     vector_k: int = 16
     copied: str = ""
+    self_fed: bool = False
 
     @property
     def group_n(self) -> int:
@@ -73,6 +74,8 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
         hb.persistent(p.output, size.persistent)
     hb.teams(p.output, size.teams)
     hb.cluster(p.output, size.cluster)
+    if size.self_fed:
+        hb.self_fed(p.output)
     tile_groups(p.output, ni, mi, size)
     ko, ki, ku, kv = (hl.RVar(name) for name in ("ko", "ki", "ku", "kv"))
     p.mm.bound_extent(p.n, size.n).bound_extent(p.m, size.m).compute_at(p.output, block)

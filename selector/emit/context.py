@@ -106,6 +106,7 @@ class KernelContext:
     staging: Staging | None = None
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
+    self_fed: bool = False  # no such group: those that multiply ask for their operands
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn
     member: str = ""  # the number of a warp or group in its team, where there are several
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:

@@ -111,6 +111,7 @@ def _emit_kernel(
     arguments, parameters = _parameters(module, program, context)
     context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
     context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
+    context.self_fed = _asked(kernel, module, GridKind.SELF_FED) > 0
     context.teams = max(1, _asked(kernel, module, GridKind.TEAMS))
     context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
     context.neighbours = kernel.grid[-1].name

@@ -33,6 +33,7 @@ from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.windows import find_windows, is_window
 from selector.ir.nodes import (
@@ -154,7 +155,7 @@ class KernelEmitter:
         )
         c.panels |= find_panels(self.kernel.body)
         c.windows |= find_windows(self.kernel.body, c.panels)
-        c.producer = any(
+        c.producer = not c.self_fed and any(
             isinstance(s, Allocate) and s.name in c.group_operands and s.stages > 1
             for s in walk_stmt(self.kernel.body)
         )
@@ -374,7 +375,7 @@ class KernelEmitter:
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
-            kind = GroupRing if ring else Ring
+            kind = Ring if not ring else SelfFedRing if self.context.self_fed else GroupRing
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
         for x in body:

@@ -466,13 +466,15 @@ class GridKind(Enum):
     """What is asked of a grid: ``RESIDENT`` blocks have to fit a multiprocessor; the grid runs as
     so many ``PERSISTENT`` blocks a multiprocessor, each of which does one block's work after the
     other, by so many ``TEAMS`` in turn; so many neighbours along the innermost loop are a
-    ``CLUSTER`` and share what they load.
+    ``CLUSTER`` and share what they load; a ``SELF_FED`` block has no group of warps of its own that
+    feeds the others.
     """
 
     RESIDENT = "resident"
     PERSISTENT = "persistent"
     TEAMS = "teams"
     CLUSTER = "cluster"
+    SELF_FED = "self_fed"
 
 
 @dataclass(frozen=True, slots=True)

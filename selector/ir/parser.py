@@ -131,12 +131,12 @@ class ModuleParser(StatementParser):
                 header.requirements.append(self._requirement())
             case "origin":
                 header.origins.append(self._origin())
-            case "resident" | "persistent" | "teams" | "cluster":
+            case "resident" | "persistent" | "teams" | "cluster" | "self_fed":
                 header.grids.append(self._grid(GridKind(word)))
             case _:
                 self.expected(
-                    "input, output, scalar, require, origin, resident, persistent, teams, cluster "
-                    "or body"
+                    "input, output, scalar, require, origin, resident, persistent, teams, cluster, "
+                    "self_fed or body"
                 )
 
     def _declaration(self) -> tuple[str, Type]:

@@ -27,7 +27,7 @@ from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.products import Slot
-from selector.emit.warpgroups.shifted_copies import emit_shifted, starts_inside
+from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
 from selector.emit.warpgroups.windows import is_window
 from selector.ir.nodes import Allocate, Block, For, ForKind, IfThenElse, LetStmt, Stmt, Store
 from selector.ir.traverse import walk_stmt
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 class GroupRing(Ring):
     """One pipelined loop of a kernel with wgmma."""
+
+    chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
 
     def __init__(
         self, emitter: KernelEmitter, loop: For, body: list[Stmt], staged: list[Allocate]
@@ -210,7 +212,8 @@ class GroupRing(Ring):
         between = None
         if condition is not None:
             text = c.scalar.expr(condition)
-            between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size))
+            most = self.chunks_in_flight
+            between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size, most))
         emit_copy(copy, c, unit.rank, unit.size, 1, between)
 
     @contextmanager
@@ -243,10 +246,8 @@ class GroupRing(Ring):
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer
-        names = self._only_accumulates()
-        later = names is not None and self.stages > 1
-        if later and any(self.context.accumulators[n].half for n in names or ()):
-            later = False  # ptxas would wait for each instruction (C7515)
+        names = self._in_flight()
+        later = bool(names)
         if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
         if not self.lasting:
@@ -279,6 +280,15 @@ class GroupRing(Ring):
             self.emitter.groups.finish(names)
             if self.lasting:
                 self._release("last", "last && ")
+
+    def _in_flight(self) -> list[str] | None:
+        """The accumulators, where the instructions of an iteration need not be complete before
+        those of the next one are issued.
+        """
+        names = self._only_accumulates()
+        if any(self.context.accumulators[n].half for n in names or ()):
+            return None  # ptxas would wait for each instruction (C7515)
+        return names if self.stages > 1 else None
 
     def _all_issued(self) -> None:
         """Of this loop."""

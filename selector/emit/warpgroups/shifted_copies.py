@@ -33,8 +33,12 @@ def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:
     return holds_everywhere(low, digits)
 
 
-def emit_shifted(copy: Copy, context: KernelContext, rank: str, size: int) -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``."""
+def emit_shifted(
+    copy: Copy, context: KernelContext, rank: str, size: int, most: int = TOGETHER[0]
+) -> None:
+    """Write the copy, spread over ``size`` threads numbered ``rank``; up to ``most`` chunks of a
+    thread are loaded before the first is stored.
+    """
     w, scalar = context.writer, context.scalar
     source = context.storages[copy.source.buffer]
     assert source.param is not None
@@ -42,7 +46,7 @@ def emit_shifted(copy: Copy, context: KernelContext, rank: str, size: int) -> No
     for d in copy.rows:
         total *= d.count or 1
     steps = -(-total // size)
-    together = next((n for n in TOGETHER if steps % n == 0), 1)
+    together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
     w.line("#pragma unroll 1")
     with w.block(f"for (int first = 0; first < {steps}; first += {together})"):
         w.line(f"Shifted parts[{together}];")

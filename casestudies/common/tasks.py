@@ -25,6 +25,7 @@ from casestudies.common.measure import (
     stock_name,
 )
 from casestudies.common.registry import find_case
+from selector.diagnostics import UserError
 
 T = TypeVar("T")
 
@@ -62,8 +63,18 @@ class Task:
         return find_case(self.case)
 
     def instance(self) -> Problem:
-        """The problem; ``TypeError`` if the fields are not the case's."""
-        return artifacts.problem_of(artifacts.Job(self.case, "", self.problem))
+        """The problem; ``TypeError`` if the fields are not the case's, ``UserError`` if there is no
+        such problem.
+        """
+        return artifacts.problem_of(artifacts.Job(self.study.name, "", self.problem))
+
+    @property
+    def name(self) -> str:
+        """The problem's; its fields where it cannot be made."""
+        try:
+            return self.instance().name
+        except (TypeError, ValueError, UserError):
+            return f"{self.case} {json.dumps(self.problem)}"
 
 
 def _behind(named: tuple[tuple[str, T], ...], name: str) -> tuple[tuple[str, T], ...] | None:

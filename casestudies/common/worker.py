@@ -58,7 +58,7 @@ def supervise(
                     pass
                 case {"left_out": str(name)}:
                     left_out = record.about.setdefault("left_out", [])
-                    left_out.append(f"{todo[begun].instance().name}: {name}")
+                    left_out.append(f"{todo[begun].name}: {name}")
                 case {"end": int(index)}:
                     ended = index
                 case {"row": data}:
@@ -116,13 +116,15 @@ def _without(task: Task, lost: set[str], record: Record) -> Task:
 
 def _said(record: Record, task: Task, contender: str) -> bool:
     """Whether there is a row of that contender already."""
-    problem = task.instance().name
-    return any((row.problem, row.contender) == (problem, contender) for row in record.rows)
+    return any((row.problem, row.contender) == (task.name, contender) for row in record.rows)
 
 
 def lost_row(task: Task, device: str, why: str, contender: str = "") -> Row:
     """The row of a contender that could not be measured to its end, ours if none had begun."""
-    row = blank_row(task.study, task.instance(), device, why)
+    try:
+        row = blank_row(task.study, task.instance(), device, why)
+    except (TypeError, ValueError, UserError):  # there is no such problem
+        row = Row(task.case, task.name, "", "", None, 0.0, None, 0, 0, why)
     ours = task.kernels[0][0] if task.kernels else OURS
     return dataclasses.replace(row, contender=contender or ours)
 

@@ -85,6 +85,24 @@ def test_a_kernel_that_cannot_be_read_is_a_row(folder: Path) -> None:
     assert "ArtifactError" in record.rows[0].failure
 
 
+@pytest.mark.parametrize(
+    ("case", "fields", "message"),
+    [
+        ("conv1d", {"size": 5}, "TypeError"),
+        ("conv1d", {"width": 0, "height": 1, "taps": 3}, "leave an output of 0 x 1 pixels"),
+        ("conv9d", {}, "no case study"),
+    ],
+)
+def test_a_problem_that_cannot_be_made_is_a_row_not_the_end(
+    case: str, fields: dict[str, Any], message: str, folder: Path
+) -> None:
+    none = Task(case, fields, (("mine", "good.kernel"),))
+    bad, good = measured([none, task("good.kernel")], folder).rows
+    assert (bad.case, bad.contender, bad.passed) == (case, "mine", False)
+    assert message in bad.failure
+    assert good.passed
+
+
 def test_a_program_that_did_not_compile_is_a_row(folder: Path) -> None:
     missing = dataclasses.replace(task("x"), kernels=())
     (row,) = measured([missing], folder).rows

@@ -1,17 +1,18 @@
 """Compile every case study for the GPU tests, on a machine that needs no GPU.
 
     python tests/gpu/build_artifacts.py [--out artifacts] [--target sm_90a] [--only conv1d,gemm]
-    [--no-stock] [--patience SECONDS]
-                                     [--keep-stock]
+                                     [--no-stock] [--keep-stock] [--patience SECONDS]
 
 Writes saved kernels, the stock Halide baselines and ``manifest.json``; ``tests/gpu/run_all.py``
 runs them. Kernels that do not compile are reported at the end, and are missing from the manifest
-(exit code 1).
+(exit code 1). ``--out artifacts/patient --no-stock --patience 5``: kernels whose waits end, for the
+runs under compute-sanitizer.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -88,7 +89,10 @@ def main() -> int:
     )
     parser.add_argument("--no-stock", action="store_true", help="leave out the baselines")
     parser.add_argument("--keep-stock", action="store_true", help="do not rebuild baselines")
+    parser.add_argument("--patience", help="seconds that a kernel waits at a barrier at most")
     options = parser.parse_args()
+    if options.patience:
+        os.environ["SELECTOR_PATIENCE"] = options.patience
     options.out.mkdir(parents=True, exist_ok=True)
     failures: list[str] = []
     kernels: list[Any] = []

@@ -9,22 +9,44 @@ from casestudies.common.case import Case, Option, positive
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
+from selector.diagnostics import UserError
+from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (warps), ``wgmma`` (warpgroups, sm_90a),
+    ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv_layer import schedule as schedules
     from casestudies.conv_layer.algorithm import layer
 
     pipeline = layer(problem.channels, problem.filters)
+    if schedule == "wgmma":
+        from casestudies.conv_layer.warpgroups import warpgroups
+
+        return warpgroups(pipeline)
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
         pipeline.conv.compute_root()
         return pipeline.output
     return schedules.tensor(pipeline)
+
+
+def on_target(problem: Problem, schedule: str, target: Target) -> str:
+    """``tensor`` means warpgroups where there are any and a block holds what they need; ``mma`` is
+    then the one for warps.
+    """
+    wide = target.has("wgmma") and _fits_groups(problem)
+    if schedule == "mma" and not wide:
+        raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
+    return "wgmma" if schedule == "tensor" and wide else schedule
+
+
+def _fits_groups(problem: Problem) -> bool:
+    from casestudies.conv_layer.warpgroups import groups_for
+
+    return groups_for(problem.channels, problem.filters) is not None
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -49,6 +71,8 @@ CASE = Case(
     peers=PEERS,
     compared=BENCHMARK,
     interpreted=(64, 64, 4),
+    schedules=("tensor", "mma", "cuda"),
+    on_target=on_target,
     arguments=(
         Option("batch", "number of images (default 4096)", positive),
         Option("channels", "channels of the input (default 16)", positive),

@@ -9,7 +9,6 @@ any epilogue runs in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -17,12 +16,12 @@ from selector.diagnostics import EmitError
 from selector.emit.context import (
     LANE_PAIR,
     LANE_ROW,
-    Accumulator,
     KernelContext,
     Region,
     slice_offset,
 )
-from selector.emit.pairs import PairText, pair_text
+from selector.emit.element_texts import ElementTexts
+from selector.emit.pairs import pair_text
 from selector.emit.places import (
     IndexForm,
     ReadOut,
@@ -38,7 +37,8 @@ from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     BoxStore,
     as_box_store,
-    close_box,
+    at_once,
+    close_boxes,
     merged,
     open_box,
     place,
@@ -58,6 +58,28 @@ class RegionCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
+        self.known: dict[str, str] = {}  # what accumulators are filled with, and its variable
+
+    def prepare_fill(self, s: Store) -> None:
+        """Declare what a fill puts into accumulators, for all fills until ``known`` is reset; not
+        what differs from element to element.
+        """
+        assert isinstance(s.value, Call)
+        kind = c_type(s.value.type.element)
+        regions = self.covered(s.buffer, first_lane(s.index), s.value.type.lanes)
+        texts = [t for r, o in regions for at in tiles_of(r) for t in self._filling(s, r, o, at)]
+        different = dict.fromkeys(texts)
+        for text in different if 2 * len(different) <= len(texts) else ():
+            if text not in self.known:
+                self.known[text] = self.context.names.fresh("filling")
+                self.context.writer.line(f"const {kind} {self.known[text]} = {text};")
+
+    def _filling(self, s: Store, region: Region, outer: Digits, at: tuple[int, int]) -> list[str]:
+        """What the four elements of a tile are filled with."""
+        assert isinstance(s.value, Call)
+        value, scalar = s.value.args[0], self.context.scalar
+        places = (_digits(region, (*at, e), outer) for e in range(4))
+        return [scalar.expr(lane(value, digits)) for digits in places]
 
     def fill(self, s: Store) -> None:
         """``accumulator[...] = tile.fill(e)``."""
@@ -66,12 +88,8 @@ class RegionCode:
         element = s.value.type.element
         for region, outer in self.covered(s.buffer, first_lane(s.index), s.value.type.lanes):
             for i, j in tiles_of(region):
-                values = [
-                    self.context.scalar.expr(
-                        lane(s.value.args[0], _digits(region, (i, j, e), outer))
-                    )
-                    for e in range(4)
-                ]
+                values = self._filling(s, region, outer, (i, j))
+                values = [self.known.get(v, v) for v in values]
                 name = f"{accumulator.register}[{region.fragment(i, j)}]"
                 if element.bits == 16:
                     values = [
@@ -82,8 +100,15 @@ class RegionCode:
                 self.context.writer.line(text)
 
     def read_outs(self, stores: Iterable[Store]) -> None:
-        """Read-outs in order; some whose rows continue each other leave as one box."""
+        """Read-outs in order; some whose rows continue each other leave as one box, and all boxes
+        of an iteration at once.
+        """
         rest = list(stores)
+        staging = self.context.staging
+        boxes = [b for s in rest for b in self.boxes(s)] if staging and staging.evenly else []
+        if at_once(boxes, self.context) and all(self.boxes(s) for s in rest):
+            self._leave_at_once([self._plan(s) for s in rest], boxes)
+            return
         while rest:
             count, wide = self._together(rest)
             if wide is None:
@@ -144,6 +169,30 @@ class RegionCode:
         else:
             self._store_boxes(parts, boxes[0])
 
+    def _leave_at_once(self, plans: list[ReadOut], boxes: list[BoxStore]) -> None:
+        """Every box that an iteration stores, written before the first of them leaves."""
+        w = self.context.writer
+        parts = [(p, r, o, i) for p in plans for r, o in p.regions for i in range(r.tiles[0])]
+        names = [f"box{number}" for number in range(len(boxes))]
+        with w.block(""):
+            for name, box in zip(names, boxes, strict=True):
+                open_box(box, self.context, name, len(boxes))
+            for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
+                text = self._texts(plan, region, outer, guarded=False)
+                self._put(name, box, region, text, i)
+            rows = [r.rows * i for _, r, _, i in parts]
+            close_boxes(list(zip(names, boxes, rows, strict=True)), self.context)
+
+    def _put(
+        self, name: str, box: BoxStore, region: Region, text: ElementTexts, i: int, first: int = 0
+    ) -> None:
+        """Rows of a region into a box, from its piece ``first`` on."""
+        kind = c_type(box.map.type)
+        for j, half in product(range(region.tiles[1]), (0, 2)):
+            pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
+            target = f"({kind}*)({name} + {place(box, first + j, 4 * half)})"
+            self.context.writer.line(f"store2({target}, {', '.join(pair)});")
+
     def boxes(self, s: Store) -> list[BoxStore]:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
         source = tile_reads(s.value)[0]
@@ -157,18 +206,14 @@ class RegionCode:
 
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
-        w, kind = self.context.writer, c_type(box.map.type)
         texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
         rows, columns = parts[0][1].tiles
         for i in range(rows):
-            with w.block(""):
-                pointer = open_box(box, self.context)
+            with self.context.writer.block(""):
+                name = open_box(box, self.context)
                 for number, (_, region, _) in enumerate(parts):
-                    for j, half in product(range(columns), (0, 2)):
-                        pair = [texts[number].value(region, (i, j, e)) for e in (half, half + 1)]
-                        at = place(box, number * columns + j, 4 * half)
-                        w.line(f"store2(({kind}*)({pointer} + {at}), {', '.join(pair)});")
-                close_box(box, parts[0][1].rows * i, self.context)
+                    self._put(name, box, region, texts[number], i, number * columns)
+                close_boxes([(name, box, parts[0][1].rows * i)], self.context)
 
     def _store(self, plan: ReadOut) -> None:
         """Four neighbours at once where they are aligned, else two, else one by one."""
@@ -295,7 +340,7 @@ class RegionCode:
         outer: Digits,
         form: IndexForm | None,
         pointers: dict[Affine, str],
-        text: _Texts,
+        text: ElementTexts,
     ) -> tuple[str, str]:
         """(address, value) of one element."""
         value = text.value(region, element)
@@ -316,7 +361,9 @@ class RegionCode:
             pointers[symbolic] = name
         return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
-    def _texts(self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool) -> _Texts:
+    def _texts(
+        self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool
+    ) -> ElementTexts:
         """Value and guard of a block's elements, with marks for what differs between them."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
@@ -347,7 +394,9 @@ class RegionCode:
         if guarded and p is not None:
             guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
         accumulators = {b: self.context.accumulators[b] for b in buffers}
-        return _Texts(scalar.expr(marked), guard, accumulators, pair_text(marked, scalar.expr))
+        return ElementTexts(
+            scalar.expr(marked), guard, accumulators, pair_text(marked, scalar.expr)
+        )
 
     def _is_uniform(self, load: Load) -> bool:
         """Whether all elements read the same number of an input."""
@@ -392,55 +441,8 @@ def _digits(region: Region, element: tuple[int, int, int], outer: Digits) -> Dig
     return ((n, region.n), (m, region.m), *outer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """Templates: ``@m@`` and ``@n@`` stand for the coordinates, ``@name@`` for an accumulator's
-    register.
-    """
-
-    value_text: str
-    guard_text: str
-    accumulators: dict[str, Accumulator]
-    pair_text: PairText | None
-
-    def value(self, region: Region, element: tuple[int, int, int]) -> str:
-        return self._at(self.value_text, region, element)
-
-    def pair(self, region: Region, element: tuple[int, int, int]) -> str:
-        """An element of 16 bits and its right neighbour, packed."""
-        i, j, e = element
-        first, second = (partial(self._at, region=region, element=(i, j, x)) for x in (e, e + 1))
-        if self.pair_text is None:
-            return f"pack16({first(self.value_text)}, {second(self.value_text)})"
-        return self.pair_text.fill(first, second)
-
-    def _at(self, text: str, region: Region, element: tuple[int, int, int]) -> str:
-        text = _fill_in(text, region, element)
-        for name, accumulator in self.accumulators.items():
-            text = text.replace(f"@{name}@", _register(accumulator, region, element))
-        return text
-
-    def guard(self, region: Region, element: tuple[int, int, int]) -> str:
-        return _fill_in(self.guard_text, region, element)
-
-
 def _zero(t: Type) -> Expr:
     return FloatImm(0.0, t) if t.is_float else IntImm(0, t)
-
-
-def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
-    i, j, e = element
-    down, across = region.rows * i + 8 * (e // 2), 8 * j + e % 2
-    row = f"(g + {down})" if down else "g"
-    column = f"(q * 2 + {across})" if across else "(q * 2)"
-    m, n = (column, row) if region.swapped else (row, column)
-    return text.replace("@m@", m).replace("@n@", n)
-
-
-def _register(accumulator: Accumulator, region: Region, element: tuple[int, int, int]) -> str:
-    i, j, e = element
-    name = f"{accumulator.register}[{region.fragment(i, j)}]"
-    return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
 
 
 def tile_reads(value: Expr) -> list[Load]:

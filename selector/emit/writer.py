@@ -21,7 +21,7 @@ while
 """
 _RESERVED = frozenset(_WORDS.split())
 _LOCALS = re.compile(
-    r"[a-z]|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d"
+    r"[a-z]|row|box\d*|(?:a|c|p|r|row|tap|loop)\d+|(?:u?(?:char|short|int|long)|float|double)\d"
 )
 """Short names that emitted code declares where it needs them, and CUDA's own types."""
 

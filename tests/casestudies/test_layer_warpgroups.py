@@ -17,8 +17,8 @@ from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.problem import SMALL, Problem
-from casestudies.conv_layer.warpgroups import Groups, warpgroups
-from selector.diagnostics import SelectionError
+from casestudies.conv_layer.warpgroups import Groups, groups_for, shared_bytes, warpgroups
+from selector.diagnostics import SelectionError, UserError
 
 
 def compiled(channels: int, filters: int, **size: Any) -> Any:
@@ -64,12 +64,36 @@ def test_machine_code(
 def test_slots_are_free_before_results_are_stored() -> None:
     source = compiled(32, 32).source
     use, free = source.index("wgmma_m64n32k16_f16_f32_nt(conv"), source.rindex("barrier_arrive(")
-    assert use < free < source.index("tensor_store4(shared_address(box)")
-    assert source.index("to_f32(", source.index("else {\n      int slot")) < source.rindex(
-        "barrier_await("
-    )
+    assert use < free < source.index("tensor_store4(shared_address(box0)")
+    assert source.index("const float filling") < source.index("barrier_await(full")
 
 
 def test_other_targets_say_what_is_missing() -> None:
     with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
         hb.compile(warpgroups(layer(16, 16)), target="sm_80")
+
+
+def test_weights_are_copied_once_by_a_persistent_block() -> None:
+    source = compiled(16, 16).source
+    turns = source.index("for (int turn = (int)blockIdx.x; turn <")
+    assert source.index("copy16_cached(") < turns
+    assert "K + (" not in source[turns:]
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(3, 8), (48, 24), (64, 64), (16, 128)])
+def test_tiles_fit_a_block(channels: int, filters: int) -> None:
+    """What was reckoned, but for results, which take what they need of the rest."""
+    size = groups_for(channels, filters)
+    assert size is not None
+    (launch,) = hb.compile(warpgroups(layer(channels, filters)), target="sm_90a").plan.launches
+    reckoned = shared_bytes(channels, filters, size) - size.groups * (8 << 10)
+    assert 0 <= launch.shared_bytes - reckoned <= size.groups * (32 << 10) + 4096
+
+
+def test_too_many_channels_go_by_warps() -> None:
+    wide = Problem(1, 8, 8, 128, 64)
+    assert groups_for(128, 64) is None
+    with pytest.raises(UserError, match="tensor is mma already"):
+        CASE.scheduled(wide, "mma", "sm_90a")
+    assert "wmma" in str(hb.lower(CASE.scheduled(wide, "tensor", "sm_90a"))).lower()
+    assert "wgmma" in str(hb.lower(CASE.scheduled(SMALL[0], "tensor", "sm_90a"))).lower()

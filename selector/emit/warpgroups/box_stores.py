@@ -8,6 +8,7 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
@@ -126,41 +127,65 @@ def _slots(box_bytes: int, context: KernelContext) -> int:
     return context.staging.bytes // (box_bytes * context.consumers // 32)
 
 
-def open_box(box: BoxStore, context: KernelContext) -> str:
-    """The pointer to this warp's room for the next box, free to be written; declares it."""
+def at_once(boxes: list[BoxStore], context: KernelContext) -> bool:
+    """Whether these boxes are all that an iteration stores, with room for each."""
+    staging = context.staging
+    if staging is None or not staging.evenly or len(boxes) < 2 or not takes([*boxes], context):
+        return False
+    return _slots(boxes[0].bytes, context) == len(boxes)
+
+
+def open_box(box: BoxStore, context: KernelContext, name: str = "box", among: int = 1) -> str:
+    """The pointer to this warp's room for the next box, free to be written; declares it. ``among``:
+    as many are opened one after the other, and written before the first of them leaves.
+    """
     staging = context.staging
     assert staging is not None
     w, number, slots = context.writer, staging.stored, _slots(box.bytes, context)
     pending = slots - 1 if number >= slots or staging.evenly else 0
-    if number == 0 and not staging.own:
+    pending = pending if among == 1 else 0
+    if among > 1 and number % among:
+        pass  # the first of them has waited
+    elif number == 0 and not staging.own:
         w.line(f"group_sync(1, {context.consumers});  // nobody reads operands any more")
     elif number == 0 or number >= slots or staging.evenly:
         w.line(f"if (lane == 0) bulk_wait_read<{pending}>();")
         w.line("__syncwarp();")
     warp = f"(threadIdx.x >> 5) * {slots * box.bytes}"
     start = staging.offset + number % slots * box.bytes
-    w.line(f"unsigned char* const box = smem + {start} + {warp};")
+    w.line(f"unsigned char* const {name} = smem + {start} + {warp};")
     staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
-    return "box"
+    return name
 
 
-def close_box(box: BoxStore, row: int, context: KernelContext) -> None:
-    """Have the box stored whose first row is ``row`` of the group's tile."""
-    w, at, name = context.writer, [*box.first], map_name(box.map, context)
-    at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
-    places = [context.scalar.index(c) for c in at]
-    places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
+def close_boxes(boxes: list[tuple[str, BoxStore, int]], context: KernelContext) -> None:
+    """Have boxes stored: the pointer of each, and which row of the group's tile is its first."""
+    w = context.writer
     w.line("async_fence();")
     w.line("__syncwarp();")
     with w.block(f"if (!{STORES_READY})"):
-        _store_rows(box, places, context)
+        for name, box, row in boxes:
+            with w.block("") if len(boxes) > 1 else nullcontext():
+                _store_rows(name, box, _places(box, row, context), context)
     with w.block("else if (lane == 0)"):
-        w.line(f"tensor_store{len(at)}(shared_address(box), &{name}, {', '.join(places)});")
+        for name, box, row in boxes:
+            places = _places(box, row, context)
+            source = f"shared_address({name}), &{map_name(box.map, context)}"
+            w.line(f"tensor_store{len(places)}({source}, {', '.join(places)});")
         w.line("bulk_commit();")
 
 
-def _store_rows(box: BoxStore, places: list[str], context: KernelContext) -> None:
-    """The same by all lanes, neighbours to neighbours, for rows that no map describes."""
+def _places(box: BoxStore, row: int, context: KernelContext) -> list[str]:
+    """The coordinates of a box whose first row is ``row`` of the group's tile."""
+    at = [*box.first]
+    at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
+    places = [context.scalar.index(c) for c in at]
+    places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
+    return places
+
+
+def _store_rows(name: str, box: BoxStore, places: list[str], context: KernelContext) -> None:
+    """A box by all lanes, neighbours to neighbours, for rows that no map describes."""
     w, scalar = context.writer, context.scalar
     storage = context.storages[box.map.name]
     extents = [scalar.index(e) for e in box.map.extents]
@@ -175,6 +200,6 @@ def _store_rows(box: BoxStore, places: list[str], context: KernelContext) -> Non
     rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
     terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))
     w.line(
-        f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), box, lane, "
+        f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), {name}, lane, "
         f"{strides[box.along]}, {rows}, {left[0]});"
     )

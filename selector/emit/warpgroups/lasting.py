@@ -18,6 +18,7 @@ from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
+from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import GroupRing
 from selector.ir.nodes import Allocate, Block, For, LetStmt, Memory, Stmt
 from selector.ir.simplify import mul
@@ -97,8 +98,8 @@ class LastingRing(GroupRing):
         self.turns = turns
         self.lasting = True
 
-    def open(self) -> None:
-        """The barriers, and the group that feeds the slots."""
+    def open(self, repeated: Repeated) -> None:
+        """The barriers, what all turns have in common, and the group that feeds the slots."""
         c, w = self.context, self.context.writer
         self.boxes = self._boxes()
         self.early = self.boxes is not None
@@ -106,6 +107,7 @@ class LastingRing(GroupRing):
         if self.early:
             w.line("int early = 0;  // slots that are asked for before the block has met")
         self._make()
+        self._do_once(repeated)
         w.line("cluster_sync();" if c.cluster > 1 else "__syncthreads();")
         with w.block(f"if (group == {c.teams * c.warps})"):
             self._feed()
@@ -161,6 +163,21 @@ class LastingRing(GroupRing):
             w.line(f"slot += {teams} * others;")
             w.line(f"round += slot / {self.stages};")
             w.line(f"slot %= {self.stages};")
+
+    def prepare(self) -> None:
+        """What the turns of the other groups have in common."""
+        names = {loop.name for loop in self.turns.grid} | {let.name for let in self.turns.lets}
+        self._prepare_fills(names)
+
+    def _do_once(self, repeated: Repeated) -> None:
+        """What every turn would do alike, by all threads of the block; it is waited for next."""
+        emitter, unit = self.emitter, block_unit(self.context.threads)
+        for a in repeated.allocations:
+            emitter.placement.place(a, unit, in_warp=False)
+        emitter.statements(repeated.once, unit, in_warp=False)
+        unit.finish_copies(self.context.writer)
+        if unit.panels:
+            self.context.writer.line("async_fence();")
 
     def consume(self, groups: Unit) -> None:
         """The loop, for the other groups."""
@@ -218,13 +235,15 @@ def emit_lasting(emitter: KernelEmitter) -> None:
     turns = Turns(kernel.grid, lets, c)
     _check_teams(loop, kernel.body, staged, c)
     ring = LastingRing(emitter, loop, body, staged, turns)
-    ring.open()
+    repeated = split_repeated(kernel.body, loop, {g.name for g in kernel.grid})
+    ring.open(repeated)
     groups = consumer_unit(c.consumers) if c.teams == 1 else team_unit(c.warps * c.unit_threads)
     emitter.lasting, emitter.in_consumers = ring, True
-    statements = sequence(kernel.body)
+    statements = sequence(repeated.rest)
     for x in statements:
         groups.touch(*emitter.touched(x))
     ring.take_part()
+    ring.prepare()
     with turns.each(teams=c.teams):
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)

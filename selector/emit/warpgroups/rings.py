@@ -29,8 +29,19 @@ from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
 from selector.emit.warpgroups.windows import is_window
-from selector.ir.nodes import Allocate, Block, For, ForKind, IfThenElse, LetStmt, Stmt, Store
-from selector.ir.traverse import walk_stmt
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Call,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Load,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import free_vars, walk_expr, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out, sequence
 from selector.lowering.structure import loaded_names, peel_threads
 from selector.lowering.tiles import as_accumulate
@@ -257,6 +268,8 @@ class GroupRing(Ring):
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
         left = 0 if later else self._readers()
         self.stores = not later and self.boxes is not None and self._room_for_results()
+        before = dict(self.emitter.tiles.regions.known)
+        self._prepare_fills(set())
         with self.emitter.loop_head(self.loop):
             if left:  # what the rest of an iteration does needs no slot
                 self.emitter.groups.slot = Slot(left, self._acquire, self._release)
@@ -273,6 +286,7 @@ class GroupRing(Ring):
                 self._release()
             self._advance()
         self.emitter.groups.slot = None
+        self.emitter.tiles.regions.known = before
         if self.stores:
             self.context.staging = None
         self._all_issued()
@@ -292,6 +306,19 @@ class GroupRing(Ring):
 
     def _all_issued(self) -> None:
         """Of this loop."""
+
+    def _prepare_fills(self, varying: set[str]) -> None:
+        """Load what all iterations fill accumulators with, a bias say, once, as far as it mentions
+        nothing ``varying``.
+        """
+        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        inside = {s.name for s in walk_stmt(self.loop) if isinstance(s, For | LetStmt)}
+        constant = self.context.params.keys() - self.emitter.exchanged
+        for s in stores:
+            read = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
+            known = read <= constant and not (inside | varying) & free_vars(s.value)
+            if known and s.buffer in self.context.accumulators and _is_loaded_fill(s):
+                self.emitter.tiles.regions.prepare_fill(s)
 
     def _acquire(self) -> None:
         self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")
@@ -349,6 +376,15 @@ class GroupRing(Ring):
                 return list(dict.fromkeys(names)) if len(names) == len(parts) else None
             case _:
                 return None
+
+
+def _is_loaded_fill(s: Store) -> bool:
+    """Whether a statement fills an accumulator with numbers from few places in memory."""
+    match s.value:
+        case Call(_, "tile.fill", (value,)):
+            return any(isinstance(e, Load) for e in walk_expr(value))
+        case _:
+            return False
 
 
 def _straight_readers(s: Stmt, names: set[str]) -> int | None:

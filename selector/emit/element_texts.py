@@ -1,0 +1,58 @@
+"""What a lane has to do with one element of an accumulator block, as text: made once for the block,
+filled in for each element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from selector.emit.context import Accumulator, Region
+from selector.emit.pairs import PairText
+
+
+@dataclass(frozen=True, slots=True)
+class ElementTexts:
+    """Templates: ``@m@`` and ``@n@`` stand for the coordinates, ``@name@`` for an accumulator's
+    register.
+    """
+
+    value_text: str
+    guard_text: str
+    accumulators: dict[str, Accumulator]
+    pair_text: PairText | None
+
+    def value(self, region: Region, element: tuple[int, int, int]) -> str:
+        return self._at(self.value_text, region, element)
+
+    def pair(self, region: Region, element: tuple[int, int, int]) -> str:
+        """An element of 16 bits and its right neighbour, packed."""
+        i, j, e = element
+        first, second = (partial(self._at, region=region, element=(i, j, x)) for x in (e, e + 1))
+        if self.pair_text is None:
+            return f"pack16({first(self.value_text)}, {second(self.value_text)})"
+        return self.pair_text.fill(first, second)
+
+    def _at(self, text: str, region: Region, element: tuple[int, int, int]) -> str:
+        text = _fill_in(text, region, element)
+        for name, accumulator in self.accumulators.items():
+            text = text.replace(f"@{name}@", _register(accumulator, region, element))
+        return text
+
+    def guard(self, region: Region, element: tuple[int, int, int]) -> str:
+        return _fill_in(self.guard_text, region, element)
+
+
+def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
+    i, j, e = element
+    down, across = region.rows * i + 8 * (e // 2), 8 * j + e % 2
+    row = f"(g + {down})" if down else "g"
+    column = f"(q * 2 + {across})" if across else "(q * 2)"
+    m, n = (column, row) if region.swapped else (row, column)
+    return text.replace("@m@", m).replace("@n@", n)
+
+
+def _register(accumulator: Accumulator, region: Region, element: tuple[int, int, int]) -> str:
+    i, j, e = element
+    name = f"{accumulator.register}[{region.fragment(i, j)}]"
+    return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"

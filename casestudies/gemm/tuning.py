@@ -11,7 +11,8 @@ from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.warpgroups import Groups, groups_for, warpgroups
 
-# Block tiles (n, m) and groups along n and m: 64 to 128 registers of a thread are accumulators.
+# Block tiles (n, m) and groups along n and m: 64 to 128 registers of a thread are accumulators, and
+# the group that feeds the ring has room for its own.
 TILES = (
     (128, 64, 1, 1),
     (128, 128, 1, 1),
@@ -19,33 +20,29 @@ TILES = (
     (128, 192, 1, 3),
     (128, 256, 1, 2),
     (192, 128, 1, 2),
-    (256, 64, 1, 1),
     (256, 64, 2, 1),
     (256, 128, 1, 2),
     (256, 128, 2, 1),
-    (256, 128, 2, 2),
-    (256, 192, 1, 3),
-    (256, 256, 2, 2),
 )
-BANDS = (4, 8, 16)
+GRIDS = ((0, 1), (1, 1), (1, 2))  # blocks that stay on a multiprocessor, blocks of a cluster
 MOST_STAGES = 8
 RING_BYTES = 224 << 10  # of the 227 KB that a block may have
 
 
 def space(problem: Problem) -> Iterator[Groups]:
-    """Tiles, the two deepest rings that fit, and how many block rows run side by side; first the
-    schedule that is used without tuning.
+    """Tiles, grids and the deepest rings that fit; first the schedule that is used without tuning.
+
+    Blocks that stay keep room for results that leave: their rings may have to be shorter.
     """
     usual = groups_for(problem)
     yield usual
     bytes_of_k = usual.k * (1 if problem.operand == "s8" else 2)
     for n, m, groups_n, groups_m in TILES:
+        tile = replace(usual, n=n, m=m, groups_n=groups_n, groups_m=groups_m)
         deepest = min(MOST_STAGES, RING_BYTES // ((n + m) * bytes_of_k))
-        for stages in (deepest, deepest - 1):
-            for band in BANDS:
-                yield replace(
-                    usual, n=n, m=m, groups_n=groups_n, groups_m=groups_m, stages=stages, band=band
-                )
+        for persistent, cluster in GRIDS:
+            for stages in range(deepest, deepest - (3 if persistent else 2), -1):
+                yield replace(tile, persistent=persistent, cluster=cluster, stages=stages)
 
 
 def schedule(problem: Problem, groups: Groups) -> hl.Func:

@@ -1,20 +1,22 @@
-"""One call from a space of schedules to the fastest kernel."""
+"""One call from a space of schedules to the fastest kernel.
+
+What runs it is imported when it is called: most processes never tune.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halide_bridge.lowering import lower
 from selector.diagnostics import UserError
-from selector.tuning.building import Lowered, Options, lowered
-from selector.tuning.executor import Executor
-from selector.tuning.request import Request
-from selector.tuning.results import Trial, Tuning
-from selector.tuning.space import Point, points_of
-from selector.tuning.start import Run, Timing
+
+if TYPE_CHECKING:
+    from selector.tuning import Executor, Trial, Tuning
+    from selector.tuning.building import Lowered, Options
+    from selector.tuning.space import Point
 
 _outputs: list[object] = []  # the one that was lowered last in this process
 
@@ -88,6 +90,11 @@ def tune(
     ``TargetError`` where there is no GPU to time on, ``UserError`` for a space with nothing in it
     and for a reference that cannot be computed, ``ArgumentError`` for arguments that are none.
     """
+    from selector.tuning.building import Options
+    from selector.tuning.request import Request
+    from selector.tuning.space import points_of
+    from selector.tuning.start import Run, Timing
+
     points = points_of(space, where, shuffle)
     only = None if instructions is None else tuple(instructions)
     timing = Timing(arguments, reference, tolerance, sizes, measure, device, build_only)
@@ -113,6 +120,8 @@ def lower_point(
     schedule: Callable[..., Any], name: str | None, point: Point, options: Options
 ) -> Lowered:
     """The program of a configuration; ``UserError`` if it is the Func of the one before."""
+    from selector.tuning.building import lowered
+
     output = point.call(schedule)
     if _outputs and _outputs[0] is output:
         raise UserError(

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import egglog.bindings as egglog
-
 from rules import rule_files
 from selector.diagnostics import InternalError
+from selector.eqsat.bindings import egglog
 from selector.eqsat.saturate import MAX_TUPLES, PHASES, Engine, Saturation, rule_name
 from selector.eqsat.soundness import Soundness, compare
 

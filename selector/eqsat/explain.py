@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import egglog.bindings as egglog
-
 from rules import rule_files
+from selector.eqsat.bindings import egglog
 from selector.eqsat.decode import Decoder, Term
 from selector.eqsat.extract import Graph, Shape, read_graph
 from selector.eqsat.facts import instruction_facts

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import egglog.bindings as egglog
-
+from selector.eqsat.bindings import egglog
 from selector.eqsat.cost import IMPOSSIBLE, NODE, BlockCost, block_cost, total_cost
 from selector.eqsat.decode import Term
 

@@ -12,10 +12,9 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-import egglog.bindings as egglog
-
 from rules import rule_files
 from selector.diagnostics import InternalError, ParseError
+from selector.eqsat.bindings import egglog
 
 MAX_TUPLES = 200_000
 """Rows of all tables after which a phase stops."""

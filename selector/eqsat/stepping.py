@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import egglog.bindings as egglog
-
+from selector.eqsat.bindings import egglog
 from selector.eqsat.saturate import PHASES, Engine
 
 MAX_TUPLES = 100_000

@@ -25,9 +25,13 @@ from selector.ir.types import INT32, Type
 Monomial = tuple[Expr, ...]
 
 
-@lru_cache(maxsize=65536)
 def _key(atom: Expr) -> tuple[int, str]:
-    return (0, atom.name) if isinstance(atom, Var) else (1, print_expr(atom, {}))
+    return (0, atom.name) if isinstance(atom, Var) else (1, _text(atom))
+
+
+@lru_cache(maxsize=65536)
+def _text(atom: Expr) -> str:
+    return print_expr(atom, {})
 
 
 def _monomial_key(m: Monomial) -> tuple[int, list[tuple[int, str]]]:
@@ -152,23 +156,43 @@ def to_affine(e: Expr) -> Affine:
     """
     assert e.type.lanes == 1, f"to_affine wants a scalar, not {e.type}"
     assert e.type.is_integer, f"to_affine wants an integer, not {e.type}"
+    total: dict[Monomial, int] = {}
+    _gather(e, 1, total)
+    return _build(total)
+
+
+def _gather(e: Expr, factor: int, total: dict[Monomial, int]) -> None:
+    """Add ``factor * e`` to a sum."""
     match e:
         case IntImm(value, _):
-            return _build({(): value})
+            total[()] = total.get((), 0) + factor * value
         case Var():
-            return Affine((((e,), 1),))
+            total[(e,)] = total.get((e,), 0) + factor
         case Binary(BinaryOp.ADD, a, b):
-            return to_affine(a) + to_affine(b)
+            _gather(a, factor, total)
+            _gather(b, factor, total)
         case Binary(BinaryOp.SUB, a, b):
-            return to_affine(a) - to_affine(b)
+            _gather(a, factor, total)
+            _gather(b, -factor, total)
+        case Binary(BinaryOp.MUL, a, IntImm(value, _)) | Binary(BinaryOp.MUL, IntImm(value, _), a):
+            _gather(a, factor * value, total)
+        case Cast(t, value) if t == value.type:
+            _gather(value, factor, total)
+        case _:
+            for m, c in _atoms(e):
+                total[m] = total.get(m, 0) + factor * c
+
+
+@lru_cache(maxsize=16384)
+def _atoms(e: Expr) -> Affine:
+    """The polynomial of what is no sum."""
+    match e:
         case Binary(BinaryOp.MUL, a, b):
             return to_affine(a) * to_affine(b)
         case Binary(BinaryOp.DIV | BinaryOp.MOD as op, a, b):
             return _divide(op, to_affine(a), to_affine(b), e.type)
         case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b):
             return _extremum(op, to_affine(a), to_affine(b), e.type)
-        case Cast(t, value) if t == value.type:
-            return to_affine(value)
         case Let(name, value, body):
             return to_affine(substitute(body, {name: value}))
         case _:

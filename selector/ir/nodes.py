@@ -147,6 +147,9 @@ class Var:
     name: str
     type: Type = INT32
 
+    def __hash__(self) -> int:  # the names of a program tell its variables apart
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Cast:

@@ -43,14 +43,16 @@ from selector.ir.nodes import (
 
 def expr_children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression, in text order."""
-    match e:
-        case IntImm() | FloatImm() | Var():
+    match e:  # the most frequent first
+        case Binary(_, a, b):
+            return (a, b)
+        case Var() | IntImm() | FloatImm():
             return ()
         case Cast(_, v) | Not(v) | Broadcast(v, _) | VectorReduce(_, v, _):
             return (v,)
         case LocToLoc(_, _, v) | ExprVar(v):
             return (v,)
-        case Binary(_, a, b) | Compare(_, a, b) | Ramp(a, b, _):
+        case Compare(_, a, b) | Ramp(a, b, _):
             return (a, b)
         case Select(c, t, f):
             return (c, t, f)

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import egglog.bindings as egglog
-
 from selector.diagnostics import ParseError, UserError
+from selector.eqsat.bindings import egglog
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.stepping import RunawayError, Stepper, run_text

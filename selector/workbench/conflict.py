@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import egglog.bindings as egglog
-
+from selector.eqsat.bindings import egglog
 from selector.eqsat.extract import read_graph
 from selector.eqsat.saturate import Engine
 from selector.eqsat.stepping import Step, run_text

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import egglog.bindings as egglog
-
 from rules import rule_files
+from selector.eqsat.bindings import egglog
 from selector.eqsat.saturate import PHASES
 from selector.eqsat.stepping import run_text
 from selector.workbench.cases import RULES

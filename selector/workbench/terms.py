@@ -5,8 +5,7 @@ Failures of checks, the trace and the picture show terms this way.
 
 from __future__ import annotations
 
-import egglog.bindings as egglog
-
+from selector.eqsat.bindings import egglog
 from selector.eqsat.encode import real, text
 from selector.eqsat.extract import Graph, read_graph
 from selector.eqsat.saturate import Engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,5 +27,9 @@ def compile(  # noqa: A001 - the public name
     """
     import selector
 
+    start = time.perf_counter()
     module = lower(output, target=target, name=name, inputs=inputs)
-    return selector.compile(module, target=target, strict=strict, **options)
+    seconds = time.perf_counter() - start
+    kernel = selector.compile(module, target=target, strict=strict, **options)
+    kernel.begun_with("lower", seconds)
+    return kernel

@@ -120,10 +120,17 @@ class Kernel:
 
     @property
     def stages(self) -> Mapping[str, float]:
-        """Seconds that each stage took in this process; ``cached`` alone for a kernel that was
-        found.
+        """Seconds that each stage took in this process: ``lower`` (by ``halide_bridge.compile``),
+        ``verify``, ``select``, ``emit`` and, once there is machine code, ``cubin`` (NVRTC) or
+        ``library``; ``cached`` in place of the middle for a kernel that was found.
         """
         return dict(self._clock.seconds)
+
+    def begun_with(self, stage: str, seconds: float) -> None:
+        """Say what was done before, and how long it took."""
+        known = dict(self._clock.seconds)
+        self._clock.seconds.clear()
+        self._clock.seconds.update({stage: seconds, **known})
 
     def cubin(self) -> bytes:
         """Machine code for the kernel's target; compiled at the first call, without a GPU.
@@ -255,7 +262,7 @@ def compile_module(
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
-    report = Report(work.statements, dict(clock.seconds))
+    report = Report(work.statements, clock.seconds)  # grows by what is done later
     text, data = report.text(chain=False), report.as_dict(chain=False)
     artifact = Artifact(work.plan, str(work.module), text, data, {}, versions())
     if entry is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -11,6 +12,7 @@ from clock import processor_seconds
 pytest.importorskip("halide")
 
 import halide_bridge as hb
+import selector
 from casestudies.amx_matmul.algorithm import multiply
 from casestudies.amx_matmul.problem import LAYOUTS, SCHEDULES
 from casestudies.amx_matmul.schedule import schedule
@@ -19,13 +21,14 @@ from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import engine_for
 from selector.eqsat.scopes import is_tensor, open_scope
-from selector.eqsat.solve import choose, saturated
+from selector.eqsat.solve import choose, forget, saturated
 from selector.ir.nodes import Allocate, Module, Stmt
 from selector.ir.traverse import stmt_children
 from selector.targets import find_target
 
 MOST_ROWS = 30_000
 MOST_SECONDS = 0.060
+MOST_SECONDS_OF_ALL = 1.5  # from the scheduled pipeline to machine code, NVRTC included
 MOST_SCOPES = 3  # of a program that is measured as a whole
 
 
@@ -77,3 +80,31 @@ def test_saturation_and_extraction(program: str, target: str) -> None:
     groups = [tuple(scopes)] if len(scopes) <= MOST_SCOPES else [(s,) for s in scopes]
     for group in groups:
         assert processor_seconds(partial(select, group), MOST_SECONDS) < MOST_SECONDS
+
+
+GPU_PROGRAMS = [program for program, target in programs() if target == "sm_90a"]
+
+
+@pytest.mark.slow
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("program", GPU_PROGRAMS)
+def test_a_whole_compilation(program: str) -> None:
+    """Nothing is remembered but the rules and what modules keep for themselves."""
+
+    def whole() -> None:
+        forget()
+        selector.compile(lowered(program, "sm_90a"), "sm_90a", cache=False).cubin()
+
+    assert processor_seconds(whole, MOST_SECONDS_OF_ALL) < MOST_SECONDS_OF_ALL
+
+
+@pytest.mark.nvrtc
+def test_stages_show_where_the_time_goes() -> None:
+    case = next(c for c in gpu_cases() if c.name == "conv1d")
+    kernel = hb.compile(case.scheduled(case.small[0], "tensor", "sm_90a"), target="sm_90a")
+    assert list(kernel.stages) == ["lower", "verify", "select", "emit"]
+    kernel.cubin()
+    assert list(kernel.stages) == ["lower", "verify", "select", "emit", "cubin"]
+    assert all(seconds > 0 for seconds in kernel.stages.values())
+    last = str(kernel.report).splitlines()[-1]
+    assert re.fullmatch(r"compiled in: lower .* ms, .*emit .* ms, cubin [\d.]+ ms", last)

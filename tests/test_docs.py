@@ -113,6 +113,17 @@ def test_the_worked_example(tmp_path: Path, request: pytest.FixtureRequest) -> N
     compare("output", "blur.py", done.stdout, request)
 
 
+@pytest.mark.nvrtc
+def test_tuning(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    script = tmp_path / "tune.py"
+    script.write_text(block(README, "file", "tune.py"))
+    done = run_here(script)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert (tmp_path / "kernels" / "space.json").exists()
+    compare("output", "tune.py", done.stdout, request)
+
+
 def test_what_does_not_fit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     script = tmp_path / "blur.py"
     line = block(README, "change", "blur.py")

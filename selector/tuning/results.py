@@ -162,7 +162,8 @@ class Tuning:
         ranked = self.ranked
         rest = [t for t in self.trials if t.status not in (Status.TIMED, Status.LEFT_OUT)]
         varied = self._varied()
-        lines = [f"{self.name} for {self.target} on {self.device or 'nothing'}: {self.summary()}"]
+        where = f" on {self.device}" if self.device else ", not timed"
+        lines = [f"{self.name} for {self.target}{where}: {self.summary()}"]
         if ranked:
             lines.append(f"{'us':>10} {'spread':>8} {'of best':>8} {'error':>8}  configuration")
             lines += [_line(t, ranked[0].microseconds, varied) for t in ranked[:most]]

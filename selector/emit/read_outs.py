@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import product
 
 from selector.diagnostics import EmitError
 from selector.emit.context import (
@@ -38,10 +37,10 @@ from selector.emit.warpgroups.box_stores import (
     BoxStore,
     as_box_store,
     at_once,
+    box_lines,
     close_boxes,
     merged,
     open_box,
-    place,
     takes,
 )
 from selector.ir.affine import Affine, to_affine
@@ -179,19 +178,23 @@ class RegionCode:
                 open_box(box, self.context, name, len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
                 text = self._texts(plan, region, outer, guarded=False)
-                self._put(name, box, region, text, i)
+                self._put(name, box, [(region, text)], i)
             rows = [r.rows * i for _, r, _, i in parts]
             close_boxes(list(zip(names, boxes, rows, strict=True)), self.context)
 
     def _put(
-        self, name: str, box: BoxStore, region: Region, text: ElementTexts, i: int, first: int = 0
+        self, name: str, box: BoxStore, parts: list[tuple[Region, ElementTexts]], i: int
     ) -> None:
-        """Rows of a region into a box, from its piece ``first`` on."""
+        """Rows ``i`` of regions, side by side, into a box."""
         kind = c_type(box.map.type)
-        for j, half in product(range(region.tiles[1]), (0, 2)):
-            pair = [text.value(region, (i, j, e)) for e in (half, half + 1)]
-            target = f"({kind}*)({name} + {place(box, first + j, 4 * half)})"
-            self.context.writer.line(f"store2({target}, {', '.join(pair)});")
+        pairs = [
+            [text.value(region, (i, j, e)) for e in (half, half + 1)]
+            for region, text in parts
+            for j in range(region.tiles[1])
+            for half in (0, 2)
+        ]
+        for line in box_lines(box, name, kind, pairs):
+            self.context.writer.line(line)
 
     def boxes(self, s: Store) -> list[BoxStore]:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
@@ -207,12 +210,10 @@ class RegionCode:
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
         texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
-        rows, columns = parts[0][1].tiles
-        for i in range(rows):
+        for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
                 name = open_box(box, self.context)
-                for number, (_, region, _) in enumerate(parts):
-                    self._put(name, box, region, texts[number], i, number * columns)
+                self._put(name, box, [(r, t) for (_, r, _), t in zip(parts, texts, strict=True)], i)
                 close_boxes([(name, box, parts[0][1].rows * i)], self.context)
 
     def _store(self, plan: ReadOut) -> None:

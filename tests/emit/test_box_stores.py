@@ -14,7 +14,7 @@ pytest.importorskip("halide")
 import halide_bridge as hb
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
-from selector.emit.warpgroups.box_stores import BoxStore, merged
+from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument
@@ -56,3 +56,50 @@ def test_what_does_not_continue_is_not(second: BoxStore) -> None:
 def test_swizzles_go_with_some_widths_only() -> None:
     assert merged([box(IntImm(64 * i), 64) for i in range(2)]) is None
     assert merged([box(IntImm(8 * i), 8) for i in range(3)]) is None
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64])
+@pytest.mark.parametrize("element", [2, 4])
+def test_pairs_lie_where_the_swizzle_wants_them_and_meet_in_no_bank(
+    element: int, columns: int
+) -> None:
+    """The text is evaluated for every lane: C and Python agree on these operators."""
+    if columns * element not in (64, 128):
+        return
+    boxed = replace(box(IntImm(0), columns), element_bytes=element)
+    names = [[f"v{n}_0", f"v{n}_1"] for n in range(columns // 4)]
+    lines = [x.strip() for x in box_lines(boxed, "0", "T", names) if "store2" in x]
+    assert len(lines) == len(names)
+    found: dict[int, str] = {}
+    for line in lines:
+        match = re.fullmatch(r"store2\(\(T\*\)\((.*)\), (.*), (.*)\);", line)
+        assert match
+        places = {lane: eval(match[1], {"lane": lane, "q": lane & 3}) for lane in range(32)}
+        lanes = 32 if element == 2 else 16  # of one access to all banks
+        for first in range(0, 32, lanes):
+            banks = [
+                (places[lane] + 4 * i) // 4 % 32
+                for lane in range(first, first + lanes)
+                for i in range(element // 2)
+            ]
+            assert len(set(banks)) == 32
+        for lane, place in places.items():
+            found[place] = f"{lane} {match[2]}"
+    assert len(found) == 32 * len(lines)
+    rows = columns * element
+    for place in found:
+        row, byte = place // rows, place % rows
+        turn = row & 7 if rows == 128 else row >> 1 & 3
+        column = ((byte >> 4) ^ turn) * 16 // element + byte % 16 // element
+        lane = (row & 7) * 4 + column % 8 // 2
+        held = found[place].split(" ", 1)
+        assert int(held[0]) == lane
+        number = column // 8 * 2 + row // 8
+        if element == 2:
+            assert held[1] == f"v{number}_0"
+            continue
+        bit = 4 if rows == 128 else 8
+        near = re.fullmatch(rf"lane & {bit} \? (\w)0 : (\w)0", held[1])
+        assert near
+        half = len(names) // 2
+        assert near[1 if lane & bit else 2] == ("x" if number < half else "y")

@@ -8,6 +8,7 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -99,15 +100,43 @@ def merged(boxes: list[BoxStore]) -> BoxStore | None:
     return replace(start, map=wide)
 
 
-def place(box: BoxStore, j: int, half: int) -> str:
-    """Bytes from the start of a box to this lane's pair of piece ``j``, row lane / 4 + ``half``."""
+def box_lines(box: BoxStore, pointer: str, kind: str, pairs: list[list[str]]) -> Iterator[str]:
+    """Put a lane's pairs into a box: those of row lane / 4 and, after each, of the row 8 below, for
+    pieces of eight columns.
+
+    Pairs of 8 bytes go by half warps, of which the swizzle lets rows 2 i and 2 i + 1 (of 64 bytes:
+    rows i and i + 2) meet in the same banks: some lanes store the farther half of a row first.
+    """
+    if box.element_bytes == 2:
+        for number, pair in enumerate(pairs):
+            yield f"store2(({kind}*)({pointer} + {_place(box, number)}), {', '.join(pair)});"
+        return
+    far, bit = len(pairs) // 2, 4 if box.row_bytes == 128 else 8
+    for number in range(far):
+        here, there = pairs[number], pairs[number + far]
+        values = ", ".join(
+            f"{name}{e} = {text}"
+            for name, pair in (("x", here), ("y", there))
+            for e, text in enumerate(pair)
+        )
+        yield f"{{ const {kind} {values};"
+        for place, first, second in ((number, "y", "x"), (number + far, "x", "y")):
+            chosen = ", ".join(f"lane & {bit} ? {first}{e} : {second}{e}" for e in (0, 1))
+            yield f"  store2(({kind}*)({pointer} + {_place(box, place)}), {chosen});"
+        yield "}"
+
+
+def _place(box: BoxStore, number: int) -> str:
+    """Bytes from the start of a box to this lane's pair ``number``: where it is for lanes that
+    start with the nearer half.
+    """
+    j, half = number // 2, number % 2 * 8
     start = f"((lane >> 2) + {half}) * {box.row_bytes}"
-    if box.element_bytes == 4:
-        chunk, inside = f"{2 * j} + (q >> 1)", "(q & 1) * 8"
-    else:
-        chunk, inside = str(j), "q * 4"
     turn = "(lane >> 2)" if box.row_bytes == 128 else f"((lane >> 2) + {half} >> 1 & 3)"
-    return f"{start} + (({chunk}) ^ {turn}) * 16 + {inside}"
+    if box.element_bytes == 2:
+        return f"{start} + (({j}) ^ {turn}) * 16 + q * 4"
+    other = "(lane & 4)" if box.row_bytes == 128 else "(lane >> 2 & 2)"
+    return f"{start} + (({2 * j} + (q >> 1)) ^ {turn} ^ {other}) * 16 + (q & 1) * 8"
 
 
 def takes(boxes: list[BoxStore | None], context: KernelContext) -> bool:

@@ -10,9 +10,13 @@ import logging
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
 from selector.service.settings import MIB, Settings, default_store, default_workers
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 DEFAULT_PORT = 8080
 _DEFAULTS = Settings(store=Path(), workers=1)
@@ -62,22 +66,23 @@ def serve(options: argparse.Namespace) -> int:
     print(f"serving on http://{address.format(*listener.getsockname()[:2])}", flush=True)
     if not settings.tokens and not _is_local(options.host):
         print("warning: anyone who reaches this address can use it (--token-file)", file=sys.stderr)
-    asyncio.run(_run(app, listener))
+    _run(app, listener)
     return 0
 
 
-async def _run(app: object, listener: socket.socket) -> None:
+def _run(app: FastAPI, listener: socket.socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=30,
     )
-    await uvicorn.Server(config).serve([listener])
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(uvicorn.Server(config).serve([listener]))
 
 
 def read_settings(options: argparse.Namespace) -> Settings:

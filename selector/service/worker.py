@@ -19,7 +19,7 @@ from selector.service.answers import Answer, defect
 from selector.service.frames import Frame
 
 LARGEST_FILE = 64 << 20
-NICE = 10
+NICE = 5
 """Workers compute what is left of the CPUs: known answers come first."""
 
 

@@ -13,6 +13,7 @@ from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
     cluster,
+    online,
     persistent,
     pipeline_stages,
     resident_blocks,
@@ -28,6 +29,7 @@ __all__ = [
     "cluster",
     "compile",
     "lower",
+    "online",
     "persistent",
     "pipeline_stages",
     "resident_blocks",

@@ -38,6 +38,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import map_stmt
+from selector.lowering.online import Online, fuse_online
 from selector.targets import Target, find_target
 
 _BARE = "x86-64-linux-no_runtime-no_bounds_query-no_asserts"
@@ -90,6 +91,10 @@ def lower(
         body = normalise(body)
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
+    for func, asked in pipeline.directives.items():
+        if asked.along:
+            along = tuple(names(s) for s in asked.along)
+            body = fuse_online(body, Online(names(func), along, asked.location))
     return Module(
         names(pipeline.request["name"]) if name is None else name,
         buffers,

@@ -42,6 +42,7 @@ class Directives:
     kind: MemoryType | None = None
     stages: int = 1
     grids: tuple[tuple[GridKind, int], ...] = ()
+    along: tuple[str, ...] = ()  # sums that are taken along with this maximum
     location: str = ""
 
 
@@ -172,6 +173,25 @@ def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: in
     grids = rest if plain_grid else (*rest, (kind, blocks))
     _table[directives.func] = replace(directives, grids=grids)
     return func
+
+
+def online(maximum: _F, *sums: Func) -> _F:
+    """Take ``sums``, whose terms are all ``exp(x - maximum)`` times something, in one loop with the
+    ``maximum`` that they need: with its value so far, and rescaled whenever it grows.
+
+    What both compute of an iteration is computed once. The loops that update them stand in one
+    place of the schedule and are split alike. Returns ``maximum``.
+    """
+    location = caller_location()
+    directives = _directives(maximum, "online", location)
+    names = tuple(_directives(s, "online", location).func for s in sums)
+    if not names or directives.func in names or len(set(names)) < len(names):
+        raise ScheduleError(
+            "online takes a maximum and the sums that go along with it, each once",
+            where=Where(func=plain(directives.func), location=location),
+        )
+    _table[directives.func] = replace(directives, along=names, location=location)
+    return maximum
 
 
 def directives_of(names: list[str]) -> dict[str, Directives]:

@@ -1,30 +1,32 @@
 """Attention, in plain Halide: ``softmax(Q K' / sqrt(depth)) V`` for every head (paper section IV).
 
-Three stages. The first takes the scores of a run of keys at a time and leaves the logarithm of the
-sum of their exponentials, the second joins the runs of a query, the third takes the weights
-``exp(score - logarithm)`` as f16 to the values. Exponentials are rounded to f16 in the sum as well,
-like the weights that it normalizes. Scores are computed in both the first and the third stage: they
-cost less than the bytes of an array of queries x keys. Keys and values past the last are 0, and do
-not count.
+As it is defined: the largest score of a query, the sum of the weights ``exp(score - largest)``, the
+sum of the weighted values, and their quotient. Every one of the three has scores of its own, so
+that a schedule may compute them where they are used; ``hb.online`` makes one loop of the three. The
+powers are powers of 2: the factor log2(e) is one with the scale of the scores. Weights are rounded
+to f16 for the product only. Keys past the last do not count.
+
+A variant is another ``score``: a bias, a soft cap, or a mask of its own.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import halide as hl
 
-RUN = 64  # keys that share a partial sum
-GAIN = 4096.0  # of the weights, for f16: most of them are near 1 / length
-
 LOWEST = -3.0e38
+
+Score = Callable[[hl.Expr, hl.Expr, hl.Expr, hl.Expr], hl.Expr]
+"""What becomes of a scaled score of key n, query m and head h."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The Funcs that a schedule talks about, by stage; ``n`` counts keys, ``m`` queries, ``d``
-    channels, ``h`` heads, ``t`` runs of keys.
+    """The Funcs that a schedule talks about; ``n`` counts keys, ``m`` queries, ``d`` channels,
+    ``h`` heads. ``scores``: those that ``peak``, ``total`` and ``mixed`` are made of.
     """
 
     depth: int
@@ -33,14 +35,9 @@ class Attention:
     value: hl.ImageParam
     keys: hl.Func
     values: hl.Func
-    scores: hl.Func
+    scores: tuple[hl.Func, hl.Func, hl.Func]
     peak: hl.Func
-    mass: hl.Func
-    part: hl.Func
-    top: hl.Func
     total: hl.Func
-    shift: hl.Func
-    again: hl.Func
     weight: hl.Func
     mixed: hl.Func
     output: hl.Func
@@ -48,52 +45,54 @@ class Attention:
     m: hl.Var
     d: hl.Var
     h: hl.Var
-    t: hl.Var
-    c: hl.RDom
-    j: hl.RDom
     r: hl.RDom
 
 
-def attend(depth: int) -> Attention:
+def attend(
+    depth: int, *, causal: bool = False, run: int = 128, score: Score | None = None
+) -> Attention:
     """The unscheduled pipeline; ``depth`` (channels of a head) is a constant of the compiled
-    kernels, the numbers of heads, queries and keys are not.
+    kernels, the numbers of heads, queries and keys are not. ``causal``: query m has keys 0 ... m.
+    ``run``: keys of an iteration, which the sums go over in whole numbers.
     """
     query, key, value = (hl.ImageParam(hl.Float(16), 3, name) for name in "QKV")
-    n, m, d, h, t = (hl.Var(name) for name in "nmdht")
+    n, m, d, h = (hl.Var(name) for name in "nmdh")
     length = key.dim(1).extent()
-    runs = (length + RUN - 1) // RUN
-    c, j = hl.RDom([(0, RUN)], "c"), hl.RDom([(0, runs)], "j")
-    r = hl.RDom([(0, runs * RUN)], "r")
-    names = "keys values scores peak mass part top total shift again weight mixed output"
+    r = hl.RDom([(0, (length + run - 1) // run * run)], "r")
+    names = "keys values peak total weight mixed output"
     f = {name: hl.Func(name) for name in names.split()}
-    scale = 1 / math.sqrt(depth)
+    scores = tuple(hl.Func(f"scores_{name}") for name in ("peak", "total", "mixed"))
 
     for padded, source in (("keys", key), ("values", value)):
         inside = source[d, hl.min(n, length - 1), h]
         f[padded][d, n, h] = hl.select(n < length, inside, hl.cast(hl.Float(16), 0))
-    for name in ("scores", "again"):
-        k = hl.RDom([(0, depth)], f"k_{name}")
-        f[name][n, m, h] = hl.f32(0.0)
-        f[name][n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, h])
+    for func in scores:
+        k = hl.RDom([(0, depth)], f"k_{func.name()}")
+        func[n, m, h] = hl.f32(0.0)
+        func[n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, h])
 
-    place = t * RUN + c.x
-    seen = hl.select(place < length, f["scores"][place, m, h] * hl.f32(scale), hl.f32(LOWEST))
-    f["peak"][m, t, h] = hl.f32(LOWEST)
-    f["peak"][m, t, h] = hl.max(f["peak"][m, t, h], seen)
-    f["mass"][m, t, h] = hl.f32(0.0)
-    f["mass"][m, t, h] += hl.f32(hl.cast(hl.Float(16), hl.exp(seen - f["peak"][m, t, h])))
-    f["part"][m, t, h] = f["peak"][m, t, h] + hl.log(f["mass"][m, t, h])
+    def seen(n: hl.Expr, value: hl.Expr) -> hl.Expr:
+        return hl.select((n < length) & (n <= m) if causal else n < length, value, hl.f32(LOWEST))
 
-    f["top"][m, h] = hl.f32(LOWEST)
-    f["top"][m, h] = hl.max(f["top"][m, h], f["part"][m, j.x, h])
+    def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
+        """The score of a key, in the logarithm of base 2."""
+        if score is None:
+            value = func[n, m, h] * hl.f32(math.log2(math.e) / math.sqrt(depth))
+        else:
+            value = score(func[n, m, h] * hl.f32(1 / math.sqrt(depth)), n, m, h)
+            value *= hl.f32(math.log2(math.e))
+        return value
+
+    def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
+        """Exactly 0 for a key that does not count."""
+        return hl.pow(hl.f32(2), seen(n, exponent(func, n) - f["peak"][m, h]))
+
+    f["peak"][m, h] = hl.f32(LOWEST)
+    f["peak"][m, h] = hl.max(f["peak"][m, h], seen(r.x, exponent(scores[0], r.x)))
     f["total"][m, h] = hl.f32(0.0)
-    f["total"][m, h] += hl.exp(f["part"][m, j.x, h] - f["top"][m, h])
-    most = math.log(GAIN)
-    f["shift"][m, h] = hl.f32(most) - f["top"][m, h] - hl.log(f["total"][m, h])
-
-    exponent = f["again"][n, m, h] * hl.f32(scale) + f["shift"][m, h]
-    f["weight"][n, m, h] = hl.cast(hl.Float(16), hl.exp(hl.min(exponent, hl.f32(most))))
+    f["total"][m, h] += weight(scores[1], r.x)
+    f["weight"][n, m, h] = hl.cast(hl.Float(16), weight(scores[2], n))
     f["mixed"][d, m, h] = hl.f32(0.0)
     f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, h])
-    f["output"][d, m, h] = f["mixed"][d, m, h] * hl.f32(1 / GAIN)
-    return Attention(depth, query, key, value, **f, n=n, m=m, d=d, h=h, t=t, c=c, j=j, r=r)
+    f["output"][d, m, h] = f["mixed"][d, m, h] / f["total"][m, h]
+    return Attention(depth, query, key, value, scores=scores, n=n, m=m, d=d, h=h, r=r, **f)

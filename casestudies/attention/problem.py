@@ -19,6 +19,7 @@ class Problem:
     heads: int
     length: int
     depth: int
+    causal: bool = False
 
     def __post_init__(self) -> None:
         if min(self.heads, self.length) < 1 or self.depth < 16 or self.depth % 16:
@@ -33,7 +34,7 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"attention-d{self.depth}"
+        return f"attention-{'causal-' * self.causal}d{self.depth}"
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -46,8 +47,9 @@ class Problem:
 
     @property
     def multiply_adds(self) -> int:
-        """Those of the two products; scores that are computed twice count once."""
-        return 2 * self.heads * self.length**2 * self.depth
+        """Those of the two products, of the scores that count."""
+        scores = self.length * (self.length + 1) // 2 if self.causal else self.length**2
+        return 2 * self.heads * scores * self.depth
 
 
 BENCHMARK = tuple(Problem(64, 4096, depth) for depth in DEPTHS)
@@ -64,5 +66,8 @@ SMALL = tuple(
         (2, 130, 128),
         (1, 65, 32),
         (1, 70, 96),
+        (2, 1, 64, True),
+        (2, 300, 64, True),
+        (1, 129, 128, True),
     )
 )

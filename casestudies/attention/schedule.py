@@ -1,9 +1,9 @@
-"""Two schedules of attention.
+"""The schedule of attention on tensor instructions: everything in one loop over the keys of a head.
 
-``cuda``: stock Halide on CUDA cores. ``tensor``: in the first and the third stage a block goes over
-the keys of a head, runs of which lie in shared memory ahead of their use, for a tile of queries.
-Scores stay in the registers of a warp: the first stage reduces their rows there, in the third they
-become weights, and with that the operand of the second product.
+A block has a tile of queries, which its warps, or its groups of four warps, share out by rows. Keys
+and values come in runs, the next ones ahead of their use. Scores stay in registers: their rows are
+reduced there, they become weights, and with that the operand of the second product. Largest scores
+and sums of weights are numbers of rows, and stay there as well.
 """
 
 from __future__ import annotations
@@ -13,143 +13,144 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.attention.algorithm import RUN, Attention
-from casestudies.attention.problem import Problem
-from casestudies.common.stock import fix_dense
+from casestudies.attention.algorithm import Attention
 
-DEPTH = 32  # of one vector statement
+DEPTH = 16  # of one vector statement
 COLUMNS = 32  # of one vector statement, keys or channels
-ROWS = 16  # of one vector statement
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Queries of a warp and warps of a block in the first (``part``), third (``mix``) stage, keys
-    of a step, and how many steps are in shared memory; the first stage steps by ``RUN``.
+    """``units`` warps of ``rows`` queries a block, or groups of four with ``groups``; ``keys`` of a
+    run, and how many runs are in shared memory. A vector statement has ``vector`` rows.
     """
 
-    part_rows: int = 32
-    part_warps: int = 4
-    part_stages: int = 3
-    mix_rows: int = 32
-    mix_warps: int = 4
-    mix_keys: int = 32
-    mix_stages: int = 2
-    mix_blocks: int = 1  # on a multiprocessor, at least
+    units: int = 4
+    rows: int = 16
+    keys: int = 64
+    stages: int = 2
+    vector: int = 16
+    groups: bool = False
+
+    @property
+    def block(self) -> int:
+        return self.units * self.rows
+
+    @property
+    def memory(self) -> hb.MemoryType:
+        """Where products are added up."""
+        kind = hb.MemoryType
+        return kind.WGMMAAccumulator if self.groups else kind.WMMAAccumulator
 
 
-def tiles_for(depth: int) -> Tiles:
-    """Two blocks of eight warps where their sums leave room in the registers."""
-    return Tiles(mix_warps=8, mix_stages=3, mix_blocks=2) if depth <= 64 else Tiles()
+def groups_for(depth: int) -> Tiles:
+    """As many groups as leave room for the sums in their registers."""
+    units, stages = (3, 3) if depth <= 64 else (2, 2)
+    return Tiles(units, 64, 128, stages, 64, groups=True)
 
 
 def tensor(p: Attention, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or tiles_for(p.depth)
-    schedule_parts(p, size)
-    schedule_sums(p)
-    schedule_mix(p, size)
+    size = tiles or Tiles()
+    mo, mi = hl.Var("mo"), hl.Var("mi")
+    p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, size.block)
+    p.output.reorder(p.d, mi, mo, p.h).gpu_blocks(mo, p.h)
+    rows_of(p.output, mi, size, (p.d,))
+    for number, rows in enumerate((p.peak, p.total)):
+        rows.compute_at(p.output, mo).bound_extent(p.m, size.block)
+        rows_of(rows, p.m, size)
+        ro, ri, rv = (hl.RVar(name) for name in ("ro", "ri", "rv"))
+        update = rows.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, COLUMNS)
+        mw = rows_of(update.atomic(), p.m, size, inner=(rv,), outer=(ri, ro))
+        score(p, p.scores[number], (rows, ro, mw), mo, size)
+    mix(p, mo, size)
+    hb.online(p.peak, p.total, p.mixed)
     return p.output
 
 
-def schedule_parts(p: Attention, size: Tiles) -> None:
-    """The first stage: for each tile of queries a loop over the runs of keys."""
-    mo, mi, mw = hl.Var("mo"), hl.Var("mi"), hl.Var("mw")
-    block = size.part_rows * size.part_warps
-    (
-        p.part.compute_root()
-        .split(p.m, mo, mi, block)
-        .split(mi, mw, mi, size.part_rows)
-        .reorder(mi, mw, p.t, mo, p.h)
-        .vectorize(mi)
-        .gpu_blocks(mo, p.h)
-        .gpu_threads(mw)
-    )
-    for sums in (p.peak, p.mass):
-        mu, mv = hl.Var("mu"), hl.Var("mv")
-        sums.compute_at(p.part, mw).bound_extent(p.m, size.part_rows).vectorize(p.m)
-        update = sums.update().split(p.m, mu, mv, ROWS).reorder(p.c.x, mv, mu)
-        update.atomic().vectorize(p.c.x).vectorize(mv).unroll(mu)
-    score(p.scores, p, p.part, mw, (RUN, size.part_rows))
-    stage(p.query.in_(p.scores), p.part, mo, (p.depth, block))
-    stage(p.keys.in_(p.scores), p.part, p.t, (p.depth, RUN), size.part_stages)
-
-
-def schedule_sums(p: Attention) -> None:
-    """The second stage: a thread for each query."""
-    mo, mi = hl.Var("mo"), hl.Var("mi")
-    p.shift.compute_root().split(p.m, mo, mi, 128).gpu_blocks(mo, p.h).gpu_threads(mi)
-    p.top.compute_at(p.shift, mi)
-    p.total.compute_at(p.shift, mi)
-
-
-def schedule_mix(p: Attention, size: Tiles) -> None:
-    """The third stage: scores become weights in registers, and these the operand of the product
-    with the values.
-    """
-    mo, mi = hl.Var("mo"), hl.Var("mi")
-    block = size.mix_rows * size.mix_warps
-    hb.resident_blocks(p.output, size.mix_blocks)
-    p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, block)
-    p.output.reorder(p.d, mi, mo, p.h).gpu_blocks(mo, p.h)
-    warp_tiles(p.output, p.d, mi, size)
-    p.mixed.bound_extent(p.d, p.depth).bound_extent(p.m, block).compute_at(p.output, mo)
-    hb.store_in(p.mixed, hb.MemoryType.WMMAAccumulator)
-    warp_tiles(p.mixed, p.d, p.m, size)
-    ro, ri, ru = hl.RVar("ro"), hl.RVar("ri"), hl.RVar("ru")
-    update = p.mixed.update().split(p.r.x, ro, ri, size.mix_keys).split(ri, ru, ri, DEPTH).atomic()
-    dv, mv, du, mu, mw = warp_tiles(update, p.d, p.m, size, ri)
-    update.reorder(ri, dv, mv, du, mu, ru, mw, ro).unroll(ru)
-
+def mix(p: Attention, block: hl.Var, size: Tiles) -> None:
+    """The weights, and the product with the values."""
+    p.mixed.bound_extent(p.d, p.depth).bound_extent(p.m, size.block).compute_at(p.output, block)
+    hb.store_in(p.mixed, size.memory)
+    rows_of(p.mixed, p.m, size, (p.d,))
+    ro, ri, rv = (hl.RVar(name) for name in ("ro", "ri", "rv"))
+    update = p.mixed.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, DEPTH).atomic()
+    mw = rows_of(update, p.m, size, (p.d,), inner=(rv,), outer=(ri, ro))
     p.weight.compute_at(p.mixed, mw).store_in(hl.MemoryType.Register)
-    p.weight.bound_extent(p.n, size.mix_keys).bound_extent(p.m, size.mix_rows)
-    by_rows(p.weight, p)
-    score(p.again, p, p.mixed, mw, (size.mix_keys, size.mix_rows))
-    stage(p.query.in_(p.again), p.output, mo, (p.depth, block))
-    p.shift.in_(p.weight).compute_at(p.output, mo).store_in(hl.MemoryType.GPUShared)
-    p.shift.in_(p.weight).bound_extent(p.m, block).vectorize(p.m)
-    for operand in (p.keys.in_(p.again), p.values.in_(p.mixed)):
-        stage(operand, p.mixed, ro, (p.depth, size.mix_keys), size.mix_stages)
+    p.weight.bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
+    tile(p.weight, p, size)
+    score(p, p.scores[2], (p.mixed, ro, mw), block, size)
+    stage(p.values.in_(p.mixed), p.mixed, ro, (p.depth, size.keys), size.stages)
 
 
-def warp_tiles(
-    stage: hl.Func | hl.Stage, d: hl.Var, m: hl.Var, size: Tiles, depth: hl.RVar | None = None
-) -> tuple[hl.Var, ...]:
-    """Give each warp its queries, as unrolled vector statements; the loops, innermost first."""
-    dv, mv, du, mu, mw = order = tuple(hl.Var(n) for n in ("dv", "mv", "du", "mu", "mw"))
-    stage.split(d, du, dv, COLUMNS).split(m, mw, mv, size.mix_rows).split(mv, mu, mv, ROWS)
+def rows_of(
+    stage: hl.Func | hl.Stage,
+    m: hl.Var,
+    size: Tiles,
+    columns: tuple[hl.Var, ...] = (),
+    *,
+    inner: tuple[hl.RVar, ...] = (),
+    outer: tuple[hl.RVar, ...] = (),
+) -> hl.Var:
+    """Give each unit its rows, as unrolled vector statements of some ``columns``; returns the loop
+    over units. ``inner``: reductions within a statement; ``outer``: those around it.
+    """
+    mu, mv, mw, du, dv = (hl.Var(name) for name in ("mu", "mv", "mw", "du", "dv"))
+    stage.split(m, mw, mv, size.rows).split(mv, mu, mv, size.vector)
+    for d in columns:
+        stage.split(d, du, dv, COLUMNS)
+    lanes = (*inner, *((dv,) if columns else ()), mv)
+    steps = (*((du,) if columns else ()), mu, *outer[:1])
+    stage.reorder(*lanes, *steps, mw, *outer[1:])
+    for loop in lanes:
+        stage.vectorize(loop)
+    for loop in steps:
+        stage.unroll(loop)
+    stage.gpu_threads(mw)
+    return mw
+
+
+def tile(
+    stage: hl.Func | hl.Stage, p: Attention, size: Tiles, depth: hl.RVar | None = None
+) -> None:
+    """Unrolled vector statements of a unit's rows and a run of keys."""
+    mu, mv, nu, nv = (hl.Var(name) for name in ("mu", "mv", "nu", "nv"))
+    stage.split(p.m, mu, mv, size.vector).split(p.n, nu, nv, COLUMNS)
     if depth is None:
-        stage.reorder(*order)
+        stage.reorder(nv, mv, nu, mu)
     else:
-        stage.reorder(depth, *order).vectorize(depth)
-    stage.vectorize(dv).vectorize(mv).unroll(du).unroll(mu).gpu_threads(mw)
-    return order
-
-
-def by_rows(stage: hl.Func, p: Attention) -> None:
-    """One vector statement for every few rows of a run of keys."""
-    mu, mv = hl.Var("mu"), hl.Var("mv")
-    stage.split(p.m, mu, mv, ROWS).reorder(p.n, mv, mu).vectorize(p.n).vectorize(mv).unroll(mu)
+        ko, ki = hl.RVar("ko"), hl.RVar("ki")
+        stage.split(depth, ko, ki, DEPTH).reorder(ki, nv, mv, nu, mu, ko).atomic()
+        stage.vectorize(ki).unroll(ko)
+    stage.vectorize(nv).vectorize(mv).unroll(nu).unroll(mu)
 
 
 def score(
-    scores: hl.Func, p: Attention, consumer: hl.Func, warp: hl.Var, size: tuple[int, int]
+    p: Attention,
+    scores: hl.Func,
+    place: tuple[hl.Func, hl.RVar, hl.Var],
+    block: hl.Var,
+    size: Tiles,
 ) -> None:
-    """The scores of some keys and a warp's queries, in its registers."""
-    scores.compute_at(consumer, warp).bound_extent(p.n, size[0]).bound_extent(p.m, size[1])
-    hb.store_in(scores, hb.MemoryType.WMMAAccumulator)
-    by_rows(scores, p)
-    mu, mv = hl.Var("mu"), hl.Var("mv")
-    ko, ki = hl.RVar("ko"), hl.RVar("ki")
-    update = scores.update()
+    """The scores of a run of keys and a unit's rows, in its registers, where ``place`` (a consumer,
+    its loops over runs and over units) takes them.
+    """
+    consumer, run, unit = place
+    scores.compute_at(consumer, unit).bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
+    hb.store_in(scores, size.memory)
+    tile(scores, p, size)
     (channel,) = scores.rvars(0)
-    update.split(channel, ko, ki, next(n for n in (DEPTH, 16) if p.depth % n == 0))
-    update.split(p.m, mu, mv, ROWS).reorder(ki, p.n, mv, mu, ko).atomic()
-    update.vectorize(ki).vectorize(p.n).vectorize(mv).unroll(mu).unroll(ko)
+    tile(scores.update(), p, size, channel)
+    stage(p.query.in_(scores), p.output, block, (p.depth, size.block))
+    stage(p.keys.in_(scores), consumer, run, (p.depth, size.keys), size.stages)
 
 
 def stage(
-    staged: hl.Func, consumer: hl.Func, loop: hl.Var, extents: tuple[int, int], stages: int = 1
+    staged: hl.Func,
+    consumer: hl.Func,
+    loop: hl.Var | hl.RVar,
+    extents: tuple[int, int],
+    stages: int = 1,
 ) -> None:
     """A copy of rows of channels in shared memory, ``stages`` iterations of the loop deep."""
     inner, outer = staged.args()[:2]
@@ -162,56 +163,6 @@ def stage(
 
 def plain(p: Attention) -> hl.Func:
     """Every sum of the definition computed before its use."""
-    for f in (p.scores, p.peak, p.mass, p.part, p.top, p.total, p.shift, p.again, p.weight):
+    for f in (*p.scores, p.peak, p.total, p.weight, p.mixed):
         f.compute_root()
-    p.mixed.compute_root()
     return p.output
-
-
-def cuda(p: Attention, problem: Problem) -> hl.Func:
-    """Best effort without tensor instructions, for stock Halide; returns the output.
-
-    A thread has one query: its scores of some keys, or its sums of all channels, in registers. Keys
-    and values are the same for all threads of a block and come as vectors. The baseline is compiled
-    for the one size of ``problem``, which gives stock Halide its best chance.
-    """
-    for parameter, spec in zip((p.query, p.key, p.value), problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)
-    mo, mi = hl.Var("mo"), hl.Var("mi")
-    guard = hl.TailStrategy.GuardWithIf
-    p.part.compute_root().split(p.m, mo, mi, 128, guard).reorder(mi, mo, p.t, p.h)
-    p.part.gpu_blocks(mo, p.t, p.h).gpu_threads(mi)
-    for sums in (p.peak, p.mass):
-        sums.compute_at(p.part, mi)
-        sums.update().unroll(p.c.x)
-    thread_scores(p, p.scores, p.part, mi, RUN)
-
-    p.shift.compute_root().split(p.m, mo, mi, 128, guard).gpu_blocks(mo, p.h).gpu_threads(mi)
-    p.top.compute_at(p.shift, mi)
-    p.total.compute_at(p.shift, mi)
-
-    p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, 128, guard).reorder(p.d, mi, mo, p.h)
-    p.output.gpu_blocks(mo, p.h).gpu_threads(mi).vectorize(p.d, 4).unroll(p.d)
-    p.mixed.compute_at(p.output, mi).unroll(p.d)
-    ro, ri = hl.RVar("ro"), hl.RVar("ri")
-    update = p.mixed.update().split(p.r.x, ro, ri, 8).reorder(p.d, ri, ro)
-    update.unroll(p.d).unroll(ri)
-    p.weight.compute_at(p.mixed, ro).unroll(p.n)
-    thread_scores(p, p.again, p.mixed, ro, 8)
-    values = p.values.in_(p.mixed)
-    values.compute_at(p.mixed, ri).vectorize(values.args()[0], 8).unroll(values.args()[0])
-    return p.output
-
-
-def thread_scores(
-    p: Attention, scores: hl.Func, consumer: hl.Func, loop: hl.Var | hl.RVar, keys: int
-) -> None:
-    """A thread's scores of some keys, eight channels at a time."""
-    scores.compute_at(consumer, loop).bound_extent(p.n, keys).unroll(p.n)
-    ko, ki = hl.RVar("ko"), hl.RVar("ki")
-    (channel,) = scores.rvars(0)
-    scores.update().split(channel, ko, ki, 8).reorder(ki, p.n, ko).unroll(ki).unroll(p.n)
-    query, key = p.query.in_(scores), p.keys.in_(scores)
-    query.compute_at(scores, ko).bound_extent(query.args()[0], 8).vectorize(query.args()[0])
-    key.compute_at(scores, p.n).bound_extent(p.d, 8).vectorize(p.d)

@@ -96,7 +96,7 @@ def _check_owners(body: Stmt, context: KernelContext) -> None:
         for name, index in _accumulator_uses(region, context):
             part = thread_part(first_lane(index), context)
             if part not in known:
-                known[part] = _by_warp(part, loops)
+                known[part] = by_warp(part, loops)
             if owners.setdefault(name, known[part]) != known[part]:
                 raise ScheduleError(
                     f"`{name}` is read by other warps than those that hold it",
@@ -118,7 +118,7 @@ def _accumulator_uses(region: Stmt, context: KernelContext) -> Iterator[tuple[st
                 yield e.buffer, e.index
 
 
-def _by_warp(part: Affine, loops: list[tuple[str, int]]) -> tuple[Affine, ...]:
+def by_warp(part: Affine, loops: list[tuple[str, int]]) -> tuple[Affine, ...]:
     """What an index adds for each warp; ``loops`` are thread loops, innermost first."""
     if not part.terms:
         return (part,) * prod(extent for _, extent in loops)

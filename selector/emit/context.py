@@ -65,6 +65,20 @@ class Accumulator:
     half: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RowRegisters:
+    """The array of registers of an allocation that is kept by rows (``row_registers``); ``rows``:
+    16 of a warp, or 64 of a group.
+    """
+
+    name: str
+    rows: int
+
+    def at(self, row: int) -> str:
+        """The register of row ``row + g``, where ``row`` begins a half of a tile."""
+        return f"{self.name}[{row // self.rows * 2 + row % self.rows // 8}]"
+
+
 @dataclass(slots=True)
 class Staging:
     """Shared memory in which results wait for the copy engine: that of operands which nobody reads
@@ -115,6 +129,7 @@ class KernelContext:
     storages: dict[str, Storage] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
+    row_registers: dict[str, RowRegisters] = field(default_factory=dict)
     loops: dict[str, tuple[Expr, Expr]] = field(default_factory=dict)
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)

@@ -4,11 +4,17 @@ filled in for each element.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 
-from selector.emit.context import Accumulator, Region
+from selector.emit.context import Accumulator, KernelContext, Region
+from selector.emit.kept_tiles import fill_tiles
 from selector.emit.pairs import PairText
+from selector.emit.row_registers import fill_rows
+
+_ROUNDED = re.compile(r"to_f16\(((?:exp2?_rounded)\(.*\))\)")
+"""A function's value, rounded to f16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,7 @@ class ElementTexts:
     guard_text: str
     accumulators: dict[str, Accumulator]
     pair_text: PairText | None
+    context: KernelContext
 
     def value(self, region: Region, element: tuple[int, int, int]) -> str:
         return self._at(self.value_text, region, element)
@@ -29,12 +36,17 @@ class ElementTexts:
         """An element of 16 bits and its right neighbour, packed."""
         i, j, e = element
         first, second = (partial(self._at, region=region, element=(i, j, x)) for x in (e, e + 1))
+        rounded = _ROUNDED.fullmatch(self.value_text)
+        if self.pair_text is None and rounded:
+            return f"round_pair({first(rounded[1])}, {second(rounded[1])})"
         if self.pair_text is None:
             return f"pack16({first(self.value_text)}, {second(self.value_text)})"
         return self.pair_text.fill(first, second)
 
     def _at(self, text: str, region: Region, element: tuple[int, int, int]) -> str:
         text = _fill_in(text, region, element)
+        text = fill_tiles(text, region, element, self.context)
+        text = fill_rows(text, region.rows * element[0] + 8 * (element[2] // 2), self.context)
         for name, accumulator in self.accumulators.items():
             text = text.replace(f"@{name}@", _register(accumulator, region, element))
         return text

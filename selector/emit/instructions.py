@@ -68,9 +68,10 @@ def _wrapper(name: str, form: str, c: str, depth_blocks: int) -> str:
 
 
 def warpgroup_form(
-    instruction: TensorInstruction, n: int, across_a: bool, across_b: bool
+    instruction: TensorInstruction, n: int, across_a: bool | None, across_b: bool, *, fresh: bool
 ) -> MatrixForm:
-    """wgmma m64n``n`` with both operands in shared memory, named by descriptors.
+    """wgmma m64n``n`` with both operands in shared memory, named by descriptors; ``across_a`` None:
+    with the first one in four registers. ``fresh``: the accumulators need no value before.
 
     ``across_a``, ``across_b``: the operand's rows m or n, not its depth, run along memory; operands
     of bytes have no such form. The accumulators are ``n / 8`` pieces in a row (PTX ISA,
@@ -79,18 +80,37 @@ def warpgroup_form(
     a, c = _ptx_type(instruction.a_type), _ptx_type(instruction.c_type)
     ctype, constraint, count = _PIECES[c]
     shape = f"m64n{n}k{instruction.k}"
-    name = f"wgmma_{shape}_{a}_{c}_{'t' if across_a else 'n'}{'t' if across_b else 'n'}"
+    left = "r" if across_a is None else "nt"[across_a]
+    name = f"wgmma_{shape}_{a}_{c}_{left}{'t' if across_b else 'n'}{'_fresh' * fresh}"
     total = n // 8 * count
     places = [(i // count, i % count) for i in range(total)]
     d = ", ".join(f"%{i}" for i in range(total))
-    outputs = ", ".join(f'"+{constraint}"(d[{i}][{e}])' for i, e in places)
+    way = "=" if fresh else "+"
+    outputs = ", ".join(f'"{way}{constraint}"(d[{i}][{e}])' for i, e in places)
     # Whether to add to the accumulators; for floats also signs, and which operands lie across.
-    modes = f"1, 1, 1, {int(across_a)}, {int(across_b)}" if instruction.a_type.is_float else "1"
+    sides = [across_b] if across_a is None else [across_a, across_b]
+    modes = ", ".join([str(int(not fresh)), "1", "1", *(str(int(x)) for x in sides)])
+    if not instruction.a_type.is_float:
+        modes = str(int(not fresh))
+    operands, inputs, arguments = _group_operands(total, across_a is None)
     source = (
-        f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], u64 a, u64 b) {{\n"
+        f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], {arguments}) {{\n"
         f'  asm volatile("wgmma.mma_async.sync.aligned.{shape}.{c}.{a}.{a} {{{d}}}, "\n'
-        f'    "%{total}, %{total + 1}, {modes};"\n'
+        f'    "{operands}, {modes};"\n'
         f"    : {outputs}\n"
-        f'    : "l"(a), "l"(b)); }}\n'
+        f"    : {inputs}); }}\n"
     )
     return MatrixForm(name, source)
+
+
+def _group_operands(first: int, held: bool) -> tuple[str, str, str]:
+    """Operands of wgmma from PTX's number ``first`` on: their places, constraints, parameters."""
+    if not held:
+        return f"%{first}, %{first + 1}", '"l"(a), "l"(b)', "u64 a, u64 b"
+    left = [f"a{i}" for i in range(4)]
+    places = ", ".join(f"%{first + i}" for i in range(4))
+    return (
+        f"{{{places}}}, %{first + 4}",
+        ", ".join([*(f'"r"({x})' for x in left), '"l"(b)']),
+        ", ".join([*(f"u32 {x}" for x in left), "u64 b"]),
+    )

@@ -22,6 +22,8 @@ from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
 from selector.emit.placement import Placement
 from selector.emit.rings import Ring
+from selector.emit.row_registers import assign_rows, row_arrays
+from selector.emit.row_sums import joined_sums, row_sums
 from selector.emit.scalar import c_type
 from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
@@ -31,7 +33,7 @@ from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
-from selector.emit.warpgroups.products import GroupEmitter
+from selector.emit.warpgroups.products import GroupEmitter, is_zero_fill
 from selector.emit.warpgroups.rings import GroupRing
 from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
@@ -82,7 +84,7 @@ class KernelEmitter:
         self.context = context
         self.tables = BandTables(context)
         self.tiles = TileEmitter(context, self.tables)
-        self.groups = GroupEmitter(context)
+        self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
         self.last_loop: Stmt | None = None  # the groups do the rest alone
         self.in_consumers = False  # the group that feeds the rings has gone another way
@@ -117,7 +119,9 @@ class KernelEmitter:
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
+        self.placement.by_rows = row_arrays(self.kernel.body, c, self.tiles.regions.covered)
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
+        self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
         if not c.last_launch:
             c.writer.line(ALLOW_NEXT)
@@ -153,7 +157,7 @@ class KernelEmitter:
             self.kernel.body,
             lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s),
         )
-        c.panels |= find_panels(self.kernel.body)
+        c.panels |= find_panels(self.kernel.body, self.placement.in_registers)
         c.windows |= find_windows(self.kernel.body, c.panels)
         c.producer = not c.self_fed and any(
             isinstance(s, Allocate) and s.name in c.group_operands and s.stages > 1
@@ -186,18 +190,32 @@ class KernelEmitter:
         finished: list[Store] = []
         windows: list[Stmt] = []
         reads: list[Store] = []
-        for s in stmts:
-            self.early.before(s)
+        for s in joined_sums(stmts, self.context):
+            self.early.before(s[0] if isinstance(s, tuple) else s)
+            if isinstance(s, tuple):
+                self._flush(run, finished)
+                self._flush_reads(reads)
+                self._flush_windows(windows)
+                self._sum_rows(s, unit)
+                continue
             if not windows and self._reads_more(s, run, reads, unit):
                 continue
             self._flush_reads(reads)
             if self.context.group and is_window(s):
                 self._flush(run, finished)
+                self.groups.write_zeros()
                 self._join(s, unit) if windows else self._before(s, unit)
                 windows.append(s)
                 continue
             self._flush_windows(windows)
+            if self.context.group and is_zero_fill(s):
+                self._flush(run, finished)
+                self._before(s, unit)
+                self.groups.zero(s)
+                continue
             accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
+            if accumulate is None and not run:
+                self.groups.write_zeros()
             if finished or accumulate is None:
                 if run and self._finishes(s, run, unit):
                     assert isinstance(s, Store)
@@ -215,11 +233,23 @@ class KernelEmitter:
         self._flush(run, finished)
         self._flush_windows(windows)
         self._flush_reads(reads)
+        self.groups.write_zeros()
+
+    def _sum_rows(self, stmts: tuple[Store, ...], unit: Unit) -> None:
+        """Statements that are parts of one sum over rows."""
+        self.groups.write_zeros()
+        for s in stmts:
+            self._before(s, unit)
+        self.tiles.regions.sum_rows(stmts)
 
     def _reads_more(self, s: Stmt, run: list[Accumulate], reads: list[Store], unit: Unit) -> bool:
         """Whether ``s`` is a read-out of a group's tile that may be written with those before."""
         if run or not self.context.group or not isinstance(s, Store) or not is_read_out(s):
             return False
+        kept = self.placement.by_rows.keys() | self.placement.in_registers
+        if (stored_names(s) | loaded_names(s)) & kept:
+            return False  # they depend on each other
+        self.groups.write_zeros()
         if reads and unit.must_wait(*self.touched(s)):
             return False
         if reads:
@@ -241,6 +271,8 @@ class KernelEmitter:
         operands = {o.buffer for a in run for o in (a.a, a.b)}
         if s.buffer in operands or unit.must_wait(reads, writes):
             return False
+        if (stored_names(s) | loaded_names(s)) & self.placement.by_rows.keys():
+            return False  # they depend on each other
         unit.touch(reads, writes)
         return True
 
@@ -283,6 +315,11 @@ class KernelEmitter:
                 self._thread_region(s, unit)
             case For() if self.context.group and is_window(s):
                 self.statements((s,), unit, in_warp=in_warp)
+            case Store() if row_sums(s, self.context.register_tiles):
+                self._sum_rows((s,), unit)
+            case Store(buffer) if buffer in self.context.row_registers:
+                self._before(s, unit)
+                assign_rows(s, self.context)
             case For() | Store() | IfThenElse():
                 self._loop_or_nest(s, unit, in_warp=in_warp)
             case LetStmt(name, value, body):
@@ -407,6 +444,7 @@ class KernelEmitter:
         tensor = holds_tensor(body)
         if tensor:
             self.fill_bands(unit)
+        tensor = tensor or bool(stored_names(body) & self.placement.by_rows.keys())
         self._before(s, unit)
         w = self.context.writer
         if tensor:

@@ -10,11 +10,13 @@ from selector.diagnostics import ScheduleError
 from selector.emit.context import SHARED_ALIGNMENT, KernelContext
 from selector.emit.instructions import accumulator_declaration
 from selector.emit.register_tiles import allocate, register_names
+from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
 from selector.ir.nodes import Allocate, Memory, Stmt
+from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY
-from selector.lowering.structure import slot_elements
+from selector.lowering.structure import constant_elements, slot_elements
 
 
 class Placement:
@@ -23,12 +25,23 @@ class Placement:
     def __init__(self, body: Stmt, context: KernelContext) -> None:
         self.context = context
         self.in_registers = register_names(body)
+        self.by_rows: dict[str, int] = {}  # elements of a unit's part, by allocation
+        self._body = body
         self.pointers: dict[str, str] = {}  # of shared buffers
         self._reserved: dict[str, tuple[int, int]] = {}  # offset and bytes
 
     def offset(self, name: str) -> int:
         """Where a shared buffer lies."""
         return self._reserved[name][0]
+
+    def held(self) -> int:
+        """Registers of tiles that are kept there."""
+        block = 256 if self.context.group else 64
+        return sum(
+            -(-constant_elements(s) // block)
+            for s in walk_stmt(self._body)
+            if isinstance(s, Allocate) and s.name in self.in_registers
+        )
 
     def slot_elements(self, s: Allocate) -> int:
         """Elements from one slot of a ring to the next."""
@@ -43,8 +56,10 @@ class Placement:
         if s.memory in TENSOR_MEMORY:
             a = c.accumulators[s.name]
             c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
+        elif s.name in self.by_rows:
+            declare(s, self.by_rows[s.name], c)
         elif s.name in self.in_registers:
-            tiles = allocate(s, c.names.fresh(s.name))
+            tiles = allocate(s, c.names.fresh(s.name), 4 if c.group else 1)
             c.register_tiles[s.name] = tiles
             c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
             c.writer.line(f"u32 {tiles.name}[{tiles.size}];")

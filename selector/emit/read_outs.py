@@ -20,6 +20,7 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.element_texts import ElementTexts
+from selector.emit.kept_tiles import mark_tile
 from selector.emit.pairs import pair_text
 from selector.emit.places import (
     IndexForm,
@@ -30,6 +31,7 @@ from selector.emit.places import (
     quads,
     tiles_of,
 )
+from selector.emit.row_registers import mark_rows
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import Space, c_type
 from selector.emit.warpgroups.box_stores import (
@@ -84,10 +86,17 @@ class RegionCode:
         """``accumulator[...] = tile.fill(e)``."""
         assert isinstance(s.value, Call)
         accumulator = self.context.accumulators[s.buffer]
-        element = s.value.type.element
+        element, sources = s.value.type.element, tile_reads(s.value.args[0])
+        if any(x.index != s.index for x in sources):
+            raise EmitError(f"`{s.buffer}` is filled from other tiles than its own place")
         for region, outer in self.covered(s.buffer, first_lane(s.index), s.value.type.lanes):
+            made = self._element(sources[0], s.value.args[0], region, outer) if sources else None
             for i, j in tiles_of(region):
-                values = self._filling(s, region, outer, (i, j))
+                values = (
+                    [made((i, j, e)) for e in range(4)]
+                    if made is not None
+                    else self._filling(s, region, outer, (i, j))
+                )
                 values = [self.known.get(v, v) for v in values]
                 name = f"{accumulator.register}[{region.fragment(i, j)}]"
                 if element.bits == 16:
@@ -143,12 +152,10 @@ class RegionCode:
         """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile
         is ragged.
         """
-        plan, sums = self._plan(s), row_sums(s)
-        if sums:
-            RowSumCode(self.context, partial(self._element, plan.source)).write(
-                s, sums, plan.regions
-            )
+        if row_sums(s):
+            self.sum_rows((s,))
             return
+        plan = self._plan(s)
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
@@ -200,12 +207,29 @@ class RegionCode:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
         source = tile_reads(s.value)[0]
         regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
-        if row_sums(s) or s.buffer in self.context.register_tiles:
+        if row_sums(s) or s.buffer not in self.context.storages:
             return []
         found = [as_box_store(s, r, o, self.context) for r, o in regions]
         rows = [r.tiles[0] for r, _ in regions]
         boxes = [b for b, n in zip(found, rows, strict=True) if b is not None for _ in range(n)]
         return boxes if None not in found else []
+
+    def sum_rows(self, stmts: tuple[Store, ...]) -> None:
+        """Sums over the rows of accumulators, or of tiles that are kept in registers; several
+        statements are parts of one sum.
+        """
+        code = RowSumCode(self.context, self._element)
+        code.write([(s, row_sums(s, self.context.register_tiles), self._summed(s)) for s in stmts])
+
+    def _summed(self, s: Store) -> list[tuple[Region, Digits]]:
+        """The blocks that a statement's reductions read."""
+        first = row_sums(s, self.context.register_tiles)[0]
+        source = first.source
+        if source.buffer in self.context.accumulators:
+            return self.covered(source.buffer, first_lane(source.index), source.type.lanes)
+        columns = first.node.value.type.lanes // first.node.lanes
+        rows = 64 if self.context.group else 16
+        return [(Region(0, first.node.lanes, columns, False, rows), ((IntImm(0), 1),))]
 
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
@@ -274,7 +298,7 @@ class RegionCode:
         """Leave what is read out in registers, as blocks of an operand."""
         kept = self.context.register_tiles[plan.store.buffer]
         for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-            if form is None or region.rows != 16:
+            if form is None or (self.context.group and region.swapped):
                 raise EmitError(
                     f"`{plan.store.buffer}` is kept in registers in no plain order",
                     hint=f"store `{plan.store.buffer}` in GPUShared",
@@ -382,6 +406,10 @@ class RegionCode:
                     buffers.append(buffer)
                     value = Var(self.context.names.verbatim(f"@{buffer}@"), t)
                     return value if wanted is None else Select(wanted, value, _zero(t))
+                case Load() if x.buffer in self.context.register_tiles:
+                    return mark_tile(x, self.context)
+                case Load() if x.buffer in self.context.row_registers:
+                    return mark_rows(x, self.context) or x
                 case Load() if self._is_uniform(x):
                     return self._loaded_once(x)
                 case _:
@@ -395,9 +423,8 @@ class RegionCode:
         if guarded and p is not None:
             guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
         accumulators = {b: self.context.accumulators[b] for b in buffers}
-        return ElementTexts(
-            scalar.expr(marked), guard, accumulators, pair_text(marked, scalar.expr)
-        )
+        pair = pair_text(marked, scalar.expr)
+        return ElementTexts(scalar.expr(marked), guard, accumulators, pair, self.context)
 
     def _is_uniform(self, load: Load) -> bool:
         """Whether all elements read the same number of an input."""

@@ -16,8 +16,19 @@ from dataclasses import dataclass, field
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.intrinsics import records
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, Call, Expr, ExprVar, Load, Memory, Stmt, Store
-from selector.ir.traverse import stmt_exprs, walk_expr, walk_stmt
+from selector.ir.nodes import (
+    Allocate,
+    Call,
+    Expr,
+    ExprVar,
+    Load,
+    Memory,
+    Stmt,
+    Store,
+    Var,
+    VectorReduce,
+)
+from selector.ir.traverse import map_expr, stmt_exprs, walk_expr, walk_stmt
 from selector.lowering.fragments import BLOCK_ROWS, Block
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import constant_elements, outside_threads, thread_regions
@@ -50,7 +61,11 @@ class RegisterTiles:
         assert isinstance(o, Access)
         if o.predicate is not None or block.ragged:
             raise self._misfit("a part of it is masked where it is read")
-        place = self._place(block.origin, o.row_stride, o.depth_stride)
+        return self.at(block.origin, o.row_stride, o.depth_stride)
+
+    def at(self, origin: Affine, rows: Affine, columns: Affine) -> str:
+        """The register that holds the block at a place of an operand."""
+        place = self._place(origin, rows, columns)
         if place not in self.numbers:
             raise self._misfit(
                 "an accumulator keeps neighbours along its columns together, and an operand along "
@@ -77,7 +92,9 @@ class RegisterTiles:
 
 
 def register_names(body: Stmt) -> frozenset[str]:
-    """Allocations in ``Register`` inside warps that only read-outs write and only products read."""
+    """Allocations in ``Register`` inside warps that only read-outs write and only products
+    read, and sums over their rows.
+    """
     warps = [region for _, region in thread_regions(body)] or [body]
     found = {
         x.name
@@ -94,9 +111,9 @@ def register_names(body: Stmt) -> frozenset[str]:
     return frozenset(found) - _read_otherwise(body)
 
 
-def allocate(s: Allocate, name: str) -> RegisterTiles:
-    """Room for an allocation's blocks."""
-    return RegisterTiles(s.name, name, -(-constant_elements(s) // BLOCK_ELEMENTS))
+def allocate(s: Allocate, name: str, warps: int) -> RegisterTiles:
+    """Room for an allocation's blocks, of which each of ``warps`` has its rows of a tile."""
+    return RegisterTiles(s.name, name, -(-constant_elements(s) // (BLOCK_ELEMENTS * warps)))
 
 
 def _fills(s: Store) -> bool:
@@ -107,7 +124,7 @@ def _read_otherwise(body: Stmt) -> set[str]:
     """Buffers of loads that are no operand of an instruction."""
     found: set[str] = set()
     for s in walk_stmt(body):
-        for e in stmt_exprs(s):
+        for e in map(_without_sums, stmt_exprs(s)):
             found |= {
                 x.buffer
                 for part in _without_operands(e)
@@ -117,18 +134,32 @@ def _read_otherwise(body: Stmt) -> set[str]:
     return found
 
 
+def _without_sums(e: Expr) -> Expr:
+    """The expression without reductions, which take a tile's elements where they lie."""
+    if isinstance(e, VectorReduce):
+        return Var("$sum", e.type)
+    return map_expr(e, _without_sums)
+
+
 def _without_operands(e: Expr) -> Iterator[Expr]:
     match e:
-        case Call(_, name, (_, _, _, accumulator, a, b)) if _takes_blocks(name):
+        case Call(_, name, (_, _, _, accumulator, a, b)) if _block_operands(name):
             yield accumulator
-            for operand in (a, b):
+            taken = _block_operands(name)
+            for number, operand in enumerate((a, b)):
                 inner = operand.value if isinstance(operand, ExprVar) else operand
-                yield inner.index if isinstance(inner, Load) else inner
+                if number < taken:
+                    yield inner.index if isinstance(inner, Load) else inner
+                else:
+                    yield inner
         case _:
             yield e
 
 
-def _takes_blocks(name: str) -> bool:
-    """Whether it is an instruction of one warp; those of a warpgroup read shared memory."""
+def _block_operands(name: str) -> int:
+    """How many operands may come in registers: both of an instruction of one warp, the first of one
+    of a warpgroup, which reads the other from shared memory.
+    """
     instruction = records.find(name)
-    return instruction is not None and instruction.family in ("mma", "wmma")
+    families = {"mma": 2, "wmma": 2, "wgmma": 1}
+    return 0 if instruction is None else families.get(instruction.family, 0)

@@ -8,18 +8,34 @@ join the four, and one of them stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
-from selector.emit.context import KernelContext, Region
+from selector.emit.context import KernelContext, Region, thread_part
+from selector.emit.row_registers import fill_rows, mark_rows
 from selector.emit.scalar import c_type
 from selector.emit.threads import COMBINE
+from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Broadcast, Call, Expr, Load, Store, Var, VectorReduce
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Expr,
+    FloatImm,
+    Load,
+    ReduceOp,
+    Stmt,
+    Store,
+    Var,
+    VectorReduce,
+)
 from selector.ir.traverse import map_expr, walk_expr
 
-ElementText = Callable[[Expr, Region, Digits], Callable[[tuple[int, int, int]], str]]
+Element = tuple[int, int, int]
+ElementText = Callable[[Load, Expr, Region, Digits], Callable[[Element], str]]
 Covered = list[tuple[Region, Digits]]
 
 
@@ -31,8 +47,10 @@ class RowSum:
     source: Load
 
 
-def row_sums(s: Store) -> list[RowSum]:
-    """The reductions over accumulators in a read-out, in the order of the expression."""
+def row_sums(s: Store, tiles: Container[str] = ()) -> list[RowSum]:
+    """The reductions over accumulators in a read-out, or over ``tiles`` in registers, in the order
+    of the expression.
+    """
     found: list[RowSum] = []
     for e in walk_expr(s.value):
         if not isinstance(e, VectorReduce):
@@ -40,25 +58,105 @@ def row_sums(s: Store) -> list[RowSum]:
         reads = [x for x in walk_expr(e.value) if isinstance(x, Call) and x.name == "tile.read"]
         if reads and isinstance(reads[0].args[0], Load):
             found.append(RowSum(e, reads[0].args[0]))
+            continue
+        kept = [x for x in walk_expr(e.value) if isinstance(x, Load) and x.buffer in tiles]
+        if kept:
+            found.append(RowSum(e, kept[0]))
     return found
 
 
+CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
+Part = tuple[Store, list[RowSum], Covered]
+
+
+def joined_sums(
+    stmts: Iterable[Stmt], context: KernelContext
+) -> Iterator[Stmt | tuple[Store, ...]]:
+    """Statements in order; those that take one sum of rows further as one: lanes join once."""
+    run: list[Store] = []
+    for s in stmts:
+        further = isinstance(s, Store) and _takes_further(s, context)
+        if further and run and _same_sum(run[-1], s):
+            run.append(s)
+            continue
+        yield from [tuple(run)] if len(run) > 1 else run
+        run = [s] if further else []
+        if not further:
+            yield s
+    yield from [tuple(run)] if len(run) > 1 else run
+
+
+def _takes_further(s: Store, context: KernelContext) -> bool:
+    """Whether a statement is ``t = t op c*reduce(x)``, t being in registers and c above 0."""
+    sums = row_sums(s, context.register_tiles) if s.buffer in context.row_registers else []
+    match s.value:
+        case Binary(op, a, b) if len(sums) == 1 and s.predicate is None:
+            pass
+        case _:
+            return False
+    own = [isinstance(x, Load) and (x.buffer, x.index) == (s.buffer, s.index) for x in (a, b)]
+    term = b if own[0] else a
+    if not any(own) or _JOINS.get(sums[0].node.op) is not op:
+        return False
+    match term:
+        case VectorReduce():
+            return True
+        case Binary(BinaryOp.MUL, Broadcast(FloatImm(factor)), VectorReduce()):
+            return op is not BinaryOp.ADD and factor > 0
+        case _:
+            return False
+
+
+def _same_sum(a: Store, b: Store) -> bool:
+    return (a.buffer, a.index, _shape(a.value)) == (b.buffer, b.index, _shape(b.value))
+
+
+def _shape(e: Expr) -> Expr:
+    """A value without what is reduced."""
+    return Var(e.op.value, e.type) if isinstance(e, VectorReduce) else map_expr(e, _shape)
+
+
+_JOINS = {
+    ReduceOp.ADD: BinaryOp.ADD,
+    ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.MIN: BinaryOp.MIN,
+}
+
+
 class RowSumCode:
-    """Writes one read-out with reductions. ``element`` gives the text of an element of a value."""
+    """Writes read-outs with reductions. ``element`` gives the text of an element of a value."""
 
     def __init__(self, context: KernelContext, element: ElementText) -> None:
         self.context = context
         self.element = element
 
-    def write(self, s: Store, sums: list[RowSum], covered: Covered) -> None:
-        """The whole statement; ``covered`` are the blocks that every one of the sums reads."""
-        for region, outer in covered:
-            self._check(s, sums, region, len(covered))
+    def write(self, parts: list[Part]) -> None:
+        """One statement, or several that take the same sums further; the blocks of every one are
+        those that its reductions read.
+        """
+        covered = parts[0][2]
+        for number, (region, outer) in enumerate(covered):
+            for s, sums, blocks in parts:
+                self._check(s, sums, region, len(blocks))
             with self.context.writer.block(""):
-                texts = [self.element(x.node.value, region, outer) for x in sums]
+                texts = [
+                    [
+                        (x, self._terms(x, *block), block[0])
+                        for x in sums
+                        for block in (blocks[number],)
+                    ]
+                    for _, sums, blocks in parts
+                ]
                 for i in range(region.tiles[0]):
                     for half in (0, 2):
-                        self._row(s, sums, texts, region, outer, i, half)
+                        self._row(parts[-1][0], texts, region, outer, i, half)
+
+    def _terms(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], str]:
+        """The text of every element of what is reduced; a term of a sum is as precise as sums."""
+        text = self.element(x.source, x.node.value, region, outer)
+        if x.node.op is not ReduceOp.ADD:
+            return text
+        return lambda element: text(element).replace("exp2f(", "exp2_rounded(")
 
     def _check(self, s: Store, sums: list[RowSum], region: Region, blocks: int) -> None:
         buffer = sums[0].source.buffer
@@ -78,8 +176,7 @@ class RowSumCode:
     def _row(
         self,
         s: Store,
-        sums: list[RowSum],
-        texts: list[Callable[[tuple[int, int, int]], str]],
+        texts: list[list[tuple[RowSum, Callable[[Element], str], Region]]],
         region: Region,
         outer: Digits,
         i: int,
@@ -89,16 +186,29 @@ class RowSumCode:
         w, names = self.context.writer, self.context.names
         totals: dict[VectorReduce, Expr] = {}
         with w.block(""):
-            for x, text in zip(sums, texts, strict=True):
-                total = names.fresh("total")
-                self._reduce(x, text, total, region, i, half)
-                totals[x.node] = Broadcast(
-                    Var(names.verbatim(total), x.node.type.element), x.node.lanes
-                )
+            for parts in zip(*texts, strict=True):
+                total, node = names.fresh("total"), parts[-1][0].node
+                elements = [
+                    text((i, j, e))
+                    for _, text, block in parts
+                    for j in range(block.tiles[1])
+                    for e in (half, half + 1)
+                ]
+                self._reduce(node, elements, total)
+                totals[node] = Broadcast(Var(names.verbatim(total), node.type.element), node.lanes)
             m = Var("$m")
             names.bind("$m", f"(g + {region.rows * i + 4 * half})" if i or half else "g")
             digits = ((m, region.m), *outer)
-            value = lane(_with_totals(s.value, totals), digits)
+            value = self._marked(lane(_with_totals(s.value, totals), digits))
+            row = region.rows * i + 4 * half
+            kept = self.context.row_registers.get(s.buffer)
+            if kept is not None:
+                first = to_affine(lane(s.index, ((m, region.m), *outer))).rest(m)
+                start = (first - thread_part(first, self.context)).constant
+                assert start is not None
+                text = fill_rows(self.context.scalar.expr(value), row, self.context)
+                w.line(f"{kept.at(start + row)} = {text};")
+                return
             tests = ["q == 0"]
             if s.predicate is not None:
                 p = s.predicate
@@ -106,23 +216,28 @@ class RowSumCode:
             target = self.context.scalar.address(
                 self.context.storages[s.buffer], lane(s.index, digits)
             )
-            w.line(f"if ({' && '.join(tests)}) {target} = {self.context.scalar.expr(value)};")
+            text = fill_rows(self.context.scalar.expr(value), row, self.context)
+            w.line(f"if ({' && '.join(tests)}) {target} = {text};")
 
-    def _reduce(
-        self,
-        x: RowSum,
-        text: Callable[[tuple[int, int, int]], str],
-        total: str,
-        region: Region,
-        i: int,
-        half: int,
-    ) -> None:
+    def _marked(self, e: Expr) -> Expr:
+        """Numbers of rows that are in registers as marks."""
+        found = mark_rows(e, self.context) if isinstance(e, Load) else None
+        return found if found is not None else map_expr(e, self._marked)
+
+    def _reduce(self, node: VectorReduce, elements: list[str], total: str) -> None:
         """Declare ``total``: what the four lanes of a row make of its elements."""
-        w, combine = self.context.writer, COMBINE[x.node.op]
-        elements = [text((i, j, e)) for j in range(region.tiles[1]) for e in (half, half + 1)]
-        w.line(f"{c_type(x.node.type.element)} {total} = {elements[0]};")
-        for element in elements[1:]:
-            w.line(f"{total} = {combine.format(total, element)};")
+        w, combine = self.context.writer, COMBINE[node.op]
+        kind, chains = c_type(node.type.element), CHAINS if len(elements) >= 4 * CHAINS else 1
+        names = [total, *(self.context.names.fresh("total") for _ in range(chains - 1))]
+        for name, element in zip(names, elements, strict=False):
+            w.line(f"{kind} {name} = {element};")
+        for number, element in enumerate(elements[chains:]):
+            name = names[number % chains]
+            w.line(f"{name} = {combine.format(name, element)};")
+        while len(names) > 1:
+            for name, other in zip(names, names[len(names) // 2 :], strict=False):
+                w.line(f"{name} = {combine.format(name, other)};")
+            names = names[: len(names) // 2]
         for step in (1, 2):
             other = f"__shfl_xor_sync(0xffffffffu, {total}, {step})"
             w.line(f"{total} = {combine.format(total, other)};")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
@@ -18,7 +18,7 @@ from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.writer import Names
-from selector.intrinsics.functions import PureFunction, find_function
+from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (
     Binary,
@@ -254,6 +254,8 @@ class ScalarEmitter:
         if e.name in ("tile.fill", "tile.read"):
             return self.expr(e.args[0])
         function = find_function(e.name)
+        if e.name == "pow_f32" and isinstance(e.args[0], FloatImm) and e.args[0].value == 2.0:
+            function, e = POWER_OF_TWO, replace(e, args=e.args[1:])
         if function is None:
             raw = e.name in RAW_ARGUMENTS
             text = self.spell(e, [self.expr(a) if raw else self._operand(a) for a in e.args])

@@ -102,7 +102,7 @@ def _round_half_even(x: Array) -> Array:
     return np.rint(x)  # type: ignore[arg-type]
 
 
-_ROUNDED = {"expf": "exp_rounded"}
+_ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded"}
 """Functions of less precision, which rounding to float16 hides (see the CUDA preamble)."""
 
 _FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = (
@@ -167,6 +167,10 @@ def _halide_names() -> dict[str, PureFunction]:
 
 
 FUNCTIONS: dict[str, PureFunction] = _halide_names()
+
+
+POWER_OF_TWO = PureFunction("exp2", np.exp2, "exp2f")
+"""What ``pow_f32`` of base 2 is."""
 
 
 def find_function(name: str) -> PureFunction | None:

@@ -27,6 +27,7 @@ from selector.ir.types import Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
 from selector.lowering.structure import stored_extents
+from selector.lowering.whole_tiles import pull_factors, split_masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def split_kernels(module: Module) -> Program:
     kernels: list[Kernel] = []
     buffers: list[Buffer] = []
     refuse_races(module.body)
-    _walk(normalize(module.body), module, kernels, buffers)
+    _walk(pull_factors(split_masks(normalize(module.body))), module, kernels, buffers)
     if not kernels:
         raise ScheduleError(
             f"`{module.name}` has no GPU loops",

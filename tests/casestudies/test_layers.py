@@ -13,10 +13,7 @@ pytest.importorskip("halide")
 
 import halide_bridge as hb
 from casestudies.attention import CASE as ATTENTION
-from casestudies.attention.algorithm import attend
 from casestudies.attention.problem import Problem as Attention
-from casestudies.attention.schedule import Tiles as AttentionTiles
-from casestudies.attention.schedule import tensor as schedule_attention
 from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE as CONV_LAYER
 from casestudies.conv_layer.algorithm import layer
@@ -71,19 +68,25 @@ def test_attention_with_scores_of_any_size(sign: int, length: int) -> None:
     inputs["Q"] = (direction + inputs["Q"] / 8).astype(np.float16)
     inputs["K"] = (sign * direction + inputs["K"] / 8).astype(np.float16)
     truth = ATTENTION.reference(problem, decoded(problem, inputs, np), np)
-    kernel = hb.compile(ATTENTION.build(problem, "tensor"), target="sm_90a")
+    kernel = hb.compile(ATTENTION.build(problem, "wgmma"), target="sm_90a")
     result = kernel.interpret(**inputs, sizes=problem.output.shape)
     assert relative_error(result, truth, np) < 2e-3
 
 
-@pytest.mark.parametrize("rows", [16, 32])
-def test_scores_and_weights_stay_in_registers(rows: int) -> None:
-    tiles = AttentionTiles(part_rows=rows, mix_rows=rows)
-    source = hb.compile(schedule_attention(attend(64), tiles), target="sm_90a").source
-    first, _, third = source.split("__global__")[1:]
-    assert re.search(r"__shfl_xor_sync", first)
-    assert not re.search(r"\(smem \+ \d+[^)]*\);.*\b(scores|again|weight)\b", source)
-    assert re.search(r"mma_\w+\(mixed\w*\[\d+\], weight\w*\[\d+\]", third)
+@pytest.mark.parametrize("name", ["mma", "wgmma"])
+def test_scores_and_weights_stay_in_registers(name: str) -> None:
+    """One kernel; rows are numbers of their lanes, weights the operand of the next product."""
+    problem = Attention(1, 1, 64)
+    source = hb.compile(ATTENTION.build(problem, name), target="sm_90a").source
+    (kernel,) = source.split("__global__")[1:]
+    assert re.search(r"__shfl_xor_sync", kernel)
+    assert not re.search(r"\(smem \+ \d+[^)]*\);.*\b(scores|peak|total|weight)\b", source)
+    held = (
+        r"mma_\w+\(mixed\w*\[\d+\], weight\[\d+\]"
+        if name == "mma"
+        else (r"wgmma_m64n64k16_f16_f32_rt\(mixed, weight\[\d+\]")
+    )
+    assert re.search(held, kernel)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,13 @@ __device__ __forceinline__ void ldmatrix2_trans(u32 a, u32& r0, u32& r1) {
 __device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
 """,
+    "round_pair": """\
+__device__ __forceinline__ u32 round_pair(float a, float b) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+}
+""",
     "pack16": """\
 __device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }

@@ -39,6 +39,17 @@ __device__ __forceinline__ u64 core_descriptor(u32 start, u32 along, u32 rows) {
   return (u64)((start & 0x3ffff) >> 4) | (u64)(along >> 4) << 16 | (u64)(rows >> 4) << 32;
 }
 """,
+    "fewer_registers": """\
+// Registers of this thread from here on; the whole group says so (PTX ISA: setmaxnreg).
+template <int n> __device__ __forceinline__ void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(n));
+}
+""",
+    "more_registers": """\
+template <int n> __device__ __forceinline__ void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(n));
+}
+""",
     "group_fence": """\
 __device__ __forceinline__ void group_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -96,9 +96,9 @@ def _dim(stride: int) -> Dim:
     return Dim(IntImm(0), IntImm(0), IntImm(stride))
 
 
-def find_panels(body: Stmt) -> dict[str, Panels]:
+def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Panels]:
     """The panels of every buffer that is an operand of wgmma; ``ScheduleError`` for operands that
-    do not lie in shared memory.
+    do not lie in shared memory, but for first ones that are ``kept`` in registers.
     """
     allocations = {
         s.name: s
@@ -116,6 +116,8 @@ def find_panels(body: Stmt) -> dict[str, Panels]:
             continue  # of windows
         for operand in (statement.a, statement.b):
             allocation = allocations.get(operand.buffer)
+            if allocation is None and operand is statement.a and operand.buffer in kept:
+                continue
             if allocation is None:
                 raise not_shared(operand.buffer, statement)
             if operand.buffer not in found:

@@ -19,9 +19,11 @@ from selector.emit.instructions import warpgroup_form
 from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
-from selector.lowering.tiles import Access, Accumulate
+from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Stmt, Store
+from selector.lowering.tiles import Access, Accumulate, first_lane
 
 GROUP_M, WIDEST = 64, 256
+PIECE = GROUP_M * 8  # elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,13 @@ class Matrix:
     leading: int  # bytes between panels, for a matrix that lies across
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A first operand in registers: four blocks of 8 x 8 of every warp's 16 rows."""
+
+    registers: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Product:
     """One wgmma: accumulator pieces ``first`` ... of ``n`` columns."""
@@ -43,7 +52,7 @@ class Product:
     instruction: TensorInstruction
     first: int
     n: int
-    a: Matrix
+    a: Matrix | Held
     b: Matrix
 
 
@@ -72,16 +81,26 @@ class Slot:
 
 
 class GroupEmitter:
-    """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups."""
+    """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups.
 
-    def __init__(self, context: KernelContext) -> None:
+    ``trailing``: accumulators whose products run on into the next iteration of a loop, until the
+    first wait there, after which ``landed`` is called.
+    """
+
+    def __init__(self, context: KernelContext, fill: Callable[[Store], None]) -> None:
         self.context = context
+        self.fill = fill
         self.deferred = False
         self.slot: Slot | None = None
+        self.trailing: list[str] = []
+        self.landed: Callable[[], None] | None = None
+        self._zeros: list[Store] = []
 
     def accumulate(self, statements: list[Accumulate]) -> None:
         """A run of statements as one group of instructions."""
         products = self._merged([p for s in statements for p in self._products(s)])
+        fresh = self._fresh(products)
+        self.write_zeros()
         names = list(dict.fromkeys(s.accumulator for s in statements))
         w, slot = self.context.writer, self.slot
         if slot is not None:
@@ -91,15 +110,50 @@ class GroupEmitter:
             descriptors: dict[tuple[str, Affine, bool], str] = {}
             for p in products:
                 for matrix in (p.a, p.b):
-                    self._descriptor(matrix, descriptors)
+                    if isinstance(matrix, Matrix):
+                        self._descriptor(matrix, descriptors)
             w.line("group_fence();")
-            for p in products:
-                self._issue(p, descriptors)
+            for p, first in zip(products, fresh, strict=True):
+                self._issue(p, descriptors, fresh=first)
             w.line("group_commit();")
-        if not self.deferred:
-            self.finish(names)
+        if not self.deferred and not set(names) <= set(self.trailing):
+            self.finish([*names, *self.trailing])
+            if self.landed is not None:
+                self.landed()
+                self.landed = None
         if slot is not None:
             slot.leave(len(statements))
+
+    def zero(self, s: Store) -> None:
+        """Remember a fill with zeros: the first products after it add to nothing."""
+        self._zeros.append(s)
+
+    def write_zeros(self) -> None:
+        """Write the fills that no product has taken the place of."""
+        found, self._zeros = self._zeros, []
+        for s in found:
+            self.fill(s)
+
+    def _fresh(self, products: list[Product]) -> list[bool]:
+        """Which products are the first of their pieces since these were filled with zeros; fills
+        that are covered by such products are forgotten.
+        """
+        pieces: dict[tuple[str, int], Store] = {}
+        for s in self._zeros:
+            first = slice_offset(first_lane(s.index), self.context, s.buffer) // PIECE
+            assert isinstance(s.value, Call)
+            for i in range(s.value.type.lanes // PIECE):
+                pieces[s.buffer, first + i] = s
+        left = set(pieces)
+        fresh: list[bool] = []
+        for p in products:
+            own = {(p.accumulator, p.first + i) for i in range(p.n // 8)}
+            fresh.append(own <= left)
+            if own & left and not own <= left:
+                return [False] * len(products)
+            left -= own
+        self._zeros = [s for s in self._zeros if any(pieces[x] is s for x in left)]
+        return fresh
 
     def finish(self, names: list[str]) -> None:
         """Wait until accumulators may be read."""
@@ -132,11 +186,27 @@ class GroupEmitter:
         found: list[Product] = []
         for step in range(s.k // instruction.k):
             for i in range(s.m // GROUP_M):
-                left = self._matrix(s, a, GROUP_M * i, instruction.k * step, GROUP_M)
+                left = self._left(s, a, GROUP_M * i, instruction.k * step)
                 right = self._matrix(s, b, 0, instruction.k * step, s.n)
                 first = region.fragment(i, 0)
                 found.append(Product(s.accumulator, instruction, first, s.n, left, right))
         return found
+
+    def _left(self, s: Accumulate, a: Access, row: int, depth: int) -> Matrix | Held:
+        """The first operand: in registers, as the accumulators that it was made of, or in panels.
+
+        A lane has (g, 2q), (g+8, 2q), (g, 2q+8), (g+8, 2q+8) and their right neighbours, g in the
+        16 rows of its warp (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
+        """
+        tiles = self.context.register_tiles.get(a.buffer)
+        if tiles is None:
+            return self._matrix(s, a, row, depth, GROUP_M)
+        found: list[str] = []
+        for right in (0, 8):
+            for down in (0, 8):
+                origin = a.base + a.row_stride * (row + down) + a.depth_stride * (depth + right)
+                found.append(tiles.at(origin, a.row_stride, a.depth_stride))
+        return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:
         panels = self.context.panels[o.buffer]
@@ -208,18 +278,34 @@ class GroupEmitter:
             known[key] = name
         return known[key]
 
-    def _issue(self, p: Product, descriptors: dict[tuple[str, Affine, bool], str]) -> None:
-        form = warpgroup_form(p.instruction, p.n, not p.a.along, not p.b.along)
+    def _issue(
+        self, p: Product, descriptors: dict[tuple[str, Affine, bool], str], *, fresh: bool
+    ) -> None:
+        across = None if isinstance(p.a, Held) else not p.a.along
+        form = warpgroup_form(p.instruction, p.n, across, not p.b.along, fresh=fresh)
         self.context.wrappers[form.name] = form.source
         register = self.context.accumulators[p.accumulator].register
         target = f"{register} + {p.first}" if p.first else register
-        sides = [
+        sides = list(p.a.registers) if isinstance(p.a, Held) else []
+        sides += [
             f"{self._descriptor(m, descriptors)} + {m.offset // 16}"
             if m.offset
             else self._descriptor(m, descriptors)
             for m in (p.a, p.b)
+            if isinstance(m, Matrix)
         ]
         self.context.writer.line(f"{form.name}({target}, {', '.join(sides)});")
+
+
+def is_zero_fill(s: Stmt) -> bool:
+    """Whether a statement fills accumulators with zeros."""
+    match s:
+        case Store(_, _, Call(_, "tile.fill", (value,)), None):
+            while isinstance(value, Broadcast):
+                value = value.value
+            return isinstance(value, FloatImm | IntImm) and value.value == 0
+        case _:
+            return False
 
 
 def _is_width(n: int, instruction: TensorInstruction) -> bool:

@@ -43,11 +43,15 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, walk_expr, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out, sequence
-from selector.lowering.structure import loaded_names, peel_threads
+from selector.lowering.structure import loaded_names, peel_threads, stored_names
 from selector.lowering.tiles import as_accumulate
 
 if TYPE_CHECKING:
     from selector.emit.kernel import KernelEmitter
+
+
+REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
+LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
 
 
 class GroupRing(Ring):
@@ -60,6 +64,7 @@ class GroupRing(Ring):
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
+        self.few = False  # registers of the group that feeds
         self.early = False  # the first slots are asked for before the block has met
         self.sharing: Sharing | None = None
         self.lasting = False  # slots and barriers are there before and after the loop
@@ -87,11 +92,17 @@ class GroupRing(Ring):
             if c.cluster > 1:
                 w.line("cluster_sync();")
             groups = consumer_unit(c.consumers)
+            shares = self._shares() if alone else None
+            self.few = shares is not None
             with w.block(f"if (group == {c.warps})"):
+                if shares:
+                    w.line(f"fewer_registers<{shares[0]}>();")
                 self._feed()
                 if alone:
                     w.line("return;  // so that accumulators take no registers here")
             with w.block("else"):
+                if shares:
+                    w.line(f"more_registers<{shares[1]}>();")
                 if self.sharing is not None:
                     extent = c.scalar.index(self.loop.extent)
                     w.line(f"const int refilled = {extent} - {self.stages};")
@@ -121,6 +132,20 @@ class GroupRing(Ring):
     def _early_slots(self) -> int:
         """How many slots are asked for before the block has met."""
         return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
+
+    def _shares(self) -> tuple[int, int] | None:
+        """Registers of a thread that feeds and of one that multiplies, where equal shares would not
+        hold the accumulators, in steps of 8. The block has what it was launched with: asking for
+        more than that together would wait forever.
+        """
+        c = self.context
+        held = sum(a.fragments * (2 if a.half else 4) for a in c.accumulators.values())
+        held += self.emitter.placement.held()
+        equal = REGISTERS // (c.warps + 1) // 8 * 8
+        if held + OTHERS <= equal:
+            return None
+        more = min(MOST, (equal * (c.warps + 1) - LEAST) // c.warps // 8 * 8)
+        return equal * (c.warps + 1) - more * c.warps, more
 
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
@@ -221,7 +246,7 @@ class GroupRing(Ring):
             return
         condition = starts_inside(copy, c)
         between = None
-        if condition is not None:
+        if condition is not None and not self.few:  # its vectors on their way take registers
             text = c.scalar.expr(condition)
             most = self.chunks_in_flight
             between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size, most))
@@ -259,15 +284,17 @@ class GroupRing(Ring):
         w = self.context.writer
         names = self._in_flight()
         later = bool(names)
+        trailing = self._trailing() if not names and self.stages > 1 else []
         if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
         if not self.lasting:
             w.line("int slot = 0, round = 0;")
-        if later and names:
+        if later or trailing:
             w.line("u32 last = 0;")
-            self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
-        left = 0 if later else self._readers()
-        self.stores = not later and self.boxes is not None and self._room_for_results()
+            self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
+        left = 0 if later or trailing else self._readers()
+        alone = later or trailing or self.boxes is None
+        self.stores = not alone and self._room_for_results()
         before = dict(self.emitter.tiles.regions.known)
         self._prepare_fills(set())
         with self.emitter.loop_head(self.loop):
@@ -278,9 +305,10 @@ class GroupRing(Ring):
             self._point("slot")
             for x in self.consumers:
                 groups.touch(*self.emitter.touched(x))
-            self._use(groups, deferred=later)
+            self._use(groups, trailing, deferred=later)
             if later:
                 self._release("last", "last && ")
+            if later or trailing:
                 w.line("last = free_ + 8 * slot;")
             elif not left:
                 self._release()
@@ -290,8 +318,8 @@ class GroupRing(Ring):
         if self.stores:
             self.context.staging = None
         self._all_issued()
-        if later and names:
-            self.emitter.groups.finish(names)
+        if later or trailing:
+            self.emitter.groups.finish(names or trailing)
             if self.lasting:
                 self._release("last", "last && ")
 
@@ -353,16 +381,42 @@ class GroupRing(Ring):
             c.staging = Staging(offset, slots * one, own=True, evenly=True)
         return slots > 0
 
-    def _use(self, groups: Unit, *, deferred: bool) -> None:
+    def _use(self, groups: Unit, trailing: list[str], *, deferred: bool) -> None:
         emitter = self.emitter
+        emitter.groups.trailing = trailing
+        if trailing:
+            emitter.groups.landed = lambda: self._release("last", "last && ")
         before = emitter.in_consumers
         emitter.loop_depth += 1
         emitter.in_consumers, emitter.groups.deferred = True, deferred
         emitter.statements(self.consumers, groups, in_warp=False)
         emitter.in_consumers, emitter.groups.deferred = before, False
+        emitter.groups.trailing = []
         emitter.loop_depth -= 1
         if deferred:
             self.context.writer.line("group_wait<1>();")
+
+    def _trailing(self) -> list[str]:
+        """Accumulators whose products end an iteration and may run on into the next one: that
+        waits for products of its own before anybody touches those accumulators.
+        """
+        match self.consumers:
+            case [For(kind=ForKind.GPU_THREAD) as region]:
+                stmts = _in_order(peel_threads(region)[1])
+            case _:
+                return []
+        parts = [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
+        end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
+        names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
+        first = next((i for i, p in enumerate(parts) if p is not None), len(parts))
+        head = next((i for i, p in enumerate(parts) if i > first and p is None), len(parts))
+        if not end or head > len(parts) - end:
+            return []
+        early = {x for s in stmts[:head] for x in (stored_names(s) | loaded_names(s))}
+        written = {x for s in stmts[:head] for x in stored_names(s)}
+        operands = {o.buffer for p in parts[len(parts) - end :] if p for o in (p.a, p.b)}
+        halves = any(self.context.accumulators[n].half for n in names)
+        return [] if halves or early & set(names) or written & operands else names
 
     def _only_accumulates(self) -> list[str] | None:
         """The accumulators, where an iteration does nothing but add to them in all groups."""
@@ -405,3 +459,14 @@ def _straight_readers(s: Stmt, names: set[str]) -> int | None:
             return None
         case _:
             return None if loaded_names(s) & names else 0
+
+
+def _in_order(s: Stmt) -> list[Stmt]:
+    """Statements of nested blocks and allocations."""
+    match s:
+        case Block(stmts):
+            return [x for inner in stmts for x in _in_order(inner)]
+        case Allocate(body=body):
+            return _in_order(body)
+        case _:
+            return [s]

@@ -32,8 +32,8 @@ class Product:
 
     def box(self, name: str, n: int, m: int, k: int) -> tuple[int, int]:
         """What a tile of n x m results and a run of k read of operand A or B, in its own order."""
-        extents = (k, m) if name == "A" else (n, k)
-        return extents[::-1] if self.layout["AB".index(name)] == "t" else extents
+        x, y = (k, m) if name == "A" else (n, k)
+        return (y, x) if self.layout["AB".index(name)] == "t" else (x, y)
 
     def along(self, name: str) -> bool:
         """Whether neighbours in the memory of operand A or B are neighbours in the sum."""

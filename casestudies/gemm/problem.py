@@ -11,6 +11,7 @@ from selector.diagnostics import UserError
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
 LAYOUTS = ("nn", "nt", "tn", "tt")
+MULTIPROCESSORS = 132  # of an H100 or H200
 WORTH_COPIES = 1 << 28  # multiply-adds
 EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
 
@@ -66,6 +67,15 @@ class Problem:
         return self.m * self.n >= 1 << 21
 
     @property
+    def is_tall(self) -> bool:
+        """Whether blocks of 256 x 128 instead take fewer rounds on such a GPU."""
+        return self.is_large and self._rounds(256, 128) < self._rounds(128, 256)
+
+    def _rounds(self, m: int, n: int) -> int:
+        blocks = -(-self.m // m) * -(-self.n // n)
+        return -(-blocks // MULTIPROCESSORS)
+
+    @property
     def copied(self) -> str:
         """Operands that are worth a copy before the product: rows that no tensor map describes,
         where there is much to do, and bytes that do not lie along the sum.
@@ -81,7 +91,8 @@ class Problem:
     @property
     def program(self) -> str:
         copied = f"-copied{self.copied}" if self.copied else ""
-        return f"gemm-{self.variant}{copied}{'-large' if self.is_large else ''}"
+        size = "-tall" if self.is_tall else "-large" if self.is_large else ""
+        return f"gemm-{self.variant}{copied}{size}"
 
     @property
     def operand(self) -> str:

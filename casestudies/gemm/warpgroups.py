@@ -52,13 +52,15 @@ class Groups:
 
 
 SMALL = Groups(n=128, m=64, groups_m=1, stages=8)
+TALL = Groups(n=128, m=256)
 
 
 def groups_for(problem: Problem) -> Groups:
-    """Small tiles where there would be too few blocks for a GPU, else the ones that read least; a
-    run of k is 128 bytes.
+    """Small tiles where there would be too few blocks for a GPU, else large ones, lying or upright,
+    whichever take fewer rounds; a run of k is 128 bytes.
     """
-    size = replace(Groups() if problem.is_large else SMALL, copied=problem.copied)
+    size = TALL if problem.is_tall else Groups() if problem.is_large else SMALL
+    size = replace(size, copied=problem.copied)
     return replace(size, k=128, vector_k=32, vector_n=16) if problem.operand == "s8" else size
 
 

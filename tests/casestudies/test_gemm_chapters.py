@@ -65,7 +65,8 @@ def test_machine_code(chapter: str) -> None:
     ],
 )
 def test_other_kernels_that_feed_themselves(types: str, size: dict[str, Any]) -> None:
-    groups = Groups(**({"n": 128, "m": 128, "groups_m": 1, "stages": 3, "self_fed": True} | size))
+    usual: dict[str, Any] = {"n": 128, "m": 128, "groups_m": 1, "stages": 3}
+    groups = Groups(**(usual | size), self_fed=True)
     kernel = hb.compile(warpgroups(multiply(types), groups), target="sm_90a")
     assert not any(u.local_accesses for u in resource_usage(kernel.cubin()).values())
     problem = Problem(129, 127, 200, types)
@@ -82,7 +83,7 @@ def test_the_directive_is_part_of_the_program() -> None:
 
 
 @pytest.mark.parametrize("other", [{"cluster": 2}, {"persistent": 1}])
-def test_what_needs_a_group_of_its_own(other: dict[str, int]) -> None:
+def test_what_needs_a_group_of_its_own(other: dict[str, Any]) -> None:
     groups = Groups(n=128, m=128, groups_m=1, stages=3, self_fed=True, **other)
     with pytest.raises(ScheduleError, match=r"cannot (feed itself|be persistent)"):
         hb.compile(warpgroups(multiply("f16-f32"), groups), target="sm_90a")

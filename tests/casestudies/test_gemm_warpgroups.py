@@ -16,9 +16,10 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.gemm import CASE, build
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.warpgroups import Groups, warpgroups
+from casestudies.gemm.warpgroups import Groups, groups_for, warpgroups
 from selector.diagnostics import ScheduleError, SelectionError
 from selector.runtime.nvrtc import resource_usage, sass
+from selector.runtime.plan import MapArgument
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32")
 LARGE = (2048, 2048, 64)
@@ -93,7 +94,7 @@ def test_another_target_says_what_is_missing() -> None:
         hb.compile(warpgroups(multiply("f16-f32")), target="sm_80")
 
 
-BYTES = {"k": 128, "vector_k": 32, "vector_n": 16}
+BYTES: dict[str, Any] = {"k": 128, "vector_k": 32, "vector_n": 16}
 
 
 def bytes_kernel(layout: str, **size: Any) -> Any:
@@ -144,19 +145,27 @@ def agrees(kernel: Any, problem: Problem) -> bool:
 def test_copies_ahead_of_the_product(types: str, layout: str, copied: str) -> None:
     """Rows of any length, and bytes across the sum: a kernel of their own copies them, 16 bytes a
     store; the copy engine brings what it left."""
-    own = BYTES if types == "s8-s32" else {}
+    own: dict[str, Any] = BYTES if types == "s8-s32" else {}
     size = Groups(n=64, m=64, groups_m=1, stages=3, copied=copied, **own)
     kernel = hb.compile(warpgroups(multiply(types, layout), size), target="sm_90a")
     for extents in ((129, 127, 65), (61, 67, 71), (1, 1, 1), (64, 128, 260)):
         assert agrees(kernel, Problem(*extents, types, layout))
     *copies, product = kernel.plan.launches
     assert len(copies) == len(kernel.plan.intermediates) == len(copied)
-    maps = {a.name for a in product.arguments if type(a).__name__ == "MapArgument"}
+    maps = {a.name for a in product.arguments if isinstance(a, MapArgument)}
     assert maps == {"C", *(f"{x}_im_in_mm" if x in copied else x for x in "AB")}
     texts = sass(kernel.cubin())
     assert "UTMALDG" in texts.pop(product.entry)
     assert len(texts) == len(copied)
     assert all("STG.E.128" in text for text in texts.values())
+
+
+def test_tiles_that_take_fewer_rounds() -> None:
+    """32 x 17 blocks of 128 x 256 are five rounds on 132 multiprocessors, 16 x 33 are four."""
+    assert Problem(4095, 4097, 4093).is_tall
+    assert not any(Problem(n, n, 64).is_tall for n in (1024, 2048, 4096, 8192))
+    assert not Problem(4097, 4095, 4093).is_tall
+    assert groups_for(Problem(4095, 4097, 64)).m == 256
 
 
 def test_what_is_worth_a_copy() -> None:

@@ -87,12 +87,12 @@ class SelfFedRing(GroupRing):
             for x in self.consumers:
                 groups.touch(*self.emitter.touched(x))
             self._use(groups, deferred=bool(names))
-            self._refill(groups, late=bool(names))
+            self._fill_again(groups, late=bool(names))
             self._advance()
         if names:
             self.emitter.groups.finish(names)
 
-    def _refill(self, groups: Unit, *, late: bool) -> None:
+    def _fill_again(self, groups: Unit, *, late: bool) -> None:
         """The slot whose instructions are complete: this one, or (``late``) the last one."""
         w, c = self.context.writer, self.context
         ahead = self.stages - 1 if late else self.stages

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from selector.service.settings import MIB, Settings
 
 log = logging.getLogger(__name__)
 RESTART_PAUSE = 1.0
+_OLD = 86400.0
 ATTEMPTS = 2
 
 
@@ -36,6 +39,7 @@ class Job:
     started: float = 0.0
     stage: str = ""
     attempts: int = 0
+    timer: asyncio.TimerHandle | None = None
 
     def progress(self, waiting: int) -> dict[str, object]:
         """The state of the moment, for who waits."""
@@ -65,6 +69,7 @@ class Pool:
 
     def start(self) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
+        _tidy(self.scratch)
         slots = range(self.settings.workers)
         self.tasks = [asyncio.create_task(self._slot(i), name=f"worker {i}") for i in slots]
 
@@ -81,7 +86,8 @@ class Pool:
         if len(self.waiting) >= self.settings.queue:
             job.finish(self._busy("the queue is full"))
             return job
-        asyncio.get_running_loop().call_later(self.settings.patience, self._give_up, job)
+        patience = self.settings.patience
+        job.timer = asyncio.get_running_loop().call_later(patience, self._give_up, job)
         async with self.wake:
             self.waiting.append(job)
             self.wake.notify()
@@ -158,7 +164,10 @@ class Pool:
         async with self.wake:
             while not self.waiting:
                 await self.wake.wait()
-            return self.waiting.popleft()
+            job = self.waiting.popleft()
+        if job.timer is not None:
+            job.timer.cancel()
+        return job
 
     async def _perform(self, worker: WorkerProcess, job: Job) -> bool:
         """Have a request done; whether the worker can go on."""
@@ -208,6 +217,14 @@ class Pool:
         if worker.served >= self.settings.jobs_per_worker:
             return "served"
         return "grown" if worker.memory() > self.settings.memory_limit // 2 else ""
+
+
+def _tidy(scratch: Path) -> None:
+    """Remove what servers left behind that were killed."""
+    for folder in scratch.iterdir():
+        with suppress(OSError):
+            if folder.stat().st_mtime < time.time() - _OLD:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _limit(what: str) -> LimitError:

@@ -70,28 +70,37 @@ def test_rules_without_an_end_are_named(server: Server) -> None:
     assert "counts" in reply.error["why"]
 
 
+def wait_for(server: Server, metric: str) -> None:
+    """Until a gauge is not 0."""
+    end = time.monotonic() + 30
+    while server.metric(metric) < 1:
+        assert time.monotonic() < end, f"{metric} stays 0"
+        time.sleep(0.01)
+
+
 def test_a_full_queue_and_progress(tight: Server) -> None:
+    """The only worker is stopped, so that its request takes until the limit of 4 s."""
     tight.wait_ready()
+    (worker,) = tight.workers()
+    os.kill(worker, signal.SIGSTOP)
     accept = {"Accept": "text/event-stream"}
-    held = {"ir": renamed("held"), "target": "sm_80", "rules": EXPLODING}
+    held = {"ir": renamed("held"), "target": "sm_80"}
     with ThreadPoolExecutor(2) as threads:
         holding = threads.submit(tight.ask, "POST", "/v1/compile", held, accept)
-        while tight.metric("selector_workers_busy") < 1:
-            time.sleep(0.01)
+        wait_for(tight, "selector_workers_busy")
         waiting = threads.submit(tight.compile, renamed("waiting"))
-        while tight.metric("selector_queue") < 1:
-            time.sleep(0.01)
+        wait_for(tight, "selector_queue")
         refused = tight.compile(renamed("refused"))
         assert refused.status == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.error["kind"] == "BusyError"
         assert waiting.result().status == 200
         found = events(holding.result().body)
-    assert found[-1][0] == "error"
+    assert [name for name, _ in found] == ["progress"] * (len(found) - 1) + ["error"]
+    assert len(found) >= 3
+    assert {data["state"] for name, data in found if name == "progress"} == {"running"}
     assert found[-1][1]["error"]["kind"] == "LimitError"
-    progress = [data for name, data in found if name == "progress"]
-    assert progress
-    assert {"running"} == {p["state"] for p in progress if "stage" in p}
+    assert "longer than 4 s" in found[-1][1]["error"]["what"]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import random
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,28 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ServiceError, match="cannot be used as a store"):
         Store(tmp_path / "file", MIB)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_a_small_disk(small_disk: Path) -> None:
+    """Old entries make room; where other files leave none, nothing is half written."""
+    store = Store(small_disk / "store", 100 * MIB)
+    rng = random.Random(4)
+    shas = [store.put_artifact(rng.randbytes(20_000)) for _ in range(40)]
+    assert store.evicted > 0
+    assert store.artifact(shas[-1]) is not None
+    free = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize
+    (small_disk / "other").write_bytes(bytes(free))
+    with pytest.raises(StoreFullError, match="cannot be stored"):
+        store.put_artifact(rng.randbytes(250_000))
+    found = [p for p in files(store, "artifacts") if not store.artifact(p.name)]
+    assert not found

@@ -104,3 +104,10 @@ def quads(region: Region) -> Iterator[list[Element]]:
     for i, j in tiles_of(region):
         for half in (0, 2) if j % 2 == 0 else ():
             yield [(i, j + tile, half + e) for tile in (0, 1) for e in (0, 1)]
+
+
+def digits_of(region: Region, element: tuple[int, int, int], outer: Digits) -> Digits:
+    """The lane number of element e of tile (i, j), as digits (n, m, region)."""
+    row, column = (part.to_expr() for part in place_of(region, element))
+    m, n = (column, row) if region.swapped else (row, column)
+    return ((n, region.n), (m, region.m), *outer)

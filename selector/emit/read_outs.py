@@ -21,19 +21,17 @@ from selector.emit.context import (
 )
 from selector.emit.element_texts import ElementTexts
 from selector.emit.kept_tiles import mark_tile
+from selector.emit.lane_stores import LaneStores
 from selector.emit.pairs import pair_text
 from selector.emit.places import (
-    IndexForm,
     ReadOut,
+    digits_of,
     index_form,
-    place_of,
-    quad_flag,
-    quads,
     tiles_of,
 )
 from selector.emit.row_registers import mark_rows
 from selector.emit.row_sums import RowSumCode, row_sums
-from selector.emit.scalar import Space, c_type
+from selector.emit.scalar import c_type
 from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     BoxStore,
@@ -50,7 +48,6 @@ from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
 from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import Type
-from selector.lowering.predicates import TRUE, holds_everywhere
 from selector.lowering.tiles import first_lane
 
 
@@ -59,6 +56,7 @@ class RegionCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
+        self.lanes = LaneStores(context, self._texts)
         self.known: dict[str, str] = {}  # what accumulators are filled with, and its variable
 
     def prepare_fill(self, s: Store) -> None:
@@ -79,7 +77,7 @@ class RegionCode:
         """What the four elements of a tile are filled with."""
         assert isinstance(s.value, Call)
         value, scalar = s.value.args[0], self.context.scalar
-        places = (_digits(region, (*at, e), outer) for e in range(4))
+        places = (digits_of(region, (*at, e), outer) for e in range(4))
         return [scalar.expr(lane(value, digits)) for digits in places]
 
     def fill(self, s: Store) -> None:
@@ -164,7 +162,7 @@ class RegionCode:
         if takes(boxes, self.context):
             self._leave([plan], [b for b in boxes if b is not None])
         else:
-            self._store(plan)
+            self.lanes.store(plan)
 
     def _leave(self, plans: list[ReadOut], boxes: list[BoxStore]) -> None:
         """By boxes, one for each region of all plans or one for all of them."""
@@ -240,51 +238,6 @@ class RegionCode:
                 self._put(name, box, [(r, t) for (_, r, _), t in zip(parts, texts, strict=True)], i)
                 close_boxes([(name, box, parts[0][1].rows * i)], self.context)
 
-    def _store(self, plan: ReadOut) -> None:
-        """Four neighbours at once where they are aligned, else two, else one by one."""
-        whole, flag = self._everywhere(plan), quad_flag(plan, self.context)
-        if whole is None or flag is None:
-            self._store_pairs(plan)
-            return
-        w = self.context.writer
-        tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), flag]
-        with w.block(f"if ({' && '.join(tests)})"):
-            self._write_quads(plan)
-        with w.block("else"):
-            self._store_pairs(plan)
-
-    def _write_quads(self, plan: ReadOut) -> None:
-        w = self.context.writer
-        with w.block(""):
-            pointers: dict[Affine, str] = {}
-            for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-                text = self._texts(plan, region, outer, guarded=False)
-                for places in quads(region):
-                    found = [
-                        self._write_one(plan, region, at, outer, form, pointers, text)
-                        for at in places
-                    ]
-                    values = ", ".join(value for _, value in found)
-                    w.line(f"store4_of_two({found[0][0]}, q, {values});")
-
-    def _store_pairs(self, plan: ReadOut) -> None:
-        """Every lane stores what it has, two neighbours at once where they are aligned."""
-        s = plan.store
-        whole = self._everywhere(plan)
-        paired = self._pair_flag(plan)
-        tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
-        tests += [] if paired in (None, "true") else [paired]
-        w = self.context.writer
-        if whole is None:
-            self._write_tiles(plan, guarded=True, wide=False)
-        elif not tests:
-            self._write_tiles(plan, guarded=False, wide=paired is not None)
-        else:
-            with w.block(f"if ({' && '.join(tests)})"):
-                self._write_tiles(plan, guarded=False, wide=paired is not None)
-            with w.block("else"):
-                self._write_tiles(plan, guarded=s.predicate is not None, wide=False)
-
     def _element(
         self, source: Load, value: Expr, region: Region, outer: Digits
     ) -> Callable[[tuple[int, int, int]], str]:
@@ -310,81 +263,6 @@ class RegionCode:
                     origin = form.base + rows * (region.rows * i + 4 * half) + columns * (8 * j)
                     target = kept.put(origin, rows, columns)
                     self.context.writer.line(f"{target} = {text.pair(region, (i, j, half))};")
-
-    def _everywhere(self, plan: ReadOut) -> Expr | None:
-        """A uniform condition under which every lane is stored; None if none is known."""
-        p = plan.store.predicate
-        if p is None:
-            return TRUE
-        if p.type.lanes == 1:
-            return p
-        region, _ = plan.regions[0]
-        digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
-        return holds_everywhere(lane(p, digits), dict(digits))
-
-    def _pair_flag(self, plan: ReadOut) -> str | None:
-        """The uniform condition for storing two neighbours at once; "true" if always, None if
-        never.
-        """
-        buffer = plan.store.buffer
-        storage = self.context.storages[buffer]
-        for (region, _), form in zip(plan.regions, plan.forms, strict=True):
-            if form is None or region.swapped or form.n.constant != 1:
-                return None
-            if not self.context.is_multiple(form.base + form.m * LANE_ROW, 2, buffer):
-                return None
-        return self.context.aligned_flag(buffer, 2) if storage.space is Space.GLOBAL else "true"
-
-    def _write_tiles(self, plan: ReadOut, *, guarded: bool, wide: bool) -> None:
-        w = self.context.writer
-        with w.block(""):
-            pointers: dict[Affine, str] = {}
-            for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-                text = self._texts(plan, region, outer, guarded=guarded)
-                for i, j in tiles_of(region):
-                    for half in (0, 2):
-                        pair = [
-                            self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
-                            for e in (half, half + 1)
-                        ]
-                        if wide and text.pair_text is not None:
-                            w.line(f"*(u32*)({pair[0][0]}) = {text.pair(region, (i, j, half))};")
-                            continue
-                        if wide:
-                            w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
-                            continue
-                        for e, (target, value) in zip((half, half + 1), pair, strict=True):
-                            test = f"if ({text.guard(region, (i, j, e))}) " if guarded else ""
-                            w.line(f"{test}*({target}) = {value};")
-
-    def _write_one(
-        self,
-        plan: ReadOut,
-        region: Region,
-        element: tuple[int, int, int],
-        outer: Digits,
-        form: IndexForm | None,
-        pointers: dict[Affine, str],
-        text: ElementTexts,
-    ) -> tuple[str, str]:
-        """(address, value) of one element."""
-        value = text.value(region, element)
-        if form is None:
-            index = to_affine(lane(plan.store.index, _digits(region, element, outer)))
-            return self._pointer(plan.store, index - index.offset, index.offset, pointers), value
-        symbolic, offset = form.at(region, element)
-        return self._pointer(plan.store, symbolic, offset, pointers), value
-
-    def _pointer(self, s: Store, symbolic: Affine, offset: int, pointers: dict[Affine, str]) -> str:
-        """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
-        storage = self.context.storages[s.buffer]
-        if symbolic not in pointers:
-            name = f"p{len(pointers)}"
-            text = self.context.scalar.expr(symbolic.to_expr())
-            kind = c_type(storage.type)
-            self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + {text};")
-            pointers[symbolic] = name
-        return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
 
     def _texts(
         self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool
@@ -460,13 +338,6 @@ class RegionCode:
                 "vectorize its initialisation and its use by the same factors as its update",
             )
         return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
-
-
-def _digits(region: Region, element: tuple[int, int, int], outer: Digits) -> Digits:
-    """The lane number of element e of tile (i, j), as digits (n, m, region)."""
-    row, column = (part.to_expr() for part in place_of(region, element))
-    m, n = (column, row) if region.swapped else (row, column)
-    return ((n, region.n), (m, region.m), *outer)
 
 
 def _zero(t: Type) -> Expr:

@@ -20,7 +20,8 @@ PIXELS, DEPTH, WIDE = 64, 16, 32
 class Windows:
     """``out[c, x, y] = f(sum I[i, x + s, y + t] * K[c, i, s, t])``: ``channels`` in and out,
     ``taps`` s and t; ``rows`` of a group, ``groups`` below each other, ``strips`` of them one after
-    the other with ``stages`` of the image in shared memory.
+    the other with ``stages`` of the image in shared memory; ``blocks`` of a multiprocessor do the
+    work of all.
     """
 
     channels: tuple[int, int] = (32, 32)
@@ -29,6 +30,7 @@ class Windows:
     groups: int = 2
     strips: int = 3
     stages: int = 2
+    blocks: int = 0
     types: tuple[hl.Type, hl.Type] = (F16, F32)  # of the operands, of the result
 
 
@@ -67,7 +69,7 @@ def convolution(p: Windows) -> hl.Func:
     if p.stages > 1:
         hb.pipeline_stages(staged, p.stages)
     _copied(weights.in_(conv).compute_at(out, xo), (filters, channels, *p.taps))
-    return out
+    return hb.persistent(out, p.blocks) if p.blocks else out
 
 
 def _copied(staged: hl.Func, extents: tuple[int, ...]) -> hl.Func:
@@ -96,6 +98,8 @@ VARIANTS: dict[str, Windows] = {
     "bf16": Windows((32, 16), types=(BF16, F32)),
     "halves": Windows((16, 32), rows=2, stages=3, types=(F16, F16)),
     "flat": Windows((8, 8), (5, 1)),
+    "lasting": Windows((16, 32), strips=2, blocks=1),
+    "lasting_unmapped": Windows((3, 30), rows=2, blocks=2),
     "unstaged": Windows((16, 16), stages=1),
 }
 

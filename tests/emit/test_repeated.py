@@ -1,0 +1,90 @@
+"""What a persistent block does once: statements that every turn would do alike, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from selector.emit.warpgroups.repeated import split_repeated
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Expr,
+    For,
+    ForKind,
+    IntImm,
+    LetStmt,
+    Load,
+    Memory,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import walk_stmt
+from selector.ir.types import FLOAT16
+
+EIGHT = IntImm(8)
+STEP, BLOCK, SHIFT = Var("i"), Var("block"), Var("shift")
+
+
+def loop(body: Stmt) -> For:
+    return For("i", IntImm(0), EIGHT, ForKind.SERIAL, body)
+
+
+def copy(to: str, source: str, *more: Expr) -> For:
+    """``to[i] = source[i + more]``."""
+    index = Affine.of(STEP)
+    for e in more:
+        index += Affine.of(e)
+    return loop(Store(to, STEP, Load(FLOAT16, source, index.to_expr())))
+
+
+RING = For("k", IntImm(0), EIGHT, ForKind.SERIAL, copy("out", "taps", Var("k")))
+
+
+def kernel(*before: Stmt, after: tuple[Stmt, ...] = ()) -> Stmt:
+    inner: Stmt = Block((*before, RING, *after))
+    for name in ("taps", "other"):
+        inner = Allocate(name, FLOAT16, (EIGHT,), Memory.GPU_SHARED, inner)
+    return inner
+
+
+def once(body: Stmt) -> list[Stmt]:
+    found = split_repeated(body, RING, {"block"})
+    written = {
+        x.body.buffer for x in found.once if isinstance(x, For) and isinstance(x.body, Store)
+    }
+    assert {a.name for a in found.allocations} == written
+    return found.once
+
+
+def test_a_copy_that_no_block_changes_is_made_once() -> None:
+    weights = copy("taps", "K")
+    found = split_repeated(kernel(weights), RING, {"block"})
+    assert found.once == [weights]
+    assert [a.name for a in found.allocations] == ["taps"]
+    assert weights not in walk_stmt(found.rest)
+    assert RING in walk_stmt(found.rest)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        kernel(copy("taps", "K", BLOCK)),  # other weights for each block
+        kernel(copy("taps", "K"), after=(copy("taps", "K2"),)),  # overwritten in every turn
+        kernel(copy("taps", "K"), copy("taps", "K2")),
+        kernel(copy("taps", "out")),  # what the kernel writes itself
+        kernel(copy("out", "K")),  # results
+        LetStmt("shift", BLOCK, kernel(copy("taps", "K", SHIFT))),
+        kernel(after=(copy("other", "K"),)),  # behind the ring: its room may be needed before
+    ],
+)
+def test_others_stay_in_the_turn(body: Stmt) -> None:
+    assert not once(body)
+    assert split_repeated(body, RING, {"block"}).rest == body
+
+
+def test_only_what_can_be_is_taken_out() -> None:
+    first, second = copy("taps", "K"), copy("other", "K", BLOCK)
+    assert once(kernel(first, second)) == [first]
+    assert once(kernel(second, first)) == [first]

@@ -23,13 +23,14 @@ LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Outputs of one vector statement, such vectors side by side in a warp, and rows (warps) of a
-    block.
+    """Outputs of one vector statement, such vectors side by side in a warp, rows (warps) of a
+    block, and blocks of a multiprocessor, which bound the registers (0: the compiler's choice).
     """
 
     outputs: int
     vectors: int
     rows: int
+    resident: int = 0
 
     @property
     def width(self) -> int:
@@ -46,7 +47,7 @@ def tiles_for(taps: int) -> Tiles:
         return Tiles(outputs=128, vectors=8, rows=4)
     if taps < LONGEST_BAND:
         return Tiles(outputs=128, vectors=16, rows=4)
-    return Tiles(outputs=128, vectors=15, rows=8)
+    return Tiles(outputs=128, vectors=15, rows=8, resident=3 if taps == LONGEST_BAND else 0)
 
 
 def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
@@ -63,6 +64,8 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
         .gpu_blocks(xo, yo)
         .gpu_threads(yi)
     )
+    if size.resident:
+        hb.resident_blocks(p.output, size.resident)
     p.total.bound_extent(p.x, size.width).compute_at(p.output, yi)
     hb.store_in(p.total, hb.MemoryType.WMMAAccumulator)
     p.total.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv)

@@ -94,5 +94,5 @@ def attend(
     f["weight"][n, m, h] = hl.cast(hl.Float(16), weight(scores[2], n))
     f["mixed"][d, m, h] = hl.f32(0.0)
     f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, h])
-    f["output"][d, m, h] = f["mixed"][d, m, h] / f["total"][m, h]
+    f["output"][d, m, h] = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
     return Attention(depth, query, key, value, scores=scores, n=n, m=m, d=d, h=h, r=r, **f)

@@ -9,6 +9,7 @@ from corpus_group_windows import GROUP_WINDOWS
 from corpus_groups import GROUPS
 from corpus_layers import LAYERS
 from corpus_mixed import MIXED
+from corpus_online import ONLINE
 from corpus_plain import PLAIN
 from corpus_product import PRODUCTS
 from corpus_registers import REGISTERS
@@ -21,4 +22,5 @@ from corpus_windows import WINDOWS
 CORPUS = cases(
     PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
     TABLES, GROUPS, LAYERS, GROUP_WINDOWS,
+    ONLINE,
 )  # fmt: skip

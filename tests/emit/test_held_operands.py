@@ -1,0 +1,71 @@
+"""Attention on warpgroups: what stays in registers, what is in flight, and that nothing spills."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.attention.algorithm import attend
+from casestudies.attention.schedule import Tiles, groups_for, tensor
+from selector.runtime import nvrtc
+
+SMALL = Tiles(2, 64, 64, 2, 64, groups=True)
+
+
+def source(depth: int, tiles: Tiles, *, causal: bool = False) -> str:
+    pipeline = tensor(attend(depth, causal=causal, run=tiles.keys), tiles)
+    return hb.compile(pipeline, target="sm_90a").source
+
+
+def test_weights_are_the_operand_as_they_lie() -> None:
+    """Registers of a step of 16 keys: rows g and g + 8 of keys 2q, then of keys 2q + 8."""
+    text = source(64, SMALL)
+    filled = re.findall(
+        r"weight\[(\d+)\] = round_pair\(exp2_rounded\(.*?scores_peak\[(\d+)\]\[(\d)\]", text
+    )
+    places = {int(number): (int(piece), int(low) // 2) for number, piece, low in filled}
+    assert sorted(places.values()) == [(piece, half) for piece in range(8) for half in (0, 1)]
+    products = re.findall(r"_rt\w*\(mixed, (.*?), d0", text)
+    assert len(products) == 4
+    for step, product in enumerate(products):
+        registers = [places[int(n)] for n in re.findall(r"weight\[(\d+)\]", product)]
+        assert registers == [(2 * step + right, half) for right in (0, 1) for half in (0, 1)]
+
+
+def test_numbers_of_rows_need_no_memory() -> None:
+    text = source(64, SMALL)
+    for name in ("peak", "peak_factor", "total"):
+        assert f"float {name}[2];" in text
+        assert not re.search(rf"\* const {name} = ", text)
+    assert "mixed[0][2] = (mixed[0][2] * peak_factor[1])" in text or (
+        "mixed[0][2] = (peak_factor[1] * mixed[0][2])" in text
+    )
+
+
+def test_products_with_the_values_run_on_into_the_next_iteration() -> None:
+    """One wait an iteration, after the next scores; the slot before is released then."""
+    text = source(64, SMALL)
+    loop = text[text.index("barrier_await(full") :]
+    body = loop[: loop.index("if (++slot")]
+    assert body.count("group_wait<0>();") == 1
+    wait, landed = body.index("group_wait<0>();"), body.index("barrier_arrive(last)")
+    assert body.index("_fresh(scores_peak") < wait < body.index("group_hold(mixed)") < landed
+    assert landed < body.index("(mixed, weight[0]")
+    assert "group_wait<0>();" in loop[loop.index("if (++slot") :], "before results are read"
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+@pytest.mark.parametrize(("depth", "causal"), [(64, False), (64, True), (128, False)])
+def test_the_fast_schedules_do_not_spill(depth: int, causal: bool) -> None:
+    text = source(depth, groups_for(depth), causal=causal)
+    few, more = (int(re.search(rf"{w}_registers<(\d+)>\(\);", text)[1]) for w in ("fewer", "more"))  # type: ignore[index]
+    groups = 3 if depth == 64 else 2
+    launched = 512 // (groups + 1) // 8 * 8 * (groups + 1)
+    assert few + groups * more <= launched, "the block would wait for registers forever"
+    assert few >= 24
+    usage = nvrtc.resource_usage(nvrtc.compile_to_cubin(text, "sm_90a"))
+    assert all(u.local_accesses == 0 for u in usage.values())

@@ -153,7 +153,8 @@ def accumulate(p: Product, thread: hl.Var, problem: Problem, size: Threads) -> N
     p.mm.bound_extent(p.n, size.thread_n).bound_extent(p.m, size.thread_m)
     update = p.mm.update().split(p.k.x, ko, ki, run).reorder(p.n, p.m, ki, ko)
     update.unroll(p.n).unroll(p.m).unroll(ki)
-    for operand, inner, outer in ((p.a, run, size.thread_m), (p.b, size.thread_n, run)):
+    for operand in (p.a, p.b):
+        inner, outer = p.box(operand.name(), size.thread_n, size.thread_m, run)
         staged = operand.in_(p.mm)
         x, y = staged.args()
         staged.compute_at(p.mm, ko).bound_extent(x, inner).bound_extent(y, outer)

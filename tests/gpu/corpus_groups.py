@@ -20,7 +20,8 @@ class Groups:
     stored transposed. ``wide``: operands are f32 and narrowed on the way into shared memory.
     ``rows``: block rows that a block computes one after the other. ``batch``: a third dimension.
     ``lasting``: blocks a multiprocessor that do everything, by ``teams`` in turn. ``cluster``:
-    neighbours along n, which share A.
+    neighbours along n, which share A. ``self_fed``: no group of its own brings operands.
+    ``ahead``: operands that a kernel of their own copies before.
     """
 
     types: tuple[hl.Type, hl.Type] = (F16, F32)
@@ -38,6 +39,8 @@ class Groups:
     lasting: int = 0
     teams: int = 1
     cluster: int = 1
+    self_fed: bool = False
+    ahead: str = ""
 
 
 def product(p: Groups) -> hl.Func:
@@ -83,7 +86,9 @@ def product(p: Groups) -> hl.Func:
     update = mm.update().split(k.x, ko, ki, p.step).split(ki, ku, kv, p.vector[1])
     vectors, parts = _tiled(update.atomic(), n, m, p)
     update.reorder(kv, *vectors, ku, *parts, ko).vectorize(kv).unroll(ku)
-    staged = narrow if p.wide else [a.in_(mm), b.in_(mm)]
+    staged = narrow if p.wide else [_source(x, mm, p).in_(mm) for x in (a, b)]
+    if p.self_fed:
+        hb.self_fed(out)
     extents = [(p.step, p.block[1]), (p.block[0], p.step)]
     for number, copy in enumerate(staged):
         inner, outer = copy.args()[:2]
@@ -93,6 +98,19 @@ def product(p: Groups) -> hl.Func:
         if p.stages > 1:
             hb.pipeline_stages(copy, p.stages)
     return out
+
+
+def _source(operand: hl.ImageParam, mm: hl.Func, p: Groups) -> hl.ImageParam | hl.Func:
+    """What is staged: an operand, or a copy of it in rows of whole 16 bytes."""
+    if operand.name() not in p.ahead:
+        return operand
+    copy, run = operand.in_(mm), 16 // operand.type().bytes()
+    x, y, *_ = copy.args()
+    xo, yo, xi, yi, xv = variables("xo yo xi yi xv")
+    copy.compute_root().align_storage(x, run)
+    copy.tile(x, y, xo, yo, xi, yi, 8 * run, 16).split(xi, xi, xv, run)
+    copy.vectorize(xv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
+    return copy
 
 
 def _tiled(
@@ -138,6 +156,16 @@ VARIANTS: dict[str, Groups] = {
     "narrowed_now": Groups(wide=True, stages=1),
     "in_turn": Groups(rows=2),
     "batched": Groups(batch=True),
+    "self_fed": Groups(self_fed=True),
+    "self_fed_two": Groups(self_fed=True, block=(128, 128), groups=(1, 2), layout="tt", stages=2),
+    "self_fed_f16_sums": Groups((F16, F16), result=(F16,), self_fed=True),
+    "self_fed_narrowed": Groups(wide=True, self_fed=True),
+    "self_fed_in_turn": Groups(rows=2, self_fed=True, result=(F16,), epilogue="bias-relu"),
+    "ahead": Groups(ahead="AB"),
+    "ahead_tn": Groups(ahead="A", layout="tn", types=(BF16, F32), result=(F16,)),
+    "ahead_bytes": Groups(
+        (S8, S32), "nt", vector=(16, 32), step=128, result=(S32,), ahead="AB", lasting=1
+    ),
     "lasting": Groups(lasting=1),
     "lasting_two_tt": Groups(lasting=1, layout="tt", block=(128, 128), groups=(1, 2), stages=2),
     "lasting_twice": Groups(lasting=2, result=(F16,), epilogue="bias-relu"),

@@ -17,9 +17,9 @@ import tomllib
 from pathlib import Path
 
 LOCKS = {
-    "compile": ("compile", "plots", "service", "dev"),
-    "cuda12": ("cuda12", "plots", "service", "dev"),
-    "cuda13": ("cuda13", "compile", "plots", "service", "dev"),
+    "compile": ("compile", "plots", "service", "ray", "dev"),
+    "cuda12": ("cuda12", "plots", "service", "ray", "dev"),
+    "cuda13": ("cuda13", "compile", "plots", "service", "ray", "dev"),
 }
 
 

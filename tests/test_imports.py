@@ -65,6 +65,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),
+    "ray": ("selector.tuning",),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),
 }
 

@@ -1,0 +1,99 @@
+"""Tuning on a Ray cluster of several nodes, one of which is killed while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
+pytest.importorskip("halide")
+
+import tuning_tasks as tasks
+
+import halide_bridge as hb
+from selector.tuning import Done, Kind, RayExecutor, Shared, Status, Task
+
+pytestmark = [pytest.mark.slow, pytest.mark.nvrtc]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head that runs no tasks, and a node with a processor and what it says is a GPU."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # nodes and their workers inherit it
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    found = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    found.lasting = found.add_node(num_cpus=1, num_gpus=1)
+    ray.init(address=found.address, log_to_driver=False)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+@pytest.fixture
+def executor(cluster: Any) -> Iterator[RayExecutor]:
+    executor = RayExecutor()
+    yield executor
+    executor.close()
+
+
+def task(number: int, function: Any, *arguments: Any, **fields: Any) -> Task:
+    fields = {"kind": Kind.COMPILE, "seconds": 120.0, **fields}
+    return Task(number, function=function, arguments=arguments, **fields)
+
+
+def answers(executor: RayExecutor, count: int) -> dict[int, Done]:
+    found: dict[int, Done] = {}
+    until = time.monotonic() + 240
+    while len(found) < count and time.monotonic() < until:
+        found |= {done.number: done for done in executor.wait(1.0)}
+    return found
+
+
+def test_values_failures_and_lost_workers(executor: RayExecutor) -> None:
+    heavy = Shared("heavy", 5)
+    executor.submit(task(0, tasks.add, 1, 2))
+    executor.submit(task(1, tasks.refuse))
+    executor.submit(task(2, tasks.crash))
+    executor.submit(task(3, tasks.add, 4, shared=heavy, kind=Kind.TIME))
+    executor.submit(task(4, tasks.spoil, kind=Kind.TIME))
+    executor.submit(task(5, tasks.add, 6, shared=heavy, kind=Kind.TIME))
+    found = answers(executor, 6)
+    assert (found[0].value, found[3].value, found[5].value) == (3, 9, 11)
+    reasons = {n: d.failure.reason for n, d in found.items() if d.failure is not None}
+    assert reasons.keys() == {1, 2, 4}
+    assert reasons[1].startswith("no such schedule")
+    assert reasons[2].startswith("lost 3 workers")
+    assert "context is lost" in reasons[4]
+
+
+def test_a_killed_node_loses_no_result(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SELECTOR_CACHE_DIR", str(tmp_path))
+    doomed = cluster.add_node(num_cpus=1, num_gpus=1)
+    cluster.wait_for_nodes()
+    seen: list[int] = []
+
+    def watch(trial: Any) -> None:
+        seen.append(trial.index)
+        if len(seen) == 3:
+            cluster.remove_node(doomed, allow_graceful=False)
+
+    space = {"width": range(40, 72, 4)}
+    options = {"target": "sm_80", "measure": tasks.measure, "limit": 120.0, "device": "any"}
+    result = hb.tune(tasks.double, space, executor=RayExecutor(), progress=watch, **options)
+    assert [t.status for t in result.trials] == [Status.TIMED] * 8
+    assert result.best.settings == {"width": 68}
+    again = hb.tune(tasks.double, space, executor=RayExecutor(), **options)
+    assert all(t.cached for t in again.trials)

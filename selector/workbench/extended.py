@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import egglog.bindings as egglog
-
 from selector.diagnostics import ParseError
+from selector.eqsat.bindings import egglog
 from selector.workbench.bench import Bench
 from selector.workbench.problems import Problem, at
 from selector.workbench.ruleset import RuleFiles, lint, read_rules, standard_files

@@ -19,7 +19,7 @@ DEPTH = 16  # channels of one vector statement
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
-STATEMENTS = 160  # of one tile, at most: more take too long to compile
+STATEMENTS = 96  # of one tile, at most: more take too long to compile
 
 
 @dataclass(frozen=True, slots=True)

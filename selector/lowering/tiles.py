@@ -9,6 +9,7 @@ row n, depth k, so both sides look alike.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from selector.diagnostics import InternalError
 from selector.intrinsics import records
@@ -138,8 +139,29 @@ def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Statement:
+    """A statement as the key of a cache: the same one, not one that is equal, which takes long to
+    find out.
+    """
+
+    store: Store
+
+    def __hash__(self) -> int:
+        return id(self.store)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Statement) and other.store is self.store
+
+
 def as_accumulate(s: Store) -> Accumulate | None:
     """The parts of an accumulate statement; None for any other store."""
+    return _parts(_Statement(s)) if isinstance(s.value, Call) else None
+
+
+@lru_cache(maxsize=1024)
+def _parts(statement: _Statement) -> Accumulate | None:
+    s = statement.store
     match s.value:
         case Call(_, name, (IntImm(m), IntImm(n), IntImm(k), _, a, b)):
             instruction = records.find(name)

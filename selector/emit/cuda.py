@@ -16,7 +16,7 @@ from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
-from selector.emit.writer import Names, Writer
+from selector.emit.writer import Names, Writer, comment
 from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
 from selector.ir.types import INT32
@@ -52,7 +52,7 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
         wrappers |= used
     body = "\n".join(parts)
-    head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
+    head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
     source = head + preamble(body, wrappers, patience) + "\n" + body
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     return Plan(

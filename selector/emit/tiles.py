@@ -16,6 +16,7 @@ from selector.emit.instructions import matrix_form
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
 from selector.emit.scalar import Space
+from selector.emit.writer import comment
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
@@ -79,7 +80,7 @@ class TileEmitter:
         w = self.context.writer
         names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
         with w.block(""):
-            w.line(f"// {names}: {len(ops)} instructions")
+            w.line(comment(f"{names}: {len(ops)} instructions"))
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))

@@ -28,6 +28,11 @@ _LOCALS = re.compile(
 _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 
 
+def comment(text: str) -> str:
+    """A line of comment, whatever is in the text: nothing of it ends the line or continues it."""
+    return "// " + re.sub(r"[^\x20-\x5b\x5d-\x7e]", "?", text)
+
+
 class Writer:
     """Collects lines; ``block`` indents. The text ends with a newline."""
 

@@ -20,6 +20,7 @@ from typing import NoReturn, assert_never
 
 from selector.diagnostics import InternalError, ParseError
 from selector.ir.checks import type_error
+from selector.ir.naming import strange_name
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -61,7 +62,14 @@ class _Scope:
 
 
 def verify_given(module: Module) -> None:
-    """ParseError if a module that came from outside, as text or data, is not well formed."""
+    """ParseError if a module that came from outside, as text or data, is not well formed, or has
+    names that are no names."""
+    strange = strange_name(module)
+    if strange is not None:
+        raise ParseError(
+            f"{strange[:60]!r} is no name",
+            "names have letters, digits, blanks and . _ $ @ : < > [ ] * + ~ -, up to 200",
+        )
     try:
         verify(module)
     except InternalError as error:

@@ -155,6 +155,7 @@ def requests(seed: int, secret: str) -> Iterator[tuple[str, dict[str, object]]]:
         kind = rng.choices(("compile", "explain", "graph"), (300, 1, 2))[0]
         if kind == "compile":
             request["strict"] = rng.random() < 0.5
+            request["cubin"] = rng.random() < 0.005
         if rng.random() < 0.01:
             request["ir"] = rng.choice(SMALL)
             request["rules"] = rules(rng, secret)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from selector.emit.c.context import CContext
 from selector.emit.c.registers import TileScope, is_tile_allocation, tile_scope
+from selector.emit.writer import comment
 from selector.ir.nodes import Allocate, For, ForKind, Stmt
 from selector.ir.traverse import stmt_children, walk_stmt
 
@@ -37,7 +38,7 @@ class Configurations:
         scope, shapes = self._scopes[id(s)]
         w = self.context.writer
         for line in _description(scope):
-            w.line(f"// {line}")
+            w.line(comment(line))
         if not self._configured:
             with w.block(f"if (configured != &{shapes})"):
                 w.line(f"tile_configure(&{shapes});")

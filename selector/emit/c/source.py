@@ -14,7 +14,7 @@ from selector.emit.c.context import CContext
 from selector.emit.c.function import FunctionBody
 from selector.emit.c.preamble import RESERVED, SNIPPET_NAMES, preamble
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.writer import Names, Writer
+from selector.emit.writer import Names, Writer, comment
 from selector.ir.nodes import (
     Allocate,
     BufferParam,
@@ -49,7 +49,7 @@ def emit(module: Module, target: Target) -> Plan:
     body = context.writer.text()
     text, arguments = _function(entry, body, parameters, context)
     parts = [f"{line}\n" for line in context.constants]
-    head = f"// {module.name} for {target.name}, made by tensor-selector.\n"
+    head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
     code = "".join(parts) + ("\n" if parts else "") + text
     launch = Launch(entry, (IntImm(1), IntImm(1), IntImm(1)), 1, 0, arguments)
     return Plan(

@@ -17,6 +17,7 @@ from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import warpgroup_form
 from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
+from selector.emit.writer import comment
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Stmt, Store
@@ -106,7 +107,7 @@ class GroupEmitter:
         if slot is not None:
             slot.enter()
         with w.block(""):
-            w.line(f"// {', '.join(names)}: {len(products)} instructions")
+            w.line(comment(f"{', '.join(names)}: {len(products)} instructions"))
             descriptors: dict[tuple[str, Affine, bool], str] = {}
             for p in products:
                 for matrix in (p.a, p.b):

@@ -22,6 +22,7 @@ from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry
 from selector.emit.warpgroups.windows import is_window
+from selector.emit.writer import comment
 from selector.ir.affine import Affine
 from selector.ir.nodes import For, IntImm, Stmt, Store, Var
 from selector.ir.printer import print_expr
@@ -216,7 +217,7 @@ class WindowEmitter:
         names = list(dict.fromkeys(p.accumulator for p in products))
         w = self.context.writer
         with w.block(""):
-            w.line(f"// {', '.join(names)}: {len(products)} instructions")
+            w.line(comment(f"{', '.join(names)}: {len(products)} instructions"))
             registers, constraint = self._registers(names)
             numbers = {name: i for i, name in enumerate(registers)}
             count = len(registers)

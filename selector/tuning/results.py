@@ -41,7 +41,8 @@ class Measurement:
     the user's calls itself.
 
     ``error`` is the relative Frobenius error of the results, None where nothing was compared. What
-    is wrong is not timed: its microseconds are 0.
+    is wrong is not timed: its microseconds are 0. ``rounds``: how often it was measured; the best
+    few are measured again in turn, and the median is that of all rounds.
     """
 
     microseconds: float
@@ -52,6 +53,7 @@ class Measurement:
     method: str = ""
     error: float | None = None
     tolerance: float = 0.0
+    rounds: int = 1
 
     @property
     def is_right(self) -> bool:

@@ -25,6 +25,7 @@ from selector.tuning.bench import HOPELESS, Bench, Facts, signature, time_kernel
 from selector.tuning.course import no_times
 from selector.tuning.executor import Failure, SpoiledWorkerError
 from selector.tuning.request import shippable, shipped
+from selector.tuning.timing import Timing
 
 FAKE = Path(__file__).resolve().parents[1] / "casestudies" / "fake_gpu"
 
@@ -244,3 +245,18 @@ def test_why_the_worker_cannot_begin() -> None:
     other = no_times(Failure("ValueError", "ValueError: no reference today"))
     assert not isinstance(other, TargetError)
     assert "no reference today" in str(other)
+
+
+def test_the_best_few_are_measured_again_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first comes out ahead at first, at a lucky moment; the third is too far off."""
+    times = iter((10.0, 10.2, 13.0, *(12.0, 9.0) * 3))
+    monkeypatch.setattr(
+        "selector.tuning.bench.time_calls",
+        lambda calls: Timing(next(times), 8.0, 14.0, 10, 15, "graph"),
+    )
+    result = tuned([*RIGHT, {"width": 12}])
+    assert [t.microseconds for t in result.trials] == [12.0, 9.0, 13.0]
+    assert [t.measurement and t.measurement.rounds for t in result.trials] == [4, 4, 1]
+    assert result.best.settings == {"width": 8}
+    again = tuned([*RIGHT, {"width": 12}])  # nothing is left to measure
+    assert [t.microseconds for t in again.trials] == [12.0, 9.0, 13.0]

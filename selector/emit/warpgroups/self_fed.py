@@ -78,6 +78,8 @@ class SelfFedRing(GroupRing):
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer
         names = self._in_flight()
+        if self.emitter.fill_bands(groups):
+            groups.wait(w)
         w.line("int slot = 0, round = 0;")
         if names:
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
@@ -86,7 +88,7 @@ class SelfFedRing(GroupRing):
             self._point("slot")
             for x in self.consumers:
                 groups.touch(*self.emitter.touched(x))
-            self._use(groups, deferred=bool(names))
+            self._use(groups, [], deferred=bool(names))
             self._fill_again(groups, late=bool(names))
             self._advance()
         if names:
@@ -97,12 +99,13 @@ class SelfFedRing(GroupRing):
         w, c = self.context.writer, self.context
         ahead = self.stages - 1 if late else self.stages
         w.line(f"group_sync(1, {c.consumers});")
-        w.line(f"const int next = {self.variable} + {ahead};")
-        left = f"slot == 0 ? {self.stages - 1} : slot - 1" if late else "slot"
-        w.line(f"const int left = {left};")
+        later, left = c.names.fresh("later"), c.names.fresh("left")
+        w.line(f"const int {later} = {self.variable} + {ahead};")
+        number = f"slot == 0 ? {self.stages - 1} : slot - 1" if late else "slot"
+        w.line(f"const int {left} = {number};")
         started = f"{self.variable} > {self.low} && " if late else ""
-        with w.block(f"if ({started}next < {self.stop})"):
-            w.line(f"const int {self.variable} = next, slot = left;")
+        with w.block(f"if ({started}{later} < {self.stop})"):
+            w.line(f"const int {self.variable} = {later}, slot = {left};")
             self._fill(groups)
 
     def _end(self, unit: Unit) -> None:

@@ -208,7 +208,7 @@ class KernelEmitter:
                 windows.append(s)
                 continue
             self._flush_windows(windows)
-            if self.context.group and is_zero_fill(s):
+            if self.context.group and isinstance(s, Store) and is_zero_fill(s):
                 self._flush(run, finished)
                 self._before(s, unit)
                 self.groups.zero(s)

@@ -75,13 +75,13 @@ def joined_sums(
     """Statements in order; those that take one sum of rows further as one: lanes join once."""
     run: list[Store] = []
     for s in stmts:
-        further = isinstance(s, Store) and _takes_further(s, context)
-        if further and run and _same_sum(run[-1], s):
-            run.append(s)
+        further = s if isinstance(s, Store) and _takes_further(s, context) else None
+        if further is not None and run and _same_sum(run[-1], further):
+            run.append(further)
             continue
         yield from [tuple(run)] if len(run) > 1 else run
-        run = [s] if further else []
-        if not further:
+        run = [] if further is None else [further]
+        if further is None:
             yield s
     yield from [tuple(run)] if len(run) > 1 else run
 

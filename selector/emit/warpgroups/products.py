@@ -20,7 +20,7 @@ from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
 from selector.emit.writer import comment
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
-from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Stmt, Store
+from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
 from selector.lowering.tiles import Access, Accumulate, first_lane
 
 GROUP_M, WIDEST = 64, 256
@@ -298,7 +298,7 @@ class GroupEmitter:
         self.context.writer.line(f"{form.name}({target}, {', '.join(sides)});")
 
 
-def is_zero_fill(s: Stmt) -> bool:
+def is_zero_fill(s: Store) -> bool:
     """Whether a statement fills accumulators with zeros."""
     match s:
         case Store(_, _, Call(_, "tile.fill", (value,)), None):

@@ -22,7 +22,8 @@ from selector.diagnostics import SelectionError, UserError
 
 
 def compiled(channels: int, filters: int, **size: Any) -> Any:
-    return hb.compile(warpgroups(layer(channels, filters), Groups(**size)), target="sm_90a")
+    groups = Groups(**size) if size else None
+    return hb.compile(warpgroups(layer(channels, filters), groups), target="sm_90a")
 
 
 @pytest.mark.parametrize("problem", SMALL[1:], ids=lambda p: p.name)

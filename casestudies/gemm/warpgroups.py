@@ -2,7 +2,8 @@
 k ahead; each group of four warps holds its part of a block tile in its accumulators.
 
 Blocks that run at the same time share operands through the L2 cache: they are numbered down
-``band`` block rows first, then along n.
+``band`` block rows first, then along n. Neighbours down a band are a cluster and bring each other
+their B; a block goes on to the next tile while its results leave.
 """
 
 from __future__ import annotations
@@ -52,16 +53,19 @@ class Groups:
 
 
 SMALL = Groups(n=128, m=64, groups_m=1, stages=8)
-TALL = Groups(n=128, m=256)
+LARGE = Groups(persistent=1, cluster=2)
+TALL = Groups(n=128, m=256, persistent=1)
 
 
 def groups_for(problem: Problem) -> Groups:
     """Small tiles where there would be too few blocks for a GPU, else large ones, lying or upright,
     whichever take fewer rounds; a run of k is 128 bytes.
     """
-    size = TALL if problem.is_tall else Groups() if problem.is_large else SMALL
+    size = TALL if problem.is_tall else LARGE if problem.is_large else SMALL
     size = replace(size, copied=problem.copied)
-    return replace(size, k=128, vector_k=32, vector_n=16) if problem.operand == "s8" else size
+    if problem.operand == "s8":
+        return replace(size, k=128, vector_k=32, vector_n=16, persistent=0, cluster=1)
+    return size
 
 
 def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:

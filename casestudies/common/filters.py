@@ -36,6 +36,7 @@ class Filter:
     t: hl.RDom
     reach: Callable[[int, int], int]
     factor: int = 1
+    back: int = 0  # pixels that the first window reaches back from its output
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from casestudies.conv2d.bench import PEERS
 from casestudies.conv2d.problem import BENCHMARK, ELEMENTS, SMALL, Problem
 from casestudies.conv2d.reference import reference
 from selector.diagnostics import UserError
+from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
-    default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda``, ``amx``
+    or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv2d import schedule as schedules
     from casestudies.conv2d.algorithm import convolve
@@ -35,7 +36,17 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
+    if schedule == "wgmma":
+        from casestudies.conv2d.warpgroups import warpgroups
+
+        return warpgroups(pipeline)
     return schedules.tensor(pipeline)
+
+
+def on_target(problem: Problem, schedule: str, target: Target) -> str:
+    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
+    wide = schedule == "tensor" and target.has("wgmma")
+    return "wgmma" if wide and problem.suits_groups else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -61,6 +72,7 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    on_target=on_target,
     compared=BENCHMARK,
     arguments=(TAPS, BOUNDARY, Option("element", "of image and taps", choices=ELEMENTS)),
     schedules=("tensor", "cuda", "amx"),

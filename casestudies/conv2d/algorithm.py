@@ -35,4 +35,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     window = source[x + t.x - back, y + t.y - back]
     conv[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = conv[x, y]
-    return Filter(taps, image, source, weights, conv, output, x, y, t, reach)
+    return Filter(taps, image, source, weights, conv, output, x, y, t, reach, back=back)

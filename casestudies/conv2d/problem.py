@@ -59,6 +59,14 @@ class Problem:
         return f"conv2d-k{self.taps}{element}{suffix(self.boundary)}"
 
     @property
+    def suits_groups(self) -> bool:
+        """Whether the schedule for warpgroups has tiles for the taps, and blocks of 512 x 256
+        outputs for a whole GPU.
+        """
+        blocks = -(-self.width // 512) * -(-self.height // 256)
+        return (self.taps == 16 or 24 <= self.taps <= 32) and blocks >= 120
+
+    @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         margin = self.spare + (self.taps - 1 if self.boundary == VALID else 0)
         image = (self.height + margin, self.width + margin)

@@ -38,28 +38,83 @@ def emit_rows(copy: Copy, context: KernelContext, rank: str, size: int, barrier:
     ``barrier``. Rows at other addresses, and edges that go on, are copied chunk by chunk.
     """
     w = context.writer
-    source = context.storages[copy.source.buffer].param
-    ends = source is not None and not copy.carries(source)
-    cut = ends and copy.predicate is None and not copy.clamped[0]  # a row, where the source ends
-    condition = context.aligned_flag(copy.source.buffer, copy.per)
-    if not cut:
-        condition = whole_inside(copy, context) or "false"
-    rows = prod(d.count or 1 for d in copy.rows)
-    with w.block(f"if ({condition})"), spread(context, rank, size, rows, unroll=False):
-        values: dict[str, Expr] = {copy.x.var.name: IntImm(0)}
-        addresses(copy, context, values | decode_rows(copy, context, "i"))
+    condition, cut = _condition(copy, context)
+    with w.block(f"if ({condition})"), spread(context, rank, size, _rows(copy), unroll=False):
+        _place_row(copy, context)
         if cut:
-            _cut_row(copy, context, barrier)
+            _inside(copy, context)
+            w.line(f"if (whole > first) {_copied(copy, barrier)}")
+            _outside(copy, context)
         else:
-            bytes_ = copy.chunks * CHUNK_BYTES
-            w.line(f"bulk_copy(shared_address(to), from, {bytes_}, {barrier});")
+            w.line(_whole_row(copy, barrier))
     with w.block("else"):
         emit_border(copy, context, rank, size, unroll=False)
     w.line("async_fence();  // the copy engine may be the next to write there")
 
 
-def _cut_row(copy: Copy, context: KernelContext, barrier: str) -> None:
-    """The part of a row that lies inside its source, zeros around it."""
+def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: str = "") -> None:
+    """The same by one warp, for at most 32 rows, of which only the first ``limit`` are there: a
+    lane asks for each, all of them write what lies outside of the source.
+    """
+    w = context.writer
+    condition, cut = _condition(copy, context)
+    rows = f"min({_rows(copy)}, {limit})" if limit else str(_rows(copy))
+    with w.block(f"if ({condition})"):
+        w.line(f"const int rows = {rows};")
+        if cut:
+            w.line("bool part = false;")
+        with w.block("if (lane < rows)"):
+            w.line("const int i = lane;")
+            _place_row(copy, context)
+            if cut:
+                _inside(copy, context)
+                w.line(f"if (whole > first) {_copied(copy, barrier)}")
+                w.line(f"part = whole - first < {copy.chunks * copy.per};")
+            else:
+                w.line(_whole_row(copy, barrier))
+        if cut:
+            head = "for (int i = 0; __any_sync(0xffffffffu, part) && i < rows; ++i)"
+            w.line("#pragma unroll 1")
+            with w.block(head):
+                _place_row(copy, context)
+                _inside(copy, context)
+                _outside(copy, context, "lane", 32)
+    with w.block("else"):
+        emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
+    w.line("async_fence();  // the copy engine may be the next to write there")
+
+
+def _condition(copy: Copy, context: KernelContext) -> tuple[str, bool]:
+    """When rows go by the copy engine, and whether they are cut where the source ends."""
+    source = context.storages[copy.source.buffer].param
+    ends = source is not None and not copy.carries(source)
+    if ends and copy.predicate is None and not copy.clamped[0]:
+        return context.aligned_flag(copy.source.buffer, copy.per), True
+    return whole_inside(copy, context) or "false", False
+
+
+def _rows(copy: Copy) -> int:
+    return prod(d.count or 1 for d in copy.rows)
+
+
+def _place_row(copy: Copy, context: KernelContext) -> None:
+    values: dict[str, Expr] = {copy.x.var.name: IntImm(0)}
+    addresses(copy, context, values | decode_rows(copy, context, "i"))
+
+
+def _whole_row(copy: Copy, barrier: str) -> str:
+    return f"bulk_copy(shared_address(to), from, {copy.chunks * CHUNK_BYTES}, {barrier});"
+
+
+def _copied(copy: Copy, barrier: str) -> str:
+    bytes_ = f"(whole - first) * {copy.source.type.bytes}"
+    return f"bulk_copy(shared_address(to + first), from + first, {bytes_}, {barrier});"
+
+
+def _inside(copy: Copy, context: KernelContext) -> None:
+    """Declare where the part of a row begins and ends that lies inside its source, and where the
+    last whole chunk of it does.
+    """
     w, source = context.writer, context.storages[copy.source.buffer]
     assert source.param is not None
     extents = [context.scalar.index(d.extent) for d in source.param.dims]
@@ -69,14 +124,20 @@ def _cut_row(copy: Copy, context: KernelContext, barrier: str) -> None:
     w.line(f"const int first = min(max(-c0, 0), {length});")
     w.line(f"const int last = max({f'{inside} ? {last} : 0' if inside else last}, first);")
     w.line(f"const int whole = first + (last - first) / {per} * {per};")
-    bytes_ = copy.source.type.bytes
-    there = f"shared_address(to + first), from + first, (whole - first) * {bytes_}, {barrier}"
-    w.line(f"if (whole > first) bulk_copy({there});")
+
+
+def _outside(copy: Copy, context: KernelContext, rank: str = "", size: int = 1) -> None:
+    """What is not whole chunks of the source, and zeros; spread over ``size`` threads."""
+    w, length, per = context.writer, copy.chunks * copy.per, copy.per
     zero = f"{element_type(copy, context)}{{}}"
+    start = f"{rank} * {per}" if rank else "0"
     w.line("#pragma unroll 1")
-    with w.block(f"for (int x = 0; x < {length}; x += {per})"):
-        w.line("if (x == first) x = whole;")
-        w.line(f"if (x >= {length}) break;")
+    with w.block(f"for (int x = {start}; x < {length}; x += {per * size})"):
+        if size == 1:
+            w.line("if (x == first) x = whole;")
+            w.line(f"if (x >= {length}) break;")
+        else:
+            w.line("if (x >= first && x < whole) continue;")
         w.line(
             "if (x < first || x >= last) { *(uint4*)(to + x) = make_uint4(0, 0, 0, 0); continue; }"
         )

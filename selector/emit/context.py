@@ -113,6 +113,7 @@ class KernelContext:
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
     windows: dict[str, WindowRows] = field(default_factory=dict)
+    slots: set[str] = field(default_factory=set[str])  # shared buffers that rings fill ahead
     strips: dict[str, Strips] = field(default_factory=dict)
     shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
     last_launch: bool = True  # of those that run in every call
@@ -211,7 +212,10 @@ class KernelContext:
         statement = as_accumulate(s)
         if statement is None:
             return None
+        rows = self.windows.get(statement.a.buffer)
         aligned = align_windows(statement)
+        if rows is not None:
+            aligned = align_windows(statement, rows.distance, rows.pitch)
         for operand in (statement.a, statement.b):
             if isinstance(operand, Access) and aligned is not statement:
                 # What is not known yet is allocated in the kernel.

@@ -64,10 +64,47 @@ def emit_copy(
         emit_border(copy, context, rank, size, unroll=inside is None and few)
 
 
-def emit_border(copy: Copy, context: KernelContext, rank: str, size: int, *, unroll: bool) -> None:
-    """The copy, tested chunk by chunk."""
+def emit_part(copy: Copy, context: KernelContext, limit: str) -> None:
+    """Write a copy, or its first ``limit`` rows, by one warp; what lies inside takes a path without
+    tests.
+    """
+    w, inside = context.writer, whole_inside(copy, context)
+    rows = prod(d.count or 1 for d in copy.rows)
+    strips = context.storages[copy.to].strips
+    distance = 1 if strips is None else strips.step
+    if inside is not None and 32 % distance == 0:
+        with w.block(f"if ({inside})"):
+            w.line("#pragma unroll")
+            with w.block(f"for (int i = 0; i < {rows}; ++i)"):
+                if limit:
+                    w.line(f"if (i >= {limit}) break;")
+                _row_by_warp(copy, context, 32 // distance * 16)
+    with w.block("" if inside is None else "else"):
+        emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
+
+
+def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
+    """Row ``i``: a lane's chunks are 32 apart, and their places ``step`` bytes."""
+    w = context.writer
+    context.names.bind("$x", "x")
+    w.line(f"const int x = lane * {copy.per};")
+    addresses(copy, context, {copy.x.var.name: Var("$x"), **decode_rows(copy, context, "i")})
+    w.line("const u32 there = shared_address(to);")
+    function = _copy_function(copy, context, "lane")
+    for number, first in enumerate(range(0, copy.chunks, 32)):
+        test = f"if (lane < {copy.chunks - first}) " if copy.chunks - first < 32 else ""
+        there = f"there + {number * step}" if number else "there"
+        source = f"from + {first * copy.per}" if first else "from"
+        w.line(f"{test}{function}({there}, {source});")
+
+
+def emit_border(
+    copy: Copy, context: KernelContext, rank: str, size: int, *, unroll: bool, limit: str = ""
+) -> None:
+    """The copy, tested chunk by chunk; only the first ``limit`` rows."""
     total = copy.chunks * prod(d.count or 1 for d in copy.rows)
-    with spread(context, rank, size, total, unroll=unroll):
+    limit = f"({limit}) * {copy.chunks}" if limit else ""
+    with spread(context, rank, size, total, unroll=unroll, limit=limit):
         values = decode(copy, context)
         addresses(copy, context, values)
         _border_chunk(copy, context, values, _copy_function(copy, context, rank))
@@ -178,14 +215,17 @@ def split_copy(
 
 @contextmanager
 def spread(
-    context: KernelContext, rank: str, size: int, total: int, *, unroll: bool
+    context: KernelContext, rank: str, size: int, total: int, *, unroll: bool, limit: str = ""
 ) -> Generator[None]:
+    """A loop over ``total`` numbers ``i``, or those below ``limit``, a thread's share of them."""
     steps = -(-total // size)
     context.writer.line("#pragma unroll" if unroll else "#pragma unroll 1")
     with context.writer.block(f"for (int step = 0; step < {steps}; ++step)"):
         context.writer.line(f"const int i = {rank} + step * {size};")
         if total % size:
             context.writer.line(f"if (i >= {total}) break;")
+        if limit:
+            context.writer.line(f"if (i >= {limit}) break;")
         yield
 
 

@@ -34,10 +34,10 @@ from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.products import GroupEmitter, is_zero_fill
-from selector.emit.warpgroups.rings import GroupRing
 from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
-from selector.emit.warpgroups.windows import find_windows, is_window
+from selector.emit.warpgroups.window_rings import WindowRing
+from selector.emit.warpgroups.windows import find_slots, find_windows, is_window
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -120,6 +120,7 @@ class KernelEmitter:
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self.placement.by_rows = row_arrays(self.kernel.body, c, self.tiles.regions.covered)
+        c.strips |= {n: rows.strips for n, rows in c.windows.items() if rows.strips is not None}
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
@@ -159,10 +160,8 @@ class KernelEmitter:
         )
         c.panels |= find_panels(self.kernel.body, self.placement.in_registers)
         c.windows |= find_windows(self.kernel.body, c.panels)
-        c.producer = not c.self_fed and any(
-            isinstance(s, Allocate) and s.name in c.group_operands and s.stages > 1
-            for s in walk_stmt(self.kernel.body)
-        )
+        c.slots |= find_slots(self.kernel.body, {} if c.self_fed else c.windows)
+        c.producer = not c.self_fed and bool(c.slots & c.group_operands)
 
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
@@ -405,14 +404,14 @@ class KernelEmitter:
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
-        staged = [a for a in allocations if a.stages > 1]
+        staged = [a for a in allocations if a.stages > 1 or a.name in self.context.slots]
         ring = any(a.name in self.context.group_operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
-            kind = Ring if not ring else SelfFedRing if self.context.self_fed else GroupRing
+            kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
         for x in body:

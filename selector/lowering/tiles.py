@@ -178,18 +178,19 @@ def _parts(statement: _Statement) -> Accumulate | None:
             return None
 
 
-def align_windows(s: Accumulate) -> Accumulate:
-    """The same sum with windows that start at multiples of 16 bytes: those of a band may start
-    earlier, where they meet zeros, if the band's taps start as much later.
+def align_windows(s: Accumulate, chunks: int = 1, pitch: int = 0) -> Accumulate:
+    """The same sum with windows that start at multiples of ``chunks`` times 16 bytes: those of a
+    band may start earlier, where they meet zeros, if the band's taps start as much later. With a
+    ``pitch``, multiples of it are not counted: where rows start does not matter.
     """
     match s.a, s.b:
         case Access() as window, Banded() as band:
-            lead = _misalignment(window)
+            lead = _misalignment(window, chunks, pitch)
             if lead:
                 a, b = _moved(window, band, lead)
                 return replace(s, k=s.k + lead, a=a, b=b)
         case Banded() as band, Access() as window:
-            lead = _misalignment(window)
+            lead = _misalignment(window, chunks, pitch)
             if lead:
                 b, a = _moved(window, band, lead)
                 return replace(s, k=s.k + lead, a=a, b=b)
@@ -198,15 +199,18 @@ def align_windows(s: Accumulate) -> Accumulate:
     return s
 
 
-def _misalignment(window: Access) -> int:
-    """Elements by which all rows of an operand start behind a multiple of 16 bytes; 0 if they
-    differ.
+def _misalignment(window: Access, chunks: int, pitch: int) -> int:
+    """Elements by which all rows of an operand start behind a multiple of so many chunks of 16
+    bytes; 0 if they differ.
     """
-    per = 16 // window.type.bytes
+    per = 16 // window.type.bytes * chunks
     if window.predicate is not None or window.depth_stride.constant != 1:
         return 0
-    starts = (window.base - window.base.offset, window.row_stride)
-    return 0 if any(c % per for start in starts for _, c in start) else window.base.offset % per
+    base = window.base
+    if pitch:
+        base = Affine.build({m: c % pitch for m, c in base})
+    starts = (base - base.offset, window.row_stride)
+    return 0 if any(c % per for start in starts for _, c in start) else base.offset % per
 
 
 def _moved(window: Access, band: Banded, lead: int) -> tuple[Access, Banded]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
+from selector.lowering.strips import Strips
 from selector.runtime.nvrtc import available, compile_to_cubin, resource_usage, sass
 
 Array = NDArray[np.generic]
@@ -32,23 +33,27 @@ class Issue:
     first: int
     a: int
     b: int
+    names: tuple[int, int]  # of their descriptors
 
 
 def issues(text: str) -> list[Issue]:
     pattern = (
-        r'add\.s64 a, %\d+, (\d+); add\.s64 b, %\d+, (\d+);\\n"\s*'
+        r'add\.s64 a, %(\d+), (\d+); add\.s64 b, %(\d+), (\d+);\\n"\s*'
         r'"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.\S+ \{%(\d+),'
     )
     return [
-        Issue(int(n), int(first), 16 * int(a), 16 * int(b))
-        for a, b, n, first in re.findall(pattern, text)
+        Issue(int(n), int(first), 16 * int(a), 16 * int(b), (int(x), int(y)))
+        for x, a, y, b, n, first in re.findall(pattern, text)
     ]
 
 
-def descriptors(text: str) -> list[tuple[int, int]]:
-    """(bytes along the depth, along the rows) of A and B."""
-    found = re.findall(r"core_descriptor\(.*?, (\d+), (\d+)\)\"?\)", text.replace('"l"', ""))
-    return [(int(x), int(y)) for x, y in found]
+def descriptors(text: str) -> dict[int, tuple[int, int]]:
+    """(bytes along the depth, along the rows) that each operand of the statement names."""
+    (written,) = re.findall(r'^ *: ("\+f".*)', text, re.MULTILINE)
+    first = written.count('"+f"')
+    (given,) = re.findall(r'  : "l"\((.*)\) : "memory"', text)
+    parts = [re.search(r", (\d+), (\d+)\)$", p) for p in given.split('), "l"(')]
+    return {first + i: (int(m.group(1)), int(m.group(2))) for i, m in enumerate(parts) if m}
 
 
 def matrix(memory: Array, start: int, rows: int, strides: tuple[int, int]) -> Array:
@@ -73,7 +78,7 @@ def filled_bands(text: str, taps: Array) -> Array:
     padded = np.zeros((1 << 14, 2), np.float16)
     rows, count = taps.shape
     for row in range(rows):
-        for copy in range(2):
+        for copy in range(2 if "2 - copy;" in text else 1):
             for word in range(length):
                 at = (word - front) * 2 - copy
                 values = [taps[row, t] if 0 <= t < count else 0 for t in (at, at + 1)]
@@ -108,6 +113,8 @@ def filled_bands(text: str, taps: Array) -> Array:
         Windows(taps=32, tap_rows=5, rows=4),
         Windows(taps=16, tap_rows=3, rows=8, unrolled=True),
         Windows(taps=9, tap_rows=6, rows=4, step=2),
+        Windows(taps=16, tap_rows=4, rows=4, step=2, stride=2),
+        Windows(taps=20, tap_rows=2, rows=4, stride=4),
         Windows(taps=16, tap_rows=4, rows=4, reverse=True),
     ],
     ids=str,
@@ -115,24 +122,31 @@ def filled_bands(text: str, taps: Array) -> Array:
 def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
     text = hb.compile(windowed(p), target="sm_90a").source
     rng = np.random.default_rng(7)
-    pitch = p.pitch
     height = p.step * (p.rows - 1) + p.tap_rows
-    image = rng.standard_normal((height, pitch)).astype(np.float16)
+    image = rng.standard_normal((height, p.pitch)).astype(np.float16)
+    layout = re.search(r"strip_column<(\d+), (\d+), (\d+)>", text)
+    strips = None if layout is None else Strips(*(int(n) for n in layout.groups()))
+    assert (strips is None) == (p.stride == 1)
+    pitch = int(re.search(r"row0 \* (\d+)", text).group(1))  # type: ignore[union-attr]
     taps = rng.standard_normal((p.tap_rows, p.taps)).astype(np.float16)
     bands = filled_bands(text, taps)
     found = np.zeros((64, 8 * p.rows))
-    (a_along, a_rows), (b_along, b_rows) = descriptors(text)
-    rows = image.reshape(-1)
+    named = descriptors(text)
+    rows = np.full(pitch * height, np.nan, np.float16)
+    for y, line in enumerate(image):
+        at = y * pitch + np.arange(len(line))
+        rows[at if strips is None else [strips.place(int(i)) for i in at]] = line
     for issue in issues(text):
-        a = matrix(rows, issue.a, 64, (a_along, a_rows)).astype(np.float64)
-        b = matrix(bands, issue.b, issue.columns, (b_along, b_rows)).astype(np.float64)
+        a = matrix(rows, issue.a, 64, named[issue.names[0]]).astype(np.float64)
+        b = matrix(bands, issue.b, issue.columns, named[issue.names[1]]).astype(np.float64)
         column = issue.first // 4 * 8
         found[:, column : column + issue.columns] += a @ b.T
     wanted = np.zeros((p.rows, 512))
     for s in range(p.tap_rows):
         for t in range(p.taps):
             tap = taps[p.tap_rows - 1 - s if p.reverse else s, t].astype(np.float64)
-            lines = image[s : s + p.step * p.rows : p.step, t : t + 512]
+            last = t + 511 * p.stride + 1
+            lines = image[s : s + p.step * p.rows : p.step, t : last : p.stride]
             wanted += tap * lines
     result = found.reshape(64, p.rows, 8).swapaxes(0, 1).reshape(p.rows, 512)
     assert np.linalg.norm(result - wanted) < 1e-6 * np.linalg.norm(wanted)
@@ -157,10 +171,42 @@ def test_machine_code() -> None:
     assert "UBLKCP" in code
 
 
-def test_a_group_passes_its_slot_on_before_it_stores() -> None:
-    text = hb.compile(windowed(Windows(segments=2, stages=2)), target="sm_90a").source
-    released = text.index("barrier_arrive(free_")
-    assert text.index("wgmma.wait_group.sync.aligned 0") < released < text.index("store2(p0")
+def test_rows_are_awaited_before_they_are_read_and_passed_on_after() -> None:
+    """Pieces of 4 rows: 8 groups' rows of 3 taps are 10, so 3 pieces a group, of 5 in a slot."""
+    p = Windows(tap_rows=3, rows=8, groups=2, segments=2, stages=2)
+    text = hb.compile(windowed(p), target="sm_90a").source
+    assert "piece < 2 ? 1 : piece < 3 ? 2 : 1" in text
+    events = re.findall(
+        r"try_wait\S+ done, \[%\d+ \+ (\d+)\]|add\.s64 a, %\d+, (\d+);|(commit)_group\.sync"
+        r"|wait_group\.sync\.aligned (\d)|arrive\S+ _, \[%\d+ \+ (\d+)\]",
+        text[text.index("const u32 ready") :],
+    )
+    there, open_, waited, passed = set[int](), list[set[int]](), list[set[int]](), set[int]()
+    reading = set[int]()
+    for ready, window, commit, pending, free in events:
+        if ready:
+            there.add(int(ready) // 8)
+        elif window:
+            row = 16 * int(window) // (2 * p.pitch)
+            assert row // 4 in there
+            assert row // 4 not in passed
+            reading.add(row // 4)
+        elif commit:
+            open_.append(reading)
+            reading = set()
+        elif pending:
+            while len(open_) > int(pending):
+                waited.append(open_.pop(0))
+        elif free:
+            assert int(free) // 8 in set().union(*waited)
+            passed.add(int(free) // 8)
+    assert there == passed == {0, 1, 2}
+
+
+def test_a_group_passes_its_rows_on_before_it_stores() -> None:
+    for p in (Windows(segments=2, stages=2), Windows(segments=2, stages=2, rows=3, groups=2)):
+        text = hb.compile(windowed(p), target="sm_90a").source
+        assert text.rindex("mbarrier.arrive") < text.index("store2(p0")
 
 
 def windows_of(outputs: int, width: int, stride: int = 1) -> hl.Func:
@@ -188,7 +234,7 @@ def windows_of(outputs: int, width: int, stride: int = 1) -> hl.Func:
     [
         (1, 0, "does not lie in shared memory"),
         (1, 528, "reach 536 elements into its rows, of which 528 are staged"),
-        (2, 1056, "cannot be read by wgmma"),
+        (3, 1576, "cannot be read by wgmma"),
     ],
 )
 def test_refusals(stride: int, width: int, message: str) -> None:
@@ -206,3 +252,12 @@ def test_more_windows_are_more_rows() -> None:
     """1024 outputs are two instructions of 64 windows of 8, not one of windows of 16."""
     text = hb.compile(windows_of(1024, 1048), target="sm_90a").source
     assert [(i.columns, i.first) for i in issues(text)] == [(8, 0), (8, 0), (8, 4), (8, 4)]
+
+
+def test_waits_for_rows_are_bounded_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SELECTOR_PATIENCE", "2")
+    text = hb.compile(windowed(Windows(segments=2, stages=2)), target="sm_90a").source
+    assert "barrier_await(ready + 8 * i, parity);" in text
+    assert text.index("rows_awaited(ready, 2, round & 1);") < text.index("ready0: mbarrier")

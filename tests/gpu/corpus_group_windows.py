@@ -16,7 +16,7 @@ OUTPUTS = 512  # of one statement: 64 windows of 8
 
 @dataclass(frozen=True)
 class Windows:
-    """``out[x, y] = sum I[x + t, step * y + s] * K[t, s]``, ``reverse``: of rows of taps against
+    """``out[x, y] = sum I[stride * x + t, step * y + s] * K[t, s]``, ``reverse``: taps against
     the image's order. A group computes ``rows`` rows, a block has ``groups``, and computes
     ``segments`` parts of a column one after the other, staged ``stages`` ahead. ``unrolled``: so
     are the rows of taps. ``edges``: the image goes on beyond them, windows are centred.
@@ -26,6 +26,7 @@ class Windows:
     tap_rows: int = 4
     rows: int = 4
     step: int = 1
+    stride: int = 1
     reverse: bool = False
     unrolled: bool = False
     groups: int = 1
@@ -42,8 +43,10 @@ class Windows:
     @property
     def pitch(self) -> int:
         """Elements of a row that the windows reach."""
-        lead = -self.back % 8
-        return OUTPUTS - 8 + 16 * -(-(lead + self.taps + 7) // 16)
+        lead = -self.back % (8 * self.stride)
+        depth = lead + self.taps + 7 * self.stride
+        reach = self.stride * (OUTPUTS - 8) + 16 * -(-depth // 16)
+        return -(-reach // 8) * 8
 
 
 def windowed(p: Windows) -> hl.Func:
@@ -57,7 +60,7 @@ def windowed(p: Windows) -> hl.Func:
     conv, out = hl.Func("conv"), hl.Func("out")
     conv[x, y] = hl.cast(accumulator, 0)
     row = p.tap_rows - 1 - t.y if p.reverse else t.y
-    window = source[x + t.x - p.back, p.step * y + row]
+    window = source[p.stride * x + t.x - p.back, p.step * y + row]
     conv[x, y] += hl.cast(accumulator, window) * hl.cast(accumulator, weights[t.x, t.y])
     value = hl.f32(conv[x, y])
     out[x, y] = hl.max(value * 0.5, -1.0) if p.epilogue else value
@@ -88,6 +91,10 @@ VARIANTS: dict[str, Windows] = {
     "long": Windows(taps=32, tap_rows=3, groups=2, segments=2, stages=2),
     "odd": Windows(taps=7, tap_rows=7, rows=3, groups=3, segments=2, stages=3),
     "every_second_row": Windows(taps=9, tap_rows=6, step=2, groups=2),
+    "every_second_output": Windows(taps=16, step=2, stride=2, groups=2, segments=2),
+    "every_second_output_of_edges": Windows(taps=9, stride=2, segments=2, edges=True),
+    "every_fourth_output": Windows(taps=6, stride=4, groups=3, tap_rows=2),
+    "one_slot": Windows(groups=3, segments=3, rows=8, tap_rows=7),
     "reversed": Windows(reverse=True, groups=2, segments=2, stages=2),
     "unrolled": Windows(unrolled=True, tap_rows=3, groups=2),
     "edges": Windows(edges=True, segments=2, stages=2, groups=2),
@@ -101,7 +108,7 @@ SIZES: tuple[Shape, ...] = ((1024, 48), (517, 19), (1, 1))
 def _shapes(p: Windows, size: Shape) -> dict[str, Shape]:
     width, height = size
     margin = 0 if p.edges else p.taps - 1
-    image = (-(-(width + margin) // 8) * 8, p.step * (height - 1) + p.tap_rows)
+    image = (-(-(p.stride * width + margin) // 8) * 8, p.step * (height - 1) + p.tap_rows)
     return {"I": image, "K": (p.taps, p.tap_rows)}
 
 

@@ -45,7 +45,7 @@ def bounded(seconds: float) -> dict[str, str]:
     address: the launch fails as it would after a trap, which would take the registers that
     ``setmaxnreg`` gives (ptxas: C7512).
     """
-    return {
+    waits = {
         name: f"""\
 // Waits for {seconds:g} seconds at most; in vain, it ends the kernel.
 __device__ __forceinline__ void {name}(u32 b, u32 parity) {{
@@ -67,6 +67,15 @@ __device__ __forceinline__ void {name}(u32 b, u32 parity) {{
             ("barrier_await", "try_wait.parity.shared::cta"),
         )
     }
+    return waits | {"rows_awaited": _ROWS_AWAITED}
+
+
+_ROWS_AWAITED = """\
+// All rows that a group's instructions are going to wait for, which they do for ever.
+__device__ __forceinline__ void rows_awaited(u32 ready, int pieces, u32 parity) {
+  for (int i = 0; i < pieces; ++i) barrier_await(ready + 8 * i, parity);
+}
+"""
 
 
 BARRIERS: dict[str, str] = {
@@ -119,6 +128,10 @@ __device__ __forceinline__ void barrier_await(u32 b, u32 parity) {
     " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(b), "r"(parity) : "memory");
   while (!done);
 }
+""",
+    "rows_awaited": """\
+// The instructions of a group wait for their rows themselves.
+__device__ __forceinline__ void rows_awaited(u32, int, u32) {}
 """,
     "barrier_expect": """\
 // Arrives, and lets the phase wait for so many bytes of the copy engine.

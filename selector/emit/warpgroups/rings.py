@@ -80,6 +80,7 @@ class GroupRing(Ring):
                 Where(func=self.staged[0].name),
             )
         w, c = self.context.writer, self.context
+        self.plan()
         with w.block(""):  # another ring may follow
             self.boxes = self._boxes()
             names = {a.name for a in self.staged}
@@ -147,6 +148,9 @@ class GroupRing(Ring):
         more = min(MOST, (equal * (c.warps + 1) - LEAST) // c.warps // 8 * 8)
         return equal * (c.warps + 1) - more * c.warps, more
 
+    def plan(self) -> None:
+        """What kinds of rings find out before they are written."""
+
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
         starts = {a.name: self.emitter.placement.offset(a.name) for a in self.staged}
@@ -213,7 +217,10 @@ class GroupRing(Ring):
         w = self.context.writer
         unit.wait(w)
         with w.block(f"if (threadIdx.x == {self.context.consumers})"):
-            w.line(f"for (int i = 0; i < {2 * self.stages}; ++i) barrier_end(full + 8 * i);")
+            w.line(f"for (int i = 0; i < {self._barriers()}; ++i) barrier_end(full + 8 * i);")
+
+    def _barriers(self) -> int:
+        return 2 * self.stages
 
     def _feed(self) -> None:
         """What the producing group does."""

@@ -13,17 +13,22 @@ row of an image serves every row of outputs that its taps reach. All instruction
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
-from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry
+from selector.emit.warpgroups.core_bands import CoreBands, Entry
+from selector.emit.warpgroups.window_code import (
+    COLUMNS,
+    STEP_BYTES,
+    Pieces,
+    WindowCode,
+    WindowProduct,
+)
 from selector.emit.warpgroups.windows import is_window
-from selector.emit.writer import comment
-from selector.ir.affine import Affine
 from selector.ir.nodes import For, IntImm, Stmt, Store, Var
 from selector.ir.printer import print_expr
 from selector.ir.traverse import stmt_children
@@ -32,7 +37,6 @@ from selector.lowering.normalize import sequence
 from selector.lowering.tiles import Access, Accumulate, Banded
 
 GROUP_M, WIDEST = 64, 256
-STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
 
 Loops = tuple[tuple[str, int, int], ...]  # (variable, first value, number)
 
@@ -45,27 +49,6 @@ class Nested:
     loops: Loops
 
 
-@dataclass(slots=True)
-class WindowProduct:
-    """One wgmma: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
-    bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and those that follow it.
-    """
-
-    accumulator: str
-    first: int
-    n: int
-    buffer: str
-    symbolic: Affine  # bytes
-    offset: int
-    step: int
-    entry: Entry
-
-    @property
-    def window(self) -> tuple[object, ...]:
-        """What products share that can be one instruction."""
-        return (self.accumulator, self.buffer, self.symbolic, self.offset, self.step)
-
-
 class WindowEmitter:
     """Writes runs and nests of such statements."""
 
@@ -73,6 +56,7 @@ class WindowEmitter:
         self.context = context
         self.tables = tables
         self.bands = CoreBands(context, tables)
+        self.pieces: Pieces | None = None  # in which the rows arrive
 
     # ------------------------------------------------------------------ before the body
 
@@ -148,15 +132,19 @@ class WindowEmitter:
                 Where(func=s.accumulator),
             )
         symbolic, start, size = base - base.offset, base.offset, a.type.bytes
-        row = a.row_stride.constant or 0
+        rows = self.context.windows[a.buffer]
         for values in product(*(range(low, low + extent) for _, low, extent in n.loops)):
             at = start + sum(v * (c or 0) for v, c in zip(values, steps, strict=True))
             entry = Entry(b, tuple(values[i] for i in places))
+            line, column = divmod(at, rows.pitch)
+            place = line * rows.pitch * size + column // rows.distance * size
             for i in range(s.m // GROUP_M):
                 for step in range(entry.blocks // 2):
+                    first = rows.chunk(2 * step)
+                    along = rows.chunk(2 * step + 1) - first
                     yield WindowProduct(
                         s.accumulator, region.fragment(i, 0), COLUMNS, a.buffer, symbolic * size,
-                        (at + GROUP_M * i * row) * size + STEP_BYTES * step, step, entry,
+                        place + GROUP_M * BLOCK_BYTES * i + first, along, step, entry,
                     )  # fmt: skip
 
     def _names(self, n: Nested) -> list[str]:
@@ -164,16 +152,18 @@ class WindowEmitter:
 
     def _check(self, s: Accumulate, a: Access) -> None:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and numbers to their ends."""
-        per, rows = BLOCK_BYTES // a.type.bytes, self.context.windows[a.buffer]
+        rows = self.context.windows[a.buffer]
+        per = BLOCK_BYTES // a.type.bytes * rows.distance
         plain = a.predicate is None and a.depth_stride.constant == 1 and s.n == COLUMNS
-        aligned = a.row_stride.constant == per and all(c % per == 0 for _, c in a.base)
+        aligned = a.row_stride.constant == per and all(c % rows.pitch % per == 0 for _, c in a.base)
         if not plain or not aligned or a.type.bytes != 2:
             raise ScheduleError(
                 f"`{a.buffer}` cannot be read by {s.instruction.name} as windows",
-                f"windows lie {per} elements apart and start at multiples of 16 bytes; these are "
+                "windows of 8 outputs lie 8 elements apart, or 16, 32 ... where these divide the "
+                "staged rows, and start at multiples of as many; these are "
                 f"{print_expr(a.row_stride.to_expr())} apart, {s.n} outputs each",
-                "vectorize 512 neighbouring outputs; or place the accumulators in "
-                "MemoryType.WMMAAccumulator",
+                "vectorize 512 neighbouring outputs and stage whole multiples of 16 bytes; or "
+                "place the accumulators in MemoryType.WMMAAccumulator",
                 Where(func=s.accumulator),
             )
         steps = -(-s.k * a.type.bytes // STEP_BYTES)
@@ -191,6 +181,7 @@ class WindowEmitter:
 
     def _merged(self, products: list[WindowProduct]) -> list[WindowProduct]:
         found: list[WindowProduct] = []
+        places = self.bands.places
         for p in products:
             last = found[-1] if found else None
             if (
@@ -199,92 +190,20 @@ class WindowEmitter:
                 and last.entry.blocks == p.entry.blocks
                 and p.first == last.first + last.n // COLUMNS
                 and last.n + p.n <= WIDEST
-                and self._place(p) == self._place(last) + last.n // COLUMNS * p.entry.bytes
+                and places[p.entry] == places[last.entry] + last.n // COLUMNS * p.entry.bytes
             ):
                 last.n += p.n
             else:
                 found.append(replace(p))
         return found
 
-    def _place(self, p: WindowProduct) -> int:
-        return self.bands.places[p.entry] + 2 * CORE_BYTES * p.step
-
-    # ------------------------------------------------------------------ text
+    def run(self, stmts: tuple[Stmt, ...]) -> list[WindowProduct]:
+        """The instructions of such statements, in the order in which they are issued."""
+        return self._merged(self._ordered(self._nested(stmts, ())))
 
     def emit(self, stmts: tuple[Stmt, ...]) -> None:
-        """A run of products and nests of them."""
-        products = self._merged(self._ordered(self._nested(stmts, ())))
-        names = list(dict.fromkeys(p.accumulator for p in products))
-        w = self.context.writer
-        with w.block(""):
-            w.line(comment(f"{', '.join(names)}: {len(products)} instructions"))
-            registers, constraint = self._registers(names)
-            numbers = {name: i for i, name in enumerate(registers)}
-            count = len(registers)
-            windows: dict[Hashable, int] = {}
-            bands: dict[Hashable, int] = {}
-            inputs: list[str] = []
-            for p in products:
-                for known, key, text in (
-                    (windows, (p.buffer, p.symbolic), self._window_text(p)),
-                    (bands, p.entry.bytes, self._band_text(p)),
-                ):
-                    if key not in known:
-                        known[key] = count + len(inputs)
-                        inputs.append(text)
-            w.line("asm volatile(")
-            w.line('  "{ .reg .b64 a, b;\\n"')
-            before: tuple[str, int, int] | None = None
-            for p in products:
-                tile = (p.accumulator, p.first, p.n)
-                if tile != before:
-                    w.line('  "wgmma.fence.sync.aligned;\\n"')
-                before = tile
-                a = f"add.s64 a, %{windows[p.buffer, p.symbolic]}, {p.offset // 16};"
-                b = f"add.s64 b, %{bands[p.entry.bytes]}, {self._place(p) // 16};"
-                w.line(f'  "{a} {b}\\n"')
-                w.line(f'  "{self._instruction(p, numbers)}\\n"')
-            w.line('  "wgmma.commit_group.sync.aligned;\\n"')
-            w.line('  "wgmma.wait_group.sync.aligned 0; }"')
-            outputs = ", ".join(f'"+{constraint}"({name})' for name in registers)
-            w.line(f"  : {outputs}")
-            given = ", ".join(f'"l"({text})' for text in inputs)
-            w.line(f'  : {given} : "memory");')
-
-    def _registers(self, names: list[str]) -> tuple[list[str], str]:
-        found: list[str] = []
-        half = False
-        for name in names:
-            accumulator = self.context.accumulators[name]
-            half = accumulator.half
-            found += [
-                f"{accumulator.register}[{i}][{e}]"
-                for i in range(accumulator.fragments)
-                for e in range(2 if half else 4)
-            ]
-        return found, "r" if half else "f"
-
-    def _instruction(self, p: WindowProduct, numbers: dict[str, int]) -> str:
-        accumulator = self.context.accumulators[p.accumulator]
-        each = 2 if accumulator.half else 4
-        first = numbers[f"{accumulator.register}[{p.first}][0]"]
-        registers = ",".join(f"%{first + i}" for i in range(p.n // COLUMNS * each))
-        kinds = {"float16": "f16", "bfloat16": "bf16"}
-        operands = kinds[str(p.entry.operand.type)]
-        total = "f16" if accumulator.half else "f32"
-        form = f"m64n{p.n}k16.{total}.{operands}.{operands}"
-        return f"wgmma.mma_async.sync.aligned.{form} {{{registers}}}, a, b, 1,1,1,0,0;"
-
-    def _window_text(self, p: WindowProduct) -> str:
-        start = f"shared_address({self.context.storages[p.buffer].pointer})"
-        if p.symbolic.terms:
-            start += f" + {self.context.scalar.index(p.symbolic.to_expr())}"
-        return f"core_descriptor({start}, {BLOCK_BYTES}, {CORE_BYTES})"
-
-    def _band_text(self, p: WindowProduct) -> str:
-        return (
-            f"core_descriptor(shared_address({self.bands.pointer}), {CORE_BYTES}, {p.entry.bytes})"
-        )
+        """Write a run of products and nests of them."""
+        WindowCode(self.context, self.bands, self.run(stmts), self.pieces).write()
 
 
 def _runs(s: Stmt) -> Iterator[tuple[Stmt, ...]]:

@@ -11,19 +11,36 @@ from dataclasses import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.warpgroups.panels import Panels, not_shared, reach
 from selector.ir.nodes import Allocate, For, ForKind, IntImm, Memory, Stmt, Store
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.normalize import sequence
-from selector.lowering.tiles import Accumulate, Banded, as_accumulate
+from selector.lowering.strips import Strips
+from selector.lowering.tiles import Access, Accumulate, Banded, as_accumulate
 
 SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
+CHUNK = 8  # elements of 16 bits in 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows ``pitch`` elements apart, of which the first ``columns`` are staged."""
+    """Rows ``pitch`` elements apart, of which the first ``columns`` are staged; windows begin
+    ``distance`` chunks of 16 bytes after each other.
+
+    Where these are several, a row lies in as many strips: chunks 0, ``distance``, 2 * ``distance``
+    ... one after the other, then those after them. So the first chunks of windows are neighbours.
+    """
 
     pitch: int
     columns: int
+    distance: int = 1
+
+    @property
+    def strips(self) -> Strips | None:
+        return Strips(self.pitch, self.distance, CHUNK) if self.distance > 1 else None
+
+    def chunk(self, number: int) -> int:
+        """Bytes from the first chunk of a window to the ``number``-th one."""
+        strips = self.strips
+        return 2 * CHUNK * number if strips is None else 2 * strips.place(CHUNK * number)
 
 
 def _window_product(s: Stmt) -> Accumulate | None:
@@ -70,5 +87,28 @@ def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, WindowRows]
             )
         pitch = allocations[name].extents[0]
         assert isinstance(pitch, IntImm)
-        found[name] = WindowRows(pitch.value, reach(name, pitch.value, body))
+        distance = _distance(statement, pitch.value)
+        found[name] = WindowRows(pitch.value, reach(name, pitch.value, body), distance)
     return found
+
+
+def find_slots(s: Stmt, windows: dict[str, WindowRows], *, repeated: bool = False) -> set[str]:
+    """The shared buffers of a body that are filled ahead: those with several stages, and rows that
+    are read in windows in a loop. These leave in pieces: one slot is enough to be ahead.
+    """
+    found: set[str] = set()
+    match s:
+        case Allocate(memory=Memory.GPU_SHARED) if s.stages > 1 or (repeated and s.name in windows):
+            found.add(s.name)
+        case For(kind=kind) if kind in SERIAL:
+            repeated = True
+        case _:
+            pass
+    return found.union(*(find_slots(x, windows, repeated=repeated) for x in stmt_children(s)))
+
+
+def _distance(s: Accumulate, pitch: int) -> int:
+    """The distance of a statement's windows in chunks; 1 for those that no layout fits."""
+    assert isinstance(s.a, Access)
+    distance, rest = divmod(s.a.row_stride.constant or 0, CHUNK)
+    return distance if not rest and not distance % 2 and pitch % CHUNK == 0 else 1

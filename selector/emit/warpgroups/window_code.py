@@ -1,0 +1,173 @@
+"""The text of wgmma whose A is windows of raw rows: one ``asm`` statement for a run.
+
+As statements of their own, instructions take the compiler ten times as long. Where the rows arrive
+in pieces, the statement waits for each before it is read, and passes it on as soon as the
+instructions that read it are complete: groups whose windows begin at different rows work at
+different times, and so do their stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from selector.emit.context import KernelContext
+from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry
+from selector.emit.writer import comment
+from selector.ir.affine import Affine
+from selector.lowering.fragments import BLOCK_BYTES
+
+STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
+
+
+@dataclass(slots=True)
+class WindowProduct:
+    """One wgmma: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
+    bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and those that follow it.
+    """
+
+    accumulator: str
+    first: int
+    n: int
+    buffer: str
+    symbolic: Affine  # bytes
+    offset: int
+    along: int  # bytes between the two chunks of a window
+    step: int
+    entry: Entry
+
+    @property
+    def window(self) -> tuple[object, ...]:
+        """What products share that can be one instruction."""
+        return (self.accumulator, self.buffer, self.symbolic, self.offset, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A slot's rows, ``row_bytes`` apart, arrive ``rows`` at a time in ``count`` pieces. Of these a
+    group reads ``needed``, from number ``first`` on. ``users``: how many groups read each.
+    """
+
+    rows: int
+    count: int
+    needed: int
+    first: Affine  # of thread variables
+    row_bytes: int
+    users: tuple[int, ...]
+
+    def holding(self, p: WindowProduct) -> int:
+        """The piece of a group that holds the rows of a product."""
+        return p.offset // self.row_bytes // self.rows
+
+
+class WindowCode:
+    """Writes one run. With ``pieces``, the C variables ``ready`` and ``passed`` are the barriers of
+    the group's first piece, ``round`` is the phase.
+    """
+
+    def __init__(
+        self,
+        context: KernelContext,
+        bands: CoreBands,
+        products: list[WindowProduct],
+        pieces: Pieces | None,
+    ) -> None:
+        self.context, self.bands = context, bands
+        self.products, self.pieces = products, pieces
+        self.names = list(dict.fromkeys(p.accumulator for p in products))
+        self.half = context.accumulators[self.names[0]].half
+        registers = self._registers()
+        self.numbers = {name: i for i, name in enumerate(registers)}
+        self.inputs: list[tuple[str, str]] = []  # constraint, text
+        self._operands: dict[Hashable, int] = {}
+        self._last: tuple[str, int, int] | None = None
+
+    def write(self) -> None:
+        w = self.context.writer
+        lines = ["{ .reg .b64 a, b; .reg .pred done, first;"]
+        if self.pieces is None:
+            lines += [text for p in self.products for text in self._product(p)]
+            lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
+        else:
+            lines += self._by_pieces(self.pieces)
+        lines.append("}")
+        with w.block(""):
+            w.line(comment(f"{', '.join(self.names)}: {len(self.products)} instructions"))
+            if self.pieces is not None:
+                w.line(f"rows_awaited(ready, {self.pieces.needed}, round & 1);")
+            w.line("asm volatile(")
+            for text in lines:
+                w.line(f'  "{text}\\n"')
+            constraint = "r" if self.half else "f"
+            w.line("  : " + ", ".join(f'"+{constraint}"({name})' for name in self.numbers))
+            given = ", ".join(f'"{kind}"({text})' for kind, text in self.inputs)
+            w.line(f'  : {given} : "memory");')
+
+    def _by_pieces(self, pieces: Pieces) -> list[str]:
+        ready, passed = self._input("r", "ready"), self._input("r", "passed")
+        phase, thread = self._input("r", "round & 1"), self._input("r", "threadIdx.x & 127")
+        lines = [f"setp.eq.u32 first, {thread}, 0;"]
+
+        def passing(piece: int, pending: int) -> list[str]:
+            barrier = f"[{passed} + {8 * piece}]"
+            return [
+                f"wgmma.wait_group.sync.aligned {pending};",
+                f"@first mbarrier.arrive.shared::cta.b64 _, {barrier};",
+            ]
+
+        for piece in range(pieces.needed):
+            test = (
+                f"mbarrier.try_wait.parity.shared::cta.b64 done, [{ready} + {8 * piece}], {phase};"
+            )
+            lines.append(f"ready{piece}: {test} @!done bra ready{piece};")
+            for p in self.products:
+                if pieces.holding(p) == piece:
+                    lines += self._product(p)
+            lines.append("wgmma.commit_group.sync.aligned;")
+            lines += passing(piece - 1, 1) if piece else []
+        return lines + passing(pieces.needed - 1, 0)
+
+    def _product(self, p: WindowProduct) -> list[str]:
+        """The instruction; before others than the last one's accumulators their fence."""
+        tile = (p.accumulator, p.first, p.n)
+        fence = [] if tile == self._last else ["wgmma.fence.sync.aligned;"]
+        self._last = tile
+        a = self._input("l", self._window_text(p))
+        b = self._input("l", self._band_text(p))
+        place = self.bands.places[p.entry] + 2 * CORE_BYTES * p.step
+        at = f"add.s64 a, {a}, {p.offset // 16}; add.s64 b, {b}, {place // 16};"
+        return [*fence, at, self._instruction(p)]
+
+    def _input(self, constraint: str, text: str) -> str:
+        if text not in self._operands:
+            self._operands[text] = len(self.numbers) + len(self.inputs)
+            self.inputs.append((constraint, text))
+        return f"%{self._operands[text]}"
+
+    def _registers(self) -> list[str]:
+        found: list[str] = []
+        for name in self.names:
+            a = self.context.accumulators[name]
+            each = 2 if self.half else 4
+            found += [f"{a.register}[{i}][{e}]" for i in range(a.fragments) for e in range(each)]
+        return found
+
+    def _instruction(self, p: WindowProduct) -> str:
+        accumulator = self.context.accumulators[p.accumulator]
+        first = self.numbers[f"{accumulator.register}[{p.first}][0]"]
+        count = p.n // COLUMNS * (2 if self.half else 4)
+        registers = ",".join(f"%{first + i}" for i in range(count))
+        kinds = {"float16": "f16", "bfloat16": "bf16"}
+        operands = kinds[str(p.entry.operand.type)]
+        form = f"m64n{p.n}k16.{'f16' if self.half else 'f32'}.{operands}.{operands}"
+        return f"wgmma.mma_async.sync.aligned.{form} {{{registers}}}, a, b, 1,1,1,0,0;"
+
+    def _window_text(self, p: WindowProduct) -> str:
+        start = f"shared_address({self.context.storages[p.buffer].pointer})"
+        if p.symbolic.terms:
+            start += f" + {self.context.scalar.index(p.symbolic.to_expr())}"
+        return f"core_descriptor({start}, {p.along}, {CORE_BYTES})"
+
+    def _band_text(self, p: WindowProduct) -> str:
+        start = f"shared_address({self.bands.pointer})"
+        return f"core_descriptor({start}, {CORE_BYTES}, {p.entry.bytes})"

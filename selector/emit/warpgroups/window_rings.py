@@ -1,0 +1,197 @@
+"""Rings whose slots arrive and leave in pieces: rows that wgmma reads in windows.
+
+The windows of a group go down its rows. So a slot has barriers for every few rows: a group starts
+when its first rows are there, and the rows of the next slot's tile are asked for as soon as nobody
+needs these. Groups whose rows begin further down start later, so that some multiply while others
+store. The four warps of the feeding group take turns with the pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+from selector.emit.bulk_copies import emit_rows_by_warp, takes_rows
+from selector.emit.copies import Copy, as_copy
+from selector.emit.copy_code import emit_part
+from selector.emit.nests import Digit, as_nest
+from selector.emit.units import Unit
+from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.window_code import Pieces
+from selector.emit.warpgroups.windows import is_window
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Load, Stmt, Var
+from selector.ir.traverse import substitute
+from selector.lowering.normalize import sequence
+from selector.lowering.structure import loaded_names, peel_threads
+
+ROWS = (4, 2, 1)
+FEEDERS = 4  # warps
+
+
+class WindowRing(GroupRing):
+    """A ring of one staged buffer in pieces, if ``plan`` finds any; else an ordinary one."""
+
+    pieces: Pieces | None = None
+    copy: Copy | None = None
+
+    def plan(self) -> None:
+        """Find out whether rows may arrive in pieces."""
+        self.copy = self._only_copy()
+        if self.copy is None:
+            return
+        for rows in ROWS:
+            self.pieces = self._pieces(self.copy, rows)
+            if self.pieces is not None:
+                return
+
+    def _only_copy(self) -> Copy | None:
+        """The one producer, where it is rows that the copy engine takes, one pitch apart."""
+        c = self.context
+        if len(self.staged) != 1 or len(self.producers) != 1 or not self._readers():
+            return None
+        windows = c.windows.get(self.staged[0].name)
+        nest = as_nest(self.producers[0])
+        copy = as_copy(nest, c) if nest is not None else None
+        if windows is None or copy is None or len(copy.rows) != 1:
+            return None
+        plain = Affine.of(copy.x.var) + Affine.of(copy.rows[0].var) * windows.pitch
+        read_only = copy.source.buffer not in self.emitter.exchanged
+        return copy if read_only and copy.index == plain and copy.rows[0].count else None
+
+    def _pieces(self, copy: Copy, rows: int) -> Pieces | None:
+        """Pieces of so many rows; None if a group would begin inside of one, or one is read by
+        nobody.
+        """
+        run, loops = self._run()
+        products = self.emitter.windows.run(run) if run else []
+        if not products or len({p.symbolic for p in products}) != 1:
+            return None
+        staged = self.staged[0]
+        row_bytes = self.context.windows[staged.name].pitch * staged.type.bytes
+        first = products[0].symbolic.divided_by(row_bytes * rows)
+        low = min(p.offset for p in products)
+        if first is None or low < 0:
+            return None
+        count = -(-(copy.rows[0].count or 0) // rows)
+        needed = max(p.offset for p in products) // row_bytes // rows + 1
+        users = [0] * count
+        for digits in product(*(range(extent) for _, extent in loops)):
+            values: dict[str, Expr] = {
+                name: IntImm(digit) for (name, _), digit in zip(loops, digits, strict=True)
+            }
+            start = to_affine(substitute(first.to_expr(), values)).constant
+            if start is None or start < 0 or start + needed > count:
+                return None
+            for piece in range(start, start + needed):
+                users[piece] += 1
+        if 0 in users:
+            return None
+        return Pieces(rows, count, needed, first, row_bytes, tuple(users))
+
+    def _run(self) -> tuple[tuple[Stmt, ...], list[tuple[str, int]]]:
+        """The statements that read a slot, if they are one run, and the thread loops around."""
+        region = self.consumers[0]
+        assert isinstance(region, For)
+        loops, body = peel_threads(region)
+        while isinstance(body, Allocate | LetStmt):
+            body = body.body
+        name = self.staged[0].name
+        stmts = sequence(body)
+        reading = [i for i, x in enumerate(stmts) if name in loaded_names(x)]
+        if not reading or reading[-1] - reading[0] + 1 != len(reading):
+            return (), loops
+        run = stmts[reading[0] : reading[-1] + 1]
+        return (run if all(is_window(x) for x in run) else ()), loops
+
+    # ------------------------------------------------------------------ text
+
+    def _make(self) -> None:
+        if self.pieces is None:
+            super()._make()
+            return
+        c, w, p = self.context, self.context.writer, self.pieces
+        total = self.stages * p.count
+        offset = c.allocate_shared(16 * total, "barriers")
+        w.line(f"const u32 full = shared_address(smem + {offset});")
+        w.line(f"const u32 free_ = full + {8 * total};")
+        with w.block(f"if (threadIdx.x == {c.consumers})"):
+            with w.block(f"for (int i = 0; i < {total}; ++i)"):
+                w.line("barrier_init(full + 8 * i, 32);")
+                w.line(f"const int piece = i % {p.count};")
+                w.line(f"barrier_init(free_ + 8 * i, {_choice(p.users)});")
+            w.line("barriers_made();")
+
+    def _barriers(self) -> int:
+        return super()._barriers() * (1 if self.pieces is None else self.pieces.count)
+
+    def _copy_rows(self) -> None:
+        if self.pieces is None or self.copy is None:
+            super()._copy_rows()
+            return
+        w, p = self.context.writer, self.pieces
+        w.line("int slot = 0, round = 0;")
+        with self.emitter.loop_head(self.loop):
+            self._point("slot")
+            head = f"for (int piece = threadIdx.x >> 5 & 3; piece < {p.count}; piece += {FEEDERS})"
+            w.line("#pragma unroll 1")
+            with w.block(head):
+                w.line(f"const u32 at = 8 * (slot * {p.count} + piece);")
+                w.line("if (round) barrier_await(free_ + at, (round - 1) & 1);")
+                self._one_piece(self.copy, p)
+                w.line("copy_commit();")
+                w.line("copy_wait<0>();")
+                w.line("async_fence();")
+                w.line("barrier_arrive(full + at);")
+            self._advance()
+
+    def _one_piece(self, copy: Copy, p: Pieces) -> None:
+        """The rows of one piece, by a warp."""
+        self.context.names.bind("$piece", "piece")
+        row, total = copy.rows[0].var, copy.rows[0].count or 0
+        moved: dict[str, Expr] = {
+            row.name: (Affine.of(row) + Affine.of(Var("$piece")) * p.rows).to_expr()
+        }
+        source = replace(copy.source, index=substitute(copy.source.index, moved))
+        assert isinstance(source, Load)
+        part = replace(
+            copy,
+            index=to_affine(substitute(copy.index.to_expr(), moved)),
+            source=source,
+            coordinates=tuple(substitute(e, moved) for e in copy.coordinates),
+            rows=(Digit(row, IntImm(p.rows)),),
+            predicate=None if copy.predicate is None else substitute(copy.predicate, moved),
+        )
+        limit = f"{total} - piece * {p.rows}" if total % p.rows else ""
+        if takes_rows(part, self.context):
+            emit_rows_by_warp(part, self.context, "full + at", limit)
+        else:
+            emit_part(part, self.context, limit)
+
+    def _consume(self, groups: Unit) -> None:
+        self.emitter.windows.pieces = self.pieces
+        super()._consume(groups)
+        self.emitter.windows.pieces = None
+
+    def _acquire(self) -> None:
+        """The barriers of the group's first piece; its instructions wait for themselves."""
+        if self.pieces is None:
+            super()._acquire()
+            return
+        w, p = self.context.writer, self.pieces
+        first = self.context.scalar.index(p.first.to_expr())
+        w.line(f"const u32 ready = full + 8 * (slot * {p.count} + {first});")
+        w.line(f"const u32 passed = ready + {8 * self.stages * p.count};")
+
+    def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
+        if self.pieces is None:
+            super()._release(barrier, condition)
+
+
+def _choice(values: tuple[int, ...]) -> str:
+    """A C expression of ``piece`` that is one of these numbers."""
+    text, last = str(values[-1]), values[-1]
+    for i in reversed(range(len(values))):
+        if values[i] != last:
+            text, last = f"piece < {i + 1} ? {values[i]} : {text}", values[i]
+    return text

@@ -1,0 +1,60 @@
+"""Filters on warpgroups: right in the interpreter at ragged sizes, wgmma in the machine code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+from casestudies.conv2d import CASE, build, on_target
+from casestudies.conv2d.problem import BENCHMARK, Problem
+from casestudies.conv2d.reference import reference
+from selector.ir.bfloat16 import from_bits, to_bits
+from selector.runtime.nvrtc import available, resource_usage, sass
+from selector.targets import find_target
+
+SIZES = (
+    Problem(257, 33, 16),
+    Problem(1, 1, 16),
+    Problem(515, 9, 32),
+    Problem(67, 19, 7),
+    Problem(131, 21, 32, 0, "clamp"),
+    Problem(131, 21, 16, 0, "zero"),
+    Problem(67, 19, 9, 1, "clamp"),
+    Problem(101, 17, 16, element="bf16"),
+)
+
+
+@pytest.mark.parametrize("problem", SIZES, ids=lambda p: p.name)
+def test_numbers(problem: Problem) -> None:
+    rng = np.random.default_rng(3)
+    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+    wide = {s.name: rng.standard_normal(s.shape).astype(np.float32) for s in problem.inputs}
+    bits = problem.element == "bf16"
+    inputs = {n: to_bits(v) if bits else v.astype(np.float16) for n, v in wide.items()}
+    exact = {n: (from_bits(v) if bits else v).astype(np.float64) for n, v in inputs.items()}
+    found = kernel.interpret(**inputs, sizes=problem.output.shape)
+    wanted = reference(problem, exact, np)
+    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+
+
+@pytest.mark.skipif(not available(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("problem", BENCHMARK, ids=lambda p: p.name)
+def test_machine_code(problem: Problem) -> None:
+    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+    cubin = kernel.cubin()
+    (usage,) = resource_usage(cubin).values()
+    assert usage.local_accesses == 0
+    (code,) = sass(cubin).values()
+    assert "HGMMA" in code
+    assert "UBLKCP" in code
+
+
+def test_which_schedule_stands_behind_tensor() -> None:
+    large, small = BENCHMARK[0], Problem(257, 17, 16)
+    wide, narrow = find_target("sm_90a"), find_target("sm_80")
+    assert on_target(large, "tensor", wide) == "wgmma"
+    assert on_target(small, "tensor", wide) == "tensor"
+    assert on_target(large, "tensor", narrow) == "tensor"
+    assert on_target(large, "cuda", wide) == "cuda"
+    assert CASE.on_target is on_target

@@ -136,7 +136,7 @@ class Pool:
         try:
             return await WorkerProcess.start(self.settings.memory_limit, self.scratch)
         except (WorkerEndedError, OSError, TimeoutError) as error:
-            log.error("worker %d does not start: %s", number, error)
+            log.error("worker %d does not start: %r", number, error)
             self.metrics.workers_ended["start"] += 1
             await asyncio.sleep(RESTART_PAUSE)
             return None

@@ -19,6 +19,7 @@ DEPTH = 16  # channels of one vector statement
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
+ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
 
 
@@ -49,8 +50,9 @@ def groups_for(channels: int, filters: int) -> Groups | None:
     """
     runs, wide = rounded(channels, DEPTH) // DEPTH, rounded(filters, UNIT)
     for size in CANDIDATES:
-        statements = size.rows * TAPS**2 * runs * -(-wide // FILTERS)
-        small = size.rows * wide <= 2 * PIXELS and statements <= STATEMENTS
+        statements = size.rows * TAPS**2 * runs * (wide // vector(wide))
+        sums, registers = size.rows * wide // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
+        small = sums + ADDRESSES <= registers and statements <= STATEMENTS
         if small and shared_bytes(channels, filters, size) <= SHARED:
             return size
     return None
@@ -72,6 +74,11 @@ def row_bytes(channels: int) -> int:
     return next((w for w in (32, 64) if bytes_ <= w), rounded(bytes_, 128))
 
 
+def vector(filters: int) -> int:
+    """Filters of one vector statement."""
+    return next(n for n in (FILTERS, 24, 16, UNIT) if filters % n == 0)
+
+
 def rounded(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
@@ -82,7 +89,7 @@ def warpgroups(p: Layer, groups: Groups | None = None) -> hl.Func:
     xo, xi, yo, yb, ys, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yb", "ys", "yi", "yw"))
     co, ci = hl.Var("co"), hl.Var("ci")
     filters, channels = rounded(p.outputs, UNIT), rounded(p.inputs, DEPTH)
-    wide = next(n for n in (FILTERS, 24, 16, 8) if filters % n == 0)
+    wide = vector(filters)
     (
         p.output.bound(p.c, 0, p.outputs)
         .split(p.c, co, ci, wide)

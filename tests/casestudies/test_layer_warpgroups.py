@@ -81,19 +81,25 @@ def test_weights_are_copied_once_by_a_persistent_block() -> None:
     assert "K + (" not in source[turns:]
 
 
-@pytest.mark.parametrize(("channels", "filters"), [(3, 8), (48, 24), (64, 64), (16, 128)])
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("channels", "filters"), [(3, 8), (48, 24), (64, 64), (16, 64), (16, 128), (16, 160)]
+)
 def test_tiles_fit_a_block(channels: int, filters: int) -> None:
-    """What was reckoned, but for results, which take what they need of the rest."""
+    """What was reckoned, but for results, which take what they need of the rest; no spills."""
     size = groups_for(channels, filters)
     assert size is not None
-    (launch,) = hb.compile(warpgroups(layer(channels, filters)), target="sm_90a").plan.launches
+    kernel = compiled(channels, filters)
+    machine_code(kernel)
+    (launch,) = kernel.plan.launches
     reckoned = shared_bytes(channels, filters, size) - size.groups * (8 << 10)
-    assert 0 <= launch.shared_bytes - reckoned <= size.groups * (32 << 10) + 4096
+    assert 0 <= launch.shared_bytes - reckoned <= size.groups * (64 << 10) + 4096
 
 
 def test_too_many_channels_go_by_warps() -> None:
     wide = Problem(1, 8, 8, 128, 64)
-    assert groups_for(128, 64) is None
+    assert groups_for(128, 64) is None  # too large for a block
+    assert groups_for(16, 200) is None  # too many statements
     with pytest.raises(UserError, match="tensor is mma already"):
         CASE.scheduled(wide, "mma", "sm_90a")
     assert "wmma" in str(hb.lower(CASE.scheduled(wide, "tensor", "sm_90a"))).lower()

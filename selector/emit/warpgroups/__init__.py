@@ -1,7 +1,8 @@
 """Kernels of warpgroups (wgmma, sm_90a).
 
 Read in this order: ``panels`` (how operands lie in shared memory), ``products`` (statements as
-instructions), ``boxes`` and ``shifted_copies`` (how operands get there), ``rings`` (pipelined loops
-with a producing group), ``lasting`` and ``clusters`` (blocks that do the work of several, and
-that share what they load), ``box_stores`` (how results leave).
+instructions), ``boxes``, ``tensors`` and ``shifted_copies`` (how operands get there), ``rings``
+(pipelined loops with a producing group) and ``self_fed`` (those without), ``lasting`` and
+``clusters`` (blocks that do the work of several, and that share what they load), ``box_stores``
+(how results leave).
 """

@@ -45,8 +45,8 @@ class Tiles:
 
 def groups_for(depth: int) -> Tiles:
     """As many groups as leave room for the sums in their registers."""
-    units, stages = (3, 3) if depth <= 64 else (2, 2)
-    return Tiles(units, 64, 128, stages, 64, groups=True)
+    units, keys, stages = (3, 128, 3) if depth <= 64 else (2, 160, 2)
+    return Tiles(units, 64, keys, stages, 64, groups=True)
 
 
 def tensor(p: Attention, tiles: Tiles | None = None) -> hl.Func:

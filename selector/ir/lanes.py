@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import prod
 from typing import assert_never
 
-from selector.diagnostics import InternalError
+from selector.diagnostics import EmitError, InternalError
 from selector.ir.nodes import (
     Binary,
     Broadcast,
@@ -45,7 +45,7 @@ Digits = tuple[tuple[Expr, int], ...]
 def lane(e: Expr, digits: Digits) -> Expr:
     """The scalar expression of one lane of ``e``; the extents multiply to the lanes of ``e``.
 
-    InternalError for a node without such a form: a reduction, a vector variable, a call whose
+    EmitError for a node without such a form: a reduction, a vector variable, a call whose
     arguments have other lanes than its result.
     """
     digits = tuple((d, n) for d, n in digits if n != 1)
@@ -114,7 +114,7 @@ def _lane(e: Expr, digits: Digits) -> Expr:  # noqa: C901 (one case per node)
         case Call() | Shuffle() | VectorReduce():
             return _gathered(e, digits)
         case IntImm() | FloatImm() | Var():
-            raise InternalError(f"a lane of {print_expr(e)} has no scalar form")
+            raise EmitError(f"`{print_expr(e)}` has no form as plain code")
         case _:
             assert_never(e)
 
@@ -140,4 +140,7 @@ def _gathered(e: Call | Shuffle | VectorReduce, digits: Digits) -> Expr:
                 return _lane(value, ((at, value.type.lanes),) if value.type.lanes > 1 else ())
         case _:
             pass
-    raise InternalError(f"a lane of {print_expr(e)} has no scalar form")
+    raise EmitError(
+        f"`{print_expr(e)[:200]}` has no form as plain code",
+        "one of its lanes is not made of one lane of each operand",
+    )

@@ -109,6 +109,8 @@ def fuzz(server: Server, count: int, seed: int, connections: int) -> Findings:
         thread.start()
     for thread in threads:
         thread.join()
+    if (sent := found.statuses.total()) != count:
+        found.failures.append((f"{sent} of {count} requests were answered", "", {}))
     if files(server.folder) != before:
         changed = sorted(set(files(server.folder).items()) ^ set(before.items()))
         found.failures.append((f"files were changed: {changed}", "", {}))

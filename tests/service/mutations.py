@@ -8,6 +8,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from rules import program_files, rule_files
@@ -118,7 +119,7 @@ def json_program(rng: random.Random) -> object:
                 case 1 if isinstance(inner, int):
                     place[key] = inner + rng.choice((-1, 1, 7))
                 case _:
-                    place[key] = rng.choice(_VALUES)
+                    place[key] = deepcopy(rng.choice(_VALUES))
             break
     return data if rng.random() < 0.5 else json.dumps(data)
 

@@ -119,7 +119,18 @@ def time_kernel(bench: Bench, kernel: bytes, keep: bool = False) -> Timed:
     try:
         return _time(_on_gpu(bench), load_bytes(kernel), keep)
     except UserError:
+        _await_gpu()
         raise
+    except Exception as error:
+        raise SpoiledWorkerError from error
+
+
+def _await_gpu() -> None:
+    """Let what was launched end: should it have gone astray, the next kernel is not to blame."""
+    import cupy  # pyright: ignore
+
+    try:
+        cupy.cuda.Device().synchronize()
     except Exception as error:
         raise SpoiledWorkerError from error
 
@@ -177,7 +188,7 @@ def _time(ready: _Ready, kernel: Kernel, keep: bool) -> Timed:
     outputs = _by_name(kernel, kernel(**ready.arguments, sizes=sizes))
     for array in outputs.values():
         array.fill(cupy.nan if array.dtype.kind == "f" else _POISON)
-    kernel(**ready.arguments, out=outputs, sizes=sizes)
+    kernel(**ready.arguments, out=outputs)
     cupy.cuda.Device().synchronize()
     error, tolerance = compare(kernel, outputs, ready.reference, ready.bench.tolerance, cupy)
     kept = {name: on_host(name, a) for name, a in outputs.items()} if keep else None

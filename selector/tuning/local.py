@@ -155,8 +155,10 @@ class LocalExecutor:
             if worker.task is not None:
                 self._begin(worker)
             return
-        value, failure = message
+        value, failure, spoiled = message
         self._finish(worker, value, failure)
+        if spoiled:  # before it is given another task
+            self._discard(worker)
 
     def _finish(self, worker: _Worker, value: Any, failure: Failure | None) -> None:
         assert worker.task is not None

@@ -23,7 +23,7 @@ _MOST_SHARED = 2
 
 def main() -> None:
     """Answer tasks: ``(shared key, shared or None, pickled (function, arguments))`` gets ``(value,
-    None)`` or ``(None, failure)``.
+    None, False)`` or ``(None, failure, whether this process ends)``.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed parent takes us along
     requests = os.fdopen(os.dup(0), "rb")
@@ -38,7 +38,7 @@ def main() -> None:
         except EOFError:
             os._exit(0)
         value, failure, spoiled = attempt(known, key, pickled, call)
-        send(replies, (value, failure))
+        send(replies, (value, failure, spoiled))
         if spoiled:
             os._exit(0)
 

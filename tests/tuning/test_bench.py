@@ -65,6 +65,22 @@ def test_a_right_kernel_is_timed(kernel: bytes) -> None:
     assert timed.outputs is None
 
 
+def test_sizes_are_for_the_first_call_alone(kernel: bytes) -> None:
+    bench = Bench(tasks.arguments, tasks.doubled, sizes=tasks.SIZES)
+    assert time_kernel(bench, kernel).measurement.is_right
+
+
+def test_a_kernel_that_went_astray_is_to_blame_itself(
+    kernel: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mistake shows when the GPU is waited for, which a user's error must not skip."""
+    import cupy
+
+    monkeypatch.setattr(cupy.cuda.Device, "lost", True)
+    with pytest.raises(SpoiledWorkerError):
+        time_kernel(Bench({"J": tasks.image()}), kernel)
+
+
 def test_results_are_kept_if_asked(kernel: bytes) -> None:
     timed = time_kernel(Bench(tasks.arguments()), kernel, True)
     assert timed.measurement.error is None

@@ -89,6 +89,14 @@ def test_a_spoiled_process_is_replaced(executor: LocalExecutor) -> None:
     assert numbers[0] != numbers[2]
 
 
+def test_a_task_behind_a_spoiled_process_gets_another(executor: LocalExecutor) -> None:
+    for number in range(0, 6, 2):
+        executor.submit(task(number, tasks.spoil, kind=Kind.TIME))
+        executor.submit(task(number + 1, tasks.add, number, 1, kind=Kind.TIME))
+    found = answers(executor, 6)
+    assert [found[n].value for n in (1, 3, 5)] == [1, 3, 5]
+
+
 def test_a_late_task_is_stopped(executor: LocalExecutor) -> None:
     executor.submit(task(0, tasks.sleep, 60, seconds=0.5))
     executor.submit(task(1, tasks.sleep, 0.1, seconds=30))

@@ -1,4 +1,4 @@
-"""The schedule for warpgroups (wgmma, sm_90a): windows of raw rows, 16 rows of outputs a
+"""The schedule for warpgroups (wgmma, sm_90a): windows of raw rows, 8 or 16 rows of outputs a
 group.
 """
 
@@ -16,7 +16,7 @@ def windows_for(taps: int) -> Windows:
     """
     if taps < 16:
         return Windows(rows=4, groups=4, tiles=16)
-    return Windows(stages=2 if taps <= 16 else 1)
+    return Windows() if taps <= 16 else Windows(rows=8, tiles=8, stages=1)
 
 
 def warpgroups(p: Filter) -> hl.Func:

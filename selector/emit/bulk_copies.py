@@ -22,6 +22,7 @@ from selector.emit.copy_code import (
 )
 from selector.ir.nodes import Expr, IntImm
 
+FEW_CHUNKS = 6
 ENGINE_BYTES = 256  # of a row, for which one instruction is less than a chunk for each lane
 
 
@@ -54,7 +55,7 @@ def emit_rows(copy: Copy, context: KernelContext, rank: str, size: int, barrier:
 
 def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: str = "") -> None:
     """The same by one warp, for at most 32 rows, of which only the first ``limit`` are there: a
-    lane asks for each, all of them write what lies outside of the source.
+    lane asks for each; where much of one lies outside of the source, all of them write that.
     """
     w = context.writer
     condition, cut = _condition(copy, context)
@@ -69,7 +70,9 @@ def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: s
             if cut:
                 _inside(copy, context)
                 w.line(f"if (whole > first) {_copied(copy, barrier)}")
-                w.line(f"part = whole - first < {copy.chunks * copy.per};")
+                w.line(f"part = whole - first < {_mostly(copy)};")
+                with w.block("if (!part)"):
+                    _outside(copy, context)
             else:
                 w.line(_whole_row(copy, barrier))
         if cut:
@@ -78,6 +81,7 @@ def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: s
             with w.block(head):
                 _place_row(copy, context)
                 _inside(copy, context)
+                w.line(f"if (whole - first >= {_mostly(copy)}) continue;")
                 _outside(copy, context, "lane", 32)
     with w.block("else"):
         emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
@@ -91,6 +95,11 @@ def _condition(copy: Copy, context: KernelContext) -> tuple[str, bool]:
     if ends and copy.predicate is None and not copy.clamped[0]:
         return context.aligned_flag(copy.source.buffer, copy.per), True
     return whole_inside(copy, context) or "false", False
+
+
+def _mostly(copy: Copy) -> int:
+    """Elements of a row, with which few are missing: one lane writes those, beside others."""
+    return (copy.chunks - FEW_CHUNKS) * copy.per
 
 
 def _rows(copy: Copy) -> int:

@@ -5,4 +5,8 @@ instructions), ``boxes``, ``tensors`` and ``shifted_copies`` (how operands get t
 (pipelined loops with a producing group) and ``self_fed`` (those without), ``lasting`` and
 ``clusters`` (blocks that do the work of several, and that share what they load), ``box_stores``
 (how results leave).
+
+Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` (the other operand),
+``window_products`` and ``window_code`` (statements as instructions, and their text),
+``window_rings`` (rows that arrive in pieces).
 """

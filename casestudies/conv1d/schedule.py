@@ -47,7 +47,9 @@ def tiles_for(taps: int) -> Tiles:
         return Tiles(outputs=128, vectors=8, rows=4)
     if taps < LONGEST_BAND:
         return Tiles(outputs=128, vectors=16, rows=4)
-    return Tiles(outputs=128, vectors=15, rows=8, resident=3 if taps == LONGEST_BAND else 0)
+    if taps == LONGEST_BAND:
+        return Tiles(outputs=128, vectors=10, rows=8, resident=3)
+    return Tiles(outputs=128, vectors=15, rows=8)
 
 
 def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:

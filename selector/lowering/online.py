@@ -16,43 +16,33 @@ Runs on the vectorized loops, before selection; the loops' own form says whether
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
 
 import numpy as np
 
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.nodes import (
     Allocate,
-    Atomic,
     Binary,
     BinaryOp,
-    Block,
-    Broadcast,
     Expr,
-    FloatImm,
     For,
     ForKind,
     IntImm,
-    Let,
-    LetStmt,
     Load,
-    ReduceOp,
     Stmt,
     Store,
     Var,
     VectorReduce,
 )
 from selector.ir.traverse import (
-    map_expr,
     map_stmt,
     stmt_exprs,
-    substitute,
     substitute_stmt,
-    walk_expr,
     walk_stmt,
 )
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
 from selector.lowering.factors import Factors, Rows, as_index, rows_at
+from selector.lowering.online_forms import grows, is_finite, terms_of, without_lets
 from selector.lowering.structure import loaded_names, peel_threads, stored_names
 from selector.lowering.trim import constant_starts, trimmed
 
@@ -80,7 +70,7 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
         found.append(s)
         return _Fusion(asked, level).fused()
 
-    result = visit(_without_lets(body))
+    result = visit(without_lets(body))
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
     return result
@@ -153,7 +143,11 @@ class _Fusion:
         """The maximum starts at finite numbers: exp(m - m) is 1."""
         for s in self.stmts[: self.stmts.index(loop)]:
             for x in walk_stmt(s):
-                if isinstance(x, Store) and x.buffer == self.asked.maximum and not _finite(x.value):
+                if (
+                    isinstance(x, Store)
+                    and x.buffer == self.asked.maximum
+                    and not is_finite(x.value)
+                ):
                     raise self.refuse(
                         f"`{self.asked.maximum}` does not start at a finite number, and exp(-inf - "
                         "-inf) is not a number",
@@ -245,7 +239,7 @@ class _Fusion:
         for s in stmts:
             if name not in stored_names(s):
                 continue
-            if not (isinstance(s, Store) and _grows(s, name)):
+            if not (isinstance(s, Store) and grows(s, name)):
                 raise self.refuse(
                     f"`{name}` is not updated as `{name}[q] = max({name}[q], x)` by whole vectors",
                     "vectorize or unroll the loops over its rows",
@@ -318,7 +312,7 @@ class _Fusion:
 
     def _added(self, s: Store, factors: Factors) -> Rows:
         """The rows of a statement ``sum[i] = sum[i] + terms``."""
-        terms = _terms(s)
+        terms = terms_of(s)
         if terms is None or s.predicate is not None:
             raise factors.refused(s.value, f"`{s.buffer}` is more than added to")
         reduced = terms.value if isinstance(terms, VectorReduce) else terms
@@ -344,32 +338,6 @@ class _Fusion:
         return Store(name, index, Binary(BinaryOp.MUL, value, self._load(self.factor, factor)))
 
 
-def _grows(s: Store, name: str) -> bool:
-    """Whether a statement is ``m[q] = max(m[q], x)``."""
-    match s:
-        case Store(_, index, Binary(BinaryOp.MAX, a, b), None):
-            mine = [isinstance(x, Load) and x.buffer == name and x.index == index for x in (a, b)]
-            other = b if mine[0] else a
-            return any(mine) and not any(
-                isinstance(x, Load) and x.buffer == name for x in walk_expr(other)
-            )
-        case _:
-            return False
-
-
-def _terms(s: Store) -> Expr | None:
-    """What ``s[i] = s[i] + terms`` adds."""
-    match s.value:
-        case Binary(BinaryOp.ADD, Load(_, name, index, None), terms) | Binary(
-            BinaryOp.ADD, terms, Load(_, name, index, None)
-        ) if name == s.buffer and index == s.index:
-            if isinstance(terms, VectorReduce) and terms.op is not ReduceOp.ADD:
-                return None
-            return terms
-        case _:
-            return None
-
-
 def _check_apart(rows: list[Rows], name: str, fusion: _Fusion) -> None:
     """Different statements have different elements: each is rescaled once."""
     for i, a in enumerate(rows):
@@ -379,16 +347,6 @@ def _check_apart(rows: list[Rows], name: str, fusion: _Fusion) -> None:
                     f"parts of `{name}` that an iteration writes overlap, or may",
                     "unroll the loops over its tiles, of whole tiles",
                 )
-
-
-def _finite(e: Expr) -> bool:
-    match e:
-        case FloatImm(value):
-            return isfinite(value)
-        case Broadcast(value):
-            return _finite(value)
-        case _:
-            return False
 
 
 def _region(stmts: list[Stmt]) -> For | None:
@@ -406,36 +364,3 @@ def _renamed(loop: For, old: str, new: str) -> For:
     result = rename(loop, old, new)
     assert isinstance(result, For)
     return result
-
-
-def _without_lets(s: Stmt) -> Stmt:
-    """Lets of what loads nothing, or of one statement, are substituted, atomics dropped, blocks
-    joined.
-    """
-    match s:
-        case LetStmt(name, value, body) if not _loads(value) or _is_one_store(body):
-            return _without_lets(substitute_stmt(body, {name: value}))
-        case Atomic(_, body):
-            return _without_lets(body)
-        case Block((only,)):
-            return _without_lets(only)
-        case _:
-            return map_stmt(s, _without_lets, _without_let)
-
-
-def _without_let(e: Expr) -> Expr:
-    match e:
-        case Let(name, value, body):
-            return _without_let(substitute(body, {name: value}))
-        case _:
-            return map_expr(e, _without_let)
-
-
-def _is_one_store(s: Stmt) -> bool:
-    while isinstance(s, LetStmt | Atomic):
-        s = s.body
-    return isinstance(s, Store)
-
-
-def _loads(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))

@@ -7,7 +7,7 @@ geometry, scalar arguments and output shapes, with holes for addresses and scala
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from selector.diagnostics import ArgumentError, InternalError
@@ -238,6 +238,7 @@ def _prepare_launch(
         )
     names = [b.name for b in arguments.inputs_then_outputs(plan)]
     names += [i.name for i in plan.intermediates]
+    outputs = {b.name for b in arguments.outputs_of(plan)}
     parameters = [s.name for s in plan.scalars]
     template: list[Any] = []
     addresses: list[tuple[int, int]] = []
@@ -254,7 +255,8 @@ def _prepare_launch(
             case ValueArgument():
                 value = _value(argument, env)
             case MapArgument(name):
-                maps.append((position, names.index(name), _map(argument, env)))
+                shape = replace(_map(argument, env), stored=name in outputs)
+                maps.append((position, names.index(name), shape))
             case MapsReady(wanted):
                 ready.append((position, frozenset(wanted)))
         template.append(value)

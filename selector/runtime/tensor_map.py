@@ -25,22 +25,27 @@ _PROMOTE_256, _LARGEST_BOX = 3, 256
 class TensorMap:
     """Boxes of ``box`` elements of an array of ``extents`` elements, innermost first; ``strides``
     in bytes, of all dimensions but the innermost, whose elements lie side by side. Rows of 32, 64
-    or 128 bytes are swizzled in shared memory.
+    or 128 bytes are swizzled in shared memory. ``stored``: boxes are stored to the array, not read.
     """
 
     type: Type
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    stored: bool = False
 
     def possible(self, address: int) -> bool:
-        """Whether the copy engine can read such an array: 16-byte alignment, sizes in range."""
+        """Whether the copy engine can read such an array, or store to it: 16-byte alignment, sizes
+        in range. It reads zeros behind the end of a row, wherever that is, but stores 16 bytes at a
+        time (seen on an H200: 67 elements of 4 bytes are stored as 68).
+        """
         return (
             address % 16 == 0
             and self.type in _DATA_TYPES
             and all(0 < s < 1 << 40 and s % 16 == 0 for s in self.strides)
             and all(0 < n <= 1 << 32 for n in self.extents)
             and all(0 < n <= _LARGEST_BOX for n in self.box)
+            and not (self.stored and self.extents[0] * self.type.bytes % 16)
         )
 
     def encode(self, address: int) -> bytes | None:

@@ -10,7 +10,7 @@ import pytest
 from runtime_plans import DeviceArray, Recorder, conv_plan
 
 from selector.ir.nodes import Binary, BinaryOp, Var
-from selector.ir.types import FLOAT16
+from selector.ir.types import FLOAT16, FLOAT32
 from selector.runtime.execute import Executable
 from selector.runtime.plan import BufferArgument, MapArgument, MapsReady, Plan
 from selector.runtime.plan_json import plan_from_json, plan_to_json
@@ -32,6 +32,11 @@ def aligned(height: int, width: int, offset: int = 0) -> DeviceArray:
     room = np.zeros(height * width + 64, np.float16)
     first = -(room.__array_interface__["data"][0] // 2) % 8 + offset
     return DeviceArray(room[first : first + height * width].reshape(height, width))
+
+
+def image(height: int, width: int) -> DeviceArray:
+    """Of any width, in rows of whole 16 bytes."""
+    return DeviceArray(aligned(height, 256).values[:, :width])
 
 
 def run(recorder: Recorder, *images: DeviceArray) -> list[tuple[Any, ...]]:
@@ -103,6 +108,32 @@ def test_a_kernel_is_told_of_each_kind_of_map() -> None:
     told = [args[3:] for _, _, _, args, _, _ in recorder.launches]
     assert told[0][0] == 1
     assert told[1][0] == 0
+
+
+@pytest.mark.parametrize(("width", "stored"), [(64, 1), (60, 1), (61, 0), (62, 0)])
+def test_rows_that_end_inside_16_bytes_are_not_stored_by_boxes(width: int, stored: int) -> None:
+    """The copy engine would write to the end of the last 16 bytes: into what lies between rows."""
+    plan = mapped_plan()
+    (launch,) = plan.launches
+    rows = (Var("output.extent.0"), Var("output.extent.1"))
+    output = MapArgument("output", FLOAT32, rows, (Var("output.stride.1"),), (32, 8))
+    arguments = (*launch.arguments[:2], output, MapsReady(("I",)), MapsReady(("output",)))
+    plan = replace(plan, launches=(replace(launch, arguments=arguments),))
+    recorder, taps = Recorder(), DeviceArray(np.zeros(9, np.float16))
+    room = np.zeros(8 * 64 + 4, np.float32)
+    first = -(room.__array_interface__["data"][0] // 4) % 4
+    out = DeviceArray(room[first : first + 8 * 64].reshape(8, 64)[:, :width])
+    executable = Executable(plan, lambda: b"cubin", recorder)
+    executable((image(8, width + 8), taps), {}, out)
+    ((_, _, _, args, _, _),) = recorder.launches
+    assert args[3:] == (1, stored)
+
+
+def test_a_row_may_end_anywhere_where_it_is_read() -> None:
+    read = TensorMap(FLOAT32, (67, 8), (272,), (32, 8))
+    assert read.possible(256)
+    assert not replace(read, stored=True).possible(256)
+    assert replace(read, stored=True, extents=(68, 8)).possible(256)
 
 
 def test_maps_survive_the_artifact() -> None:

@@ -30,9 +30,12 @@ def test_numbers(problem: Problem) -> None:
     rng = np.random.default_rng(3)
     kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
     wide = {s.name: rng.standard_normal(s.shape).astype(np.float32) for s in problem.inputs}
-    bits = problem.element == "bf16"
-    inputs = {n: to_bits(v) if bits else v.astype(np.float16) for n, v in wide.items()}
-    exact = {n: (from_bits(v) if bits else v).astype(np.float64) for n, v in inputs.items()}
+    if problem.element == "bf16":
+        inputs = {n: to_bits(v) for n, v in wide.items()}
+        exact = {n: from_bits(v).astype(np.float64) for n, v in inputs.items()}
+    else:
+        inputs = {n: v.astype(np.float16) for n, v in wide.items()}
+        exact = {n: v.astype(np.float64) for n, v in inputs.items()}
     found = kernel.interpret(**inputs, sizes=problem.output.shape)
     wanted = reference(problem, exact, np)
     assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)

@@ -138,3 +138,10 @@ def test_saved_kernels_are_measured_without_halide() -> None:
             if target.split(".")[0] in ("halide", "halide_bridge", "egglog")
         }
         assert not names, f"{path.relative_to(ROOT)} imports {names}"
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """pytest imports them by their names alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    names = [name for name in names if name != "__init__.py"]
+    assert sorted(names) == sorted(set(names))

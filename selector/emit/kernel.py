@@ -3,7 +3,8 @@
 In a kernel with tensor statements the gpu_thread loops around them enumerate warps; a tensor
 statement is executed by its warp. Every other statement is spread over the threads of the unit that
 it stands in: the block outside thread loops, the warp inside, one thread inside thread loops that
-hold no tensor statement. ``units`` decides about barriers, ``rings`` writes pipelined loops.
+hold no tensor statement. ``runs`` joins neighbours, ``units`` decides about barriers, ``rings``
+writes pipelined loops.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
 from selector.emit.placement import Placement
 from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
-from selector.emit.row_sums import joined_sums, row_sums
+from selector.emit.row_sums import row_sums
+from selector.emit.runs import Runs
 from selector.emit.scalar import c_type
 from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
+from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
-from selector.emit.warpgroups.panels import find_panels
-from selector.emit.warpgroups.products import GroupEmitter, is_zero_fill
+from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
-from selector.emit.warpgroups.windows import find_slots, find_windows, is_window
+from selector.emit.warpgroups.windows import is_window
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -49,7 +51,6 @@ from selector.ir.nodes import (
     IfThenElse,
     IntImm,
     LetStmt,
-    Memory,
     Stmt,
     Store,
 )
@@ -58,20 +59,17 @@ from selector.lowering.kernels import Kernel
 from selector.lowering.normalize import (
     TENSOR_MEMORY,
     holds_tensor,
-    is_read_out,
     is_tensor_store,
     sequence,
 )
 from selector.lowering.structure import (
     hoist_allocations,
-    last_outside,
     loaded_names,
     outside_threads,
     peel_threads,
     stored_names,
     thread_regions,
 )
-from selector.lowering.tiles import Accumulate
 
 BANDS = "$bands"
 
@@ -86,7 +84,7 @@ class KernelEmitter:
         self.tiles = TileEmitter(context, self.tables)
         self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
-        self.last_loop: Stmt | None = None  # the groups do the rest alone
+        self.last_loop: Stmt | None = None  # that a group which feeds the others takes part in
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.tensor = holds_tensor(kernel.body)
@@ -105,17 +103,11 @@ class KernelEmitter:
         threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
         self._check_tensor_placement(bool(warps))
         c.warps = max(warps, default=1)
-        self._find_groups()
+        arrange_groups(self.kernel.body, self.placement.in_registers, c)
+        if c.group:
+            self.last_loop = last_for_all(self.kernel.body)
         c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
-        if c.threads > c.target.max_threads:
-            raise ScheduleError(
-                f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
-                f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
-                f"{c.unit_threads} threads"
-                if self.tensor
-                else "",
-                "use fewer or smaller gpu_thread loops",
-            )
+        self._check_threads()
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
@@ -137,31 +129,17 @@ class KernelEmitter:
         if c.stores_boxes:
             c.writer.line(f"if ({STORES_READY} && lane == 0) bulk_wait_read<0>();")
 
-    def _find_groups(self) -> None:
-        """Whether this is a kernel of warpgroups, and what their operands lie in."""
+    def _check_threads(self) -> None:
         c = self.context
-        memories = {
-            s.memory: s
-            for s in walk_stmt(self.kernel.body)
-            if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY
-        }
-        if Memory.WGMMA_ACCUMULATOR not in memories:
-            return
-        if len(memories) > 1:
+        if c.threads > c.target.max_threads:
             raise ScheduleError(
-                f"`{c.name}` has accumulators of warps and of warpgroups in one kernel",
-                ", ".join(f"`{s.name}` is in {m.value}" for m, s in memories.items()),
-                "keep all of them in one kind of memory",
+                f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
+                f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
+                f"{c.unit_threads} threads"
+                if self.tensor
+                else "",
+                "use fewer or smaller gpu_thread loops",
             )
-        c.group = True
-        self.last_loop = last_outside(
-            self.kernel.body,
-            lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s),
-        )
-        c.panels |= find_panels(self.kernel.body, self.placement.in_registers)
-        c.windows |= find_windows(self.kernel.body, c.panels)
-        c.slots |= find_slots(self.kernel.body, {} if c.self_fed else c.windows)
-        c.producer = not c.self_fed and bool(c.slots & c.group_operands)
 
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
@@ -182,127 +160,18 @@ class KernelEmitter:
     # ------------------------------------------------------------------ statements
 
     def statements(self, stmts: Iterable[Stmt], unit: Unit, *, in_warp: bool) -> None:
-        """Statements in order; runs of accumulates are written together, with the read-outs of
-        their tiles that follow them.
-        """
-        run: list[Accumulate] = []
-        finished: list[Store] = []
-        windows: list[Stmt] = []
-        reads: list[Store] = []
-        for s in joined_sums(stmts, self.context):
-            self.early.before(s[0] if isinstance(s, tuple) else s)
-            if isinstance(s, tuple):
-                self._flush(run, finished)
-                self._flush_reads(reads)
-                self._flush_windows(windows)
-                self._sum_rows(s, unit)
-                continue
-            if not windows and self._reads_more(s, run, reads, unit):
-                continue
-            self._flush_reads(reads)
-            if self.context.group and is_window(s):
-                self._flush(run, finished)
-                self.groups.write_zeros()
-                self._join(s, unit) if windows else self._before(s, unit)
-                windows.append(s)
-                continue
-            self._flush_windows(windows)
-            if self.context.group and isinstance(s, Store) and is_zero_fill(s):
-                self._flush(run, finished)
-                self._before(s, unit)
-                self.groups.zero(s)
-                continue
-            accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
-            if accumulate is None and not run:
-                self.groups.write_zeros()
-            if finished or accumulate is None:
-                if run and self._finishes(s, run, unit):
-                    assert isinstance(s, Store)
-                    finished.append(s)
-                    continue
-                self._flush(run, finished)
-            if accumulate is None:
-                self._statement(s, unit, in_warp=in_warp)
-                continue
-            if not run:
-                self._before(s, unit)
-            else:
-                self._join(s, unit)
-            run.append(accumulate)
-        self._flush(run, finished)
-        self._flush_windows(windows)
-        self._flush_reads(reads)
-        self.groups.write_zeros()
+        """Statements in order, runs of tensor statements together."""
+        Runs(self, unit, in_warp=in_warp).write(stmts)
 
-    def _sum_rows(self, stmts: tuple[Store, ...], unit: Unit) -> None:
+    def sum_rows(self, stmts: tuple[Store, ...], unit: Unit) -> None:
         """Statements that are parts of one sum over rows."""
         self.groups.write_zeros()
         for s in stmts:
-            self._before(s, unit)
+            self.before(s, unit)
         self.tiles.regions.sum_rows(stmts)
 
-    def _reads_more(self, s: Stmt, run: list[Accumulate], reads: list[Store], unit: Unit) -> bool:
-        """Whether ``s`` is a read-out of a group's tile that may be written with those before."""
-        if run or not self.context.group or not isinstance(s, Store) or not is_read_out(s):
-            return False
-        kept = self.placement.by_rows.keys() | self.placement.in_registers
-        if (stored_names(s) | loaded_names(s)) & kept:
-            return False  # they depend on each other
-        self.groups.write_zeros()
-        if reads and unit.must_wait(*self.touched(s)):
-            return False
-        if reads:
-            unit.touch(*self.touched(s))
-        else:
-            self._before(s, unit)
-        reads.append(s)
-        return True
-
-    def _flush_reads(self, reads: list[Store]) -> None:
-        self.tiles.regions.read_outs(reads)
-        reads.clear()
-
-    def _finishes(self, s: Stmt, run: list[Accumulate], unit: Unit) -> bool:
-        """Whether ``s`` is a read-out that may be written among the instructions of ``run``."""
-        if not isinstance(s, Store) or not is_read_out(s):
-            return False
-        reads, writes = self.touched(s)
-        operands = {o.buffer for a in run for o in (a.a, a.b)}
-        if s.buffer in operands or unit.must_wait(reads, writes):
-            return False
-        if (stored_names(s) | loaded_names(s)) & self.placement.by_rows.keys():
-            return False  # they depend on each other
-        unit.touch(reads, writes)
-        return True
-
-    def _join(self, s: Stmt, unit: Unit) -> None:
-        reads, writes = self.touched(s)
-        if unit.must_wait(reads, writes):
-            raise EmitError("memory is written between the parts of one run of tensor statements")
-        unit.touch(reads, writes)
-
-    def _flush(self, run: list[Accumulate], finished: list[Store]) -> None:
-        if run and self.context.group:
-            self.groups.accumulate(run)
-            self.tiles.regions.read_outs(finished)
-        elif run:
-            self.tiles.accumulate(run, finished)
-        if run:
-            run.clear()
-            finished.clear()
-
-    def _flush_windows(self, windows: list[Stmt]) -> None:
-        if not windows:
-            return
-        slot = self.groups.slot
-        if slot is not None:
-            slot.enter()
-        self.windows.emit(tuple(windows))
-        if slot is not None:
-            slot.leave(sum(isinstance(x, Store) for s in windows for x in walk_stmt(s)))
-        windows.clear()
-
-    def _statement(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
+    def statement(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
+        """One that belongs to no run."""
         match s:
             case Block(stmts):
                 self.statements(stmts, unit, in_warp=in_warp)
@@ -315,9 +184,9 @@ class KernelEmitter:
             case For() if self.context.group and is_window(s):
                 self.statements((s,), unit, in_warp=in_warp)
             case Store() if row_sums(s, self.context.register_tiles):
-                self._sum_rows((s,), unit)
+                self.sum_rows((s,), unit)
             case Store(buffer) if buffer in self.context.row_registers:
-                self._before(s, unit)
+                self.before(s, unit)
                 assign_rows(s, self.context)
             case For() | Store() | IfThenElse():
                 self._loop_or_nest(s, unit, in_warp=in_warp)
@@ -326,14 +195,14 @@ class KernelEmitter:
                 c_name = self.context.names.get(name)
                 with self.context.writer.block(""):  # the same name may come again after it
                     self.context.writer.line(f"const {c_type(value.type)} {c_name} = {text};")
-                    self._statement(body, unit, in_warp=in_warp)
+                    self.statement(body, unit, in_warp=in_warp)
             case Evaluate():
                 pass
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a kernel")
 
     def _tensor_store(self, s: Store, unit: Unit) -> None:
-        self._before(s, unit)
+        self.before(s, unit)
         if isinstance(s.value, Call) and s.value.name == "tile.fill":
             self.tiles.regions.fill(s)
         else:
@@ -361,7 +230,7 @@ class KernelEmitter:
         if nest is not None:
             storage = self.context.storages.get(nest.store.buffer)
             if storage is not None and independent(nest, storage.param, storage.pitches):
-                self._before(s, unit)
+                self.before(s, unit)
                 unit.panels |= nest.store.buffer in self.context.group_operands
                 copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
                 if copy is not None:
@@ -377,7 +246,7 @@ class KernelEmitter:
             case IfThenElse(c, t, f):
                 self._branch(c, t, f, unit, in_warp=in_warp)
             case Store():
-                self._before(s, unit)
+                self.before(s, unit)
                 with self.context.writer.block(f"if ({unit.rank} == 0)"):
                     self.threads.statement(s)
             case _:
@@ -444,7 +313,7 @@ class KernelEmitter:
         if tensor:
             self.fill_bands(unit)
         tensor = tensor or bool(stored_names(body) & self.placement.by_rows.keys())
-        self._before(s, unit)
+        self.before(s, unit)
         w = self.context.writer
         if tensor:
             c = self.context
@@ -489,7 +358,7 @@ class KernelEmitter:
         reads = loaded_names(s) & exchanged
         return (reads | {BANDS}) if holds_tensor(s) else reads, stored_names(s) & exchanged
 
-    def _before(self, s: Stmt, unit: Unit) -> None:
+    def before(self, s: Stmt, unit: Unit) -> None:
         """The barrier that a statement needs before it, and what it touches."""
         if is_tensor_store(s):
             self.fill_bands(unit)

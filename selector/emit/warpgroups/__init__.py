@@ -1,10 +1,11 @@
 """Kernels of warpgroups (wgmma, sm_90a).
 
-Read in this order: ``panels`` (how operands lie in shared memory), ``products`` (statements as
-instructions), ``boxes``, ``tensors`` and ``shifted_copies`` (how operands get there), ``rings``
-(pipelined loops with a producing group) and ``self_fed`` (those without), ``lasting`` and
-``clusters`` (blocks that do the work of several, and that share what they load), ``box_stores``
-(how results leave).
+Read in this order: ``arrangement`` (what a kernel is made of), ``panels`` (how operands lie in
+shared memory), ``products`` (statements as instructions), ``boxes``, ``tensors`` and
+``shifted_copies`` (how operands get there), ``rings`` (pipelined loops with a producing group),
+``iterations`` (what these have to know of the statements inside) and ``self_fed`` (loops without
+such a group), ``lasting``, ``repeated`` and ``clusters`` (blocks that do the work of several, and
+that share what they load), ``box_stores`` (how results leave).
 
 Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` (the other operand),
 ``window_products`` and ``window_code`` (statements as instructions, and their text),

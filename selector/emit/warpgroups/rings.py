@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from math import prod
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
@@ -26,25 +25,17 @@ from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
+from selector.emit.warpgroups.iterations import (
+    is_loaded_fill,
+    only_accumulates,
+    slot_readers,
+    trailing_accumulators,
+)
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
-from selector.emit.warpgroups.windows import is_window
-from selector.ir.nodes import (
-    Allocate,
-    Block,
-    Call,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Load,
-    Stmt,
-    Store,
-)
+from selector.ir.nodes import Allocate, For, LetStmt, Load, Stmt, Store
 from selector.ir.traverse import free_vars, walk_expr, walk_stmt
-from selector.lowering.normalize import holds_tensor, is_read_out, sequence
-from selector.lowering.structure import loaded_names, peel_threads, stored_names
-from selector.lowering.tiles import as_accumulate
+from selector.lowering.normalize import holds_tensor, is_read_out
 
 if TYPE_CHECKING:
     from selector.emit.kernel import KernelEmitter
@@ -334,10 +325,17 @@ class GroupRing(Ring):
         """The accumulators, where the instructions of an iteration need not be complete before
         those of the next one are issued.
         """
-        names = self._only_accumulates()
-        if any(self.context.accumulators[n].half for n in names or ()):
-            return None  # ptxas would wait for each instruction (C7515)
-        return names if self.stages > 1 else None
+        names = only_accumulates(self.consumers)
+        return names if self.stages > 1 and not self._halves(names) else None
+
+    def _trailing(self) -> list[str]:
+        """Those whose last products of an iteration run on into the next one."""
+        names = trailing_accumulators(self.consumers)
+        return [] if self._halves(names) else names
+
+    def _halves(self, names: list[str] | None) -> bool:
+        """Whether an accumulator is of halves: ptxas would wait for each instruction (C7515)."""
+        return any(self.context.accumulators[n].half for n in names or ())
 
     def _all_issued(self) -> None:
         """Of this loop."""
@@ -352,24 +350,15 @@ class GroupRing(Ring):
         for s in stores:
             read = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
             known = read <= constant and not (inside | varying) & free_vars(s.value)
-            if known and s.buffer in self.context.accumulators and _is_loaded_fill(s):
+            if known and s.buffer in self.context.accumulators and is_loaded_fill(s):
                 self.emitter.tiles.regions.prepare_fill(s)
 
     def _acquire(self) -> None:
         self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")
 
     def _readers(self) -> int:
-        """How many accumulate statements read the slots, if nothing else does and all groups come
-        to all of them once an iteration; else 0.
-        """
-        match self.consumers:
-            case [For(kind=ForKind.GPU_THREAD) as region]:
-                loops, body = peel_threads(region)
-                names = {a.name for a in self.staged}
-                every = prod(e for _, e in loops) == self.context.warps
-                return (_straight_readers(body, names) or 0) if every else 0
-            case _:
-                return 0
+        """How many statements read the slots; 0 if that does not say when they are free."""
+        return slot_readers(self.consumers, {a.name for a in self.staged}, self.context.warps)
 
     def _room_for_results(self) -> bool:
         """Shared memory for what an iteration stores; whether there is any."""
@@ -402,78 +391,3 @@ class GroupRing(Ring):
         emitter.loop_depth -= 1
         if deferred:
             self.context.writer.line("group_wait<1>();")
-
-    def _trailing(self) -> list[str]:
-        """Accumulators whose products end an iteration and may run on into the next one: that
-        waits for products of its own before anybody touches those accumulators.
-        """
-        match self.consumers:
-            case [For(kind=ForKind.GPU_THREAD) as region]:
-                stmts = _in_order(peel_threads(region)[1])
-            case _:
-                return []
-        parts = [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
-        end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
-        names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
-        first = next((i for i, p in enumerate(parts) if p is not None), len(parts))
-        head = next((i for i, p in enumerate(parts) if i > first and p is None), len(parts))
-        if not end or head > len(parts) - end:
-            return []
-        early = {x for s in stmts[:head] for x in (stored_names(s) | loaded_names(s))}
-        written = {x for s in stmts[:head] for x in stored_names(s)}
-        operands = {o.buffer for p in parts[len(parts) - end :] if p for o in (p.a, p.b)}
-        halves = any(self.context.accumulators[n].half for n in names)
-        return [] if halves or early & set(names) or written & operands else names
-
-    def _only_accumulates(self) -> list[str] | None:
-        """The accumulators, where an iteration does nothing but add to them in all groups."""
-        match self.consumers:
-            case [For(kind=ForKind.GPU_THREAD) as region]:
-                _, body = peel_threads(region)
-                parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
-                if len(parts) != len(sequence(body)) or not parts:
-                    return None
-                names = [p.accumulator for p in parts if p is not None]
-                return list(dict.fromkeys(names)) if len(names) == len(parts) else None
-            case _:
-                return None
-
-
-def _is_loaded_fill(s: Store) -> bool:
-    """Whether a statement fills an accumulator with numbers from few places in memory."""
-    match s.value:
-        case Call(_, "tile.fill", (value,)):
-            return any(isinstance(e, Load) for e in walk_expr(value))
-        case _:
-            return False
-
-
-def _straight_readers(s: Stmt, names: set[str]) -> int | None:
-    """How many accumulate statements there are; None if others read these buffers, or some in a
-    loop or under a condition.
-    """
-    match s:
-        case Store() if as_accumulate(s) is not None:
-            return 1
-        case Block(stmts):
-            found = [_straight_readers(x, names) for x in stmts]
-            return None if None in found else sum(n for n in found if n is not None)
-        case Allocate(body=body) | LetStmt(body=body):
-            return _straight_readers(body, names)
-        case For() if is_window(s):  # all of it is one run of instructions
-            return sum(isinstance(x, Store) for x in walk_stmt(s))
-        case For() | IfThenElse() if holds_tensor(s):
-            return None
-        case _:
-            return None if loaded_names(s) & names else 0
-
-
-def _in_order(s: Stmt) -> list[Stmt]:
-    """Statements of nested blocks and allocations."""
-    match s:
-        case Block(stmts):
-            return [x for inner in stmts for x in _in_order(inner)]
-        case Allocate(body=body):
-            return _in_order(body)
-        case _:
-            return [s]

@@ -1,0 +1,117 @@
+"""What the groups do in one iteration of a pipelined loop, as far as ``rings`` has to know.
+
+It says when the instructions that read a slot are complete: in the iteration itself, or in the next
+one, or between the statements of one. ``consumers`` are an iteration's statements without those
+that fill the slot.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from selector.emit.warpgroups.windows import is_window
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Call,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Load,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import walk_expr, walk_stmt
+from selector.lowering.normalize import holds_tensor, sequence
+from selector.lowering.structure import loaded_names, peel_threads, stored_names
+from selector.lowering.tiles import as_accumulate
+
+
+def only_accumulates(consumers: list[Stmt]) -> list[str] | None:
+    """The accumulators, where an iteration does nothing but add to them in all groups."""
+    match consumers:
+        case [For(kind=ForKind.GPU_THREAD) as region]:
+            _, body = peel_threads(region)
+            parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
+            if len(parts) != len(sequence(body)) or not parts:
+                return None
+            names = [p.accumulator for p in parts if p is not None]
+            return list(dict.fromkeys(names)) if len(names) == len(parts) else None
+        case _:
+            return None
+
+
+def trailing_accumulators(consumers: list[Stmt]) -> list[str]:
+    """Accumulators whose products end an iteration and may run on into the next one: that
+    waits for products of its own before anybody touches those accumulators.
+    """
+    match consumers:
+        case [For(kind=ForKind.GPU_THREAD) as region]:
+            stmts = _in_order(peel_threads(region)[1])
+        case _:
+            return []
+    parts = [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
+    end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
+    names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
+    first = next((i for i, p in enumerate(parts) if p is not None), len(parts))
+    head = next((i for i, p in enumerate(parts) if i > first and p is None), len(parts))
+    if not end or head > len(parts) - end:
+        return []
+    early = {x for s in stmts[:head] for x in (stored_names(s) | loaded_names(s))}
+    written = {x for s in stmts[:head] for x in stored_names(s)}
+    operands = {o.buffer for p in parts[len(parts) - end :] if p for o in (p.a, p.b)}
+    return [] if early & set(names) or written & operands else names
+
+
+def slot_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:
+    """How many accumulate statements read the ``staged`` buffers, if nothing else does and all
+    ``groups`` come to all of them once an iteration; else 0.
+    """
+    match consumers:
+        case [For(kind=ForKind.GPU_THREAD) as region]:
+            loops, body = peel_threads(region)
+            every = prod(e for _, e in loops) == groups
+            return (_straight_readers(body, staged) or 0) if every else 0
+        case _:
+            return 0
+
+
+def is_loaded_fill(s: Store) -> bool:
+    """Whether a statement fills an accumulator with numbers from few places in memory."""
+    match s.value:
+        case Call(_, "tile.fill", (value,)):
+            return any(isinstance(e, Load) for e in walk_expr(value))
+        case _:
+            return False
+
+
+def _straight_readers(s: Stmt, names: set[str]) -> int | None:
+    """How many accumulate statements there are; None if others read these buffers, or some in a
+    loop or under a condition.
+    """
+    match s:
+        case Store() if as_accumulate(s) is not None:
+            return 1
+        case Block(stmts):
+            found = [_straight_readers(x, names) for x in stmts]
+            return None if None in found else sum(n for n in found if n is not None)
+        case Allocate(body=body) | LetStmt(body=body):
+            return _straight_readers(body, names)
+        case For() if is_window(s):  # all of it is one run of instructions
+            return sum(isinstance(x, Store) for x in walk_stmt(s))
+        case For() | IfThenElse() if holds_tensor(s):
+            return None
+        case _:
+            return None if loaded_names(s) & names else 0
+
+
+def _in_order(s: Stmt) -> list[Stmt]:
+    """Statements of nested blocks and allocations."""
+    match s:
+        case Block(stmts):
+            return [x for inner in stmts for x in _in_order(inner)]
+        case Allocate(body=body):
+            return _in_order(body)
+        case _:
+            return [s]

@@ -1,6 +1,4 @@
-"""The schedule for warpgroups (wgmma, sm_90a): windows of raw rows, 8 or 16 rows of outputs a
-group.
-"""
+"""The schedule for warpgroups (wgmma, sm_90a): windows of raw rows, 16 rows of outputs a group."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from casestudies.common.warpgroups import Windows, windows
 
 def windows_for(taps: int) -> Windows:
     """Tiles by the number of taps; blocks of 256 rows. Rows of outputs beyond those of taps would
-    meet no row of the image together.
+    meet no row of the image together. Two tiles of 32 taps do not fit into shared memory.
     """
     if taps < 16:
         return Windows(rows=4, groups=4, tiles=16)
-    return Windows() if taps <= 16 else Windows(rows=8, tiles=8, stages=1)
+    return Windows(stages=2 if taps <= 16 else 1)
 
 
 def warpgroups(p: Filter) -> hl.Func:

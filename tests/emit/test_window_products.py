@@ -50,8 +50,8 @@ def issues(text: str) -> list[Issue]:
 def descriptors(text: str) -> dict[int, tuple[int, int]]:
     """(bytes along the depth, along the rows) that each operand of the statement names."""
     (written,) = re.findall(r'^ *: ("\+f".*)', text, re.MULTILINE)
-    first = written.count('"+f"')
-    (given,) = re.findall(r'  : "l"\((.*)\) : "memory"', text)
+    before, given = re.findall(r'  : ((?:"r"\([^"]*\), )*)"l"\((.*)\) : "memory"', text)[0]
+    first = written.count('"+f"') + before.count('"r"')
     parts = [re.search(r", (\d+), (\d+)\)$", p) for p in given.split('), "l"(')]
     return {first + i: (int(m.group(1)), int(m.group(2))) for i, m in enumerate(parts) if m}
 
@@ -102,7 +102,27 @@ def filled_bands(text: str, taps: Array) -> Array:
             if known and scope["part"] >= int(known):
                 words = np.zeros(8, np.float16)
             memory[int(offset) // 2 + 8 * item : int(offset) // 2 + 8 * item + 8] = words
+    fill_pairs(text, padded, tables, memory)
     return memory
+
+
+def fill_pairs(text: str, padded: Array, tables: dict[str, int], memory: Array) -> None:
+    """The same for the last blocks of two rows of taps, and zeros beside one."""
+    loops = re.findall(
+        r"item < (\d+); item \+= \d+\) \{\s*const int pair = item / 8, part = item % 8;\s*"
+        r"(?:const u32\* const from = (.*?);\s*)?\*\(uint4\*\)\(bands \+ (.*?)\) = (.*?);",
+        text,
+    )
+    assert len(loops) == text.count("const int pair = ")
+    for total, start, place, value in loops:
+        words = "from[0], from[1], from[2], from[3]" if start else "0, 0, 0, 0"
+        assert value == f"make_uint4({words})"
+        for item in range(int(total)):
+            scope = {"pair": item // 8, "part": item % 8} | tables
+            to = eval(place, scope) // 2
+            assert np.isnan(memory[to : to + 8]).all()
+            at = eval(start.replace("/", "//"), scope) if start else 0
+            memory[to : to + 8] = padded[at : at + 4].reshape(-1) if start else 0
 
 
 @pytest.mark.parametrize(
@@ -116,6 +136,12 @@ def filled_bands(text: str, taps: Array) -> Array:
         Windows(taps=16, tap_rows=4, rows=4, step=2, stride=2),
         Windows(taps=20, tap_rows=2, rows=4, stride=4),
         Windows(taps=16, tap_rows=4, rows=4, reverse=True),
+        Windows(taps=16, tap_rows=16, rows=16),
+        Windows(taps=32, tap_rows=6, rows=3, reverse=True),
+        Windows(taps=16, tap_rows=5, rows=4, unrolled=True),
+        Windows(taps=16, tap_rows=7, rows=3, step=2),
+        Windows(taps=16, tap_rows=1, rows=4, step=2),
+        Windows(taps=9, tap_rows=6, rows=5, stride=2),
     ],
     ids=str,
 )
@@ -156,7 +182,45 @@ def test_a_row_serves_all_outputs_that_it_reaches() -> None:
     """3 rows of taps, 8 rows of outputs: 10 image rows, each met by up to 3 bands at once."""
     found = issues(hb.compile(windowed(Windows(tap_rows=3, rows=8)), target="sm_90a").source)
     columns = [i.columns for i in found]
-    assert columns == [n for n in (8, 16, *[24] * 6, 16, 8) for _ in range(2)]
+    assert columns == [8, 16, 16, *[24, 24, 32] * 3, 16, 8, 16]
+
+
+def rows_of(text: str, p: Windows) -> list[tuple[int, int, int]]:
+    """(Row, first 16 bytes, bytes to the other 16) of the windows that instructions read."""
+    named = descriptors(text)
+    pitch = 2 * p.pitch
+    return [(i.a // pitch, i.a % pitch, named[i.names[0]][0]) for i in issues(text)]
+
+
+def test_neighbouring_rows_share_their_last_half_step() -> None:
+    p = Windows(tap_rows=4, rows=5)
+    pitch = 2 * p.pitch
+    shared = [(0, 0, 16), (1, 0, 16), (0, 32, pitch)]
+    wanted = [(row + i, at, along) for row in range(0, 8, 2) for i, at, along in shared]
+    assert rows_of(hb.compile(windowed(p), target="sm_90a").source, p) == wanted
+
+
+def test_a_row_without_a_neighbour_reads_its_own_next_bytes() -> None:
+    """Nobody fills the row below the last one, and zeros do not make numbers of what lies there."""
+    p = Windows(tap_rows=3, rows=5)
+    found = rows_of(hb.compile(windowed(p), target="sm_90a").source, p)
+    assert found[-2:] == [(6, 0, 16), (6, 32, 16)]
+    assert (6, 32, 2 * p.pitch) not in found
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Windows(taps=9, tap_rows=4, rows=4),  # two whole steps
+        Windows(tap_rows=1, step=2),  # no neighbours
+        Windows(tap_rows=4, rows=3, groups=2, segments=2, stages=2),  # groups begin at odd rows
+    ],
+    ids=str,
+)
+def test_rows_that_share_nothing(p: Windows) -> None:
+    text = hb.compile(windowed(p), target="sm_90a").source
+    assert {along for _, _, along in rows_of(text, p)} == {16}
+    assert "const int pair = " not in text
 
 
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
@@ -167,7 +231,7 @@ def test_machine_code() -> None:
     (usage,) = resource_usage(cubin).values()
     assert usage.local_accesses == 0
     (code,) = sass(cubin).values()
-    assert len(re.findall(r"\bHGMMA\.64x\d+x16\.F32", code)) == 2 * 31
+    assert len(re.findall(r"\bHGMMA\.64x\d+x16\.F32", code)) == 31 + 16  # a row, two rows
     assert "UBLKCP" in code
 
 

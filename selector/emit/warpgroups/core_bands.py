@@ -6,6 +6,10 @@ one row of taps is an *entry*: its core matrices along the depth, one after the 
 meet the same window for accumulators side by side follow each other, so that one instruction takes
 them all: its columns are 8 of every entry.
 
+An instruction takes two core matrices of depth. Where a band has an odd number of them, the last
+ones of two rows of taps are a *pair* beside the entries: one instruction adds both, for two
+neighbouring rows of the image (``window_pairs``).
+
 The words come out of the zero-padded taps of ``banded``.
 """
 
@@ -29,11 +33,43 @@ class Entry:
 
     operand: Banded
     values: tuple[int, ...]
+    paired: bool = False  # without the last one of an odd number of core matrices
+
+    @property
+    def known(self) -> int:
+        """Core matrices that hold taps."""
+        return depth_blocks(self.operand)
 
     @property
     def blocks(self) -> int:
         """Core matrices; depth is padded with zeros to whole instructions of two."""
-        return -(-depth_blocks(self.operand) // 2) * 2
+        return self.known - 1 if self.paired else -(-self.known // 2) * 2
+
+    @property
+    def bytes(self) -> int:
+        return self.blocks * CORE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The last core matrices of two entries; None: zeros, of one of them at most."""
+
+    first: Entry | None
+    second: Entry | None
+
+    @property
+    def halves(self) -> tuple[Entry | None, Entry | None]:
+        return self.first, self.second
+
+    @property
+    def operand(self) -> Banded:
+        entry = self.first or self.second
+        assert entry is not None
+        return entry.operand
+
+    @property
+    def blocks(self) -> int:
+        return 2
 
     @property
     def bytes(self) -> int:
@@ -46,12 +82,12 @@ class CoreBands:
     def __init__(self, context: KernelContext, tables: BandTables) -> None:
         self.context, self.tables = context, tables
         self.pointer = ""
-        self.places: dict[Entry, int] = {}  # bytes from the first one
+        self.places: dict[Entry | Pair, int] = {}  # bytes from the first one
 
     def __bool__(self) -> bool:
         return bool(self.places)
 
-    def lay(self, chains: list[list[Entry]]) -> None:
+    def lay(self, chains: list[list[Entry | Pair]]) -> None:
         """Make room for entries, those of a chain side by side."""
         total = 0
         for chain in chains:
@@ -67,11 +103,18 @@ class CoreBands:
 
     def fill(self, unit: Unit) -> None:
         """Write all entries out of the padded taps, 16 bytes of a column at a time."""
-        pending = list(self.places)
+        pending = [e for e in self.places if isinstance(e, Entry)]
         while pending:
             run = self._run(pending)
             self._fill_run(run, unit)
             pending = pending[len(run) :]
+        pairs = [p for p in self.places if isinstance(p, Pair)]
+        for number in range(2 if pairs else 0):
+            halves = [(self.places[p] + number * CORE_BYTES, p.halves[number]) for p in pairs]
+            while halves:
+                count = self._run_of_halves(halves)
+                self._fill_halves(halves[:count], unit)
+                halves = halves[count:]
 
     def _run(self, entries: list[Entry]) -> list[Entry]:
         """The first entries, as long as the padded taps of each lie as far from those before."""
@@ -109,3 +152,36 @@ class CoreBands:
                 vector = f"part < {known * COLUMNS} ? {vector} : {zero}"
             place = self.places[first]
             w.line(f"*(uint4*)({self.pointer} + {place} + item * {BLOCK_BYTES}) = {vector};")
+
+    def _run_of_halves(self, halves: list[tuple[int, Entry | None]]) -> int:
+        """How many of the first halves of pairs are written together: zeros, or such a run."""
+        (place, first), count = halves[0], 1
+        entries = [first] if first is not None else []
+        for at, entry in halves[1:]:
+            if at != place + count * 2 * CORE_BYTES or (entry is None) != (first is None):
+                break
+            if entry is not None:
+                entries.append(entry)
+                if len(self._run(entries)) < len(entries):
+                    break
+            count += 1
+        return count
+
+    def _fill_halves(self, run: list[tuple[int, Entry | None]], unit: Unit) -> None:
+        w, (place, first) = self.context.writer, run[0]
+        following = run[1][1] if len(run) > 1 else None
+        rank, size = unit.rank.removeprefix("(int)"), unit.size
+        what = "zeros" if first is None else "last blocks"
+        w.line(f"// {len(run)} {what} in pairs of {COLUMNS} x {BLOCK_BYTES} bytes")
+        loop = f"for (int item = {rank}; item < {len(run) * COLUMNS}; item += {size})"
+        with w.block(loop):
+            w.line(f"const int pair = item / {COLUMNS}, part = item % {COLUMNS};")
+            vector = "make_uint4(0, 0, 0, 0)"
+            if first is not None:
+                step = 0 if following is None else self._step(first, following)
+                start = self.tables.window(first.operand, "part")
+                block = self._taps(first) + (first.known - 1) * BLOCK_BYTES // 4
+                w.line(f"const u32* const from = {start} + {block} + pair * {step};")
+                vector = "make_uint4(from[0], from[1], from[2], from[3])"
+            at = f"{place} + pair * {2 * CORE_BYTES} + part * {BLOCK_BYTES}"
+            w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")

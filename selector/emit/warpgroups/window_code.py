@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
-from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry
+from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry, Pair
 from selector.emit.writer import comment
 from selector.ir.affine import Affine
 from selector.lowering.fragments import BLOCK_BYTES
@@ -24,6 +24,7 @@ STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
 class WindowProduct:
     """One wgmma: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
     bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and those that follow it.
+    Windows that meet a pair go on in the next row, ``along`` bytes further.
     """
 
     accumulator: str
@@ -34,12 +35,14 @@ class WindowProduct:
     offset: int
     along: int  # bytes between the two chunks of a window
     step: int
-    entry: Entry
+    entry: Entry | Pair
 
     @property
     def window(self) -> tuple[object, ...]:
         """What products share that can be one instruction."""
-        return (self.accumulator, self.buffer, self.symbolic, self.offset, self.step)
+        return (
+            self.accumulator, self.buffer, self.symbolic, self.offset, self.along, self.step,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

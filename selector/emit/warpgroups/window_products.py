@@ -7,8 +7,9 @@ further (leading offset 16). So rows of A overlap, and A is never formed.
 
 The statements of a nest of constant loops are taken together. Those that read the same window, for
 accumulators that lie side by side, become one instruction of up to 256 columns (``core_bands``): a
-row of an image serves every row of outputs that its taps reach. All instructions of a nest are one
-``asm`` statement: as statements of their own they take the compiler ten times as long.
+row of an image serves every row of outputs that its taps reach. Where a row of taps takes half an
+instruction more, two rows of an image share it (``window_pairs``). All instructions of a nest are
+one ``asm`` statement: as statements of their own they take the compiler ten times as long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from itertools import pairwise, product
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
-from selector.emit.warpgroups.core_bands import CoreBands, Entry
+from selector.emit.warpgroups.core_bands import CoreBands, Entry, Pair
 from selector.emit.warpgroups.window_code import (
     COLUMNS,
     STEP_BYTES,
@@ -28,6 +29,7 @@ from selector.emit.warpgroups.window_code import (
     WindowCode,
     WindowProduct,
 )
+from selector.emit.warpgroups.window_pairs import paired
 from selector.emit.warpgroups.windows import is_window
 from selector.ir.nodes import For, IntImm, Stmt, Store, Var
 from selector.ir.printer import print_expr
@@ -62,8 +64,8 @@ class WindowEmitter:
 
     def prepare(self, body: Stmt) -> None:
         """Lay out the bands of all such statements of a kernel."""
-        following: dict[Entry, Entry] = {}
-        seen: dict[Entry, None] = {}
+        following: dict[Entry | Pair, Entry | Pair] = {}
+        seen: dict[Entry | Pair, None] = {}
         for run in _runs(body):
             products = self._ordered(self._nested(run, ()))
             seen |= dict.fromkeys(p.entry for p in products)
@@ -91,14 +93,14 @@ class WindowEmitter:
     def _ordered(self, nested: list[Nested]) -> list[WindowProduct]:
         """All products, by the windows that they read."""
         numbers: dict[tuple[object, ...], int] = {}
-        found = [p for n in nested for p in self._products(n)]
+        found = paired([p for n in nested for p in self._products(n)], self.context.windows)
         for p in found:
             numbers.setdefault((p.accumulator, p.buffer, p.symbolic), len(numbers))
         return sorted(
             found,
             key=lambda p: (
                 numbers[p.accumulator, p.buffer, p.symbolic],
-                p.offset,
+                p.offset + (p.along if isinstance(p.entry, Pair) else 0),
                 p.step,
                 p.first,
             ),
@@ -224,14 +226,16 @@ def _runs(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
         yield tuple(run)
 
 
-def _chains(entries: list[Entry], following: dict[Entry, Entry]) -> list[list[Entry]]:
+def _chains(
+    entries: list[Entry | Pair], following: dict[Entry | Pair, Entry | Pair]
+) -> list[list[Entry | Pair]]:
     """Entries in an order in which as many as possible are followed by the one that should."""
     led = set(following.values())
-    chains: list[list[Entry]] = []
-    placed: set[Entry] = set()
+    chains: list[list[Entry | Pair]] = []
+    placed: set[Entry | Pair] = set()
     for head in (*(e for e in entries if e not in led), *entries):
-        chain: list[Entry] = []
-        at: Entry | None = head
+        chain: list[Entry | Pair] = []
+        at: Entry | Pair | None = head
         while at is not None and at not in placed:
             chain.append(at)
             placed.add(at)

@@ -73,6 +73,9 @@ class WindowRing(GroupRing):
         low = min(p.offset for p in products)
         if first is None or low < 0:
             return None
+        part = row_bytes * rows
+        if any((p.offset + p.along) // part != p.offset // part for p in products):
+            return None  # an instruction reads two pieces
         count = -(-(copy.rows[0].count or 0) // rows)
         needed = max(p.offset for p in products) // row_bytes // rows + 1
         users = [0] * count

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
@@ -21,7 +22,7 @@ from selector.ir.affine import join_dims
 from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.constants import constant_kernels, traffic_of
-from selector.lowering.kernels import GridLoop, Kernel, Program, split_kernels
+from selector.lowering.kernels import Kernel, Program, split_kernels
 from selector.runtime.plan import (
     Argument,
     BufferArgument,
@@ -39,8 +40,11 @@ RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_
 def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
     """Source and plan of a selected module for a CUDA target. ``patience``: seconds that a thread
     waits at a barrier in shared memory before it ends its launch in an error.
+
+    ``ScheduleError`` for what has no form in a kernel, or asks for a kernel that there is not.
     """
     program = split_kernels(module)
+    _check_grids(module, program)
     parts: list[str] = []
     wrappers: dict[str, str] = {}
     launches: list[Launch] = []
@@ -84,6 +88,20 @@ def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
     return max((g.blocks for g in module.grids if g.kind is kind and g.func in loops), default=0)
 
 
+def _check_grids(module: Module, program: Program) -> None:
+    """Every directive about a grid has a kernel that it is about."""
+    computed = {loop.name.split(".")[0] for kernel in program.kernels for loop in kernel.grid}
+    for g in module.grids:
+        if g.func not in computed:
+            known = ", ".join(f"`{name}`" for name in sorted(computed))
+            raise ScheduleError(
+                f"`{g.func}` has no kernel of its own",
+                f"a directive asks for one ({g.kind.value}), and the kernels compute {known}",
+                "name the Func whose loops are gpu_blocks",
+                Where(func=g.func),
+            )
+
+
 def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
     """The blocks that were asked for on one multiprocessor, as far as shared memory holds them."""
     asked = _asked(kernel, module, GridKind.RESIDENT) or 1
@@ -98,26 +116,11 @@ def _emit_kernel(
     target: Target,
     following: tuple[frozenset[str] | None, bool],
 ) -> tuple[str, Launch, dict[str, str]]:
-    names = Names()
-    context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
+    context = _context(kernel, module, target)
     context.shared_launches, context.last_launch = following
-    for r in module.requirements:
-        if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
-            context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)
-    names.bind("$g", "g")
-    names.bind("$q", "q")
-    for taken in ("g", "q"):
-        names.fresh(taken)
     arguments, parameters = _parameters(module, program, context)
-    context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
-    context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
-    context.self_fed = _asked(kernel, module, GridKind.SELF_FED) > 0
-    context.teams = max(1, _asked(kernel, module, GridKind.TEAMS))
-    context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
-    context.neighbours = kernel.grid[-1].name
-    if not context.persistent:
-        context.grid = frozenset(loop.name for loop in kernel.grid)
-    _bind_grid(kernel.grid, context)
+    for loop in kernel.grid:
+        context.names.get(loop.name)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
     numbers = _block_numbers(kernel, context)
@@ -132,22 +135,14 @@ def _emit_kernel(
             arguments.append(ValueArgument(value, INT32))
             parameters.append(f"const int {name}")
     used = set(re.findall(r"[A-Za-z_]\w*", text))
-    kept = [
-        (a, p)
-        for (a, p) in zip(arguments, parameters, strict=True)
-        if p.split()[-1].lstrip("*") in used
-    ]
+    declared = zip(arguments, parameters, strict=True)
+    kept = [(a, p) for (a, p) in declared if p.split()[-1].lstrip("*") in used]
+    bounds, entry = _bounds(kernel, module, context), _entry(kernel)
     w = Writer()
     list_text = ", ".join(p for _, p in kept)
-    bounds, entry = _bounds(kernel, module, context), _entry(kernel)
     with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
         _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
-        w.lines("\n".join(numbers))
-        for name, own in context.quotients.values():
-            if own:
-                w.line(f"const int {name} = {own};")
-        for name, condition in context.flags.items():
-            w.line(f"const bool {name} = {condition};")
+        _declare(context, w, numbers)
         w.lines(body)
     room = context.shared_alignment if context.shared_bytes else 0
     shared = -(-context.shared_bytes // 128) * 128 + room
@@ -162,6 +157,40 @@ def _emit_kernel(
         cluster=context.cluster,
     )
     return w.text(), launch, context.wrappers
+
+
+def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
+    """The state that a kernel's emission begins with: what is asked of its grid, and what is known
+    of sizes.
+    """
+    names = Names()
+    context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
+    for r in module.requirements:
+        if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
+            context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)
+    names.bind("$g", "g")
+    names.bind("$q", "q")
+    for taken in ("g", "q"):
+        names.fresh(taken)
+    context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
+    context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
+    context.self_fed = _asked(kernel, module, GridKind.SELF_FED) > 0
+    context.teams = max(1, _asked(kernel, module, GridKind.TEAMS))
+    context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
+    context.neighbours = kernel.grid[-1].name
+    if not context.persistent:
+        context.grid = frozenset(loop.name for loop in kernel.grid)
+    return context
+
+
+def _declare(context: KernelContext, w: Writer, numbers: list[str]) -> None:
+    """The block's numbers, what is made of sizes, and flags."""
+    w.lines("\n".join(numbers))
+    for name, own in context.quotients.values():
+        if own:
+            w.line(f"const int {name} = {own};")
+    for name, condition in context.flags.items():
+        w.line(f"const bool {name} = {condition};")
 
 
 def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
@@ -221,11 +250,6 @@ def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -
         w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
     if tensor and not context.group and (context.warps > 1 or warps):
         w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
-
-
-def _bind_grid(grid: tuple[GridLoop, ...], context: KernelContext) -> None:
-    for loop in grid:
-        context.names.get(loop.name)
 
 
 def _parameters(

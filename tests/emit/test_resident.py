@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
+from selector.diagnostics import ScheduleError
 from selector.ir.nodes import GridDirective, GridKind
 
 
@@ -64,3 +66,16 @@ def test_each_kernel_has_its_own() -> None:
     source = hb.compile(out, target="sm_80").source
     found = re.findall(r"__launch_bounds__\((.*?)\) kernel_(\w+?)(?:_\d)?\(", source)
     assert found == [("64, 4", "first"), ("64", "out")]
+
+
+@pytest.mark.parametrize("directive", [hb.resident_blocks, hb.persistent, hb.teams, hb.cluster])
+def test_a_func_without_a_kernel(directive: Callable[[hl.Func, int], hl.Func]) -> None:
+    x, xi = hl.Var("x"), hl.Var("xi")
+    image, inner, out = hl.ImageParam(hl.Float(32), 1, "I"), hl.Func("inner"), hl.Func("out")
+    inner[x] = image[x] + 1
+    out[x] = inner[x] * inner[x]
+    inner.compute_at(out.gpu_tile(x, xi, 64), xi)
+    directive(inner, 2)
+    with pytest.raises(ScheduleError, match="`inner` has no kernel of its own") as caught:
+        hb.compile(out, target="sm_90a")
+    assert "the kernels compute `out`" in caught.value.why

@@ -1,10 +1,11 @@
 """The environment variables, all of them. Each is read when it is needed, not at import.
 
-| variable | meaning | default | |---|---|---| | ``SELECTOR_DUMP`` | a folder: every compilation
-writes its stages there, as numbered files | none | | ``SELECTOR_CHECK`` | ``1``: verify the
-program after every stage | ``0`` | | ``SELECTOR_CACHE_DIR`` | folder of the kernel cache; empty:
-no cache | ``~/.cache/tensor-selector`` | | ``SELECTOR_PATIENCE`` | seconds that a GPU kernel waits
-at a barrier in shared memory before it ends in an error | for ever |
+- ``SELECTOR_DUMP``: a folder, to which every compilation writes its stages as numbered files.
+- ``SELECTOR_CHECK``: ``1`` verifies the program after every stage; by default ``0``.
+- ``SELECTOR_CACHE_DIR``: the folder of the kernel cache, by default ``~/.cache/tensor-selector``;
+  empty: no cache.
+- ``SELECTOR_PATIENCE``: seconds that a GPU kernel waits at a barrier in shared memory before it
+  ends in an error; by default for ever.
 
 ``XDG_CACHE_HOME`` moves the default of the kernel cache, and ``CC`` names the C compiler (for
 target ``amx``), as for every program.

@@ -110,6 +110,7 @@ class KernelContext:
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
+    self_fed: bool = False  # no such group: those that multiply ask for their operands
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
     windows: dict[str, WindowRows] = field(default_factory=dict)
@@ -121,7 +122,6 @@ class KernelContext:
     staging: Staging | None = None
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
-    self_fed: bool = False  # no such group: those that multiply ask for their operands
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn
     member: str = ""  # the number of a warp or group in its team, where there are several
     cluster: int = 1  # neighbours along the innermost loop of the grid, which this is:

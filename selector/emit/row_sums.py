@@ -34,6 +34,13 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, walk_expr
 
+CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
+_JOINS = {
+    ReduceOp.ADD: BinaryOp.ADD,
+    ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.MIN: BinaryOp.MIN,
+}
+
 Element = tuple[int, int, int]
 ElementText = Callable[[Load, Expr, Region, Digits], Callable[[Element], str]]
 Covered = list[tuple[Region, Digits]]
@@ -45,6 +52,9 @@ class RowSum:
 
     node: VectorReduce
     source: Load
+
+
+Part = tuple[Store, list[RowSum], Covered]
 
 
 def row_sums(s: Store, tiles: Container[str] = ()) -> list[RowSum]:
@@ -63,10 +73,6 @@ def row_sums(s: Store, tiles: Container[str] = ()) -> list[RowSum]:
         if kept:
             found.append(RowSum(e, kept[0]))
     return found
-
-
-CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
-Part = tuple[Store, list[RowSum], Covered]
 
 
 def joined_sums(
@@ -114,13 +120,6 @@ def _same_sum(a: Store, b: Store) -> bool:
 def _shape(e: Expr) -> Expr:
     """A value without what is reduced."""
     return Var(e.op.value, e.type) if isinstance(e, VectorReduce) else map_expr(e, _shape)
-
-
-_JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.MIN: BinaryOp.MIN,
-}
 
 
 class RowSumCode:

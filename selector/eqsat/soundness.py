@@ -18,7 +18,6 @@ import numpy as np
 
 from selector.diagnostics import InternalError
 from selector.eqsat.claims import CLAIMS, same
-from selector.eqsat.encode import encode_store
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.movement import annotate_movement
@@ -28,7 +27,7 @@ from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.slices import slice_reductions
 from selector.eqsat.valuation import Array, IllTypedError, World
 from selector.intrinsics import find
-from selector.ir.nodes import Allocate, Location, Module, Stmt, Store
+from selector.ir.nodes import Allocate, Location, Module, Stmt
 from selector.ir.traverse import stmt_children
 from selector.ir.types import Type
 
@@ -57,15 +56,6 @@ class Soundness:
         self.capped += other.capped
 
 
-def check_module(module: Module, engine: Engine, seed: int = 0) -> Soundness:
-    """Check the rules on every accumulator scope of a program, as selection sees it."""
-    result = Soundness()
-    for statements in dict.fromkeys(scopes_of(module)):
-        commands = [f"(set (statement {i}) {s})" for i, s in enumerate(statements)]
-        result.add(check_commands(commands, engine, seed))
-    return result
-
-
 def scopes_of(module: Module) -> list[tuple[str, ...]]:
     """The encoded statements of every accumulator scope of a program, in all forms that a
     selection tries, each distinct one once."""
@@ -82,12 +72,6 @@ def scopes_of(module: Module) -> list[tuple[str, ...]]:
 
     visit(annotate_movement(module).body)
     return found
-
-
-def check_program(statements: Sequence[Store], engine: Engine, seed: int = 0) -> Soundness:
-    """Saturate annotated statements and compare all nodes and claims."""
-    commands = [f"(set (statement {i}) {encode_store(s)})" for i, s in enumerate(statements)]
-    return check_commands(commands, engine, seed)
 
 
 def check_term(term: str, engine: Engine, seed: int = 0) -> Soundness:

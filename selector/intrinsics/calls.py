@@ -105,11 +105,6 @@ def _meanings() -> dict[str, Meaning]:
 CALLS: dict[str, Meaning] = _meanings()
 
 
-def find_call(name: str) -> Meaning | None:
-    """The meaning of a call by name, or None for an unknown one."""
-    return CALLS.get(name)
-
-
 def register_all() -> None:
     """Make every call of the table known to the interpreter."""
     for name, meaning in CALLS.items():

@@ -6,10 +6,11 @@ condition, tested once per tile instead of once per lane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Broadcast, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 
@@ -47,6 +48,39 @@ def slack(condition: Expr) -> Affine | None:
             return to_affine(a) - to_affine(b)
         case _:
             return None
+
+
+def lane_slacks(condition: Expr) -> tuple[Affine, Affine] | None:
+    """The least and the largest slack of the lanes of an ordering of integers: every lane holds
+    where the least is not negative, and none where the largest is. None for anything else.
+    """
+    match condition:
+        case Compare(CompareOp.LT | CompareOp.LE as op, a, b):
+            less, more = a, b
+        case Compare(CompareOp.GT | CompareOp.GE as op, a, b):
+            less, more = b, a
+        case _:
+            return None
+    if not less.type.is_integer:
+        return None
+    walked = access(Binary(BinaryOp.SUB, more, less))
+    if walked is None or any(s.constant is None for s, _ in walked.levels):
+        return None
+    reaches = [(s.constant or 0) * (n - 1) for s, n in walked.levels]
+    base = walked.base - int(op in (CompareOp.LT, CompareOp.GT))
+    return base + sum(min(0, r) for r in reaches), base + sum(max(0, r) for r in reaches)
+
+
+def conjuncts(e: Expr) -> Iterator[Expr]:
+    """The conditions of which ``e`` is the conjunction, lane by lane."""
+    match e:
+        case Binary(BinaryOp.AND, a, b):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case Broadcast(value):
+            yield from conjuncts(value)
+        case _:
+            yield e
 
 
 def conjunction(a: Expr, b: Expr) -> Expr:

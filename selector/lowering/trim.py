@@ -8,10 +8,9 @@ The end is an expression of the loops around it, such as the block's number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Allocate,
@@ -20,8 +19,6 @@ from selector.ir.nodes import (
     Broadcast,
     Call,
     Cast,
-    Compare,
-    CompareOp,
     Expr,
     FloatImm,
     For,
@@ -38,7 +35,9 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, div
 from selector.ir.traverse import walk_stmt
 from selector.lowering.factors import makes_zero
+from selector.lowering.predicates import conjuncts, lane_slacks
 
+_BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
 Last = tuple[Affine, int]  # iteration v counts only if v * step <= the sum
 
 
@@ -153,10 +152,11 @@ def _masked_after(c: Expr, state: _Loop) -> Last | None:
     """After which iteration a condition holds in no lane of no thread, by what is around the
     loop.
     """
-    for part in _parts(c):
-        room = _most(part)
-        if room is None:
+    for part in conjuncts(c):
+        slacks = lane_slacks(part)
+        if slacks is None:
             continue
+        room = to_affine(slacks[1].to_expr())
         for name, extent in state.threads.items():
             step = room.coefficient(Var(name)).constant
             if step is None:
@@ -171,39 +171,6 @@ def _masked_after(c: Expr, state: _Loop) -> Last | None:
         if any(isinstance(a, Var) and a.name.endswith(_BLOCKS) for a in around):
             return rest, -step
     return None
-
-
-_BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
-
-
-def _parts(c: Expr) -> Iterator[Expr]:
-    match c:
-        case Binary(BinaryOp.AND, a, b):
-            yield from _parts(a)
-            yield from _parts(b)
-        case Broadcast(v):
-            yield from _parts(v)
-        case _:
-            yield c
-
-
-def _most(c: Expr) -> Affine | None:
-    """What is negative where a comparison holds in no lane."""
-    match c:
-        case Compare(CompareOp.LT | CompareOp.LE as op, a, b):
-            less, more = a, b
-        case Compare(CompareOp.GT | CompareOp.GE as op, a, b):
-            less, more = b, a
-        case _:
-            return None
-    if not less.type.is_integer:
-        return None
-    walked = access(Binary(BinaryOp.SUB, more, less))
-    if walked is None or any(s.constant is None for s, _ in walked.levels):
-        return None
-    highest = sum(max(0, (s.constant or 0) * (n - 1)) for s, n in walked.levels)
-    strict = op in (CompareOp.LT, CompareOp.GT)
-    return to_affine((walked.base + (highest - int(strict))).to_expr())
 
 
 def constant_starts(stmts: list[Stmt]) -> dict[str, float]:

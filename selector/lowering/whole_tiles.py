@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from selector.ir.access import access
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -35,7 +34,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
-from selector.lowering.predicates import conjunction
+from selector.lowering.predicates import conjunction, conjuncts, lane_slacks
 
 
 def split_masks(s: Stmt, *, looped: bool = False) -> Stmt:
@@ -67,11 +66,12 @@ def _split(run: list[Store]) -> list[Stmt]:
         return list(run)
     first = next((i for i, s in enumerate(run) if any(_masks(s.value))), len(run))
     masked = run[first:]
-    rooms = [room for s in masked for c in _masks(s.value) for room in [_room(c)]]
-    if not rooms or None in rooms:
+    parts = [part for s in masked for c in _masks(s.value) for part in conjuncts(c)]
+    slacks = [lane_slacks(part) for part in parts]
+    if not slacks or None in slacks:
         return list(run)
     least: dict[Affine, int] = {}
-    for room in (r for part in rooms if part is not None for r in part):
+    for room, _ in (x for x in slacks if x is not None):
         symbolic = room - room.offset
         least[symbolic] = min(least.get(symbolic, room.offset), room.offset)
     tests: list[Expr] = [
@@ -90,30 +90,6 @@ def _masks(e: Expr) -> Iterator[Expr]:
     for x in walk_expr(e):
         if isinstance(x, Select) and x.condition.type.lanes > 1:
             yield x.condition
-
-
-def _room(c: Expr) -> list[Affine] | None:
-    """What is not negative where a condition holds in every lane; None if that is not known."""
-    match c:
-        case Binary(BinaryOp.AND, a, b):
-            x, y = _room(a), _room(b)
-            return None if x is None or y is None else x + y
-        case Broadcast(value, _):
-            return _room(value)
-        case Compare(CompareOp.LT | CompareOp.LE as op, a, b):
-            less, more = a, b
-        case Compare(CompareOp.GT | CompareOp.GE as op, a, b):
-            less, more = b, a
-        case _:
-            return None
-    if not less.type.is_integer:
-        return None
-    walked = access(Binary(BinaryOp.SUB, more, less))
-    if walked is None or any(s.constant is None for s, _ in walked.levels):
-        return None
-    lowest = sum(min(0, (s.constant or 0) * (n - 1)) for s, n in walked.levels)
-    strict = op in (CompareOp.LT, CompareOp.GT)
-    return [walked.base + (lowest - int(strict))]
 
 
 def _unmasked(e: Expr) -> Expr:

@@ -20,9 +20,6 @@ from selector.ir.nodes import Module
 from selector.targets import find_target
 from selector.workbench.bench import Bench, pushed
 
-ATOMS = ("Int", "Sym", "Lit", "FLit", "Atom", "Always")
-"""Constructors whose classes are written inside of others."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:

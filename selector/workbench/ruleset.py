@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from rules import rule_files
 from selector.eqsat.bindings import egglog
-from selector.eqsat.saturate import PHASES
 from selector.eqsat.stepping import run_text
 from selector.workbench.cases import RULES
 from selector.workbench.problems import Problem, at, of_egglog
@@ -60,13 +59,6 @@ def read_rules(files: Iterable[tuple[str, str]]) -> tuple[Rule, ...]:
 def _rule(form: Form) -> Rule:
     law = " ".join(line.lstrip("; ").strip() for line in form.above)
     return Rule(form.option(":name"), form.option(":ruleset"), law, form)
-
-
-def run_rulesets() -> frozenset[str]:
-    """The rulesets that a compilation runs."""
-    words = " ".join(schedule for _, schedule, _ in PHASES).replace("(", " ").replace(")", " ")
-    parts = words.split()
-    return frozenset(parts[i + 1] for i, word in enumerate(parts) if word == "run")
 
 
 def lint(files: Sequence[tuple[str, str]]) -> tuple[Problem, ...]:

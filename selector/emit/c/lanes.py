@@ -13,7 +13,6 @@ from selector.diagnostics import EmitError
 from selector.emit.nests import vector_digits
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI
 from selector.intrinsics.calls import constants
-from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane, split
 from selector.ir.nodes import (
     Binary,
@@ -280,14 +279,3 @@ def _where(test: Expr, value: Expr, t: Type) -> Expr:
 def _scalar(e: Expr) -> Expr:
     """A scalar expression without the marks around it."""
     return e.value if isinstance(e, ExprVar | LocToLoc) else e
-
-
-def reads_other_lanes(s: Store) -> bool:
-    """Whether a vector is made from elements of its own buffer that other lanes store."""
-    if s.value.type.lanes == 1:
-        return False
-    form = lane_loops(s)
-    place = to_affine(form.store.index)
-    return any(
-        load.buffer == s.buffer and to_affine(load.index) != place for load, _ in form.loads()
-    )

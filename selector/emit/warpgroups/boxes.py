@@ -7,7 +7,7 @@ of the source's extents becomes the extents of the tensor map: the copy engine w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,7 +18,7 @@ from selector.emit.warpgroups.tensors import tensor_of
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, map_expr, substitute
-from selector.lowering.predicates import TRUE, slack
+from selector.lowering.predicates import TRUE, conjuncts, slack
 from selector.runtime.plan import MapArgument
 
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
@@ -167,7 +167,7 @@ def bounded_extents(
         for e in (d.extent, d.stride, d.min)
         if isinstance(e, Var)
     }
-    for condition in _conjuncts(wanted):
+    for condition in conjuncts(wanted):
         room = slack(condition)
         if condition == TRUE or room in at:
             continue  # nothing lies before the first element
@@ -179,12 +179,3 @@ def bounded_extents(
         if bound != extents[d]:
             extents[d] = Binary(BinaryOp.MIN, extents[d], bound)
     return tuple(extents) if all(free_vars(e) <= known for e in extents) else None
-
-
-def _conjuncts(e: Expr) -> Iterator[Expr]:
-    match e:
-        case Binary(BinaryOp.AND, a, b):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case _:
-            yield e

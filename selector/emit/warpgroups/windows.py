@@ -14,6 +14,7 @@ from selector.ir.nodes import Allocate, For, ForKind, IntImm, Memory, Stmt, Stor
 from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.normalize import sequence
 from selector.lowering.strips import Strips
+from selector.lowering.structure import constant_elements
 from selector.lowering.tiles import Access, Accumulate, Banded, as_accumulate
 
 SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
@@ -85,6 +86,7 @@ def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, WindowRows]
                 "stage it twice",
                 Where(func=statement.accumulator),
             )
+        constant_elements(allocations[name])  # an error where an extent is no constant
         pitch = allocations[name].extents[0]
         assert isinstance(pitch, IntImm)
         distance = _distance(statement, pitch.value)

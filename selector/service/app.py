@@ -13,11 +13,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
-from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, Response, StreamingResponse
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from selector.diagnostics import UserError
@@ -26,12 +24,12 @@ from selector.service.answers import Answer, defect, encoded, mistake, refusal
 from selector.service.bodies import read_body
 from selector.service.catalogue import rules_answer, targets_answer
 from selector.service.desk import API, Desk, Flight
+from selector.service.explorer import add_page
 from selector.service.gate import Gate
 from selector.service.openapi import ROUTES, describe
 from selector.service.requests import read_request
 from selector.service.settings import Settings
 
-PAGE = Path(__file__).parent / "page"
 PROGRESS_EVERY = 1.0
 """Seconds between two events of a job that someone watches."""
 _MOST_KEYS = 4096
@@ -129,7 +127,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.service = service
     _add_routes(app, service)
     _add_errors(app)
-    _add_page(app)
+    add_page(app)
     app.add_middleware(Gate, tokens=settings.tokens, metrics=service.desk.metrics)
     document = describe(app)
     app.openapi = lambda: document
@@ -190,19 +188,6 @@ def _add_errors(app: FastAPI) -> None:
         return response(defect("the service failed", type(error).__name__))
 
     _ = refused, failed
-
-
-def _add_page(app: FastAPI) -> None:
-    """The explorer page, where there is one: ``/`` and what it needs under ``/page``."""
-    if not (PAGE / "index.html").exists():
-        return
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
-
-    _ = page
-    app.mount("/page", StaticFiles(directory=PAGE))
 
 
 def response(answer: Answer) -> Response:

@@ -1,0 +1,129 @@
+// What the panes show. Everything from the service becomes text nodes, never markup.
+
+import { isTensor } from "./linking.js";
+
+export const $ = (id) => document.getElementById(id);
+
+// An element with attributes and children; strings become text.
+export function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "class") node.className = value;
+    else if (value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((c) => c !== "" && c !== null && c !== undefined));
+  return node;
+}
+
+export function empty(id, text) {
+  $(id).replaceChildren(make("p", { class: "empty" }, text));
+}
+
+// Numbered lines; `numbers` are the statements they belong to. Returns how many are tensor ones.
+export function lines(id, text, numbers, kind = "") {
+  const box = make("div", { class: "lines" });
+  let count = 0;
+  text.replace(/\n$/, "").split("\n").forEach((line, i) => {
+    const tensor = kind ? isTensor[kind](line) : Boolean(numbers[i]) && /\b\w*(mma|tdp)\w*\./.test(line);
+    if (tensor) count += 1;
+    const attributes = { class: tensor ? "line tensor" : "line", "data-statement": numbers[i] || null };
+    box.append(make("div", attributes, line));
+  });
+  const { scrollTop, scrollLeft } = $(id);
+  $(id).replaceChildren(box);
+  Object.assign($(id), { scrollTop, scrollLeft });
+  return count;
+}
+
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+function outcome(s) {
+  if (s.instruction) {
+    const block = `block ${s.block.join(" × ")}, ${percent(s.useful_share)} of the multiply-adds useful`;
+    return [make("span", { class: "is" }, `${s.count} × ${s.instruction}`), make("span", { class: "more" }, block)];
+  }
+  if (s.stage === "init") return [make("span", { class: "more" }, "fill of the tile")];
+  return s.stage === "plain" ? [] : [make("span", { class: "more" }, "read of the tile")];
+}
+
+// The statements of a report, one button each.
+export function statements(report) {
+  if (!report.statements.length) {
+    empty("why", "No statement of this program is placed on a tensor unit.");
+    return;
+  }
+  const list = make("ol", { class: "statements" });
+  report.statements.forEach((s, i) => {
+    const state = s.miss ? "missed" : "took";
+    const copies = s.copies > 1 ? ` × ${s.copies}` : "";
+    const button = make("button", { class: state, "data-statement": i + 1, "aria-pressed": "false" },
+      make("span", { class: "what" }, `${s.func} (${s.stage})${copies} `));
+    if (s.miss) {
+      button.append(make("span", { class: "miss" }, `not selected: ${s.miss}`));
+      if (s.hint) button.append(make("span", { class: "more" }, `hint: ${s.hint}`));
+    } else button.append(...outcome(s));
+    for (const t of s.temporaries) button.append(make("span", { class: "more" }, `temporary: ${t}`));
+    for (const t of s.capped) button.append(make("span", { class: "more" }, `the phase ${t} stopped at its cap`));
+    if (s.location) button.append(make("span", { class: "more" }, s.location));
+    button.append(make("code", { title: s.statement }, s.statement));
+    list.append(make("li", {}, button));
+  });
+  $("why").replaceChildren(list);
+}
+
+// The rules of one statement, or (null) of all: the chain that led to the result, and what else matched.
+export function rules(chosen, report, known) {
+  const from = chosen ? [chosen] : report.statements;
+  const chain = unique(from.flatMap((s) => s.rules ?? []));
+  const also = unique(from.flatMap((s) => s.matched)).filter((r) => !chain.includes(r));
+  const laws = Object.assign({}, ...from.map((s) => s.laws ?? {}));
+  const box = make("div");
+  const title = chosen ? "led to the result, in this order" : "led to results";
+  if (chain.length) box.append(make("h3", {}, title), group("ol", chain, laws, known));
+  if (also.length) box.append(make("h3", {}, "matched as well"), group("ul", also, laws, known));
+  if (!chain.length && !also.length) box.append(make("p", { class: "empty" }, "No rule led anywhere here."));
+  $("rules").replaceChildren(box);
+}
+
+const unique = (names) => [...new Set(names)];
+
+function group(tag, names, laws, known) {
+  const list = make(tag);
+  for (const name of names) {
+    const rule = known.get(name);
+    const law = laws[name] || rule?.law || "";
+    const details = make("details", { "data-rule": name },
+      make("summary", {}, name, make("span", { class: "law" }, law)));
+    if (rule) {
+      details.append(make("p", { class: "note" }, `${rule.file}:${rule.line}, ruleset ${rule.ruleset}`), make("pre", {}, rule.text));
+    } else details.append(make("p", { class: "note" }, "a rule of your own"));
+    list.append(make("li", {}, details));
+  }
+  return list;
+}
+
+// An error as the service gives it: every field that is there.
+export function notice(refused, more = []) {
+  const { error } = refused;
+  const where = error.where ?? {};
+  const fields = make("dl");
+  for (const [name, value] of [["why", error.why], ["hint", error.hint], ["func", where.func], ["stage", where.stage], ["at", where.location]]) {
+    if (value) fields.append(make("dt", {}, name), make("dd", {}, value));
+  }
+  const status = refused.status ? ` (${refused.status})` : "";
+  const again = refused.wait ? ` Again in ${refused.wait} s.` : "";
+  const box = $("notice");
+  box.replaceChildren(make("p", {}, make("span", { class: "kind" }, `${error.kind}${status}: `), error.what, again), fields);
+  if (where.statement) box.append(make("pre", {}, where.statement));
+  box.append(...more);
+  box.hidden = false;
+}
+
+const MS = (seconds) => `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+
+export function stages(answer) {
+  const parts = Object.entries(answer.stages).flatMap(([name, s]) => [` ${name} `, make("b", {}, MS(s))]);
+  $("stages").replaceChildren(...parts, answer.cached ? " (found in the store: the times are of when it was made)" : "");
+  const short = `kernel ${answer.artifact.slice(0, 12)}…`;
+  $("artifact").replaceChildren(make("span", { title: answer.artifact }, short));
+}

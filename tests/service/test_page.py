@@ -1,0 +1,311 @@
+"""The explorer page, in a real browser: what it shows, what it keeps, and how it is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser import chromium, missing, opened, settled, spoil, until
+from service_tools import CONV, Server, running
+
+from selector.service.explorer import examples
+
+page_needs_browser = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
+SCRIPT = "<img src=x onerror=\"document.title='run'\">"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def test_only_our_own_files_may_run(server: Server) -> None:
+    for path in ("/", "/page/app.js", "/page/style.css", "/page/examples.json"):
+        reply = server.ask("GET", path)
+        assert reply.status == 200, path
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert "://" not in reply.body.decode().replace("http://www.w3.org", "") or "json" in path
+    assert server.ask("GET", "/page/../app.py").status == 404
+    assert server.ask("GET", "/page/%2e%2e/app.py").status == 404
+
+
+@pytest.mark.parametrize("example", examples()["examples"], ids=lambda e: e["name"])
+def test_every_example_is_selected(server: Server, example: dict[str, str]) -> None:
+    reply = server.ask("POST", "/v1/explain", {"ir": example["ir"], "target": example["target"]})
+    assert reply.status == 200, reply.body
+    assert reply.data["misses"] == 0
+    assert any(s["instruction"] for s in reply.data["report"]["statements"])
+
+
+@page_needs_browser
+def test_a_hit(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        assert settled(page, "good") == "selected: all 3 statements"
+        assert "wmma.mma.m32n8k16.f16.f32" in page.text_content("#why .chosen")
+        assert page.locator("#selected .tensor.chosen").count() == 2
+        assert page.locator("#edit-ir .back .chosen").count() == 2
+        assert page.locator("#cuda .tensor.chosen").count() == 4
+        assert re.search(r"verify .* ms select .* ms emit .* ms", page.text_content("#stages"))
+        toeplitz = page.locator("#rules details[data-rule=toeplitz]")
+        assert "banded matrix" in toeplitz.inner_text()
+        toeplitz.locator("summary").click()
+        assert "rules/71_toeplitz.egg:" in toeplitz.inner_text()
+        assert "(rule" in toeplitz.inner_text() or "(rewrite" in toeplitz.inner_text()
+        page.click("#tab-sass")
+        page.wait_for_selector("#sass .tensor, #sass .empty:not(:has-text('tab is open'))")
+        page.click("#tab-graph")
+        until(page, "document.querySelector('#graph img')?.naturalWidth > 100")
+
+
+@page_needs_browser
+@pytest.mark.nvrtc
+def test_machine_code(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.click("#tab-sass")
+        page.wait_for_selector("#sass .tensor")
+        assert all("HMMA" in t for t in page.locator("#sass .tensor").all_text_contents())
+
+
+@page_needs_browser
+def test_statements_are_linked(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.hover("#selected [data-statement='1']")
+        for place in ("#edit-ir .back", "#why", "#selected"):
+            assert page.locator(f"{place} .hover[data-statement='1']").count() >= 1, place
+        page.click("#selected [data-statement='3']")
+        assert "output (read)" in page.text_content("#why .chosen")
+        assert page.text_content("#rules-of") == "of output (read)"
+        assert page.locator("#edit-ir .back .chosen").count() == 2
+
+
+@page_needs_browser
+def test_every_statement_has_as_many_lines_as_copies(server: Server, browser: Any) -> None:
+    count = """async ([ir, statements]) => {
+        const { programLines, selectedLines, stores } = await import('/page/linking.js');
+        const numbers = programLines(ir, statements);
+        const owners = stores(ir).map((store) => numbers[store.first]);
+        return statements.map((_, i) => owners.filter((owner) => owner === i + 1).length);
+    }"""
+    with opened(browser, server) as page:
+        for example in examples()["examples"]:
+            question = {"ir": example["ir"], "target": example["target"]}
+            statements = server.ask("POST", "/v1/explain", question).data["report"]["statements"]
+            found = page.evaluate(count, [example["ir"], statements])
+            assert found == [s["copies"] for s in statements], example["name"]
+
+
+@page_needs_browser
+def test_own_rules(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.click("#tab-own")
+        page.fill("#own", '(rule ((= x (Int a)))\n (oops a) :ruleset axioms :name "mine")')
+        settled(page, "wrong")
+        assert "rules:" in page.inner_text("#notice")
+        page.fill("#own", "")
+        assert settled(page, "good")
+
+
+@page_needs_browser
+def test_a_miss_shows_what_the_service_says(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        spoil(page)
+        assert "not selected" in settled(page, "wrong")
+        ir = page.input_value("#ir")
+        error = server.compile(ir).error
+        notice = page.inner_text("#notice")
+        for said in (error["kind"], error["what"], error["why"], error["hint"]):
+            assert said in notice
+        assert "No code" in page.text_content("#cuda")
+        assert page.locator("#why .missed").count() == 4
+        assert page.locator(".gutter .missed").count() >= 1
+        page.uncheck("#strict")
+        page.wait_for_selector("#notice", state="hidden")
+        assert "kernel_output" in page.text_content("#cuda")
+        assert "not selected" in settled(page, "wrong")
+
+
+@page_needs_browser
+def test_a_mistake_is_marked_where_it_is(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.fill("#ir", f"module m\n {SCRIPT}\n")
+        assert settled(page, "wrong") == "ParseError"
+        assert page.text_content(".gutter .error") == "2"
+        assert "program:2:2" in page.inner_text("#notice")
+        assert SCRIPT in page.inner_text("#notice")
+        assert page.locator("main img").count() == 0
+        assert page.title() != "run"
+        page.fill("#ir", "")
+        page.wait_for_selector("#status:text('no program')")
+        assert page.locator("#why .empty").count() == 1
+        assert not page.is_visible("#notice")
+
+
+@page_needs_browser
+def test_the_last_change_wins(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        sent: list[str] = []
+        page.on("request", lambda r: sent.append(r.url) if r.url.endswith("compile") else None)
+        for name in ("one", "two", "three"):
+            page.fill("#ir", CONV.replace("module output", f"module {name}"))
+        page.wait_for_selector("#cuda :text('// three for sm_80')")
+        assert len(sent) == 1
+        page.fill("#ir", CONV.replace("module output", "module four"))
+        page.keyboard.press("Control+Enter")
+        page.fill("#ir", CONV.replace("module output", "module five"))
+        page.wait_for_selector("#cuda :text('// five for sm_80')")
+        assert settled(page, "good")
+
+
+@page_needs_browser
+def test_a_link_restores_the_session(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.select_option("#example", "gemm_warpgroups")
+        page.wait_for_selector("#why :text('wgmma.')")
+        page.uncheck("#strict")
+        page.click("#why [data-statement='1']")
+        page.click("#tab-graph")
+        page.wait_for_selector("#graph img")
+        text = page.input_value("#ir")
+        until(page, "location.hash.length > 100")
+        page.click("#link")
+        fragment = page.evaluate("location.hash")
+    with opened(browser, server, fragment) as page:
+        page.wait_for_selector("#graph img")
+        assert page.input_value("#ir") == text
+        assert page.input_value("#target") == "sm_90a"
+        assert page.input_value("#example") == "gemm_warpgroups"
+        assert not page.is_checked("#strict")
+        assert page.get_attribute("#why [data-statement='1']", "aria-pressed") == "true"
+        page.fill("#ir", text + "\n# typed a moment before a reload\n")
+        page.reload()
+        page.wait_for_selector("#status:not(.busy)")
+        assert page.input_value("#ir").endswith("before a reload\n")
+    with opened(browser, server, "#s=nonsense") as page:
+        assert settled(page, "wrong") == "damaged link"
+
+
+@page_needs_browser
+def test_by_keyboard_alone(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        press = page.keyboard.press
+        focus = "document.activeElement.id"
+        reached = []
+        for _ in range(40):
+            press("Tab")
+            reached.append(page.evaluate(focus))
+            if reached[-1] == "ir":
+                break
+        assert reached[0] == "skip"
+        assert [i for i in reached if i][:5] == ["skip", "example", "target", "strict", "run"]
+        press("Escape")
+        assert page.evaluate(focus) == "tab-ir"
+        press("j")
+        assert page.get_attribute("#why [data-statement='3']", "aria-pressed") == "true"
+        press("k")
+        press("k")
+        assert page.get_attribute("#why [data-statement='1']", "aria-pressed") == "true"
+        for key, pane in (
+            ("2", "selected"),
+            ("3", "cuda"),
+            ("4", "why"),
+            ("5", "rules"),
+            ("1", "ir"),
+        ):
+            press(key)
+            assert page.evaluate(focus) == pane
+            if pane == "ir":
+                press("1")
+                assert page.input_value("#ir").count("1") > 0
+        press("Escape")
+        press("g")
+        assert page.get_attribute("#tab-graph", "aria-selected") == "true"
+        page.focus("#tab-graph")
+        press("ArrowRight")
+        assert page.get_attribute("#tab-cuda", "aria-selected") == "true"
+        assert page.evaluate(focus) == "tab-cuda"
+        press("n")
+        assert page.locator("#cuda .line.at.tensor").count() == 1
+        press("m")
+        assert page.locator(".pane:visible").count() == 1
+        press("m")
+        assert page.locator(".pane:visible").count() == 5
+        press("?")
+        assert page.is_visible("#help")
+        press("Escape")
+        assert not page.is_visible("#help")
+
+
+@page_needs_browser
+def test_every_control_has_a_name(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        for role in ("button", "tab", "combobox", "textbox", "checkbox", "region", "tabpanel"):
+            assert page.get_by_role(role).count() >= 1, role
+            named = page.get_by_role(role, name=re.compile(r"\S")).count()
+            assert named == page.get_by_role(role).count(), role
+
+
+@page_needs_browser
+def test_light_and_dark(server: Server, browser: Any) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    with opened(browser, server, color_scheme="dark") as page:
+        settled(page, "good")
+        dark = page.evaluate(background)
+        page.click("#theme")
+        assert page.text_content("#theme") == "Theme: light"
+        light = page.evaluate(background)
+        assert sum(map(int, re.findall(r"\d+", dark))) < 150
+        assert sum(map(int, re.findall(r"\d+", light))) > 600
+        page.reload()
+        assert page.evaluate(background) == light
+        page.click("#theme")
+        assert page.evaluate(background) == dark
+    with opened(browser, server, color_scheme="light") as page:
+        assert page.evaluate(background) == light
+
+
+@page_needs_browser
+def test_a_token_is_asked_for(tight: Server, browser: Any) -> None:
+    with opened(browser, tight) as page:
+        page.wait_for_selector("#notice input[type=password]")
+        assert "TokenError (401)" in page.inner_text("#notice")
+        page.fill("#notice input", tight.token)
+        page.keyboard.press("Enter")
+        assert settled(page, "good")
+        assert tight.token not in page.url
+
+
+@page_needs_browser
+def test_a_service_that_is_away(tmp_path: Any, browser: Any) -> None:
+    with running(tmp_path, "--workers", "1") as own, opened(browser, own) as page:
+        settled(page, "good")
+        page.route("**/v1/*", lambda route: route.abort())
+        page.fill("#ir", CONV)
+        assert settled(page, "wrong") == "ServiceError"
+        assert "does not answer" in page.inner_text("#notice")
+        page.unroute("**/v1/*")
+        page.click("#notice button")
+        assert settled(page, "good")
+        busy = '{"error":{"kind":"QueueError","what":"full","why":"","hint":"","where":{}}}'
+        page.route(
+            "**/v1/*",
+            lambda r: r.fulfill(status=429, headers={"Retry-After": "1"}, body=busy),
+            times=2,
+        )
+        page.click("#run")
+        page.wait_for_selector("#notice :text('full Again in 1 s')")
+        page.wait_for_selector("#notice", state="hidden")
+        assert settled(page, "good")

@@ -35,9 +35,9 @@ class Block:
 class StatementReport:
     """One statement on a tensor unit, or a miss.
 
-    ``stage`` is "init", "update", "read" or "plain"; ``block`` is None for fills, reads and misses;
-    ``copies`` is how many equal statements (up to bases) share this entry; ``matched`` are the
-    named rules that matched in its scope, ``rules`` those that led to the result.
+    ``stage`` is "init", "update", "rescale", "read" or "plain"; ``block`` is None where there is no
+    product; ``copies`` is how many equal statements (up to bases) share this entry; ``matched`` are
+    the named rules that matched in its scope, ``rules`` those that led to the result.
     """
 
     where: Where
@@ -130,6 +130,13 @@ def _block(data: Mapping[str, Any]) -> Block | None:
     return Block(data["instruction"], (m, n, k), block_m, block_n, block_k, data["count"], *macs)
 
 
+_WITHOUT_PRODUCT = {
+    "init": "fill of the tile",
+    "rescale": "rows of the tile times numbers",
+    "read": "read of the tile",
+}
+
+
 def _lines(s: StatementReport, laws: bool, chain: bool) -> list[str]:
     copies = f" x{s.copies}" if s.copies > 1 else ""
     place = f"  {s.where.location}" if s.where.location else ""
@@ -143,8 +150,8 @@ def _lines(s: StatementReport, laws: bool, chain: bool) -> list[str]:
             f"  {b.count} x {b.instruction}  block {b.m} x {b.n} x {b.k}"
             f"  useful {100 * b.useful_share:.1f}%"
         )
-    elif s.stage != "plain":
-        lines.append("  fill of the tile" if s.stage == "init" else "  read of the tile")
+    elif s.stage in _WITHOUT_PRODUCT:
+        lines.append(f"  {_WITHOUT_PRODUCT[s.stage]}")
     lines += [f"  temporary {t}" for t in s.temporaries]
     lines += _rules(s, laws, chain)
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]

@@ -9,6 +9,8 @@ from functools import cached_property
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
 from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
     Expr,
     For,
     ForKind,
@@ -143,12 +145,20 @@ def _enclosing(s: Stmt, wanted: Stmt) -> list[Stmt] | None:
 
 
 def stage_of(store: Store, scope: Scope) -> str:
-    """``init``, ``update`` or ``read``."""
+    """``init``, ``update``, ``rescale`` (a tile times numbers, no sum) or ``read``."""
     if store.buffer not in scope.accumulators:
         return "read"
     body = tuple(walk_expr(store.value))
+    if any(isinstance(e, VectorReduce) for e in body):
+        return "update"
     itself = any(isinstance(e, Load) and e.buffer == store.buffer for e in body)
-    return "update" if itself or any(isinstance(e, VectorReduce) for e in body) else "init"
+    if not itself:
+        return "init"
+    match store.value:
+        case Binary(op=BinaryOp.MUL):
+            return "rescale"
+        case _:
+            return "update"
 
 
 def variable(loop: str) -> str:

@@ -145,6 +145,8 @@ def _matched(stage: str, solution: Solution) -> tuple[str, ...]:
     """The rules that matched for an entry; those of its scope for an update."""
     if stage in ("init", "read"):
         return _chain(stage, solution, 0)
+    if stage == "rescale":  # tiles are taken apart, no rule of products does that
+        return ()
     return tuple(r for r in solution.matched if r not in ("tile-fill", "tile-read"))
 
 

@@ -155,7 +155,7 @@ def stage_of(store: Store, scope: Scope) -> str:
     if not itself:
         return "init"
     match store.value:
-        case Binary(op=BinaryOp.MUL):
+        case Binary(op=BinaryOp.MUL) | LocToLoc(value=Binary(op=BinaryOp.MUL)):
             return "rescale"
         case _:
             return "update"

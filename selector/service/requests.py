@@ -79,8 +79,10 @@ class GraphRequest(_Request):
     """A program whose e-graph is drawn."""
 
     statement: Annotated[
-        int | None,
-        Field(description="Which statement, from 1; the first update.", ge=1, le=1_000_000),
+        Annotated[int, Field(ge=1, le=1_000_000)]
+        | Annotated[str, Field(max_length=1 << 16)]
+        | None,
+        Field(description="Which statement, from 1, or its text in a report; the first update."),
     ] = None
     nodes: Annotated[int, Field(description="Most nodes of a class.", ge=1, le=100)] = 5
     everything: Annotated[bool, Field(description="Every class, not only what was used.")] = False

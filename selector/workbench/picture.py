@@ -15,6 +15,7 @@ from selector.diagnostics import UserError
 from selector.eqsat.decode import Term
 from selector.eqsat.encode import text as quoted
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
+from selector.eqsat.reporting import where
 from selector.eqsat.select import SolvedScope, solved_scopes
 from selector.ir.nodes import Module
 from selector.targets import find_target
@@ -23,9 +24,11 @@ from selector.workbench.bench import Bench, pushed
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which statement (from 1; none: the first update), most nodes of a class, which classes."""
+    """Which statement (from 1, or its text in a report; none: the first update), most nodes of a
+    class, which classes.
+    """
 
-    statement: int | None = None
+    statement: int | str | None = None
     nodes: int = 5
     everything: bool = False
 
@@ -96,9 +99,8 @@ class Picture:
 def draw(bench: Bench, module: Module, target: str, options: Options) -> Picture:
     """The picture of a statement of a program. ``UserError`` if there is none of that number."""
     engine = bench.engine((target,))
-    number, solved, index = _chosen(
-        solved_scopes(module, find_target(target), bench.only, engine), options.statement
-    )
+    scopes = solved_scopes(module, find_target(target), bench.only, engine)
+    number, solved, index = _chosen(module, scopes, options.statement)
     statement = solved.scope.distinct[index]
     with pushed(engine):
         engine.run(f"(set (statement 0) {statement})")
@@ -114,7 +116,9 @@ def _skeleton(solved: SolvedScope, statement: str) -> object:
     return next(k for k in solved.scope.skeletons if k.term == statement)
 
 
-def _chosen(scopes: tuple[SolvedScope, ...], wanted: int | None) -> tuple[int, SolvedScope, int]:
+def _chosen(
+    module: Module, scopes: tuple[SolvedScope, ...], wanted: int | str | None
+) -> tuple[int, SolvedScope, int]:
     """Number, scope and index of the statement that is asked for."""
     every = [(solved, i) for solved in scopes for i in range(len(solved.scope.distinct))]
     if not every:
@@ -122,11 +126,24 @@ def _chosen(scopes: tuple[SolvedScope, ...], wanted: int | None) -> tuple[int, S
     if wanted is None:
         updates = [n for n, (s, i) in enumerate(every) if "(Reduce " in s.scope.distinct[i]]
         at = updates[0] if updates else 0
+    elif isinstance(wanted, str):
+        named = [n for n, (s, i) in enumerate(every) if wanted in _texts(module, s, i)]
+        if not named:
+            raise UserError("there is no such statement", "no report of this program has that text")
+        at = named[0]
     elif 1 <= wanted <= len(every):
         at = wanted - 1
     else:
         raise UserError(f"there is no statement {wanted}", f"the program has {len(every)}")
     return (at + 1, *every[at])
+
+
+def _texts(module: Module, solved: SolvedScope, index: int) -> list[str]:
+    """The statements that share a term, as a report prints them."""
+    scope = solved.scope
+    term = scope.distinct[index]
+    pairs = zip(scope.stores, scope.skeletons, strict=True)
+    return [where(module, scope, store).statement for store, s in pairs if s.term == term]
 
 
 @dataclass

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -37,7 +37,7 @@ def missing() -> str:
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def chromium() -> Generator[Any]:
     """A browser."""
     api: Any = importlib.import_module("playwright.sync_api")
     path = next(filter(None, map(shutil.which, NAMES)))
@@ -50,7 +50,7 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, server: Server, fragment: str = "", **options: Any) -> Iterator[Any]:
+def opened(browser: Any, server: Server, fragment: str = "", **options: Any) -> Generator[Any]:
     """The page in a window and a profile of its own; no script may fail in it."""
     context = browser.new_context(
         viewport={"width": 1440, "height": 900}, reduced_motion="reduce", **options
@@ -58,16 +58,18 @@ def opened(browser: Any, server: Server, fragment: str = "", **options: Any) -> 
     page = context.new_page()
     page.set_default_timeout(WAIT)
     wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    # A refused request shows up as an error of the network; anything else is one of ours.
-    page.on(
-        "console",
-        lambda m: (
-            wrong.append(m.text)
-            if m.type == "error" and "Failed to load resource" not in m.text
-            else None
-        ),
-    )
+
+    def failed(error: object) -> None:
+        wrong.append(str(error))
+
+    page.on("pageerror", failed)
+
+    def said(message: Any) -> None:
+        # A refused request shows up as an error of the network; anything else is one of ours.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            wrong.append(message.text)
+
+    page.on("console", said)
     page.goto(f"{server.url}/{fragment}")
     yield page
     context.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from service_tools import CONV, Server, running
 
 from selector.service.explorer import examples
 
+EXAMPLES: list[dict[str, str]] = json.loads(json.dumps(examples()))["examples"]
 page_needs_browser = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
 SCRIPT = "<img src=x onerror=\"document.title='run'\">"
 
@@ -34,7 +37,7 @@ def test_only_our_own_files_may_run(server: Server) -> None:
     assert server.ask("GET", "/page/%2e%2e/app.py").status == 404
 
 
-@pytest.mark.parametrize("example", examples()["examples"], ids=lambda e: e["name"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=[e["name"] for e in EXAMPLES])
 def test_every_example_is_selected(server: Server, example: dict[str, str]) -> None:
     reply = server.ask("POST", "/v1/explain", {"ir": example["ir"], "target": example["target"]})
     assert reply.status == 200, reply.body
@@ -94,11 +97,39 @@ def test_every_statement_has_as_many_lines_as_copies(server: Server, browser: An
         return statements.map((_, i) => owners.filter((owner) => owner === i + 1).length);
     }"""
     with opened(browser, server) as page:
-        for example in examples()["examples"]:
+        for example in EXAMPLES:
             question = {"ir": example["ir"], "target": example["target"]}
             statements = server.ask("POST", "/v1/explain", question).data["report"]["statements"]
             found = page.evaluate(count, [example["ir"], statements])
             assert found == [s["copies"] for s in statements], example["name"]
+
+
+def test_the_graph_is_that_of_a_statement_of_the_report(server: Server) -> None:
+    (example,) = (e for e in EXAMPLES if e["name"] == "attention")
+    question = {"ir": example["ir"], "target": example["target"]}
+    for entry in server.ask("POST", "/v1/explain", question).data["report"]["statements"]:
+        asked = {**question, "statement": entry["statement"], "nodes": 1}
+        reply = server.ask("POST", "/v1/graph", asked)
+        assert f": {entry['func']}, target" in reply.body.decode(), reply.body[:300]
+    refused = server.ask("POST", "/v1/graph", {**question, "statement": "a[0] = 1"})
+    assert refused.status == 422
+    assert refused.error["what"] == "there is no such statement"
+
+
+@page_needs_browser
+def test_the_lines_of_a_read_that_adds(server: Server, browser: Any) -> None:
+    """`peak` is read, compared with itself and written again; its first value is not of a tile."""
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.select_option("#example", "attention")
+        page.click("#why [data-statement]:has-text('peak (read)')")
+        chosen = page.evaluate(
+            "[...document.querySelectorAll('.back > div')].flatMap("
+            "(n, i) => n.classList.contains('chosen') ? [i] : [])"
+        )
+        lines = page.input_value("#ir").split("\n")
+        assert len(chosen) == 2
+        assert all("max(" in lines[i] and "scores_peak[" in lines[i] for i in chosen)
 
 
 @page_needs_browser
@@ -155,7 +186,12 @@ def test_the_last_change_wins(server: Server, browser: Any) -> None:
     with opened(browser, server) as page:
         settled(page, "good")
         sent: list[str] = []
-        page.on("request", lambda r: sent.append(r.url) if r.url.endswith("compile") else None)
+
+        def note(request: Any) -> None:
+            if request.url.endswith("compile"):
+                sent.append(request.url)
+
+        page.on("request", note)
         for name in ("one", "two", "three"):
             page.fill("#ir", CONV.replace("module output", f"module {name}"))
         page.wait_for_selector("#cuda :text('// three for sm_80')")
@@ -288,23 +324,28 @@ def test_a_token_is_asked_for(tight: Server, browser: Any) -> None:
         assert tight.token not in page.url
 
 
+def away(route: Any) -> None:
+    route.abort()
+
+
+def full(route: Any) -> None:
+    error = {"kind": "QueueError", "what": "full", "why": "", "hint": "", "where": {}}
+    body = json.dumps({"error": error})
+    route.fulfill(status=429, headers={"Retry-After": "1"}, body=body)
+
+
 @page_needs_browser
-def test_a_service_that_is_away(tmp_path: Any, browser: Any) -> None:
+def test_a_service_that_is_away(tmp_path: Path, browser: Any) -> None:
     with running(tmp_path, "--workers", "1") as own, opened(browser, own) as page:
         settled(page, "good")
-        page.route("**/v1/*", lambda route: route.abort())
+        page.route("**/v1/*", away)
         page.fill("#ir", CONV)
         assert settled(page, "wrong") == "ServiceError"
         assert "does not answer" in page.inner_text("#notice")
         page.unroute("**/v1/*")
         page.click("#notice button")
         assert settled(page, "good")
-        busy = '{"error":{"kind":"QueueError","what":"full","why":"","hint":"","where":{}}}'
-        page.route(
-            "**/v1/*",
-            lambda r: r.fulfill(status=429, headers={"Retry-After": "1"}, body=busy),
-            times=2,
-        )
+        page.route("**/v1/*", full, times=2)
         page.click("#run")
         page.wait_for_selector("#notice :text('full Again in 1 s')")
         page.wait_for_selector("#notice", state="hidden")

@@ -223,7 +223,7 @@ async function graph() {
   }
   busy(["graph"], true);
   const body = request();
-  if (session.statement) body.statement = session.statement;
+  if (chosen()) body.statement = chosen().statement;
   try {
     const found = await picture(body, mine.signal);
     if (mine !== drawing) return;

@@ -6,7 +6,7 @@
 
 const STORE = /^\s*([A-Za-z_$][\w$.]*|`[^`]*`)\[/;
 
-// The stores of a program: {buffer, adds, text, first, last}, lines from 0.
+// The stores of a program: {buffer, uses, text, first, last}, lines from 0.
 export function stores(text) {
   const found = [];
   let open = null;
@@ -29,7 +29,7 @@ export function stores(text) {
   });
   for (const store of found) {
     const right = store.text.slice(store.text.indexOf("]") + 1);
-    store.adds = right.slice(right.indexOf("=")).includes(`${store.buffer}[`);
+    store.uses = new Set(right.slice(right.indexOf("=")).match(/(?<![\w$.])[A-Za-z_$][\w$.]*(?=\[)/g));
     store.key = normal(store.text);
   }
   return found;
@@ -51,7 +51,12 @@ export function programLines(text, statements) {
     const exact = all.find((s) => !owner.has(s) && s.key === entry.key);
     if (exact) owner.set(exact, entry.number);
   }
-  const alike = (store) => entries.filter((e) => e.func === store.buffer && (e.stage === "update") === store.adds);
+  const tiles = entries.filter((e) => e.stage === "init" || e.stage === "update").map((e) => e.func);
+  const kind = (store) => {
+    if (tiles.includes(store.buffer)) return store.uses.has(store.buffer) ? "update" : "init";
+    return tiles.some((tile) => store.uses.has(tile)) ? "read" : "";
+  };
+  const alike = (store) => entries.filter((e) => e.func === store.buffer && [kind(store), "plain"].includes(e.stage));
   const rest = (find) => {
     for (const store of all) {
       const entry = owner.has(store) ? null : find(store, alike(store));

@@ -56,7 +56,8 @@ export function programLines(text, statements) {
     if (tiles.includes(store.buffer)) return store.uses.has(store.buffer) ? "update" : "init";
     return tiles.some((tile) => store.uses.has(tile)) ? "read" : "";
   };
-  const alike = (store) => entries.filter((e) => e.func === store.buffer && [kind(store), "plain"].includes(e.stage));
+  const stage = (e) => (e.stage === "rescale" ? "update" : e.stage); // both read what they write
+  const alike = (store) => entries.filter((e) => e.func === store.buffer && [kind(store), "plain"].includes(stage(e)));
   const rest = (find) => {
     for (const store of all) {
       const entry = owner.has(store) ? null : find(store, alike(store));

@@ -37,13 +37,18 @@ export function lines(id, text, numbers, kind = "") {
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
+const WITHOUT_PRODUCT = {
+  init: "fill of the tile",
+  rescale: "rows of the tile times numbers",
+  read: "read of the tile",
+};
+
 function outcome(s) {
   if (s.instruction) {
     const block = `block ${s.block.join(" × ")}, ${percent(s.useful_share)} of the multiply-adds useful`;
     return [make("span", { class: "is" }, `${s.count} × ${s.instruction}`), make("span", { class: "more" }, block)];
   }
-  if (s.stage === "init") return [make("span", { class: "more" }, "fill of the tile")];
-  return s.stage === "plain" ? [] : [make("span", { class: "more" }, "read of the tile")];
+  return WITHOUT_PRODUCT[s.stage] ? [make("span", { class: "more" }, WITHOUT_PRODUCT[s.stage])] : [];
 }
 
 // The statements of a report, one button each.

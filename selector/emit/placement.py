@@ -18,6 +18,11 @@ from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY
 from selector.lowering.structure import constant_elements, slot_elements
 
+WINDOW_BYTES = 64 * 32
+"""What compute-sanitizer takes a window of wgmma for: 64 rows of 16 halves, one after the other.
+They overlap and end inside the last row, but no address that it may look at is beyond our memory.
+"""
+
 
 class Placement:
     """Declares the allocations of one kernel."""
@@ -71,7 +76,8 @@ class Placement:
         """In shared memory, ``copies`` times: each unit has its own."""
         c = self.context
         size = self.slot_elements(s) * s.type.bytes * s.stages
-        offset = self._reserve(size * copies, s.name)
+        behind = WINDOW_BYTES if s.name in c.windows else 0
+        offset = self._reserve(size * copies + behind, s.name)
         pointer = c.names.fresh(s.name)
         move = f" + {c.unit} * {size}" if copies > 1 else ""
         kind = c_type(s.type.element)

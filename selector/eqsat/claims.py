@@ -51,8 +51,13 @@ FACTS: Mapping[str, str] = {
 
 
 def same(a: Array, b: Array) -> bool:
-    """Whether two values agree lane by lane, in all worlds."""
-    return a.shape == b.shape and bool(np.all(a == b))
+    """Whether two values agree lane by lane, in all worlds; one NaN is as good as another."""
+    return a.shape == b.shape and bool(np.all(agreeing(a, b)))
+
+
+def agreeing(a: Array, b: Array) -> Array:
+    """Where two values of one shape agree."""
+    return (a == b) | ((a != a) & (b != b))
 
 
 def _ints(*values: object) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 
 from selector.diagnostics import InternalError
-from selector.eqsat.claims import CLAIMS, same
+from selector.eqsat.claims import CLAIMS, agreeing, same
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.facts import EXECUTES
 from selector.eqsat.movement import annotate_movement
@@ -162,7 +162,7 @@ def _difference(a: Value, b: Value) -> str | None:
         return f"types {a[0]} and {b[0]} differ"
     if same(a[1], b[1]):
         return None
-    world, lane = np.argwhere(a[1] != b[1])[0]
+    world, lane = np.argwhere(~agreeing(a[1], b[1]))[0]
     return f"lane {lane} differs, {a[1][world, lane]} and {b[1][world, lane]}"
 
 

@@ -52,7 +52,7 @@ def test_machine_code(program: str, target: str) -> None:
     case, problem = PROGRAMS[program]
     kernel = compile_case(case, problem, target)
     cubin = kernel.cubin()
-    wanted = r"\bIMMA\b" if "s8" in program else r"\bHG?MMA\b"
+    wanted = r"\bIG?MMA\b" if "s8" in program else r"\bHG?MMA\b"
     bodies = kernel.source.split('extern "C" ')[1:]
     tensor = {re.findall(r"\bkernel_\w+", body)[0] for body in bodies if "mma" in body}
     assert tensor

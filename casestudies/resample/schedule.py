@@ -124,22 +124,22 @@ def pass_along_y(p: Resampling, size: Pass) -> None:
     stage(p.rows.weights.in_(p.tall), p.tall, ko, (size.taps, GROUP), size.stages)
 
 
+def output_blocks(p: Resampling, width: int, height: int) -> hl.Var:
+    """Blocks of ``width`` x ``height`` outputs, stored as whole tiles; the loop over them in x."""
+    xo, xi, yo, yi = (hl.Var(n) for n in ("xo", "xi", "yo", "yi"))
+    output = p.output.update().split(p.x, xo, xi, width).split(p.y, yo, yi, height)
+    output.reorder(xi, yi, xo, yo, p.c).vectorize(xi).vectorize(yi).gpu_blocks(xo, yo, p.c)
+    return xo
+
+
 def pass_along_x(p: Resampling, size: Pass) -> None:
     """Blocks of one group of columns for each warp and some rows: intermediate times weights, which
     every warp copies for itself. The result leaves in whole rows as well.
     """
-    xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
+    xi, xw = (hl.Var(n) for n in ("xi", "xw"))
     ko, ku, ki = (hl.RVar(n) for n in ("ko", "ku", "ki"))
     width, height = size.warps * GROUP, size.width
-    (
-        p.output.update()
-        .split(p.x, xo, xi, width)
-        .split(p.y, yo, yi, height)
-        .reorder(xi, yi, xo, yo, p.c)
-        .vectorize(xi)
-        .vectorize(yi)
-        .gpu_blocks(xo, yo, p.c)
-    )
+    xo = output_blocks(p, width, height)
     warp_tiles(p, (p.result, p.wide), (p.output, xo), (width, height), (xw, xi, GROUP))
     update = p.wide.update().split(p.columns.k.x, ko, ki, size.taps).split(p.x, xw, xi, GROUP)
     update.split(ki, ku, ki, size.depth).reorder(ki, xi, p.y, ku, ko, xw).atomic()
@@ -152,18 +152,10 @@ def both_passes(p: Resampling, size: OnePass) -> None:
     """Blocks of one group of rows and a group of columns for each warp. What a run of taps along x
     needs of the intermediate goes from product to product in registers.
     """
-    xo, xi, xw, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xw", "yo", "yi"))
+    xi, xw = (hl.Var(n) for n in ("xi", "xw"))
     ko, ki, lo, lu, li = (hl.RVar(n) for n in ("ko", "ki", "lo", "lu", "li"))
     width = size.warps * GROUP
-    (
-        p.output.update()
-        .split(p.x, xo, xi, width)
-        .split(p.y, yo, yi, GROUP)
-        .reorder(xi, yi, xo, yo, p.c)
-        .vectorize(xi)
-        .vectorize(yi)
-        .gpu_blocks(xo, yo, p.c)
-    )
+    xo = output_blocks(p, width, GROUP)
     warp_tiles(p, (p.result, p.wide), (p.output, xo), (width, GROUP), (xw, xi, GROUP))
     update = p.wide.update().split(p.columns.k.x, ko, ki, size.columns).split(p.x, xw, xi, GROUP)
     update.reorder(ki, xi, p.y, ko, xw).atomic()

@@ -2,22 +2,29 @@
 NumPy and CuPy only.
 
 Outputs are poisoned before the checked run. Inputs and outputs rotate over enough sets to exceed
-the L2 cache.
+the L2 cache. All are made ready first, and then timed in turn, round by round, so that their ratios
+hold although the GPU's clock follows its temperature (``selector.tuning.rounds``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
 from casestudies.common.limits import ceilings_of
+from casestudies.common.memory import Room
 from casestudies.common.stock_call import StockLibrary
-from selector.tuning.timing import Call, Timing, rotation, time_calls
+from selector.tuning.rounds import Ratio, time_in_turn
+from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
+
+BUDGET = 0.3  # seconds of a contender, all rounds together
+ROUNDS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +40,33 @@ class Contender:
     capturable: bool = True
 
 
+class Watch(Protocol):
+    """Hears of each contender before it is made ready (and says whether it is to be), and before
+    each of its turns.
+    """
+
+    def allows(self, contender: Contender) -> bool: ...
+
+    def turn(self, contender: Contender) -> None: ...
+
+
+class _Anyone:
+    def allows(self, contender: Contender) -> bool:
+        return True
+
+    def turn(self, contender: Contender) -> None:
+        pass
+
+
+ANYONE: Watch = _Anyone()
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What was found out about one contender. ``error`` is None where the output was not checked;
     ``limit`` is in microseconds, None on a GPU whose ceilings are not known, and ``bound`` says
-    what sets it. A library (not ``ours``, nor stock Halide) that fails is no fault.
+    what sets it. A library (not ``ours``, nor stock Halide) that fails is no fault. ``ratio``: its
+    times over those of the problem's first contender, round by round; None for that one.
     """
 
     case: str
@@ -53,6 +82,7 @@ class Row:
     limit: float | None = None
     bound: str = ""
     ours: bool = True
+    ratio: Ratio | None = None
 
     @property
     def passed(self) -> bool:
@@ -92,6 +122,8 @@ def row_of(data: Mapping[str, Any]) -> Row:
     fields = {name: data[name] for name in names if name in data}
     if fields["timing"] is not None:
         fields["timing"] = Timing(**fields["timing"])
+    if fields.get("ratio") is not None:
+        fields["ratio"] = Ratio(**fields["ratio"])
     return Row(**fields)
 
 
@@ -123,9 +155,16 @@ def stock_name(schedule: str) -> str:
 
 
 def measure(
-    case: Case, problem: Problem, contenders: Iterable[Contender], seed: int, timed: bool = True
+    case: Case,
+    problem: Problem,
+    contenders: Iterable[Contender],
+    seed: int,
+    timed: bool = True,
+    watch: Watch = ANYONE,
 ) -> Iterator[Row]:
-    """One row for each contender that can do the job, as soon as it is measured."""
+    """One row for each contender that can do the job: as soon as it is checked, or fails; where
+    times are asked for, when all rounds are over.
+    """
     import cupy
 
     size = sum(spec.bytes for spec in (*problem.inputs, problem.output))
@@ -135,10 +174,17 @@ def measure(
     truths = [case.reference(problem, decoded(problem, i, cupy), cupy) for i in sets[:2]]
     cupy.cuda.Device().synchronize()
     blank = blank_row(case, problem, device_name())
-    for contender in contenders:
-        row = _row(problem, contender, blank, sets, truths, timed)
-        if row is not None:
-            yield row
+    ready: list[_Ready] = []
+    for contender in filter(watch.allows, contenders):
+        made = _make_ready(problem, contender, blank, sets, truths, timed)
+        match made:
+            case Row():
+                yield made
+            case _Ready():
+                ready.append(made)
+            case None:
+                pass
+    yield from _rows_of_rounds(ready, watch)
 
 
 def device_name() -> str:
@@ -161,34 +207,71 @@ def blank_row(case: Case, problem: Problem, device: str, failure: str = "") -> R
     )  # fmt: skip
 
 
-def _row(
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A contender that has been checked, its row without times, and where torch allocates."""
+
+    contender: Contender
+    row: Row
+    calls: Prepared
+    room: Room
+
+
+def _make_ready(
     problem: Problem,
     contender: Contender,
     blank: Row,
     sets: list[Arrays],
     truths: list[Any],
     timed: bool,
-) -> Row | None:
+) -> _Ready | Row | None:
+    """Its row, if that is all; None if it cannot do the job."""
     import cupy
 
     row = dataclasses.replace(
         blank, contender=contender.name, note=contender.note, ours=contender.ours
     )
+    room = Room(apart=not contender.ours)
     try:
         outputs = [poisoned(problem.output, cupy) for _ in sets]
-        calls = [contender.bind(i, o) for i, o in zip(sets, outputs, strict=True)]
+        with room.entered():
+            calls = [contender.bind(i, o) for i, o in zip(sets, outputs, strict=True)]
         bound = [call for call in calls if call is not None]
         if len(bound) < len(calls):
             return None
-        error = _check(bound, outputs, truths) if contender.ours else None
-        timing = time_calls(bound, contender.capturable) if timed else None
-        return dataclasses.replace(row, error=error, timing=timing)
+        row = dataclasses.replace(
+            row, error=_check(bound, outputs, truths) if contender.ours else None
+        )
+        if not timed:
+            return row
+        with room.entered():
+            prepared = prepare(bound, contender.capturable, BUDGET, ROUNDS)
+        return _Ready(contender, row, prepared, room)
     except ImportError:
         if contender.ours:
             raise
         return None  # a library that is not installed is no contender
     except Exception as failure:  # a contender that fails is a row of the table, not the end
-        return dataclasses.replace(row, failure=f"{type(failure).__name__}: {failure}"[:500])
+        return _failed(row, failure)
+
+
+def _rows_of_rounds(ready: Sequence[_Ready], watch: Watch) -> Iterator[Row]:
+    @contextmanager
+    def around(index: int) -> Iterator[None]:
+        watch.turn(ready[index].contender)
+        with ready[index].room.entered():
+            yield
+
+    for turn in time_in_turn([r.calls for r in ready], around):
+        row = ready[turn.index].row
+        if turn.failure is not None:
+            yield _failed(row, turn.failure)
+        else:
+            yield dataclasses.replace(row, timing=turn.timing, ratio=turn.ratio)
+
+
+def _failed(row: Row, failure: Exception) -> Row:
+    return dataclasses.replace(row, failure=f"{type(failure).__name__}: {failure}"[:500])
 
 
 def _check(calls: list[Call], outputs: list[Any], truths: list[Any]) -> float:

@@ -80,8 +80,17 @@ def _summary(found: dict[str, Row]) -> str:
         rivals = {name: time for name, time in times.items() if _kind(found[name]) == kind}
         if rivals:
             best = min(rivals, key=lambda name: rivals[name])
-            text += f"  {rivals[best] / ours:7.2f}x {best}"
+            text += f"  {_speed_up(rivals[best] / ours, found[best], row):>10}x {best}"
     return text
+
+
+def _speed_up(usual: float, rival: Row, ours: Row) -> str:
+    """The median of the rounds' ratios and half of the way between the quartiles; the ratio of
+    medians where they were not in the same rounds.
+    """
+    if rival.ratio is None or ours.ratio is not None:  # ours was not the first of the rounds
+        return f"{usual:.2f}"
+    return f"{rival.ratio.median:.3f}+-{rival.ratio.spread:.3f}"
 
 
 def _kind(row: Row) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from casestudies.common import artifacts
 from casestudies.common.artifacts import Manifest
-from casestudies.common.case import Case, Problem
+from casestudies.common.case import Case, Peer, Problem
 from casestudies.common.measure import (
+    ANYONE,
     Contender,
     Row,
+    Watch,
     blank_row,
     device_name,
     kernel_contender,
@@ -27,13 +29,12 @@ from casestudies.common.measure import (
 from casestudies.common.registry import find_case
 from selector.diagnostics import UserError
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A problem of a case. ``kernels``: contender and file; ``stock``: schedule, file and the order
-    of the buffers; ``peers``: the libraries, too; ``rest``: others have been measured before.
+    of the buffers; ``peers``: the libraries, too, but those in ``done``; ``rest``: others have been
+    measured before.
     """
 
     case: str
@@ -43,20 +44,26 @@ class Task:
     peers: bool = False
     timed: bool = True
     rest: bool = False
+    done: tuple[str, ...] = ()
 
-    def after(self, lost: str) -> Task:
-        """What is left to do once that contender was lost."""
-        kernels = _behind(self.kernels, lost)
-        if kernels is not None:
-            return replace(self, kernels=kernels, rest=True)
-        stock = _behind(tuple((stock_name(s[0]), s) for s in self.stock), lost)
-        left = tuple(entry for _, entry in stock or ())
-        return replace(self, kernels=(), stock=left, peers=stock is not None and self.peers,
-                       rest=True)  # fmt: skip
+    def without(self, names: Collection[str]) -> Task:
+        """What is left to do once those contenders have been measured, or lost."""
+        return replace(
+            self,
+            kernels=tuple(k for k in self.kernels if k[0] not in names),
+            stock=tuple(s for s in self.stock if stock_name(s[0]) not in names),
+            done=tuple(sorted({*self.done, *names})),
+            rest=True,
+        )
+
+    @property
+    def libraries(self) -> tuple[Peer, ...]:
+        """The libraries that are to be measured."""
+        return tuple(p for p in self.study.peers if p.name not in self.done) if self.peers else ()
 
     @property
     def empty(self) -> bool:
-        return not (self.kernels or self.stock or self.peers)
+        return not (self.kernels or self.stock or self.libraries)
 
     @property
     def study(self) -> Case:
@@ -75,12 +82,6 @@ class Task:
             return self.instance().name
         except (TypeError, ValueError, UserError):
             return f"{self.case} {json.dumps(self.problem)}"
-
-
-def _behind(named: tuple[tuple[str, T], ...], name: str) -> tuple[tuple[str, T], ...] | None:
-    """The entries behind the one of that name; None if there is none."""
-    names = [found for found, _ in named]
-    return named[names.index(name) + 1 :] if name in names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +137,8 @@ def variants(folder: Path, match: str = "") -> list[Task]:
     return list(found.values())
 
 
-def run_task(
-    task: Task, folder: Path, seed: int, announce: Callable[[Contender], bool] = lambda _: True
-) -> Iterator[Row]:
-    """The rows of a task, one after the other; what cannot be loaded is a row as well. ``announce``
-    hears of each contender before it is measured, and says whether it is to be.
-    """
+def run_task(task: Task, folder: Path, seed: int, watch: Watch = ANYONE) -> Iterator[Row]:
+    """The rows of a task, one after the other; what cannot be loaded is a row as well."""
     if task.rest and task.empty:
         return
     case, problem = task.study, task.instance()
@@ -149,8 +146,8 @@ def run_task(
     if not task.kernels and not task.rest:
         missing = "not in the artifacts: it did not compile"
         yield blank_row(case, problem, device_name(), missing)
-    contenders = filter(announce, _contenders(task, problem, folder, failures))
-    for row in measure(case, problem, contenders, seed, task.timed):
+    contenders = _contenders(task, problem, folder, failures)
+    for row in measure(case, problem, contenders, seed, task.timed, watch):
         yield from _taken(failures)
         yield row
     yield from _taken(failures)
@@ -178,8 +175,7 @@ def _contenders(
             yield stock_contender(folder / file, problem, order, schedule)
         except Exception as error:
             failures.append(_failed(task, problem, stock_name(schedule), error))
-    if task.peers:
-        yield from (peer(problem, p) for p in task.study.peers)
+    yield from (peer(problem, p) for p in task.libraries)
 
 
 def _failed(task: Task, problem: Problem, name: str, error: Exception) -> Row:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from casestudies.common.measure import Contender, Row, blank_row, device_name, row_of
+from casestudies.common.memory import free_memory
 from casestudies.common.record import OURS, Record
 from casestudies.common.tasks import Task, run_task
 from selector.diagnostics import UserError
@@ -90,16 +91,20 @@ def measure_here(
             case _:
                 pass
 
-    if work(tasks, folder, seed, Purse(purse), say) != 0:
+    if work(tasks, folder, seed, Purse(purse, say), say) != 0:
         record.add(lost_row(tasks[-1], str(record.about.get("device", "")), "the context was lost"))
 
 
 def _lose(task: Task, trying: str, why: str, record: Record, lost: set[str]) -> Task:
-    """Note that a contender was lost; what is left of its task."""
+    """Note that a contender was lost; what is left of its task: all others that have no row yet,
+    since times of several are known only when all rounds are over.
+    """
     if not _said(record, task, trying):
         record.add(lost_row(task, str(record.about.get("device", "")), why, trying))
     lost |= {file for name, file in task.kernels if name == trying}
-    return task.after(trying)
+    if not trying:  # it is the data or the reference that cannot be made
+        return dataclasses.replace(task, kernels=(), stock=(), peers=False, rest=True)
+    return task.without({row.contender for row in record.rows if row.problem == task.name})
 
 
 def _without(task: Task, lost: set[str], record: Record) -> Task:
@@ -193,27 +198,32 @@ def _why(code: int, text: str, patience: float) -> str:
 
 
 class Purse:
-    """The seconds that are left for libraries, some of which compile at length when called."""
+    """The seconds that are left for libraries, some of which compile at length when called; tells
+    ``say`` whose turn it is.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, say: Callable[..., None]) -> None:
         self.seconds = seconds
+        self._say = say
         self._since: float | None = None
 
-    def allows(self, contender: Contender, say: Callable[..., None]) -> bool:
+    def allows(self, contender: Contender) -> bool:
         """Whether a contender is to be measured, which then begins."""
-        now = time.monotonic()
-        if self._since is not None:
-            self.seconds -= now - self._since
-        self._since = None if contender.ours else now
+        self.close()
         if not contender.ours and self.seconds <= 0:
-            self._since = None
-            say(left_out=contender.name)
+            self._say(left_out=contender.name)
             return False
-        say(trying=contender.name, purse=self.seconds)
+        self.turn(contender)
         return True
 
+    def turn(self, contender: Contender) -> None:
+        """The contender's next launches begin."""
+        self.close()
+        self._since = None if contender.ours else time.monotonic()
+        self._say(trying=contender.name, purse=self.seconds)
+
     def close(self) -> None:
-        """The last contender of a task is done."""
+        """What the last contender was at is done."""
         if self._since is not None:
             self.seconds -= time.monotonic() - self._since
         self._since = None
@@ -232,7 +242,7 @@ def work(
         say(begin=index)
         begin = time.perf_counter()
         try:
-            for row in run_task(task, folder, seed, lambda c: purse.allows(c, say)):
+            for row in run_task(task, folder, seed, purse):
                 say(row=row.as_dict())
                 if row.failure:
                     cupy.cuda.Device().synchronize()
@@ -247,15 +257,6 @@ def work(
     return 0
 
 
-def free_memory() -> None:
-    """Give CuPy's and torch's pools back, so that each problem finds the whole memory."""
-    import cupy
-
-    cupy.get_default_memory_pool().free_all_blocks()
-    if "torch" in sys.modules:
-        sys.modules["torch"].cuda.empty_cache()
-
-
 def main() -> int:
     folder, seed, events, seconds = sys.argv[1:5]
     tasks = [Task(**_tuples(data)) for data in json.load(sys.stdin)]
@@ -264,14 +265,14 @@ def main() -> int:
         def say(**event: Any) -> None:
             print(json.dumps(event), file=file)
 
-        return work(tasks, Path(folder), int(seed), Purse(float(seconds)), say)
+        return work(tasks, Path(folder), int(seed), Purse(float(seconds), say), say)
 
 
 def _tuples(data: dict[str, Any]) -> dict[str, Any]:
     """The fields of a task, lists of JSON as the tuples that they were."""
     kernels = tuple((name, file) for name, file in data["kernels"])
     stock = tuple((name, file, tuple(order)) for name, file, order in data["stock"])
-    return data | {"kernels": kernels, "stock": stock}
+    return data | {"kernels": kernels, "stock": stock, "done": tuple(data["done"])}
 
 
 if __name__ == "__main__":

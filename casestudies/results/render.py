@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ VERSIONS = ("driver", "CUDA", "CuPy", "torch", "jax")
 @dataclass(frozen=True, slots=True)
 class Result:
     """One job: microseconds of ours, of stock Halide's schedules and of the libraries; the limit,
-    None where the GPU's ceilings are not known; and the error of ours.
+    None where the GPU's ceilings are not known; and the error of ours. ``ratios``: how many times
+    as long as ours others took in the same rounds, the median and half of the way between the
+    quartiles.
     """
 
     case: str
@@ -44,6 +46,7 @@ class Result:
     stock: dict[str, float]
     libraries: dict[str, float]
     error: float
+    ratios: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     @property
     def share(self) -> float | None:
@@ -86,7 +89,14 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         {name: time for name, time in times.items() if name.startswith(STOCK)},
         {name: time for name, time in times.items() if name not in checked},
         float(own["error"]),
+        {} if own.get("ratio") else _ratios(rows),
     )
+
+
+def _ratios(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Ours is the first of the rounds: ratios are to its times."""
+    found = {str(r["contender"]): r.get("ratio") for r in rows}
+    return {n: (r["median"], (r["high"] - r["low"]) / 2) for n, r in found.items() if r}
 
 
 def _is_checked(row: dict[str, Any]) -> bool:
@@ -115,8 +125,16 @@ def row_cells(r: Result) -> list[str]:
         cells += ["-", "-", "-"]
     else:
         time = r.libraries[best]
-        cells += [digits(time), best, f"{digits(time / r.ours)}x"]
+        cells += [digits(time), best, _speed_up(time / r.ours, r.ratios.get(best))]
     return [*cells, f"{r.error:.1e}" if r.error else "0"]
+
+
+def _speed_up(usual: float, ratio: tuple[float, float] | None) -> str:
+    """The spread is said where it matters for who is faster."""
+    if ratio is None:
+        return f"{digits(usual)}x"
+    median, spread = ratio
+    return f"{median:.3f}x ± {spread:.3f}" if 0.9 < median < 1.1 else f"{digits(median)}x"
 
 
 def table(results: Sequence[Result]) -> list[str]:
@@ -170,7 +188,8 @@ def render(data: dict[str, Any]) -> str:
     lines += [
         f"{_about_limits(data)} Times are medians in microseconds of CUDA graph replays (slow "
         "calls, and libraries that refuse a graph: between events), on random inputs that rotate "
-        "through more memory than the L2 cache holds. `error` is the relative Frobenius error "
+        f"through more memory than the L2 cache holds{_about_rounds(data)}. `error` is the "
+        "relative Frobenius error "
         "against float64. A library's time includes what it does beyond the job and may have "
         "another result type:",
         "",
@@ -179,6 +198,15 @@ def render(data: dict[str, Any]) -> str:
         checked(data),
     ]
     return "\n".join(lines)
+
+
+def _about_rounds(data: dict[str, Any]) -> str:
+    if not any(r.get("ratio") for r in data["rows"]):
+        return ""
+    return (
+        "; all that do one job take turns, and the speed-up over a library is the median of the "
+        "rounds' ratios, ± half of the way between the quartiles where it is near one"
+    )
 
 
 def _about_limits(data: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
 """Timing on the GPU: CUDA graphs of calls over rotating buffers, timed by device events; medians in
-microseconds.
+microseconds. What is to be compared is timed in turn: ``selector.tuning.rounds``.
 """
 
 from __future__ import annotations
@@ -38,21 +38,43 @@ def rotation(bytes_per_call: int, l2_bytes: int) -> int:
     return int(min(8, max(1, -(-2 * l2_bytes // max(bytes_per_call, 1)))))
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Calls that are ready to be timed: ``launch`` does ``calls`` of them, in a graph or one after
+    the other (``method``), and wants to be timed ``repeats`` times. ``seconds``: of one call, where
+    that is so slow that it has been timed already.
+    """
+
+    launch: Callable[[], object]
+    calls: int
+    repeats: int
+    method: str
+    seconds: float | None = None
+
+
 def time_calls(
     calls: Sequence[Call], capturable: bool = True, budget: float = 0.15, repeats: int = 15
 ) -> Timing:
-    """Time calls that do the same job on different buffers, in turn.
+    """Time calls that do the same job on different buffers, in turn: see ``prepare``."""
+    prepared = prepare(calls, capturable, budget, repeats)
+    return timing_of(prepared, [time_once(prepared) for _ in range(prepared.repeats)])
 
-    Enough calls go between two events to last ``budget / repeats`` seconds. Calls that refuse to be
-    captured in a graph are launched one after the other, which for short kernels includes the
-    launch gaps: ``method`` says so. Slow ones are called a few times only, the slowest once after
-    one warm-up.
+
+def prepare(
+    calls: Sequence[Call], capturable: bool = True, budget: float = 0.15, repeats: int = 15
+) -> Prepared:
+    """Warm up, and choose how many calls go between two events: enough for ``budget / repeats``
+    seconds.
+
+    Calls that refuse to be captured in a graph are launched one after the other, which for short
+    kernels includes the launch gaps: ``method`` says so. Slow ones are called a few times only, the
+    slowest once after one warm-up.
     """
     stream = timing_stream()
     with stream, _torch_on(stream):
         first = _first(calls, stream)
         if first >= ENOUGH:
-            return Timing(first * 1e6, first * 1e6, first * 1e6, 1, 1, "events")
+            return Prepared(calls[0], 1, 1, "events", first)
         if first >= SLOW:
             calls, capturable = calls[: max(1, int(2 * SLOW / first))], False
             repeats = min(repeats, max(5, int(budget / first)))
@@ -62,15 +84,28 @@ def time_calls(
         launch = partial(graph.launch, stream) if graph else partial(_run, calls, rounds)
         launch()
         stream.synchronize()
-        seconds = [_between_events(launch, stream) for _ in range(repeats)]
-    per_call = [s * 1e6 / (rounds * len(calls)) for s in seconds]
+    return Prepared(launch, rounds * len(calls), repeats, "graph" if graph else "events")
+
+
+def time_once(prepared: Prepared) -> float:
+    """Seconds of one call, over one launch."""
+    if prepared.seconds is not None:
+        return prepared.seconds
+    stream = timing_stream()
+    with stream, _torch_on(stream):
+        return _between_events(prepared.launch, stream) / prepared.calls
+
+
+def timing_of(prepared: Prepared, seconds: Sequence[float]) -> Timing:
+    """Median and spread of what ``time_once`` said."""
+    found = [s * 1e6 for s in seconds]
     return Timing(
-        float(np.median(per_call)),
-        min(per_call),
-        max(per_call),
-        rounds * len(calls),
-        repeats,
-        "graph" if graph else "events",
+        float(np.median(found)),
+        min(found),
+        max(found),
+        prepared.calls,
+        len(found),
+        prepared.method,
     )
 
 

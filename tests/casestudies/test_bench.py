@@ -110,20 +110,21 @@ def test_a_program_that_did_not_compile_is_a_row(folder: Path) -> None:
 
 
 def worker(folder: Path, body: str) -> tuple[str, ...]:
-    """A worker in which something goes wrong with the second kernel that is called."""
+    """A worker in which something goes wrong with the kernel that is called broken."""
     path = folder / "worker.py"
     path.write_text(
         textwrap.dedent(
             """
-            import os, sys, time
+            import inspect, os, sys, time
             import cupy
             from casestudies.common import tasks, worker
             original = tasks.kernel_contender
             def contender(kernel, name):
                 found = original(kernel, name)
-                if name == "tensor":
+                if name != "broken":
                     return found
                 def bind(inputs, output):
+                    run = found.bind(inputs, output)
                     def call():
                         BODY
                     return call
@@ -173,6 +174,26 @@ def test_the_others_of_a_lost_task_are_measured_and_its_kernel_is_not_tried_agai
     assert len(found) == 4
 
 
+def test_one_that_is_lost_in_its_turn_costs_the_others_nothing(folder: Path) -> None:
+    """It was right and ready, and ends the process while all are timed: the others, whose times
+    were not known yet, are measured anew.
+    """
+    names = (("tensor", "other"), ("broken", "broken"), ("last", "good"))
+    three = tuple((name, f"{file}.kernel") for name, file in names)
+    tasks = [dataclasses.replace(task("x"), kernels=three), task("good.kernel", SMALL)]
+    body = "run(), 'time_in_turn' in (f.function for f in inspect.stack(0)) and os._exit(7)"
+    found = measured(tasks, folder, command=worker(folder, body)).rows
+    assert [(row.problem, row.contender) for row in found] == [
+        (TIMED.name, "broken"), (TIMED.name, "tensor"), (TIMED.name, "last"), (SMALL.name, "tensor")
+    ]  # fmt: skip
+    broken, tensor, last, _ = found
+    assert "code 7" in broken.failure
+    assert tensor.timing is not None
+    assert tensor.ratio is None
+    assert last.ratio is not None
+    assert last.ratio.low <= last.ratio.median <= last.ratio.high
+
+
 def test_libraries_are_left_out_when_their_time_is_spent(folder: Path) -> None:
     tasks = [task("good.kernel", peers=True)]
     record = measured(tasks, folder, purse=0.0)
@@ -191,14 +212,16 @@ def test_what_is_left_of_a_task() -> None:
     stock = (("cuda", "a.so", ("I",)), ("cuda-fast", "b.so", ("I",)))
     kernels = (("tensor", "a.kernel"), ("wgmma", "b.kernel"))
     whole = dataclasses.replace(task("x"), kernels=kernels, stock=stock, peers=True)
-    assert whole.after("tensor").kernels == kernels[1:]
-    assert whole.after("wgmma").kernels == ()
-    assert whole.after("wgmma").stock == stock
-    left = whole.after("stock Halide")
-    assert (left.kernels, left.stock, left.peers) == ((), stock[1:], True)
-    assert whole.after("stock Halide fast").peers
-    assert whole.after("cuDNN").empty
-    assert whole.after("").empty
+    assert whole.without({"tensor"}).kernels == kernels[1:]
+    assert whole.without({"tensor"}).stock == stock
+    left = whole.without({"wgmma", "stock Halide", "cupyx"})
+    assert (left.kernels, left.stock) == (kernels[:1], stock[1:])
+    names = [peer.name for peer in whole.libraries]
+    assert [peer.name for peer in left.libraries] == [n for n in names if n != "cupyx"]
+    assert left.without(names).libraries == ()
+    assert not left.without(names).empty
+    everything = {"tensor", "wgmma", "stock Halide", "stock Halide fast", *names}
+    assert whole.without(everything).empty
 
 
 def test_without_a_gpu_there_is_one_message(folder: Path, monkeypatch: Any) -> None:

@@ -13,6 +13,7 @@ from casestudies.common.record import Record, speed_ups
 from casestudies.common.registry import gpu_cases
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.gemm.problem import Problem as Gemm
+from selector.tuning.rounds import Ratio
 from selector.tuning.timing import Timing, rotation
 
 TIMING = Timing(median=26.0, low=25.9, high=26.4, calls=80, repeats=15, method="graph")
@@ -129,6 +130,9 @@ def test_the_summary_names_the_best_rivals() -> None:
     assert "1.50x stock Halide fast" in text
     assert "3.00x cupyx" in text
     assert speed_ups(rivals) == ""
+    turns = dataclasses.replace(rivals[3], ratio=Ratio(2.99, 2.97, 3.01))
+    assert "2.990+-0.020x cupyx" in speed_ups([ours, turns])
+    assert row_of(turns.as_dict()) == turns
 
 
 def test_without_known_ceilings_there_is_no_limit() -> None:

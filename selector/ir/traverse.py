@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
+from operator import attrgetter, is_
+from typing import Any, assert_never
 
 from selector.ir.nodes import (
     Allocate,
@@ -41,39 +42,43 @@ from selector.ir.nodes import (
 )
 
 
+def _load_operands(e: Load) -> tuple[Expr, ...]:
+    return (e.index,) if e.predicate is None else (e.index, e.predicate)
+
+
+def _value(e: Cast | Not | Broadcast | VectorReduce | LocToLoc | ExprVar) -> tuple[Expr, ...]:
+    return (e.value,)
+
+
+def _none(_: Var | IntImm | FloatImm) -> tuple[Expr, ...]:
+    return ()
+
+
+# Most of a compilation is spent in walking expressions: a table, and no generator in a generator.
+_OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    **dict.fromkeys((Var, IntImm, FloatImm), _none),
+    **dict.fromkeys((Cast, Not, Broadcast, VectorReduce, LocToLoc, ExprVar), _value),
+    **dict.fromkeys((Binary, Compare), attrgetter("a", "b")),
+    Ramp: attrgetter("base", "stride"),
+    Select: attrgetter("condition", "then", "otherwise"),
+    Let: attrgetter("value", "body"),
+    Call: attrgetter("args"),
+    Shuffle: attrgetter("vectors"),
+    Load: _load_operands,
+}
+
+
 def expr_children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression, in text order."""
-    match e:  # the most frequent first
-        case Binary(_, a, b):
-            return (a, b)
-        case Var() | IntImm() | FloatImm():
-            return ()
-        case Cast(_, v) | Not(v) | Broadcast(v, _) | VectorReduce(_, v, _):
-            return (v,)
-        case LocToLoc(_, _, v) | ExprVar(v):
-            return (v,)
-        case Compare(_, a, b) | Ramp(a, b, _):
-            return (a, b)
-        case Select(c, t, f):
-            return (c, t, f)
-        case Load(_, _, index, predicate):
-            return (index,) if predicate is None else (index, predicate)
-        case Call(_, _, args):
-            return args
-        case Shuffle(vectors, _):
-            return vectors
-        case Let(_, value, body):
-            return (value, body)
-        case _:
-            assert_never(e)
+    return _OPERANDS[type(e)](e)
 
 
 def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:  # noqa: C901 (one case per node)
     """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing
     changed."""
-    old = expr_children(e)
-    new = tuple(f(c) for c in old)
-    if all(a is b for a, b in zip(old, new, strict=True)):
+    old = _OPERANDS[type(e)](e)
+    new = tuple(map(f, old))
+    if all(map(is_, old, new)):
         return e
     match e:
         case Cast(t, _):
@@ -173,7 +178,7 @@ def walk_expr(e: Expr) -> Iterator[Expr]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(expr_children(top)))
+        stack += _OPERANDS[type(top)](top)[::-1]
 
 
 def walk_stmt(s: Stmt) -> Iterator[Stmt]:
@@ -188,8 +193,11 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
 def walk_all_exprs(s: Stmt) -> Iterator[Expr]:
     """Every expression in a statement tree."""
     for stmt in walk_stmt(s):
-        for e in stmt_exprs(stmt):
-            yield from walk_expr(e)
+        stack = [*stmt_exprs(stmt)[::-1]]
+        while stack:
+            top = stack.pop()
+            yield top
+            stack += _OPERANDS[type(top)](top)[::-1]
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -226,4 +234,4 @@ def free_vars(e: Expr) -> frozenset[str]:
         case Let(name, value, body):
             return free_vars(value) | (free_vars(body) - {name})
         case _:
-            return frozenset().union(*(free_vars(c) for c in expr_children(e)))
+            return frozenset[str]().union(*map(free_vars, expr_children(e)))

@@ -11,6 +11,7 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 
 class Kind(Enum):
@@ -70,7 +71,7 @@ class Type:
         return self.kind is Kind.UINT and self.bits == 1
 
     def with_lanes(self, lanes: int) -> Type:
-        return Type(self.kind, self.bits, lanes)
+        return self if lanes == self.lanes else _vector(self.kind, self.bits, lanes)
 
     def __str__(self) -> str:
         suffix = "" if self.lanes == 1 else f"x{self.lanes}"
@@ -89,6 +90,11 @@ class Type:
         if int(match[2]) not in _WIDTHS[kind]:
             raise ValueError(f"{text!r} is not a type: no {kind.value} of {match[2]} bits")
         return Type(kind, int(match[2]), int(match[3] or 1))
+
+
+@cache
+def _vector(kind: Kind, bits: int, lanes: int) -> Type:
+    return Type(kind, bits, lanes)
 
 
 BOOL = Type(Kind.UINT, 1)

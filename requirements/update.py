@@ -17,9 +17,9 @@ import tomllib
 from pathlib import Path
 
 LOCKS = {
-    "compile": ("compile", "plots", "service", "ray", "dev"),
-    "cuda12": ("cuda12", "plots", "service", "ray", "dev"),
-    "cuda13": ("cuda13", "compile", "plots", "service", "ray", "dev"),
+    "compile": ("compile", "plots", "service", "ray", "dask", "dev"),
+    "cuda12": ("cuda12", "plots", "service", "ray", "dask", "dev"),
+    "cuda13": ("cuda13", "compile", "plots", "service", "ray", "dask", "dev"),
 }
 
 

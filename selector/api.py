@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -199,9 +199,20 @@ class Kernel:
         """
         artifacts.save(self._whole(), path, overwrite)
 
-    def to_bytes(self) -> bytes:
-        """The bytes of the file that ``save`` writes; ``load_bytes`` reads them."""
-        return artifacts.to_bytes(self._whole())
+    def to_bytes(self, machine_code: bool = True) -> bytes:
+        """The bytes of the file that ``save`` writes; ``load_bytes`` reads them.
+
+        Without ``machine_code`` nothing is compiled, and none is in them: enough to interpret.
+        """
+        if machine_code:
+            return artifacts.to_bytes(self._whole())
+        return artifacts.to_bytes(replace(self._artifact, cubins={}, libraries=()))
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Kernel], tuple[bytes]]:
+        """Pickled as its saved bytes, with the machine code that there is: nothing of it is run
+        when it is read.
+        """
+        return load_bytes, (artifacts.to_bytes(self._artifact),)
 
     def _whole(self) -> Artifact:
         """The artifact with its machine code and the whole report."""

@@ -2,8 +2,9 @@
 tables are those of the data.
 
 Blocks are found by the comment above them: ``file: NAME`` is a program, ``change: NAME`` a line of
-it written otherwise, ``output: NAME`` and ``error: NAME`` what it then prints (``--update-golden``
-rewrites those), ``edit: PATH at the end | before | after | replace 'TEXT'`` a step of a recipe.
+it written otherwise, ``more: NAME`` what follows it, ``output: NAME`` and ``error: NAME`` what it
+then prints (``--update-golden`` rewrites those), ``edit: PATH at the end | before | after | replace
+'TEXT'`` a step of a recipe.
 """
 
 from __future__ import annotations
@@ -111,6 +112,15 @@ def test_the_worked_example(tmp_path: Path, request: pytest.FixtureRequest) -> N
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) < 1e-6
     compare("output", "blur.py", done.stdout, request)
+
+
+def test_large_images(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("dask.array")
+    script = tmp_path / "blur.py"
+    script.write_text(block(README, "file", "blur.py") + block(README, "more", "blur.py"))
+    done = run_here(script)
+    assert done.returncode == 0, done.stderr
+    compare("output", "blur.py, in blocks", done.stdout.splitlines(True)[-1], request)
 
 
 @pytest.mark.nvrtc

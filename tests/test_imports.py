@@ -42,6 +42,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
     "selector.tuning": ("selector.ir", "selector.runtime", "selector.api"),
+    "selector.dask": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
     # The server drives the compiler from outside; a client needs the saved kernels alone.
     "selector.service": (
@@ -66,6 +67,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),
     "ray": ("selector.tuning",),
+    **dict.fromkeys(("dask", "distributed"), ("selector.dask",)),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),
 }
 

@@ -153,6 +153,14 @@ def output_sizes(
     plan: Plan, known: Mapping[str, Size], scalars: Mapping[str, int], sizes: Any
 ) -> dict[str, Size]:
     """Sizes of outputs that are not given as arrays: from ``sizes=``, the plan, or the inputs."""
+    found = output_shapes(plan, known, scalars, sizes)
+    return {b.name: arguments.dense_size(b, found[b.name]) for b in arguments.outputs_of(plan)}
+
+
+def output_shapes(
+    plan: Plan, known: Mapping[str, Size], scalars: Mapping[str, int], sizes: Any
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of outputs, last axis innermost, however large; see ``output_sizes``."""
     given = arguments.match_sizes(plan, sizes)
     env = environment(plan, known, scalars)
     unknown: list[tuple[BufferParam, int]] = []
@@ -167,9 +175,7 @@ def output_sizes(
                 bind_extent(env, buffer, d, extent)
     infer_extents(plan, env, unknown)
     return {
-        b.name: arguments.dense_size(
-            b, tuple(env[f"{b.name}.extent.{d}"] for d in reversed(range(len(b.dims))))
-        )
+        b.name: tuple(env[f"{b.name}.extent.{d}"] for d in reversed(range(len(b.dims))))
         for b in outputs
     }
 

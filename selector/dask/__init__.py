@@ -1,0 +1,10 @@
+"""Images beyond one machine's memory: kernels over Dask arrays (extra ``dask``).
+
+``apply(kernel, image, ...)`` is the Dask array of a kernel's output. ``motion`` finds out of the
+selected program whether windows of the output can be computed alone, and from what; ``layout`` says
+which part of each input a block needs; ``work`` is what a worker does.
+"""
+
+from selector.dask.call import apply
+
+__all__ = ["apply"]

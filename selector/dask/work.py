@@ -1,0 +1,85 @@
+"""What a worker does: it reads a kernel from its saved bytes once, and runs it on a block.
+
+A ``Parcel`` is what travels: the bytes of a saved kernel, which hold no code but the kernel's own
+and are checked by their hashes. Processes and clusters of Dask pickle it as those bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from selector.api import Kernel, load_bytes
+
+KERNELS_AT_MOST = 16
+_loaded: OrderedDict[str, tuple[Kernel, threading.Lock]] = OrderedDict()
+_loading = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A saved kernel: its bytes and their SHA-256."""
+
+    data: bytes
+    sha256: str
+
+    @staticmethod
+    def of(kernel: Kernel, machine_code: bool) -> Parcel:
+        data = kernel.to_bytes(machine_code)
+        return Parcel(data, hashlib.sha256(data).hexdigest())
+
+    def kernel(self) -> tuple[Kernel, threading.Lock]:
+        """The kernel, read once in this process, and who may launch it."""
+        with _loading:
+            found = _loaded.get(self.sha256)
+            if found is None:
+                found = load_bytes(self.data), threading.Lock()
+                _loaded[self.sha256] = found
+                while len(_loaded) > KERNELS_AT_MOST:
+                    _loaded.popitem(last=False)
+            _loaded.move_to_end(self.sha256)
+            return found
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One block: the output's shape to compute, and the part of it to keep."""
+
+    shape: tuple[int, ...]
+    keep: tuple[slice, ...]
+    interpret: bool
+
+
+def run_block(
+    parcel: Parcel, job: Job, scalars: Mapping[str, Any], names: tuple[str, ...], *arrays: Any
+) -> Any:
+    """The kept part of the output on these inputs, an array of its own."""
+    kernel, turn = parcel.kernel()
+    given = {**dict(zip(names, arrays, strict=True)), **scalars}
+    if job.interpret:
+        result = kernel.interpret(sizes=job.shape, **given)
+    else:
+        with turn:  # intermediate arrays belong to a stream, which threads of a process share
+            result = kernel(sizes=job.shape, **given)
+    kept = result[job.keep]
+    whole = kept.shape == result.shape
+    return kept if whole else kept.copy()
+
+
+def join(parts: Any) -> Any:
+    """Nested lists of neighbouring pieces as one array, where they are."""
+    from dask.array.core import concatenate3
+
+    return concatenate3(parts)
+
+
+def piece(array: Any, where: tuple[slice, ...]) -> Any:
+    """A part of a chunk, an array of its own: what is sent, and not more."""
+    part = array[where]
+    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part.copy()

@@ -1,9 +1,11 @@
 """The schedule of filters of an image for warpgroups (sm_90a).
 
-A vector statement is 512 outputs of a row: 64 windows of 8, which wgmma reads in the raw row, times
-a band. A group of four warps has several rows of outputs in its registers, so that one instruction
-takes all bands that meet an image row; groups lie below each other and share the staged rows. A
-block goes down a column of the image, and rows arrive as long as others are used.
+A vector statement is 64 windows, which wgmma reads in the raw row, times a band. They begin 8
+pixels apart, so that one makes 8 outputs, or 4 or 2 where outputs lie 2 or 4 pixels apart: then 2
+or 4 rows of outputs share an instruction's 8 columns. A group of four warps has several rows of
+outputs in its registers, so that one instruction takes all bands that meet an image row; groups lie
+below each other and share the staged rows. A block goes down a column of the image, and rows arrive
+as long as others are used.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.filters import Filter, rounded
 
-OUTPUTS = 512  # of a statement
-WINDOW = 8  # outputs of a window
+WINDOWS = 64  # of a statement
+APART = 8  # elements from a window to the next
+FACTORS = (1, 2, 4)  # pixels from an output to the next that fit this
 STEP = 16  # elements that an instruction takes from a window
 
 
@@ -37,11 +40,16 @@ class Windows:
         return self.rows * self.groups
 
 
+def outputs(p: Filter) -> int:
+    """Of a vector statement."""
+    return WINDOWS * APART // (p.factor if p.factor in FACTORS else 1)
+
+
 def windows(p: Filter, size: Windows) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
     xo, xi, yo, yi, yt, yg = (hl.Var(name) for name in ("xo", "xi", "yo", "yi", "yt", "yg"))
     (
-        p.output.split(p.x, xo, xi, OUTPUTS)
+        p.output.split(p.x, xo, xi, outputs(p))
         .split(p.y, yo, yi, size.height * size.tiles)
         .split(yi, yt, yi, size.height)
         .split(yi, yg, yi, size.rows)
@@ -51,7 +59,7 @@ def windows(p: Filter, size: Windows) -> hl.Func:
         .gpu_blocks(xo, yo)
         .gpu_threads(yg)
     )
-    p.total.bound_extent(p.x, OUTPUTS).bound_extent(p.y, size.rows).compute_at(p.output, yg)
+    p.total.bound_extent(p.x, outputs(p)).bound_extent(p.y, size.rows).compute_at(p.output, yg)
     hb.store_in(p.total, hb.MemoryType.WGMMAAccumulator)
     p.total.vectorize(p.x).unroll(p.y)
     update = p.total.update().reorder(p.t.x, p.x, p.y, p.t.y).atomic()
@@ -73,18 +81,19 @@ def reached(p: Filter, lead: int) -> int:
     """Elements of a row from the first window's, which begins ``lead`` elements before its taps,
     to the end of the last one's last step.
     """
-    depth = lead + p.taps + p.factor * (WINDOW - 1)
-    return p.factor * (OUTPUTS - WINDOW) + rounded(depth, STEP)
+    window = outputs(p) // WINDOWS
+    depth = lead + p.taps + p.factor * (window - 1)
+    return p.factor * window * (WINDOWS - 1) + rounded(depth, STEP)
 
 
 def alignment(p: Filter) -> int:
     """The multiple that a staged row which begins before the image starts and ends at, so that it
     holds what the windows reach.
     """
-    unit = WINDOW * p.factor
-    for multiple in (WINDOW << n for n in range(8)):
+    unit = p.factor * outputs(p) // WINDOWS
+    for multiple in (APART << n for n in range(8)):
         before = -p.back % multiple  # elements of the staged row before the first tap
-        length = rounded(before + p.reach(OUTPUTS, p.taps), multiple)
+        length = rounded(before + p.reach(outputs(p), p.taps), multiple)
         if before // unit * unit + reached(p, before % unit) <= length:
             return multiple
     raise AssertionError("rows of several windows hold one step more")

@@ -35,6 +35,5 @@ def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     down[x, y] = hl.f32(0.0)
     down[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = down[x, y]
-    return Filter(
-        taps, image, source, weights, down, output, x, y, t, partial(reach, factor), factor
-    )
+    apart = partial(reach, factor)
+    return Filter(taps, image, source, weights, down, output, x, y, t, apart, factor, back)

@@ -45,7 +45,7 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
     for name, a in list(context.accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
-        context.accumulators[name] = Accumulator(a.register, total // size, regions, a.half)
+        context.accumulators[name] = Accumulator(a.register, -(-total // size), regions, a.half)
 
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:

@@ -29,7 +29,8 @@ SHARED_ALIGNMENT = 128
 @dataclass(frozen=True, slots=True)
 class Region:
     """A block of m x n accumulator elements at ``offset``, cut into tiles of ``rows`` x 8: 16 rows
-    are of one warp, 64 of the four warps of a group, 16 each.
+    are of one warp, 64 of the four warps of a group, 16 each. A block of fewer columns is one part
+    of a tile, which it shares with those beside it.
 
     ``swapped``: the tiles hold the transposed block (their rows run along n).
     """
@@ -49,7 +50,21 @@ class Region:
     def tiles(self) -> tuple[int, int]:
         """Tiles along (rows, columns) of the stored, possibly transposed block."""
         rows, columns = (self.n, self.m) if self.swapped else (self.m, self.n)
-        return (rows // self.rows, columns // 8)
+        return (rows // self.rows, max(1, columns // 8))
+
+    @property
+    def parts(self) -> int:
+        """Blocks that share a tile."""
+        return max(1, 8 // self.n) if not self.swapped else 1
+
+    @property
+    def part(self) -> int:
+        """Which one of a tile's this is."""
+        return self.offset // (self.rows * self.n) % self.parts
+
+    def piece(self, i: int) -> int:
+        """Number of its ``i``-th fragment, or part of one, among those of its size."""
+        return self.fragment(i, 0) * self.parts + self.part
 
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j

@@ -377,9 +377,9 @@ class KernelEmitter:
         if unit.must_wait(self.tables.sources & self.exchanged, set()):
             unit.wait(self.context.writer)
         self.tables.fill(unit)
-        if self.windows.bands:
+        if self.windows:
             self.context.writer.line(unit.barrier)
-            self.windows.bands.fill(unit)
+            self.windows.fill_bands(unit)
             unit.panels = True
         unit.written.add(BANDS)
         self.bands_filled = True

@@ -8,7 +8,8 @@ any epilogue runs in registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from functools import partial
 
 from selector.diagnostics import EmitError
@@ -66,6 +67,8 @@ class RegionCode:
         assert isinstance(s.value, Call)
         kind = c_type(s.value.type.element)
         regions = self.covered(s.buffer, first_lane(s.index), s.value.type.lanes)
+        if any(r.parts > 1 for r, _ in regions):
+            return
         texts = [t for r, o in regions for at in tiles_of(r) for t in self._filling(s, r, o, at)]
         different = dict.fromkeys(texts)
         for text in different if 2 * len(different) <= len(texts) else ():
@@ -88,22 +91,37 @@ class RegionCode:
         if any(x.index != s.index for x in sources):
             raise EmitError(f"`{s.buffer}` is filled from other tiles than its own place")
         for region, outer in self.covered(s.buffer, first_lane(s.index), s.value.type.lanes):
-            made = self._element(sources[0], s.value.args[0], region, outer) if sources else None
-            for i, j in tiles_of(region):
-                values = (
-                    [made((i, j, e)) for e in range(4)]
-                    if made is not None
-                    else self._filling(s, region, outer, (i, j))
+            with self._lanes_of(region):
+                made = (
+                    self._element(sources[0], s.value.args[0], region, outer) if sources else None
                 )
-                values = [self.known.get(v, v) for v in values]
-                name = f"{accumulator.register}[{region.fragment(i, j)}]"
-                if element.bits == 16:
-                    values = [
-                        f"pack16({values[0]}, {values[1]})",
-                        f"pack16({values[2]}, {values[3]})",
-                    ]
-                text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
-                self.context.writer.line(text)
+                for i, j in tiles_of(region):
+                    values = (
+                        [made((i, j, e)) for e in range(4)]
+                        if made is not None
+                        else self._filling(s, region, outer, (i, j))
+                    )
+                    self._fill_tile(f"{accumulator.register}[{region.fragment(i, j)}]", values, element)
+
+    def _fill_tile(self, name: str, values: list[str], element: Type) -> None:
+        values = [self.known.get(v, v) for v in values]
+        if element.bits == 16:
+            values = [f"pack16({values[0]}, {values[1]})", f"pack16({values[2]}, {values[3]})"]
+        text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
+        self.context.writer.line(text)
+
+    @contextmanager
+    def _lanes_of(self, region: Region) -> Generator[None]:
+        """The lanes that have a block's columns: two each, some of the four that have a tile's if
+        it is a part of one. In it, ``q`` counts these.
+        """
+        if region.parts == 1:
+            yield
+            return
+        lanes = 4 // region.parts
+        with self.context.writer.block(f"if (q / {lanes} == {region.part})"):
+            self.context.writer.line(f"const int q = lane % {lanes};")
+            yield
 
     def read_outs(self, stores: Iterable[Store]) -> None:
         """Read-outs in order; some whose rows continue each other leave as one box, and all boxes
@@ -157,11 +175,25 @@ class RegionCode:
         if s.buffer in self.context.register_tiles:
             self._keep(plan)
             return
+        if any(r.parts > 1 for r, _ in plan.regions):
+            self._store_part(plan)
+            return
         staged = self.context.staging is not None
         boxes = [as_box_store(s, r, o, self.context) if staged else None for r, o in plan.regions]
         if takes(boxes, self.context):
             self._leave([plan], [b for b in boxes if b is not None])
         else:
+            self.lanes.store(plan)
+
+    def _store_part(self, plan: ReadOut) -> None:
+        """A block that shares a tile with others."""
+        if len(plan.regions) > 1:
+            raise EmitError(
+                f"`{plan.source.buffer}` is read out in vectors of several blocks",
+                f"{plan.regions[0][0].n} columns of each are in a tile that others share",
+                f"vectorize its use by {plan.regions[0][0].m * plan.regions[0][0].n}",
+            )
+        with self._lanes_of(plan.regions[0][0]):
             self.lanes.store(plan)
 
     def _leave(self, plans: list[ReadOut], boxes: list[BoxStore]) -> None:
@@ -205,7 +237,8 @@ class RegionCode:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
         source = tile_reads(s.value)[0]
         regions = self.covered(source.buffer, first_lane(source.index), source.type.lanes)
-        if row_sums(s) or s.buffer not in self.context.storages:
+        parts = any(r.parts > 1 for r, _ in regions)
+        if parts or row_sums(s) or s.buffer not in self.context.storages:
             return []
         found = [as_box_store(s, r, o, self.context) for r, o in regions]
         rows = [r.tiles[0] for r, _ in regions]
@@ -251,7 +284,7 @@ class RegionCode:
         """Leave what is read out in registers, as blocks of an operand."""
         kept = self.context.register_tiles[plan.store.buffer]
         for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-            if form is None or (self.context.group and region.swapped):
+            if form is None or region.parts > 1 or (self.context.group and region.swapped):
                 raise EmitError(
                     f"`{plan.store.buffer}` is kept in registers in no plain order",
                     hint=f"store `{plan.store.buffer}` in GPUShared",

@@ -44,6 +44,7 @@ ASKS: Mapping[str, str] = {
 
 FACTS: Mapping[str, str] = {
     "instruction": "shapes and types, from the records",
+    "part": "shapes, types and distance of windows, from the records",
     "packing": "order of the second factor, from the records",
     "configurable": "tiles of any size, from the records",
 }

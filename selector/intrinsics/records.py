@@ -12,6 +12,11 @@ to a multiple of k. An instruction whose tiles are configured (AMX) takes any M 
 
 An instruction that reads groups of ``packing`` consecutive k of a column as one unit (AMX: pairs of
 bfloat16, fours of bytes) takes its B operand in VNNI order: lanes (k / packing, n, k % packing).
+
+Where rows of A are windows of one row in memory, the instruction may fix how far they lie apart.
+wgmma without a swizzle: 16 bytes. Outputs that lie further apart than pixels then fill fewer than 8
+columns of it, and what one instruction takes is several such blocks side by side, with a band each
+(``apart``).
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ class TensorInstruction:
     ``needs`` is the entry of ``Target.features`` without which the instruction does not exist;
     ``source`` is the section of the manual that specifies it. ``packing`` is the number of
     consecutive k that lie side by side in B (1: B is in row-major order). ``configurable`` tiles
-    may have fewer rows and columns than m and n.
+    may have fewer rows and columns than m and n. ``apart``: a part of an instruction, for one block of
+    m x n whose A is m windows so many elements apart, whose B is a band (0: a whole instruction).
     """
 
     name: str
@@ -54,6 +60,7 @@ class TensorInstruction:
     source: str
     packing: int = 1
     configurable: bool = False
+    apart: int = 0
 
     def __post_init__(self) -> None:
         assert min(self.m, self.n, self.k) > 0, f"{self.name}: a shape is positive"
@@ -82,6 +89,8 @@ class TensorInstruction:
 
     def fits(self, block_m: int, block_n: int) -> bool:
         """Whether a block of these extents is a whole number of tiles."""
+        if self.apart:
+            return (block_m, block_n) == (self.m, self.n)
         return self.configurable or (block_m % self.m == 0 and block_n % self.n == 0)
 
     def count(self, block_m: int, block_n: int, block_k: int) -> int:
@@ -161,12 +170,20 @@ def _amx(name: str, k: int, a: Type, b: Type, c: Type) -> TensorInstruction:
     )
 
 
+def _part(n: int, operands: Type, accumulator: Type) -> TensorInstruction:
+    """``n`` columns of a wgmma of 8, whose windows are 16 bytes apart."""
+    types = (operands, operands, accumulator)
+    name = f"wgmma.m64n{n}k16.{_short(operands)}.{_short(accumulator)}"
+    return TensorInstruction(name, "wgmma", 64, n, 16, *types, "wgmma", _WGMMA, apart=8)
+
+
 _WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
 # Any multiple of 8 up to 256 is an instruction (of bytes: 8, 24 and multiples of 16); these divide
 # the tiles that schedules ask for.
 _WGMMA_COLUMNS = (256, 192, 128, 96, 64, 32, 16, 8)
 _WGMMA_SHAPES = tuple((64, n, 16) for n in _WGMMA_COLUMNS)
 _WGMMA_BYTES = tuple((64, n, 32) for n in _WGMMA_COLUMNS)
+_WGMMA_PARTS = ((FLOAT16, FLOAT32), (FLOAT16, FLOAT16), (BFLOAT16, FLOAT32))
 
 INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wmma", _WMMA_SHAPES, (FLOAT16, FLOAT32), _WMMA),
@@ -184,6 +201,7 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (INT8, INT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
+    *(_part(n, *types) for n in (4, 2) for types in _WGMMA_PARTS),
     _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
     _amx("tdpbssd", 64, INT8, INT8, INT32),
     _amx("tdpbsud", 64, INT8, UINT8, INT32),

@@ -71,7 +71,7 @@ def filled_bands(text: str, taps: Array) -> Array:
     assert head is not None
     length = int(head.group(3))
     front = int(re.search(r"const int at = \(word - (\d+)\) \* 2", text).group(1))  # type: ignore[union-attr]
-    place = re.search(rf"{name}\[\((.*?)\)\] = pack16", text).group(1)  # type: ignore[union-attr]
+    place = re.search(rf"{name}\[(.*?)\] = pack16", text).group(1)  # type: ignore[union-attr]
     tables = {
         t: int(o) // 4 for t, o in re.findall(r"(band_\w+) = \(u32\*\)\(smem \+ (\d+)\)", text)
     }
@@ -92,7 +92,7 @@ def filled_bands(text: str, taps: Array) -> Array:
         text,
         re.DOTALL,
     )
-    assert loops
+    assert loops or "const int block = " in text
     for total, parts, start, offset, known in loops:
         for item in range(int(total)):
             scope = {"entry": item // int(parts), "part": item % int(parts)}
@@ -103,6 +103,7 @@ def filled_bands(text: str, taps: Array) -> Array:
                 words = np.zeros(8, np.float16)
             memory[int(offset) // 2 + 8 * item : int(offset) // 2 + 8 * item + 8] = words
     fill_pairs(text, padded, tables, memory)
+    fill_parts(text, padded, tables, memory)
     return memory
 
 
@@ -125,6 +126,30 @@ def fill_pairs(text: str, padded: Array, tables: dict[str, int], memory: Array) 
             memory[to : to + 8] = padded[at : at + 4].reshape(-1) if start else 0
 
 
+def fill_parts(text: str, padded: Array, tables: dict[str, int], memory: Array) -> None:
+    """The same for bands of fewer than 8 columns, and the zeros around them."""
+    loops = re.findall(
+        r"item < (\d+); item \+= \d+\) \{\s*((?:const int .*;\s*)+)"
+        r"(?:const u32\* const from = (\w+ \+ [^;]*?);\s*)?\*\(uint4\*\)\(bands \+ (.*?)\) = (.*?);",
+        text,
+    )
+    loops = [x for x in loops if "const int block = " in x[1]]
+    assert len(loops) == text.count("const int block = ")
+    for total, digits, start, place, value in loops:
+        taken, zero = "make_uint4(from[0], from[1], from[2], from[3])", "make_uint4(0, 0, 0, 0)"
+        some = re.fullmatch(rf"block < (\d+) \? {re.escape(taken)} : {re.escape(zero)}", value)
+        assert some or value == (taken if start else zero)
+        for item in range(int(total)):
+            scope = {"item": item} | tables
+            for name, number in re.findall(r"(\w+) = ([^,;]+)", digits):
+                scope[name] = eval(number.replace("/", "//"), dict(scope))
+            to = eval(place.replace("/", "//"), dict(scope)) // 2
+            assert np.isnan(memory[to : to + 8]).all()
+            at = eval("(" + start.replace("/", "//") + ")", dict(scope)) if start else 0
+            known = start and (some is None or scope["block"] < int(some.group(1)))
+            memory[to : to + 8] = padded[at : at + 4].reshape(-1) if known else 0
+
+
 @pytest.mark.parametrize(
     "p",
     [
@@ -142,6 +167,14 @@ def fill_pairs(text: str, padded: Array, tables: dict[str, int], memory: Array) 
         Windows(taps=16, tap_rows=7, rows=3, step=2),
         Windows(taps=16, tap_rows=1, rows=4, step=2),
         Windows(taps=9, tap_rows=6, rows=5, stride=2),
+        Windows(taps=16, tap_rows=16, rows=8, step=2, stride=2, part=True),
+        Windows(taps=12, tap_rows=7, rows=5, step=2, stride=2, part=True),
+        Windows(taps=10, tap_rows=8, rows=3, step=2, stride=2, part=True),
+        Windows(taps=16, tap_rows=6, rows=4, stride=2, part=True),
+        Windows(taps=16, tap_rows=6, rows=4, step=2, stride=2, part=True, reverse=True),
+        Windows(taps=16, tap_rows=5, rows=4, step=2, stride=2, part=True, unrolled=True),
+        Windows(taps=16, tap_rows=1, rows=4, step=2, stride=2, part=True),
+        Windows(taps=6, tap_rows=9, rows=7, step=4, stride=4, part=True),
     ],
     ids=str,
 )
@@ -152,11 +185,12 @@ def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
     image = rng.standard_normal((height, p.pitch)).astype(np.float16)
     layout = re.search(r"strip_column<(\d+), (\d+), (\d+)>", text)
     strips = None if layout is None else Strips(*(int(n) for n in layout.groups()))
-    assert (strips is None) == (p.stride == 1)
+    assert (strips is None) == (p.stride == 1 or p.part)
     pitch = int(re.search(r"row0 \* (\d+)", text).group(1))  # type: ignore[union-attr]
     taps = rng.standard_normal((p.tap_rows, p.taps)).astype(np.float16)
     bands = filled_bands(text, taps)
-    found = np.zeros((64, 8 * p.rows))
+    share = 8 // p.window
+    found = np.zeros((64, 8 * -(-p.rows // share)))
     named = descriptors(text)
     rows = np.full(pitch * height, np.nan, np.float16)
     for y, line in enumerate(image):
@@ -167,14 +201,14 @@ def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
         b = matrix(bands, issue.b, issue.columns, named[issue.names[1]]).astype(np.float64)
         column = issue.first // 4 * 8
         found[:, column : column + issue.columns] += a @ b.T
-    wanted = np.zeros((p.rows, 512))
+    wanted = np.zeros((p.rows, p.outputs))
     for s in range(p.tap_rows):
         for t in range(p.taps):
             tap = taps[p.tap_rows - 1 - s if p.reverse else s, t].astype(np.float64)
-            last = t + 511 * p.stride + 1
+            last = t + (p.outputs - 1) * p.stride + 1
             lines = image[s : s + p.step * p.rows : p.step, t : last : p.stride]
             wanted += tap * lines
-    result = found.reshape(64, p.rows, 8).swapaxes(0, 1).reshape(p.rows, 512)
+    result = found.reshape(64, -1, p.window).swapaxes(0, 1).reshape(-1, p.outputs)[: p.rows]
     assert np.linalg.norm(result - wanted) < 1e-6 * np.linalg.norm(wanted)
 
 

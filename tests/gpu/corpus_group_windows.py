@@ -11,7 +11,7 @@ import halide_bridge as hb
 
 SHARED = hl.MemoryType.GPUShared
 F16, F32, BF16 = hl.Float(16), hl.Float(32), hl.BFloat(16)
-OUTPUTS = 512  # of one statement: 64 windows of 8
+WINDOWS = 64  # of one statement
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Windows:
     """``out[x, y] = sum I[stride * x + t, step * y + s] * K[t, s]``, ``reverse``: taps against
     the image's order. A group computes ``rows`` rows, a block has ``groups``, and computes
     ``segments`` parts of a column one after the other, staged ``stages`` ahead. ``unrolled``: so
-    are the rows of taps. ``edges``: the image goes on beyond them, windows are centred.
+    are the rows of taps. ``part``: windows begin 8 pixels apart, whatever the stride. ``edges``: the image goes on beyond them, windows are centred.
     """
 
     taps: int = 16
@@ -35,6 +35,17 @@ class Windows:
     types: tuple[hl.Type, hl.Type] = (F16, F32)
     edges: bool = False
     epilogue: bool = False
+    part: bool = False
+
+    @property
+    def window(self) -> int:
+        """Outputs of a window."""
+        return 8 // self.stride if self.part else 8
+
+    @property
+    def outputs(self) -> int:
+        """Of a statement."""
+        return WINDOWS * self.window
 
     @property
     def back(self) -> int:
@@ -43,9 +54,9 @@ class Windows:
     @property
     def pitch(self) -> int:
         """Elements of a row that the windows reach."""
-        lead = -self.back % (8 * self.stride)
-        depth = lead + self.taps + 7 * self.stride
-        reach = self.stride * (OUTPUTS - 8) + 16 * -(-depth // 16)
+        lead = -self.back % (self.window * self.stride)
+        depth = lead + self.taps + (self.window - 1) * self.stride
+        reach = self.stride * (self.outputs - self.window) + 16 * -(-depth // 16)
         return -(-reach // 8) * 8
 
 
@@ -66,10 +77,10 @@ def windowed(p: Windows) -> hl.Func:
     out[x, y] = hl.max(value * 0.5, -1.0) if p.epilogue else value
 
     height = p.rows * p.groups
-    out.split(x, xo, xi, OUTPUTS).split(y, yo, yi, height * p.segments)
+    out.split(x, xo, xi, p.outputs).split(y, yo, yi, height * p.segments)
     out.split(yi, ys, yi, height).split(yi, yw, yi, p.rows).reorder(xi, yi, yw, ys, xo, yo)
     out.vectorize(xi).unroll(yi).gpu_blocks(xo, yo).gpu_threads(yw)
-    conv.bound_extent(x, OUTPUTS).bound_extent(y, p.rows).compute_at(out, yw)
+    conv.bound_extent(x, p.outputs).bound_extent(y, p.rows).compute_at(out, yw)
     hb.store_in(conv, hb.MemoryType.WGMMAAccumulator)
     conv.vectorize(x).unroll(y)
     update = conv.update().reorder(t.x, x, y, t.y).atomic().vectorize(x).vectorize(t.x)
@@ -101,6 +112,20 @@ VARIANTS: dict[str, Windows] = {
     "bf16": Windows(types=(BF16, F32), segments=2, stages=2),
     "f16_sums": Windows(types=(F16, F16), segments=2, stages=2),
     "epilogue": Windows(epilogue=True, groups=2),
+    "halves": Windows(stride=2, step=2, part=True),
+    "halves_ring": Windows(
+        stride=2, step=2, part=True, rows=8, tap_rows=16, groups=2, segments=2, stages=2
+    ),
+    "halves_of_odd_rows": Windows(
+        taps=7, tap_rows=7, stride=2, step=2, part=True, rows=3, groups=3, segments=2, stages=2
+    ),
+    "halves_of_edges": Windows(
+        taps=12, tap_rows=12, stride=2, step=2, part=True, segments=2, stages=2, edges=True
+    ),
+    "halves_of_every_row": Windows(taps=9, stride=2, part=True, rows=6, tap_rows=5),
+    "halves_bf16": Windows(stride=2, step=2, part=True, types=(BF16, F32), groups=2, epilogue=True),
+    "halves_f16_sums": Windows(stride=2, step=2, part=True, types=(F16, F16), segments=2, stages=2),
+    "quarters": Windows(taps=10, tap_rows=6, stride=4, step=4, part=True, rows=5, groups=2),
 }
 SIZES: tuple[Shape, ...] = ((1024, 48), (517, 19), (1, 1))
 

@@ -46,7 +46,8 @@ def test_every_promised_instruction_is_there():
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
 def test_block_is_made_of_tiles(instruction: TensorInstruction):
     generator = np.random.default_rng(1)
-    m, n, k = 2 * instruction.m, 3 * instruction.n, instruction.k + 3
+    down, across = (1, 1) if instruction.apart else (2, 3)
+    m, n, k = down * instruction.m, across * instruction.n, instruction.k + 3
     a = integers(generator, (m, k), instruction.a_type)
     b = integers(generator, (k, n), instruction.b_type)
     c = integers(generator, (m, n), instruction.c_type)
@@ -62,7 +63,7 @@ def test_block_is_made_of_tiles(instruction: TensorInstruction):
                 tiled[part] = instruction.semantics(tiled[part], a[part[0], deep], b[deep, part[1]])
     np.testing.assert_array_equal(block, tiled)
     assert block.dtype == ARRAY[str(instruction.c_type)]
-    assert instruction.count(m, n, k) == 2 * 3 * 2
+    assert instruction.count(m, n, k) == down * across * 2
 
 
 def test_integer_sums_wrap():

@@ -16,14 +16,18 @@ from selector.eqsat.soundness import scopes_of
 from selector.intrinsics.records import INSTRUCTIONS
 from selector.ir.nodes import Module
 from selector.targets import find_target
-from selector.workbench.cases import load
+from selector.workbench.cases import DEFAULT_TARGETS, load
 from selector.workbench.source import Form, scan
 
 Rules = tuple[tuple[str, str], ...]
 
-FACTS = instruction_facts(
-    legal_instructions(find_target("sm_80")) + legal_instructions(find_target("amx"))
-)
+
+
+def facts_of(targets: tuple[str, ...]) -> str:
+    return instruction_facts(tuple(i for t in targets for i in legal_instructions(find_target(t))))
+
+
+FACTS = facts_of(DEFAULT_TARGETS)
 """Accumulators of different units do not meet, so both targets fit in one engine."""
 
 
@@ -62,9 +66,12 @@ class Program:
 def rule_cases() -> tuple[Program, ...]:
     """The graphs of ``rules/tests/*.egg``; together they make every rule fire."""
     return tuple(
-        Program(c.name, tuple(f.text for f in c.setup), c.rules, c.file.rsplit("/", 1)[-1])
+        Program(
+            c.name, tuple(f.text for f in c.setup), c.rules, c.file.rsplit("/", 1)[-1], facts
+        )
         for c in load()
         if not c.scheduled
+        for facts in (FACTS if {*c.targets} <= {*DEFAULT_TARGETS} else facts_of(c.targets),)
     )
 
 

@@ -15,7 +15,9 @@ The words come out of the zero-padded taps of ``banded``.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
@@ -26,6 +28,8 @@ from selector.lowering.tiles import Banded
 CORE_BYTES = 128
 COLUMNS = 8
 
+T = TypeVar("T", bound=Hashable)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -34,6 +38,11 @@ class Entry:
     operand: Banded
     values: tuple[int, ...]
     paired: bool = False  # without the last one of an odd number of core matrices
+
+    @property
+    def columns(self) -> int:
+        """Of a window: 8, or fewer of a part of an instruction (``part_bands``)."""
+        return self.operand.rows
 
     @property
     def known(self) -> int:
@@ -68,12 +77,53 @@ class Pair:
         return entry.operand
 
     @property
+    def columns(self) -> int:
+        return self.operand.rows
+
+    @property
     def blocks(self) -> int:
         return 2
 
     @property
     def bytes(self) -> int:
         return self.blocks * CORE_BYTES
+
+
+def taps_at(entry: Entry, tables: BandTables) -> int:
+    """Words from the first value of the loops to an entry's padded taps."""
+    return tables.place(entry.operand, entry.values)
+
+
+def run_of(entries: list[Entry], tables: BandTables) -> list[Entry]:
+    """The first entries, as long as the padded taps of each lie as far from those before."""
+    first, *rest = entries
+    run, places = [first], [taps_at(first, tables)]
+    for entry in rest:
+        if entry.operand is not first.operand and entry.operand != first.operand:
+            break
+        at = taps_at(entry, tables)
+        if len(run) > 1 and at - places[-1] != places[-1] - places[-2]:
+            break
+        run.append(entry)
+        places.append(at)
+    return run
+
+
+def chains_of(entries: list[T], following: dict[T, T]) -> list[list[T]]:
+    """Entries in an order in which as many as possible are followed by the one that should."""
+    led = set(following.values())
+    chains: list[list[T]] = []
+    placed: set[T] = set()
+    for head in (*(e for e in entries if e not in led), *entries):
+        chain: list[T] = []
+        at: T | None = head
+        while at is not None and at not in placed:
+            chain.append(at)
+            placed.add(at)
+            at = following.get(at)
+        if chain:
+            chains.append(chain)
+    return chains
 
 
 class CoreBands:
@@ -105,7 +155,7 @@ class CoreBands:
         """Write all entries out of the padded taps, 16 bytes of a column at a time."""
         pending = [e for e in self.places if isinstance(e, Entry)]
         while pending:
-            run = self._run(pending)
+            run = run_of(pending, self.tables)
             self._fill_run(run, unit)
             pending = pending[len(run) :]
         pairs = [p for p in self.places if isinstance(p, Pair)]
@@ -116,35 +166,18 @@ class CoreBands:
                 self._fill_halves(halves[:count], unit)
                 halves = halves[count:]
 
-    def _run(self, entries: list[Entry]) -> list[Entry]:
-        """The first entries, as long as the padded taps of each lie as far from those before."""
-        first, *rest = entries
-        run = [first]
-        for entry in rest:
-            if entry.operand is not first.operand and entry.operand != first.operand:
-                break
-            if len(run) > 1 and self._step(run[-1], entry) != self._step(run[-2], run[-1]):
-                break
-            run.append(entry)
-        return run
-
-    def _step(self, a: Entry, b: Entry) -> int:
-        return self._taps(b) - self._taps(a)
-
-    def _taps(self, entry: Entry) -> int:
-        return self.tables.place(entry.operand, entry.values)
-
     def _fill_run(self, run: list[Entry], unit: Unit) -> None:
         w, first = self.context.writer, run[0]
         parts, known = first.blocks * COLUMNS, depth_blocks(first.operand)
-        step = self._step(first, run[1]) if len(run) > 1 else 0
+        taps = taps_at(first, self.tables)
+        step = taps_at(run[1], self.tables) - taps if len(run) > 1 else 0
         w.line(f"// {len(run)} bands of {known} x {COLUMNS} x {BLOCK_BYTES} bytes")
         rank, size = unit.rank.removeprefix("(int)"), unit.size
         loop = f"for (int item = {rank}; item < {len(run) * parts}; item += {size})"
         with w.block(loop):
             w.line(f"const int entry = item / {parts}, part = item % {parts};")
             start = self.tables.window(first.operand, f"part % {COLUMNS}")
-            w.line(f"const u32* const from = {start} + {self._taps(first)} + entry * {step}")
+            w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
             w.line(f"    + part / {COLUMNS} * {BLOCK_BYTES // 4};")
             vector = "make_uint4(from[0], from[1], from[2], from[3])"
             if known < first.blocks:
@@ -162,7 +195,7 @@ class CoreBands:
                 break
             if entry is not None:
                 entries.append(entry)
-                if len(self._run(entries)) < len(entries):
+                if len(run_of(entries, self.tables)) < len(entries):
                     break
             count += 1
         return count
@@ -178,9 +211,10 @@ class CoreBands:
             w.line(f"const int pair = item / {COLUMNS}, part = item % {COLUMNS};")
             vector = "make_uint4(0, 0, 0, 0)"
             if first is not None:
-                step = 0 if following is None else self._step(first, following)
+                taps = taps_at(first, self.tables)
+                step = 0 if following is None else taps_at(following, self.tables) - taps
                 start = self.tables.window(first.operand, "part")
-                block = self._taps(first) + (first.known - 1) * BLOCK_BYTES // 4
+                block = taps + (first.known - 1) * BLOCK_BYTES // 4
                 w.line(f"const u32* const from = {start} + {block} + pair * {step};")
                 vector = "make_uint4(from[0], from[1], from[2], from[3])"
             at = f"{place} + pair * {2 * CORE_BYTES} + part * {BLOCK_BYTES}"

@@ -12,19 +12,33 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
-from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, CoreBands, Entry, Pair
+from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, Entry, Pair
 from selector.emit.writer import comment
 from selector.ir.affine import Affine
 from selector.lowering.fragments import BLOCK_BYTES
 
 STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
+WIDEST = 256  # columns of one
+
+
+@dataclass(frozen=True, slots=True)
+class BandAddress:
+    """Where an instruction's band begins: bytes into a ``table``, and bytes from its first 16 bytes
+    of depth to the next ones, and from 8 columns to the next.
+    """
+
+    table: str
+    place: int
+    along: int
+    across: int
 
 
 @dataclass(slots=True)
 class WindowProduct:
-    """One wgmma: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
+    """One wgmma, or a part of one: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
     bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and those that follow it.
-    Windows that meet a pair go on in the next row, ``along`` bytes further.
+    Windows that meet a pair go on in the next row, ``along`` bytes further. Instructions know where
+    their ``band`` lies.
     """
 
     accumulator: str
@@ -36,6 +50,7 @@ class WindowProduct:
     along: int  # bytes between the two chunks of a window
     step: int
     entry: Entry | Pair
+    band: BandAddress | None = None
 
     @property
     def window(self) -> tuple[object, ...]:
@@ -71,11 +86,10 @@ class WindowCode:
     def __init__(
         self,
         context: KernelContext,
-        bands: CoreBands,
         products: list[WindowProduct],
         pieces: Pieces | None,
     ) -> None:
-        self.context, self.bands = context, bands
+        self.context = context
         self.products, self.pieces = products, pieces
         self.names = list(dict.fromkeys(p.accumulator for p in products))
         self.half = context.accumulators[self.names[0]].half
@@ -136,9 +150,9 @@ class WindowCode:
         fence = [] if tile == self._last else ["wgmma.fence.sync.aligned;"]
         self._last = tile
         a = self._input("l", self._window_text(p))
-        b = self._input("l", self._band_text(p))
-        place = self.bands.places[p.entry] + 2 * CORE_BYTES * p.step
-        at = f"add.s64 a, {a}, {p.offset // 16}; add.s64 b, {b}, {place // 16};"
+        assert p.band is not None
+        b = self._input("l", self._band_text(p.band))
+        at = f"add.s64 a, {a}, {p.offset // 16}; add.s64 b, {b}, {p.band.place // 16};"
         return [*fence, at, self._instruction(p)]
 
     def _input(self, constraint: str, text: str) -> str:
@@ -171,6 +185,5 @@ class WindowCode:
             start += f" + {self.context.scalar.index(p.symbolic.to_expr())}"
         return f"core_descriptor({start}, {p.along}, {CORE_BYTES})"
 
-    def _band_text(self, p: WindowProduct) -> str:
-        start = f"shared_address({self.bands.pointer})"
-        return f"core_descriptor({start}, {CORE_BYTES}, {p.entry.bytes})"
+    def _band_text(self, band: BandAddress) -> str:
+        return f"core_descriptor(shared_address({band.table}), {band.along}, {band.across})"

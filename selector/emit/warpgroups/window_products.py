@@ -14,17 +14,21 @@ one ``asm`` statement: as statements of their own they take the compiler ten tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
-from selector.emit.warpgroups.core_bands import CoreBands, Entry, Pair
+from selector.emit.units import Unit
+from selector.emit.warpgroups.core_bands import CORE_BYTES, CoreBands, Entry, Pair, chains_of
+from selector.emit.warpgroups.part_products import PartProducts
 from selector.emit.warpgroups.window_code import (
     COLUMNS,
     STEP_BYTES,
+    WIDEST,
+    BandAddress,
     Pieces,
     WindowCode,
     WindowProduct,
@@ -38,7 +42,7 @@ from selector.lowering.fragments import BLOCK_BYTES
 from selector.lowering.normalize import sequence
 from selector.lowering.tiles import Access, Accumulate, Banded
 
-GROUP_M, WIDEST = 64, 256
+GROUP_M = 64
 
 Loops = tuple[tuple[str, int, int], ...]  # (variable, first value, number)
 
@@ -58,6 +62,8 @@ class WindowEmitter:
         self.context = context
         self.tables = tables
         self.bands = CoreBands(context, tables)
+        self.parts: dict[int, PartProducts] = {}  # by their columns
+        self.apart: set[int] = set()  # columns of parts whose last half steps share nothing
         self.pieces: Pieces | None = None  # in which the rows arrive
 
     # ------------------------------------------------------------------ before the body
@@ -67,12 +73,35 @@ class WindowEmitter:
         following: dict[Entry | Pair, Entry | Pair] = {}
         seen: dict[Entry | Pair, None] = {}
         for run in _runs(body):
-            products = self._ordered(self._nested(run, ()))
+            products = [p for p in self._all(run) if p.entry.columns == COLUMNS]
             seen |= dict.fromkeys(p.entry for p in products)
             for a, b in pairwise(products):
                 if a.window == b.window and b.first == a.first + a.n // COLUMNS:
                     following.setdefault(a.entry, b.entry)
-        self.bands.lay(_chains(list(seen), following))
+        self.bands.lay(chains_of(list(seen), following))
+        self._lay_parts(body)
+
+    def _lay_parts(self, body: Stmt) -> None:
+        """The same for parts of instructions."""
+        found = {p.entry.columns for run in _runs(body) for p in self._all(run)}
+        for columns in sorted(found - {COLUMNS}):
+            self.parts[columns] = parts = PartProducts(columns, self.context, self.tables)
+            for apart in (set[int](), {columns}):
+                self.apart |= apart
+                runs = [self._all(run) for run in _runs(body)]
+                if parts.arrange([[p for p in r if p.entry.columns == columns] for r in runs]):
+                    break
+            parts.bands.lay()
+
+    def fill_bands(self, unit: Unit) -> None:
+        """Write all bands out of the padded taps."""
+        self.bands.fill(unit)
+        for parts in self.parts.values():
+            parts.bands.fill(unit)
+
+    def __bool__(self) -> bool:
+        """Whether there are any products."""
+        return bool(self.bands or self.parts)
 
     # ------------------------------------------------------------------ from statements to products
 
@@ -90,10 +119,16 @@ class WindowEmitter:
                     raise AssertionError("a nest holds loops and products")
         return found
 
+    def _all(self, stmts: tuple[Stmt, ...]) -> list[WindowProduct]:
+        return self._ordered(self._nested(stmts, ()))
+
     def _ordered(self, nested: list[Nested]) -> list[WindowProduct]:
         """All products, by the windows that they read."""
         numbers: dict[tuple[object, ...], int] = {}
-        found = paired([p for n in nested for p in self._products(n)], self.context.windows)
+        every = [p for n in nested for p in self._products(n)]
+        sharing = [p for p in every if p.entry.columns not in self.apart]
+        found = paired(sharing, self.context.windows)
+        found += [p for p in every if p.entry.columns in self.apart]
         for p in found:
             numbers.setdefault((p.accumulator, p.buffer, p.symbolic), len(numbers))
         return sorted(
@@ -145,7 +180,7 @@ class WindowEmitter:
                     first = rows.chunk(2 * step)
                     along = rows.chunk(2 * step + 1) - first
                     yield WindowProduct(
-                        s.accumulator, region.fragment(i, 0), COLUMNS, a.buffer, symbolic * size,
+                        s.accumulator, region.piece(i), s.n, a.buffer, symbolic * size,
                         place + GROUP_M * BLOCK_BYTES * i + first, along, step, entry,
                     )  # fmt: skip
 
@@ -156,7 +191,8 @@ class WindowEmitter:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and numbers to their ends."""
         rows = self.context.windows[a.buffer]
         per = BLOCK_BYTES // a.type.bytes * rows.distance
-        plain = a.predicate is None and a.depth_stride.constant == 1 and s.n == COLUMNS
+        fits = s.n == COLUMNS or s.instruction.apart > 0
+        plain = a.predicate is None and a.depth_stride.constant == 1 and fits
         aligned = a.row_stride.constant == per and all(c % rows.pitch % per == 0 for _, c in a.base)
         if not plain or not aligned or a.type.bytes != 2:
             raise ScheduleError(
@@ -183,6 +219,14 @@ class WindowEmitter:
 
     def _merged(self, products: list[WindowProduct]) -> list[WindowProduct]:
         found: list[WindowProduct] = []
+        for columns, same in groupby(products, key=lambda p: p.entry.columns):
+            part = self.parts.get(columns)
+            found += self._side_by_side(same) if part is None else part.join(same)
+        return found
+
+    def _side_by_side(self, products: Iterable[WindowProduct]) -> list[WindowProduct]:
+        """The instructions of whole core matrices: those of neighbours that meet one window."""
+        found: list[WindowProduct] = []
         places = self.bands.places
         for p in products:
             last = found[-1] if found else None
@@ -196,16 +240,18 @@ class WindowEmitter:
             ):
                 last.n += p.n
             else:
-                found.append(replace(p))
+                at = places[p.entry] + 2 * CORE_BYTES * p.step
+                band = BandAddress(self.bands.pointer, at, CORE_BYTES, p.entry.bytes)
+                found.append(replace(p, band=band))
         return found
 
     def run(self, stmts: tuple[Stmt, ...]) -> list[WindowProduct]:
         """The instructions of such statements, in the order in which they are issued."""
-        return self._merged(self._ordered(self._nested(stmts, ())))
+        return self._merged(self._all(stmts))
 
     def emit(self, stmts: tuple[Stmt, ...]) -> None:
         """Write a run of products and nests of them."""
-        WindowCode(self.context, self.bands, self.run(stmts), self.pieces).write()
+        WindowCode(self.context, self.run(stmts), self.pieces).write()
 
 
 def _runs(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
@@ -224,22 +270,3 @@ def _runs(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
         yield from _runs(x)
     if run:
         yield tuple(run)
-
-
-def _chains(
-    entries: list[Entry | Pair], following: dict[Entry | Pair, Entry | Pair]
-) -> list[list[Entry | Pair]]:
-    """Entries in an order in which as many as possible are followed by the one that should."""
-    led = set(following.values())
-    chains: list[list[Entry | Pair]] = []
-    placed: set[Entry | Pair] = set()
-    for head in (*(e for e in entries if e not in led), *entries):
-        chain: list[Entry | Pair] = []
-        at: Entry | Pair | None = head
-        while at is not None and at not in placed:
-            chain.append(at)
-            placed.add(at)
-            at = following.get(at)
-        if chain:
-            chains.append(chain)
-    return chains

@@ -67,9 +67,11 @@ class Operands:
 def _of_types(
     c: Context, instructions: tuple[TensorInstruction, ...], factors: tuple[Factor, Factor]
 ) -> tuple[TensorInstruction, ...]:
+    """Whole instructions: parts of one are for windows only."""
     a, b = (f.element for f in factors)
     wanted = ((a, b, c.result), (b, a, c.result))
-    return tuple(i for i in instructions if (i.a_type, i.b_type, i.c_type) in wanted)
+    whole = (i for i in instructions if not i.apart)
+    return tuple(i for i in whole if (i.a_type, i.b_type, i.c_type) in wanted)
 
 
 def block(c: Context, update: Update) -> Miss | None:

@@ -11,11 +11,12 @@ from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
 from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.downsample.reference import reference
+from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.downsample import schedule as schedules
     from casestudies.downsample.algorithm import downsample
@@ -26,7 +27,17 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
+    if schedule == "wgmma":
+        from casestudies.downsample.warpgroups import warpgroups
+
+        return warpgroups(pipeline)
     return schedules.tensor(pipeline)
+
+
+def on_target(problem: Problem, schedule: str, target: Target) -> str:
+    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
+    wide = schedule == "tensor" and target.has("wgmma")
+    return "wgmma" if wide and problem.suits_groups else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -52,6 +63,7 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    on_target=on_target,
     compared=BENCHMARK,
     arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
     pictures=PICTURES,

@@ -62,6 +62,14 @@ class Problem:
         return f"downsample-k{self.taps}{by}{suffix(self.boundary)}"
 
     @property
+    def suits_groups(self) -> bool:
+        """Whether the schedule for warpgroups has tiles for the taps, and blocks of 256 x 128
+        outputs for a whole GPU.
+        """
+        blocks = -(-self.width // 256) * -(-self.height // 128)
+        return self.factor == 2 and 16 <= self.taps <= 32 and blocks >= 120
+
+    @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         reach = self.taps if self.boundary == VALID else 1
         image = tuple(

@@ -1,4 +1,4 @@
-"""Two schedules of downsampling.
+"""Two schedules of downsampling (``warpgroups`` has a third, for sm_90a).
 
 ``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``:
 as the 2-D convolution's, with windows that start ``factor`` pixels apart: an image row in shared

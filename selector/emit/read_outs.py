@@ -101,7 +101,9 @@ class RegionCode:
                         if made is not None
                         else self._filling(s, region, outer, (i, j))
                     )
-                    self._fill_tile(f"{accumulator.register}[{region.fragment(i, j)}]", values, element)
+                    self._fill_tile(
+                        f"{accumulator.register}[{region.fragment(i, j)}]", values, element
+                    )
 
     def _fill_tile(self, name: str, values: list[str], element: Type) -> None:
         values = [self.known.get(v, v) for v in values]

@@ -34,8 +34,8 @@ def instruction_facts(instructions: tuple[TensorInstruction, ...]) -> str:
     """``(instruction location name m n a b c)`` for each record and each location it serves, and
     what its operands have to be; ``(part location name m n apart a b c)`` for parts."""
     lines = [
-        f"({'part' if i.apart else 'instruction'} {text(location.value)} {text(i.name)} {i.m} {i.n} "
-        f"{f'{i.apart} ' if i.apart else ''}"
+        f"({'part' if i.apart else 'instruction'} {text(location.value)} {text(i.name)} "
+        f"{i.m} {i.n} {f'{i.apart} ' if i.apart else ''}"
         f"{text(str(i.a_type))} {text(str(i.b_type))} {text(str(i.c_type))})"
         for location, families in EXECUTES.items()
         for i in instructions

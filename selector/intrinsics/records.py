@@ -44,8 +44,8 @@ class TensorInstruction:
     ``needs`` is the entry of ``Target.features`` without which the instruction does not exist;
     ``source`` is the section of the manual that specifies it. ``packing`` is the number of
     consecutive k that lie side by side in B (1: B is in row-major order). ``configurable`` tiles
-    may have fewer rows and columns than m and n. ``apart``: a part of an instruction, for one block of
-    m x n whose A is m windows so many elements apart, whose B is a band (0: a whole instruction).
+    may have fewer rows and columns than m and n. ``apart``: a part of an instruction, for one block
+    of m x n whose A is m windows so many elements apart, whose B is a band (0: a whole one).
     """
 
     name: str

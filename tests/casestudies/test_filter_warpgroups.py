@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
+from casestudies.common.case import Case
 from casestudies.conv2d import CASE, build, on_target
 from casestudies.conv2d.problem import BENCHMARK, Problem
 from casestudies.conv2d.reference import reference
+from casestudies.downsample import CASE as DOWNSAMPLE
+from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
+from casestudies.downsample.problem import Problem as Smaller
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.runtime.nvrtc import available, resource_usage, sass
 from selector.targets import find_target
@@ -41,10 +45,38 @@ def test_numbers(problem: Problem) -> None:
     assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Smaller(257, 33, 16),
+        Smaller(1, 1, 16),
+        Smaller(101, 37, 32),
+        Smaller(255, 19, 7, spare=1),
+        Smaller(131, 35, 12, 2, "clamp"),
+        Smaller(67, 19, 32, 2, "zero"),
+        Smaller(133, 23, 16, 4),
+        Smaller(33, 41, 9, 4, "clamp", 1),
+    ],
+    ids=lambda p: p.name,
+)
+def test_numbers_of_downsampling(problem: Smaller) -> None:
+    rng = np.random.default_rng(4)
+    kernel = hb.compile(DOWNSAMPLE.build(problem, "wgmma"), target="sm_90a")
+    inputs = {s.name: rng.standard_normal(s.shape).astype(np.float16) for s in problem.inputs}
+    found = kernel.interpret(**inputs, sizes=problem.output.shape)
+    exact = {n: v.astype(np.float64) for n, v in inputs.items()}
+    wanted = DOWNSAMPLE.reference(problem, exact, np)
+    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+
+
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("problem", BENCHMARK, ids=lambda p: p.name)
-def test_machine_code(problem: Problem) -> None:
-    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [*((CASE, p) for p in BENCHMARK), *((DOWNSAMPLE, p) for p in DOWNSAMPLED)],
+    ids=lambda x: x.name,
+)
+def test_machine_code(case: Case, problem: Problem | Smaller) -> None:
+    kernel = hb.compile(case.build(problem, "wgmma"), target="sm_90a")
     cubin = kernel.cubin()
     (usage,) = resource_usage(cubin).values()
     assert usage.local_accesses == 0
@@ -61,3 +93,14 @@ def test_which_schedule_stands_behind_tensor() -> None:
     assert on_target(large, "tensor", narrow) == "tensor"
     assert on_target(large, "cuda", wide) == "cuda"
     assert CASE.on_target is on_target
+
+
+def test_which_schedule_stands_behind_tensor_of_downsampling() -> None:
+    large, small, other = DOWNSAMPLED[0], Smaller(257, 17, 16), Smaller(2040, 2040, 16, 3)
+    wide, narrow = find_target("sm_90a"), find_target("sm_80")
+    choose = DOWNSAMPLE.on_target
+    assert choose is not None
+    assert choose(large, "tensor", wide) == "wgmma"
+    assert choose(small, "tensor", wide) == choose(other, "tensor", wide) == "tensor"
+    assert choose(large, "tensor", narrow) == "tensor"
+    assert choose(large, "cuda", wide) == "cuda"

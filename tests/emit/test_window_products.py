@@ -130,7 +130,8 @@ def fill_parts(text: str, padded: Array, tables: dict[str, int], memory: Array) 
     """The same for bands of fewer than 8 columns, and the zeros around them."""
     loops = re.findall(
         r"item < (\d+); item \+= \d+\) \{\s*((?:const int .*;\s*)+)"
-        r"(?:const u32\* const from = (\w+ \+ [^;]*?);\s*)?\*\(uint4\*\)\(bands \+ (.*?)\) = (.*?);",
+        r"(?:const u32\* const from = (\w+ \+ [^;]*?);\s*)?"
+        r"\*\(uint4\*\)\(bands \+ (.*?)\) = (.*?);",
         text,
     )
     loops = [x for x in loops if "const int block = " in x[1]]
@@ -255,6 +256,33 @@ def test_rows_that_share_nothing(p: Windows) -> None:
     text = hb.compile(windowed(p), target="sm_90a").source
     assert {along for _, _, along in rows_of(text, p)} == {16}
     assert "const int pair = " not in text
+
+
+def test_two_rows_of_outputs_share_columns() -> None:
+    """5 rows of 4 columns are 3 tiles: a row of the image meets 2 or 3 of them, side by side."""
+    p = Windows(tap_rows=8, rows=5, step=2, stride=2, part=True)
+    text = hb.compile(windowed(p), target="sm_90a").source
+    named = descriptors(text)
+    whole = [(i.columns, i.first) for i in issues(text) if named[i.names[0]][0] == 16]
+    assert whole == [(8, 0)] * 4 + [(16, 0)] * 4 + [(24, 0)] * 2 + [(16, 4)] * 4 + [(8, 8)] * 2
+    assert {across for _, across in named.values()} == {128}
+
+
+def test_a_part_is_read_out_by_the_lanes_that_have_it() -> None:
+    p = Windows(tap_rows=8, rows=5, step=2, stride=2, part=True)
+    text = hb.compile(windowed(p), target="sm_90a").source
+    stored = re.findall(r"if \(q / 2 == (\d)\) \{\s*const int q = lane % 2;\s*if[^{]*\{\s*\{", text)
+    assert stored == ["0", "1", "0", "1", "0"]
+
+
+@pytest.mark.skipif(not available(), reason="NVRTC is not installed")
+def test_machine_code_of_parts() -> None:
+    p = Windows(tap_rows=16, rows=8, step=2, stride=2, part=True, groups=2, segments=2, stages=2)
+    cubin = compile_to_cubin(hb.compile(windowed(p), target="sm_90a").source, "sm_90a")
+    (usage,) = resource_usage(cubin).values()
+    assert usage.local_accesses == 0
+    (code,) = sass(cubin).values()
+    assert len(re.findall(r"\bHGMMA\.64x\d+x16\.F32", code)) == 30 + 15  # a row, two rows
 
 
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")

@@ -19,7 +19,8 @@ class Windows:
     """``out[x, y] = sum I[stride * x + t, step * y + s] * K[t, s]``, ``reverse``: taps against
     the image's order. A group computes ``rows`` rows, a block has ``groups``, and computes
     ``segments`` parts of a column one after the other, staged ``stages`` ahead. ``unrolled``: so
-    are the rows of taps. ``part``: windows begin 8 pixels apart, whatever the stride. ``edges``: the image goes on beyond them, windows are centred.
+    are the rows of taps. ``part``: windows begin 8 pixels apart, whatever the stride. ``edges``:
+    the image goes on beyond them, windows are centred.
     """
 
     taps: int = 16

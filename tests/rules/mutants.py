@@ -261,7 +261,11 @@ _LOWERING = (
     ("multiply-add-windows", "x A B", "x B A"),
     ("multiply-add-windows", "M N K x", "N M K x"),
     ("multiply-add-windows", "(part l f M N w ta tb c)", "(part h f M N w ta tb c)"),
-    ("multiply-add-windows", "(= x (Load c acc i (Always MN)))", "(= x (Load c acc h (Always MN)))"),
+    (
+        "multiply-add-windows",
+        "(= x (Load c acc i (Always MN)))",
+        "(= x (Load c acc h (Always MN)))",
+    ),
     ("tile-fill", "(TileFill v)", "(TileFill b)"),
     ("tile-read", "((union e (TileRead x)))", "((union e (TileRead b)))"),
     ("block-of-any-parts", "(/ MN M)", "MN"),

@@ -22,7 +22,6 @@ from selector.workbench.source import Form, scan
 Rules = tuple[tuple[str, str], ...]
 
 
-
 def facts_of(targets: tuple[str, ...]) -> str:
     return instruction_facts(tuple(i for t in targets for i in legal_instructions(find_target(t))))
 
@@ -66,9 +65,7 @@ class Program:
 def rule_cases() -> tuple[Program, ...]:
     """The graphs of ``rules/tests/*.egg``; together they make every rule fire."""
     return tuple(
-        Program(
-            c.name, tuple(f.text for f in c.setup), c.rules, c.file.rsplit("/", 1)[-1], facts
-        )
+        Program(c.name, tuple(f.text for f in c.setup), c.rules, c.file.rsplit("/", 1)[-1], facts)
         for c in load()
         if not c.scheduled
         for facts in (FACTS if {*c.targets} <= {*DEFAULT_TARGETS} else facts_of(c.targets),)

@@ -5,12 +5,11 @@ fill ``8 / f`` columns of a window, and a core matrix of B, which has 8 (``core_
 bands of ``f`` rows of outputs. What a row of the image meets, row of outputs by row of outputs,
 are the bands of rows of taps that lie some rows apart: these are laid side by side.
 
-A *piece* is 16 bytes of depth of all columns of a band. For each 16 bytes of depth the table has the
-pieces of all bands, one chain of neighbours after the other, with zeros between chains: an
+A *piece* is 16 bytes of depth of all columns of a band. For each 16 bytes of depth the table has
+the pieces of all bands, one chain of neighbours after the other, with zeros between chains: an
 instruction begins at any piece, and columns that fill up its first and last core matrix meet zeros.
-Two 16 bytes of depth are a whole table apart, so that every descriptor of a table names the same
-distances, but for the last ones of two rows of the image, which lie in two chains
-(``window_pairs``).
+Two 16 bytes of depth are a whole table apart, so that all descriptors name the same distances, but
+for those of the last ones of two rows of the image, which lie in two chains (``window_pairs``).
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ class BandAddress:
 
 @dataclass(slots=True)
 class WindowProduct:
-    """One wgmma, or a part of one: accumulator pieces ``first`` ... of ``n`` columns += windows that start ``offset``
-    bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and those that follow it.
+    """One wgmma, or a part of one: accumulator pieces ``first`` ... of ``n`` columns += windows
+    that start ``offset`` bytes into ``buffer``, times step ``step`` of the depth of ``entry`` and
+    those that follow it.
     Windows that meet a pair go on in the next row, ``along`` bytes further. Instructions know where
     their ``band`` lies.
     """

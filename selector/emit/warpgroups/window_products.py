@@ -220,8 +220,8 @@ class WindowEmitter:
     def _merged(self, products: list[WindowProduct]) -> list[WindowProduct]:
         found: list[WindowProduct] = []
         for columns, same in groupby(products, key=lambda p: p.entry.columns):
-            part = self.parts.get(columns)
-            found += self._side_by_side(same) if part is None else part.join(same)
+            whole = columns == COLUMNS
+            found += (self._side_by_side if whole else self.parts[columns].join)(same)
         return found
 
     def _side_by_side(self, products: Iterable[WindowProduct]) -> list[WindowProduct]:

@@ -9,6 +9,7 @@ from casestudies.common.case import Case, Option, positive
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
+from casestudies.conv_layer.tiles import Groups, group_tiles, warp_chunks
 from selector.diagnostics import UserError
 from selector.targets import Target
 
@@ -17,36 +18,32 @@ def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (warps), ``wgmma`` (warpgroups, sm_90a),
     ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
+    from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
     from casestudies.conv_layer.algorithm import layer
+    from casestudies.conv_layer.warpgroups import warpgroups
 
     pipeline = layer(problem.channels, problem.filters)
     if schedule == "wgmma":
-        from casestudies.conv_layer.warpgroups import warpgroups
-
-        return warpgroups(pipeline)
+        size = group_tiles(problem.extents)
+        resident = isinstance(size, Groups)
+        return warpgroups(pipeline, size) if resident else chunks.groups(pipeline, size)
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
         pipeline.conv.compute_root()
         return pipeline.output
-    return schedules.tensor(pipeline)
+    if schedules.fits(problem.channels, problem.filters):
+        return schedules.tensor(pipeline)
+    return chunks.warps(pipeline, warp_chunks(problem.filters))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and a block holds what they need; ``mma`` is
-    then the one for warps.
-    """
-    wide = target.has("wgmma") and _fits_groups(problem)
+    """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
+    wide = target.has("wgmma")
     if schedule == "mma" and not wide:
         raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
     return "wgmma" if schedule == "tensor" and wide else schedule
-
-
-def _fits_groups(problem: Problem) -> bool:
-    from casestudies.conv_layer.warpgroups import groups_for
-
-    return groups_for(problem.channels, problem.filters) is not None
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -62,7 +59,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
 
 CASE = Case(
     name="conv_layer",
-    summary="3 x 3 convolution layer, bias, ReLU, NHWC, f16 -> f32, 16 and 32 channels",
+    summary="3 x 3 convolution layer, bias, ReLU, NHWC, f16 -> f32, any channels",
     build=build,
     reference=reference,
     benchmark=BENCHMARK,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import halide as hl
 
-TAPS = 3
+from casestudies.conv_layer.tiles import TAPS
 
 
 @dataclass(frozen=True, slots=True)

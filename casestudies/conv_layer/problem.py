@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from casestudies.common.case import ArraySpec
+from casestudies.conv_layer.tiles import TAPS, Extents, tile_name
 from selector.diagnostics import UserError
-
-TAPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,12 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"conv_layer-c{self.channels}-{self.filters}"
+        return f"conv_layer-c{self.channels}-{self.filters}{tile_name(self.extents)}"
+
+    @property
+    def extents(self) -> Extents:
+        """All that tiles depend on."""
+        return Extents(self.batch, self.height, self.width, self.channels, self.filters)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

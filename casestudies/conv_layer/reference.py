@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.conv_layer.problem import TAPS, Problem
+from casestudies.conv_layer.problem import Problem
+from casestudies.conv_layer.tiles import TAPS
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:

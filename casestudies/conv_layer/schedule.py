@@ -14,12 +14,15 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.stock import fix_dense
-from casestudies.conv_layer.algorithm import TAPS, Layer
+from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
+from casestudies.conv_layer.tiles import TAPS
 
 UNIT = 8  # channels and filters come in eights: 16 bytes, the columns of an instruction
 DEPTH = 32  # channels of one vector statement, at most
 SHARED = 160 << 10  # bytes of a block, for sm_80 too
+LANES = 1 << 16  # that a vector of Halide's has less than
+STATEMENTS = 160  # of one tile, at most: more take too long to compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,17 @@ def tiles_for(channels: int, filters: int) -> Tiles:
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
     return several if shared_bytes(channels, filters, several) <= SHARED else one
+
+
+def fits(channels: int, filters: int) -> bool:
+    """Whether shared memory holds the weights of all channels beside the image, and statements are
+    neither too long for Halide nor too many to be compiled in time.
+    """
+    size, deep = tiles_for(channels, filters), depth(channels)
+    statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
+    long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
+    fitting = shared_bytes(channels, filters, size) <= SHARED and statements <= STATEMENTS
+    return fitting and not long
 
 
 def shared_bytes(channels: int, filters: int, size: Tiles) -> int:

@@ -17,19 +17,22 @@ from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.problem import SMALL, Problem
-from casestudies.conv_layer.warpgroups import Groups, groups_for, shared_bytes, warpgroups
-from selector.diagnostics import SelectionError, UserError
+from casestudies.conv_layer.tiles import Groups, groups_for, shared_bytes
+from casestudies.conv_layer.warpgroups import warpgroups
+from selector.diagnostics import SelectionError
 
 
 def compiled(channels: int, filters: int, **size: Any) -> Any:
-    groups = Groups(**size) if size else None
+    groups = Groups(**size) if size else groups_for(channels, filters)
+    assert groups is not None
     return hb.compile(warpgroups(layer(channels, filters), groups), target="sm_90a")
 
 
 @pytest.mark.parametrize("problem", SMALL[1:], ids=lambda p: p.name)
 def test_the_selected_program_is_right(problem: Problem) -> None:
-    kernel = compiled(problem.channels, problem.filters)
+    kernel = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a")
     assert not kernel.report.misses
+    assert "wgmma" in kernel.source
     inputs = random_inputs(problem, 3, np)
     result = kernel.interpret(**inputs, sizes=problem.output.shape)
     truth = CASE.reference(problem, decoded(problem, inputs, np), np)
@@ -71,7 +74,7 @@ def test_slots_are_free_before_results_are_stored() -> None:
 
 def test_other_targets_say_what_is_missing() -> None:
     with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
-        hb.compile(warpgroups(layer(16, 16)), target="sm_80")
+        hb.compile(warpgroups(layer(16, 16), Groups()), target="sm_80")
 
 
 def test_weights_are_copied_once_by_a_persistent_block() -> None:
@@ -94,13 +97,3 @@ def test_tiles_fit_a_block(channels: int, filters: int) -> None:
     (launch,) = kernel.plan.launches
     reckoned = shared_bytes(channels, filters, size) - size.groups * (8 << 10)
     assert 0 <= launch.shared_bytes - reckoned <= size.groups * (64 << 10) + 4096
-
-
-def test_too_many_channels_go_by_warps() -> None:
-    wide = Problem(1, 8, 8, 128, 64)
-    assert groups_for(128, 64) is None  # too large for a block
-    assert groups_for(16, 200) is None  # too many statements
-    with pytest.raises(UserError, match="tensor is mma already"):
-        CASE.scheduled(wide, "mma", "sm_90a")
-    assert "wmma" in str(hb.lower(CASE.scheduled(wide, "tensor", "sm_90a"))).lower()
-    assert "wgmma" in str(hb.lower(CASE.scheduled(SMALL[0], "tensor", "sm_90a"))).lower()

@@ -21,6 +21,22 @@ template <int row_bytes, class T> __device__ __forceinline__ void store_rows(
   }
 }
 """,
+    "store_runs": """\
+// The same for rows in runs of `run`, which are `above` elements apart; `runs` of them lie inside.
+template <int row_bytes, int run, class T> __device__ __forceinline__ void store_runs(
+    T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
+    int columns) {
+  const int width = row_bytes / sizeof(T);
+  #pragma unroll 4
+  for (int i = lane; i < 16 * width; i += 32) {
+    const int r = i / width, c = i % width, at = c * (int)sizeof(T);
+    const int turn = row_bytes == 128 ? r & 7 : r >> 1 & 3;
+    const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
+    if (r % run < rows && r / run < runs && c < columns)
+      to[r % run * stride + r / run * above + c] = value;
+  }
+}
+""",
     "store4_of_two": """\
 // Lanes 2i and 2i+1 hold elements a, b of two 8-column tiles that lie side by side; p: where a of
 // this lane belongs, a multiple of 16 bytes for the even lane. Each stores four neighbours.

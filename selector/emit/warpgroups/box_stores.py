@@ -14,28 +14,32 @@ from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
-from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, map_name
+from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Expr, IntImm, Store, Var
+from selector.ir.nodes import Dim, Expr, IntImm, Store, Var
 from selector.lowering.predicates import TRUE
 from selector.runtime.plan import MapArgument
 
 ROWS = 16
 WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
-_N, _M = Var("$n"), Var("$m")
+GROUP_ROWS = 64
+RUNS = (32, 16, 8)  # of rows that one dimension numbers, where another counts them
+_N, _M, _RUN = Var("$n"), Var("$m"), Var("$run")
 
 
 @dataclass(frozen=True, slots=True)
 class BoxStore:
     """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
-    are numbered by.
+    are numbered by: ``run`` of them, where there is one ``above`` that counts the runs.
     """
 
     map: MapArgument
     first: tuple[Expr, ...]
     along: int
     element_bytes: int
+    above: int | None = None
+    run: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -58,31 +62,64 @@ def as_box_store(
     if storage.space is not Space.GLOBAL or storage.param is None or bytes_ not in (2, 4):
         return None
     dims = storage.param.dims
-    digits = ((_N, region.n), (_M, region.m), *outer)
-    found = split_by_strides(lane(s.index, digits), dims)
-    plain = dims[0].stride == IntImm(1) and not carries(dims)
-    if found is None or not 2 <= len(dims) <= 5 or not plain:
+    if not 2 <= len(dims) <= 5 or dims[0].stride != IntImm(1) or carries(dims):
         return None
-    at = [to_affine(c) for c in found]
-    along = next((d for d, c in enumerate(at) if c.coefficient(_M).constant == 1), 0)
-    expected = [Affine()] * len(at)
-    expected[0], expected[along] = Affine.of(_N), Affine.of(_M)
-    rest = [c - e for c, e in zip(at, expected, strict=True)]
-    if along == 0 or any(c.mentions(v.name) for c in rest for v in (_N, _M)):
+    runs = (region.m, *RUNS) if region.m == GROUP_ROWS else (region.m,)
+    rows = next((r for n in runs if (r := _rows(s, region, n, outer, dims)) is not None), None)
+    if rows is None:
         return None
-    wanted = s.predicate
-    condition = (
-        TRUE if wanted is None else wanted if wanted.type.lanes == 1 else lane(wanted, digits)
-    )
-    extents = bounded_extents(storage.param, condition, at, context)
+    order = in_order(rows.dimensions, len(dims))
+    dims, at = tuple(dims[d] for d in order), [rows.at[d] for d in order]
+    param, wanted = replace(storage.param, dims=dims), s.predicate
+    plain = wanted is None or wanted.type.lanes == 1
+    condition = (wanted or TRUE) if plain else lane(wanted, rows.digits)
+    extents = bounded_extents(param, condition, at, context)
     if extents is None:
         return None
-    box = [1] * len(at)
-    box[0], box[along] = region.n, ROWS
+    along, *above = (order.index(d) for d in rows.dimensions)
+    box, inner = [1] * len(at), min(rows.run, ROWS)
+    box[0], box[along] = region.n, inner
+    for dimension in above:
+        box[dimension] = ROWS // inner
     strides = tuple(d.stride for d in dims[1:])
     context.stored_maps.add(s.buffer)
     argument = MapArgument(s.buffer, storage.type, extents, strides, tuple(box))
-    return BoxStore(argument, tuple(c.to_expr() for c in rest), along, bytes_)
+    first = tuple(rows.rest[d].to_expr() for d in order)
+    return BoxStore(argument, first, along, bytes_, above[0] if above else None, rows.run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The coordinates ``at`` of an element, and their ``rest`` at the first row and column, where
+    ``run`` rows are numbered by one of ``dimensions`` and their runs by the next, if there is one.
+    """
+
+    at: list[Affine]
+    rest: list[Affine]
+    dimensions: list[int]
+    run: int
+    digits: Digits
+
+
+def _rows(s: Store, region: Region, run: int, outer: Digits, dims: tuple[Dim, ...]) -> _Rows | None:
+    """Which dimensions number the rows of a region in runs of so many; None if none do."""
+    variables = (_M, _RUN) if run < region.m else (_M,)
+    counts = ((_M, run), (_RUN, region.m // run))[: len(variables)]
+    digits: Digits = ((_N, region.n), *counts, *outer)
+    found = split_by_strides(lane(s.index, digits), dims)
+    if found is None:
+        return None
+    at = [to_affine(c) for c in found]
+    rest = [at[0] - Affine.of(_N), *at[1:]]
+    dimensions: list[int] = []
+    for v in variables:
+        d = next((d for d, c in enumerate(at) if d and c.coefficient(v).constant == 1), 0)
+        rest[d] -= Affine.of(v)
+        dimensions.append(d)
+    single = 0 not in dimensions and len(set(dimensions)) == len(dimensions)
+    if not single or any(c.mentions(v.name) for c in rest for v in (_N, *variables)):
+        return None
+    return _Rows(at, rest, dimensions, run, digits)
 
 
 def merged(boxes: list[BoxStore]) -> BoxStore | None:
@@ -94,7 +131,7 @@ def merged(boxes: list[BoxStore]) -> BoxStore | None:
     for number, box in enumerate(boxes):
         first = (Affine.of(start.first[0]) + number * columns, *start.first[1:])
         same = (to_affine(box.first[0]), *box.first[1:]) == first
-        if not same or (box.map, box.along) != (start.map, start.along):
+        if not same or replace(box, first=start.first) != start:
             return None
     wide = replace(start.map, box=(len(boxes) * columns, *start.map.box[1:]))
     return replace(start, map=wide)
@@ -206,10 +243,16 @@ def close_boxes(boxes: list[tuple[str, BoxStore, int]], context: KernelContext) 
 
 def _places(box: BoxStore, row: int, context: KernelContext) -> list[str]:
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
-    at = [*box.first]
+    at, warp = [*box.first], "(int)(threadIdx.x >> 5 & 3) * 16"
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
     places = [context.scalar.index(c) for c in at]
-    places[box.along] += " + (int)(threadIdx.x >> 5 & 3) * 16"
+    if box.above is None:
+        places[box.along] += f" + {warp}"
+        return places
+    assert row == 0  # as many rows as a group's
+    places[box.above] += f" + {warp} / {box.run}"
+    if box.run > ROWS:
+        places[box.along] += f" + {warp} % {box.run}"
     return places
 
 
@@ -223,11 +266,18 @@ def _store_rows(name: str, box: BoxStore, places: list[str], context: KernelCont
     for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
         w.line(f"const int c{number} = {place};")
         left.append(f"{extent} - c{number}")
-    outer = [n for n in range(len(places)) if n not in (0, box.along)]
+    outer = [n for n in range(len(places)) if n not in (0, box.along, box.above)]
     others = [f"c{n} < {extents[n]}" for n in outer]
     rows = left[box.along]
     rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
     terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))
+    if box.above is not None:
+        w.line(
+            f"store_runs<{box.row_bytes}, {min(box.run, ROWS)}>({storage.pointer} + ({terms}), "
+            f"{name}, lane, {strides[box.along]}, {strides[box.above]}, {rows}, "
+            f"{left[box.above]}, {left[0]});"
+        )
+        return
     w.line(
         f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), {name}, lane, "
         f"{strides[box.along]}, {rows}, {left[0]});"

@@ -1,13 +1,14 @@
 """Copies into panels by the copy engine: which boxes of which tensor a staged copy is made of.
 
 A copy is boxes if its rows run along the source's innermost dimension and are numbered by others,
-each digit of their number by one, in the order of the dimensions. What it wants to be zero outside
-of the source's extents becomes the extents of the tensor map: the copy engine writes zeros there.
+each digit of their number by one; the tensor map names these in the order of the digits. What it
+wants to be zero outside of the source's extents becomes the extents of the tensor map: the copy
+engine writes zeros there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -76,6 +77,9 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     digits = _row_digits(copy, at, panels)
     if digits is None or copy.length > panels.count * panels.width:
         return None
+    order = in_order([dimension for dimension, _ in digits], len(dims))
+    dims, at = tuple(dims[d] for d in order), [at[d] for d in order]
+    digits = [(order.index(dimension), count) for dimension, count in digits]
     param = replace(source.param, dims=dims)
     extents = bounded_extents(param, copy.predicate or TRUE, at, context)
     if extents is None:
@@ -134,13 +138,24 @@ def _row_digits(copy: Copy, at: list[Affine], panels: Panels) -> list[tuple[int,
         expected += Affine.of(digit.var) * step
     steps.sort()
     dimensions, rows = [d for _, d, _ in steps], panels.pitch
-    if not steps or copy.index != expected or dimensions != sorted(set(dimensions)):
+    if not steps or copy.index != expected or len(set(dimensions)) != len(dimensions):
         return None
     for step, _, count in steps:
         if step != rows:
             return None
         rows *= count
     return [(dimension, count) for _, dimension, count in steps]
+
+
+def in_order(dimensions: Sequence[int], rank: int) -> list[int]:
+    """All dimensions of a tensor, those that number rows in the given order: a map may name
+    dimensions in any order but for the innermost one, and rows arrive in that of the map.
+    """
+    places = iter(sorted(dimensions))
+    order = list(range(rank))
+    for dimension in dimensions:
+        order[next(places)] = dimension
+    return order
 
 
 def map_name(argument: MapArgument, context: KernelContext) -> str:

@@ -1,0 +1,193 @@
+"""What a block of the convolution layer does: tiles of all schedules, by the layer's size.
+
+Without Halide, since the names of saved kernels follow from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+TAPS = 3
+UNIT = 8  # filters come in eights, the columns of an instruction
+DEPTH = 16  # channels of one vector statement
+PIXELS = 64  # of one vector statement, the rows of an instruction
+FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
+SHARED = 220 << 10  # bytes of a block, nearly all that there is
+ADDRESSES = 48  # registers of a lane for all but sums
+STATEMENTS = 96  # of one tile, at most: more take too long to compile
+BLOCK_FILTERS = (8, 16, 24, 32, 48, 64, 72, 96, 128)  # a few vectors of up to 32
+MULTIPROCESSORS = 132
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows of a group, groups of a block, one below the other; a block does ``strips`` such tiles
+    down the image, with ``stages`` of them in shared memory, and ``blocks`` of a multiprocessor do
+    all the work. The ``PIXELS`` of a row are ``PIXELS / images`` columns of as many images.
+    """
+
+    rows: int = 2
+    groups: int = 4
+    strips: int = 2
+    stages: int = 2
+    blocks: int = 1
+    images: int = 1
+
+    @property
+    def width(self) -> int:
+        return PIXELS // self.images
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.groups
+
+
+CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
+
+
+def groups_for(channels: int, filters: int, images: int = 1) -> Groups | None:
+    """The largest tile that shared memory and registers hold, and that is compiled in time; None if
+    there is none.
+    """
+    runs, wide = rounded(channels, DEPTH) // DEPTH, rounded(filters, UNIT)
+    for size in (replace(c, images=images) for c in CANDIDATES):
+        statements = size.rows * TAPS**2 * runs * (wide // vector(wide))
+        sums, registers = size.rows * wide // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
+        small = sums + ADDRESSES <= registers and statements <= STATEMENTS
+        if small and shared_bytes(channels, filters, size) <= SHARED:
+            return size
+    return None
+
+
+def shared_bytes(channels: int, filters: int, size: Groups) -> int:
+    """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
+    panels of 128 bytes, and a box of results for each warp.
+    """
+    pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, UNIT)))
+    image = size.images * (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
+    weights = TAPS**2 * rounded(channels, DEPTH) * row
+    return size.stages * image + weights + size.groups * PIXELS * 128
+
+
+def row_bytes(channels: int) -> int:
+    """Of f16 values in swizzled panels."""
+    bytes_ = 2 * channels
+    return next((w for w in (32, 64) if bytes_ <= w), rounded(bytes_, 128))
+
+
+def vector(filters: int) -> int:
+    """Filters of one vector statement."""
+    return next(n for n in (FILTERS, 24, 16, UNIT) if filters % n == 0)
+
+
+def rounded(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChunks:
+    """For many channels, of which ``run`` are in one of ``stages`` slots: groups as above, each
+    with ``filters``. A ``cluster`` of blocks shares the weights.
+    """
+
+    filters: int = 128
+    images: int = 1
+    rows: int = 2
+    groups: int = 2
+    run: int = 32
+    stages: int = 2
+    blocks: int = 1
+    cluster: int = 1
+
+    @property
+    def width(self) -> int:
+        return PIXELS // self.images
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class WarpChunks:
+    """The same for ``warps_x`` x ``warps_y`` warps, each with ``rows`` rows of 16 pixels."""
+
+    filters: int = 64
+    rows: int = 2
+    warps_x: int = 2
+    warps_y: int = 2
+    run: int = 32
+    stages: int = 2
+
+    @property
+    def width(self) -> int:
+        return 16 * self.warps_x
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.warps_y
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Images and their extents, channels of the input and filters of a layer."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+
+
+def group_tiles(layer: Extents) -> Groups | GroupChunks:
+    """The tile for warpgroups: as many images side by side as leaves the fewest pixels beyond their
+    edges; for many channels as many rows as take the fewest rounds.
+    """
+    images = min((1, 8, 16, 32), key=lambda n: prod(_blocks(layer, n, 1)))
+    size = groups_for(layer.channels, layer.filters, images)
+    if size is not None:
+        return size
+    chunks = GroupChunks(filters_of_block(layer.filters, BLOCK_FILTERS[-1]), images)
+    if layer.channels <= chunks.run:
+        chunks = replace(chunks, run=DEPTH)
+    if layer.channels <= DEPTH:  # nothing goes in turn
+        chunks = replace(chunks, stages=1, blocks=0)
+    sizes = [replace(chunks, rows=rows) for rows in (2, 1)]
+    return min(sizes, key=lambda size: size.rows * _rounds(layer, size))
+
+
+def warp_chunks(filters: int) -> WarpChunks:
+    """The tile for warps, for many channels."""
+    return WarpChunks(filters=filters_of_block(filters, 64))
+
+
+def filters_of_block(filters: int, most: int) -> int:
+    """Filters of a block, of which there are as few as possible, all alike."""
+    blocks = -(-filters // most)
+    return next(n for n in BLOCK_FILTERS if n * blocks >= filters)
+
+
+def tile_name(layer: Extents) -> str:
+    """What tells the kernels of a layer's channels and filters apart."""
+    match group_tiles(layer):
+        case Groups(images=images) if images == 1:
+            return ""
+        case Groups(images=images):
+            return f"-i{images}"
+        case size:
+            return f"-i{size.images}-r{size.rows}"
+
+
+def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
+    """Blocks along the images, down and across."""
+    return (
+        -(-layer.batch // images), -(-layer.height // height),
+        -(-layer.width // (PIXELS // images)),
+    )  # fmt: skip
+
+
+def _rounds(layer: Extents, size: GroupChunks) -> int:
+    """How often all multiprocessors get a block."""
+    tiles = prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
+    return -(-tiles // MULTIPROCESSORS)

@@ -62,9 +62,14 @@ class Problem:
         return pixels * TAPS**2 * self.channels * self.filters
 
 
-BENCHMARK = tuple(Problem(4096, 64, 64, channels, channels) for channels in (16, 32))
+BENCHMARK = (
+    *(Problem(4096, 64, 64, channels, channels) for channels in (16, 32)),
+    Problem(32, 56, 56, 64, 64),
+    Problem(32, 28, 28, 128, 128),
+)
 # A whole tile and one pixel more and less, a single pixel, prime extents; more or fewer channels
-# out than in, numbers of channels that 16 and 8 do not divide.
+# out than in, numbers of channels that 16 and 8 do not divide; channels in runs, images side by
+# side.
 SMALL = tuple(
     Problem(*sizes)
     for sizes in (
@@ -79,5 +84,7 @@ SMALL = tuple(
         (1, 13, 19, 16, 64),
         (2, 5, 9, 3, 16),
         (1, 5, 20, 20, 12),
+        (17, 3, 5, 100, 72),
+        (1, 3, 67, 128, 128),
     )
 )

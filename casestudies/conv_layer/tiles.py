@@ -18,6 +18,7 @@ ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (8, 16, 24, 32, 48, 64, 72, 96, 128)  # a few vectors of up to 32
 MULTIPROCESSORS = 132
+MOST_STAGES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,17 @@ def rounded(n: int, unit: int) -> int:
 @dataclass(frozen=True, slots=True)
 class GroupChunks:
     """For many channels, of which ``run`` are in one of ``stages`` slots: groups as above, each
-    with ``filters``. A ``cluster`` of blocks shares the weights.
+    with ``filters``. A ``cluster`` of blocks shares the weights. Without ``blocks`` of a
+    multiprocessor that do all the work, each does its own.
     """
 
     filters: int = 128
     images: int = 1
     rows: int = 2
     groups: int = 2
-    run: int = 32
-    stages: int = 2
-    blocks: int = 1
+    run: int = DEPTH
+    stages: int = 4
+    blocks: int = 0
     cluster: int = 1
 
     @property
@@ -141,20 +143,24 @@ class Extents:
 
 
 def group_tiles(layer: Extents) -> Groups | GroupChunks:
-    """The tile for warpgroups: as many images side by side as leaves the fewest pixels beyond their
-    edges; for many channels as many rows as take the fewest rounds.
+    """The tile for warpgroups: as many images side by side as read the fewest pixels of a row, with
+    those beyond the edges; for many channels as many rows as take the fewest rounds.
     """
-    images = min((1, 8, 16, 32), key=lambda n: prod(_blocks(layer, n, 1)))
+    images = min((1, 8, 16, 32), key=lambda n: _staged(layer, n))
     size = groups_for(layer.channels, layer.filters, images)
     if size is not None:
         return size
     chunks = GroupChunks(filters_of_block(layer.filters, BLOCK_FILTERS[-1]), images)
-    if layer.channels <= chunks.run:
-        chunks = replace(chunks, run=DEPTH)
-    if layer.channels <= DEPTH:  # nothing goes in turn
-        chunks = replace(chunks, stages=1, blocks=0)
     sizes = [replace(chunks, rows=rows) for rows in (2, 1)]
-    return min(sizes, key=lambda size: size.rows * _rounds(layer, size))
+    best = min(sizes, key=lambda size: size.rows * _rounds(layer, size))
+    stages = min(MOST_STAGES, SHARED // slot_bytes(best), rounded(layer.channels, DEPTH) // DEPTH)
+    return replace(best, stages=stages)
+
+
+def slot_bytes(size: GroupChunks) -> int:
+    """What a run of channels takes of shared memory."""
+    image = size.images * (size.width + TAPS - 1) * (size.height + TAPS - 1)
+    return image * row_bytes(size.run) + TAPS**2 * size.run * row_bytes(size.filters)
 
 
 def warp_chunks(filters: int) -> WarpChunks:
@@ -185,6 +191,11 @@ def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
         -(-layer.batch // images), -(-layer.height // height),
         -(-layer.width // (PIXELS // images)),
     )  # fmt: skip
+
+
+def _staged(layer: Extents, images: int) -> int:
+    """Pixels that the blocks of a row read."""
+    return prod(_blocks(layer, images, layer.height)) * images * (PIXELS // images + TAPS - 1)
 
 
 def _rounds(layer: Extents, size: GroupChunks) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corpus_case import cases
+from corpus_chunks import CHUNKS
 from corpus_conv import CONVOLUTIONS
 from corpus_family import FAMILY
 from corpus_group_windows import GROUP_WINDOWS
@@ -22,5 +23,5 @@ from corpus_windows import WINDOWS
 CORPUS = cases(
     PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
     TABLES, GROUPS, LAYERS, GROUP_WINDOWS,
-    ONLINE,
+    ONLINE, CHUNKS,
 )  # fmt: skip

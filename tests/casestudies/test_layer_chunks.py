@@ -1,0 +1,118 @@
+"""The convolution layer for any numbers of channels and filters: right in the interpreter and on
+tensor instructions for warps and for warpgroups; typical layers without spills.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.conv_layer import CASE
+from casestudies.conv_layer.problem import Problem
+from casestudies.conv_layer.schedule import fits
+from casestudies.conv_layer.tiles import Extents, GroupChunks, Groups, filters_of_block, group_tiles
+from selector.runtime.plan import MapArgument
+
+CHANNELS = (1, 3, 12, 16, 24, 48, 64, 100, 128, 256, 512)
+
+
+def compiled(problem: Problem, target: str) -> hb.Kernel:
+    return hb.compile(CASE.scheduled(problem, "tensor", target), target=target)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    ("batch", "width", "channels", "filters"),
+    [
+        (1, 70, 128, 128),
+        (9, 9, 100, 96),
+        (17, 3, 12, 100),
+        (1, 3, 512, 1),
+        (2, 5, 1, 512),
+        (1, 2, 256, 200),
+        (33, 2, 72, 40),
+    ],
+)
+def test_many_channels_are_right(
+    batch: int, width: int, channels: int, filters: int, target: str
+) -> None:
+    problem = Problem(batch, 3, width, channels, filters)
+    kernel = compiled(problem, target)
+    assert not kernel.report.misses
+    inputs = random_inputs(problem, 3, np)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    assert relative_error(result, truth, np) < 1e-6
+    assert ("wgmma" in kernel.source) == (target == "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_any_channels_have_a_kernel(target: str) -> None:
+    """Each number of channels, and each of filters, among them all."""
+    for channels, filters in zip(CHANNELS, CHANNELS[5:] + CHANNELS[:5], strict=True):
+        kernel = compiled(Problem(32, 28, 28, channels, filters), target)
+        assert not kernel.report.misses
+        assert kernel.report.updates
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("channels", "size", "images"), [(64, 56, 1), (128, 28, 8), (256, 14, 8), (512, 14, 8)]
+)
+def test_machine_code_of_typical_layers(channels: int, size: int, images: int) -> None:
+    """Images side by side; every operand and the results by the copy engine, no spills."""
+    from selector.runtime.nvrtc import resource_usage, sass
+
+    problem = Problem(32, size, size, channels, channels)
+    assert group_tiles(problem.extents).images == images
+    kernel = compiled(problem, "sm_90a")
+    (usage,) = resource_usage(kernel.cubin()).values()
+    assert not usage.local_accesses
+    (text,) = sass(kernel.cubin()).values()
+    assert len(re.findall(r"\bHGMMA\b", text)) >= 9
+    (launch,) = kernel.plan.launches
+    boxes = {a.name: a.box for a in launch.arguments if isinstance(a, MapArgument)}
+    width = 64 // images
+    several = images > 1
+    assert boxes["I"][1:3] == ((images, width + 2) if several else (width + 2, 6))
+    assert boxes["output"] == ((32, images, 1, 16 // images) if several else (32, 16, 1, 1))
+    assert (f"store_runs<128, {images}>(" in kernel.source) == several
+
+
+def test_blocks_of_filters_are_alike() -> None:
+    for filters in range(1, 600):
+        one = filters_of_block(filters, 128)
+        assert one % 8 == 0
+        assert filters <= one * -(-filters // 128)
+
+
+def test_tiles_follow_the_size() -> None:
+    """Images side by side where columns would be left over; fewer rows where blocks are few."""
+    assert group_tiles(Extents(32, 55, 55, 64, 64)) == Groups(rows=1)
+    assert group_tiles(Extents(32, 14, 14, 64, 64)) == Groups(rows=1, groups=2, images=8)
+    assert group_tiles(Extents(4096, 64, 64, 16, 16)) == Groups()
+    wide = group_tiles(Extents(1, 64, 64, 128, 128))
+    assert isinstance(wide, GroupChunks)
+    assert (wide.images, wide.rows) == (1, 1)
+    many = group_tiles(Extents(32, 14, 14, 512, 512))
+    assert isinstance(many, GroupChunks)
+    assert (many.images, many.rows) == (8, 2)
+
+
+def test_kernels_of_different_tiles_have_different_names() -> None:
+    layers = [Problem(32, s, s, 128, 128).program for s in (14, 28, 64)]
+    assert len(set(layers)) == 3
+    assert Problem(4096, 64, 64, 16, 16).program == "conv_layer-c16-16"
+
+
+def test_weights_of_few_channels_stay_in_shared_memory() -> None:
+    assert fits(64, 64)
+    assert not fits(128, 64)
+    assert not fits(16, 512)

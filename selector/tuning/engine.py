@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from selector.diagnostics import TargetError, UserError
 from selector.runtime.versions import versions
 from selector.targets import find_target, runs_on
 from selector.tuning import bench as benches
+from selector.tuning import finals
 from selector.tuning.bench import Facts, Timed
 from selector.tuning.building import Built, Lowered, build, call_measure
 from selector.tuning.course import IN_FLIGHT, Course, Step, build_key, no_times, trial_key
@@ -29,8 +29,6 @@ from selector.tuning.store import Store
 from selector.tuning.worker import failure_of
 
 POLL_SECONDS = 0.2
-CLOSE = 1.15  # times of the best: others may be it, as a GPU is faster while it is cool
-FINALISTS, ROUNDS = 5, 3
 _FACTS = -1  # number of the task that asks for the GPU
 _EXPECTED = -2  # and of the one that makes the results to expect
 
@@ -91,19 +89,10 @@ class _Session:
             self._measure_again()
 
     def _measure_again(self) -> None:
-        """Measure the best few again, in turn, so that it is not the moment that decides; those of
-        an earlier run that have been through this keep what they have.
-        """
-        ranked = sorted(
-            (c for c in self.courses if c.trial is not None and c.trial.status is Status.TIMED),
-            key=lambda c: (_time_of(c), c.point.index),
-        )
-        close = [c for c in ranked if _time_of(c) <= CLOSE * _time_of(ranked[0])][:FINALISTS]
-        fresh = [c for c in close if c.trial and c.trial.measurement and not c.trial.cached]
-        if len(close) < 2:
-            return
+        """Measure the best few again, in turn, so that it is not the moment that decides."""
+        fresh = finals.finalists(self.courses)
         found: dict[int, list[Measurement]] = {c.point.index: [] for c in fresh}
-        for course in fresh * ROUNDS:
+        for course in fresh * finals.ROUNDS:
             self.progress.show(0, f"{course.point} again")
             kernel = self.store.kernel(course.key)
             self._submit(
@@ -113,24 +102,9 @@ class _Session:
             if isinstance(done.value, Timed) and done.value.measurement.is_right:
                 found[course.point.index].append(done.value.measurement)
         for course in fresh:
-            self._settle(course, found[course.point.index])
-
-    def _settle(self, course: Course, more: list[Measurement]) -> None:
-        """A trial with the rounds that followed its first one."""
-        assert course.trial is not None
-        assert course.trial.measurement is not None
-        first = course.trial.measurement
-        rounds = [first, *more]
-        measured = replace(
-            first,
-            microseconds=median(m.microseconds for m in rounds),
-            low=min(m.low for m in rounds),
-            high=max(m.high for m in rounds),
-            rounds=len(rounds),
-        )
-        course.trial = replace(course.trial, measurement=measured)
-        against = self.anchor or self.request.check
-        self.store.put_trial(self._trial_key(course), course.trial, against)
+            course.trial = finals.settled(course.trial, found[course.point.index])
+            against = self.anchor or self.request.check
+            self.store.put_trial(self._trial_key(course), course.trial, against)
 
     def _answer(self) -> Done:
         """The next answer, where only one is due."""
@@ -395,7 +369,3 @@ class _Session:
             return str(self.request.check)
         anchors = (c.point for c in self.courses if self.anchor and c.key == self.anchor)
         return next((f"configuration {p.index} ({p})" for p in anchors), str(Check.FIRST))
-
-
-def _time_of(course: Course) -> float:
-    return float("inf") if course.trial is None else course.trial.microseconds

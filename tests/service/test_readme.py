@@ -34,7 +34,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl(server: Server, tmp_path: Path) -> None:
     (tmp_path / "rules").symlink_to(ROOT / "rules")
-    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "python3").symlink_to(sys.executable)
     text = block("commands: curl")
     assert text.count("curl ") == 6
     script = "set -e\n" + text.replace("http://127.0.0.1:8080", server.url)

@@ -15,6 +15,7 @@ from selector.emit.context import KernelContext
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.snippets.barriers import ARRIVALS_BYTES, COUNTED, RESET
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
 from selector.emit.writer import Names, Writer, comment
@@ -52,6 +53,8 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
     for number, kernel in enumerate(program.kernels):
         following = _following(number, program, once, target)
         text, launch, used = _emit_kernel(kernel, module, program, target, following)
+        if patience is not None:
+            text, launch = _counted(kernel, text, launch, target)
         parts.append(text)
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
         wrappers |= used
@@ -76,6 +79,22 @@ def _following(
         return None, True
     written = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
     return None if number == again[0] else written, number == again[-1]
+
+
+def _counted(kernel: Kernel, text: str, launch: Launch, target: Target) -> tuple[str, Launch]:
+    """A kernel whose named barriers are bounded: what counts their arrivals is made first."""
+    if not COUNTED.search(text):
+        return text, launch
+    shared = launch.shared_bytes + ARRIVALS_BYTES
+    if shared > target.shared_memory:
+        raise ScheduleError(
+            f"the kernel of `{kernel.name}` has no room to count who comes to its barriers",
+            f"with SELECTOR_PATIENCE it needs {ARRIVALS_BYTES} bytes of shared memory more",
+            "fewer stages, or no SELECTOR_PATIENCE",
+            Where(func=kernel.name),
+        )
+    head, brace, body = text.partition("{\n")
+    return f"{head}{brace}  {RESET}();\n{body}", replace(launch, shared_bytes=shared)
 
 
 def _entry(kernel: Kernel) -> str:

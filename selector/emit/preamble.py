@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from selector.emit.snippets.arithmetic import ARITHMETIC
-from selector.emit.snippets.barriers import BARRIERS, bounded
+from selector.emit.snippets.barriers import BARRIERS, RESET, bounded
 from selector.emit.snippets.copies import COPIES
 from selector.emit.snippets.fragments import FRAGMENTS
 from selector.emit.snippets.groups import GROUPS
@@ -40,7 +40,8 @@ def preamble(body: str, extra: dict[str, str], patience: float | None = None) ->
     """
     used = set(_WORD.findall(body))
     parts = [_ALWAYS]
-    known = _SNIPPETS if patience is None else _SNIPPETS | bounded(patience)
+    # What counts arrivals is there before the barriers that need it.
+    known = _SNIPPETS if patience is None else {RESET: ""} | _SNIPPETS | bounded(patience)
     parts += [text for name, text in known.items() if name in used]
     parts += [text for name, text in sorted(extra.items()) if name in used]
     return "".join(parts)

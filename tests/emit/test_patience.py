@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,8 @@ from casestudies.gemm import build
 from casestudies.gemm.problem import Problem
 from selector import environment
 from selector.diagnostics import UserError
-from selector.emit.snippets.barriers import BARRIERS, bounded
+from selector.emit.snippets.barriers import ARRIVALS_BYTES, BARRIERS, RESET, bounded
+from selector.emit.snippets.groups import GROUPS
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 
 SMALL = Problem(64, 64, 64)
@@ -26,8 +30,10 @@ def compiled(monkeypatch: pytest.MonkeyPatch, seconds: str, schedule: str = "wgm
 
 def test_every_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else in the sources waits for what may never come."""
-    waiting = {name for name, text in BARRIERS.items() if re.search(r"mbarrier\.\w+_wait", text)}
-    assert waiting == set(bounded(1)) - {"rows_awaited"}
+    waits = r"mbarrier\.\w+_wait|\bbar\.sync|\bbarrier\.sync"
+    waiting = {name for name, text in (BARRIERS | GROUPS).items() if re.search(waits, text)}
+    helpers = {RESET, "__syncthreads", "rows_awaited"}
+    assert waiting == set(bounded(1)) - helpers
     for schedule in ("wgmma", "tensor"):
         usual, patient = (compiled(monkeypatch, s, schedule) for s in ("", "0.5"))
         assert usual.plan.patience is None
@@ -36,7 +42,95 @@ def test_every_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "> 500000000ull" in patient.source
         assert plan_from_json(plan_to_json(patient.plan), patient.source) == patient.plan
         body = [k.source.partition('extern "C"')[2] for k in (usual, patient)]
-        assert body[0] == body[1]
+        assert body[0] == body[1].replace("  arrivals_reset();\n", "", 1)
+        assert body[0] != body[1]
+        (launch,), (wider,) = usual.plan.launches, patient.plan.launches
+        assert wider.shared_bytes == launch.shared_bytes + ARRIVALS_BYTES
+
+
+def test_only_the_counting_of_arrivals_uses_the_barriers_of_the_hardware(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = compiled(monkeypatch, "1").source
+    assert "__syncthreads();" in source
+    assert "#define __syncthreads() counted_sync(0, (int)blockDim.x)" in source
+    assert source.count("bar.sync") == 1
+    assert source.index("bar.sync") < source.index("#define __syncthreads")
+
+
+def test_a_kernel_without_barriers_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import halide as hl
+
+    monkeypatch.setenv("SELECTOR_PATIENCE", "1")
+    image, x = hl.ImageParam(hl.Float(32), 1, "I"), hl.Var("x")
+    twice, xo, xi = hl.Func("twice"), hl.Var("xo"), hl.Var("xi")
+    twice[x] = image[x] * 2.0
+    twice.gpu_tile(x, xo, xi, 32)
+    kernel = hb.compile(twice, target="sm_80")
+    assert "arrivals" not in kernel.source
+    assert kernel.plan.launches[0].shared_bytes == 0
+
+
+THREADS = r"""
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+#define __device__
+#define __forceinline__ inline
+#define __threadfence_block() std::atomic_thread_fence(std::memory_order_seq_cst)
+#define __syncwarp() std::this_thread::yield()
+typedef unsigned u32; typedef unsigned long long u64;
+static u32 counts[16];
+static u32* named_arrivals(int barrier) { return counts + barrier; }
+static u32 atomicAdd(u32* to, u32 by) { return __atomic_fetch_add(to, by, __ATOMIC_RELAXED); }
+static u64 nanoseconds() {
+  std::this_thread::yield();
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+@SYNC@
+int main(int, char** arguments) {
+  const int present = atoi(arguments[1]), threads = 6, rounds = 200;
+  static int stamps[6];
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> all;
+  for (int me = 0; me < present; ++me)
+    all.emplace_back([&, me] {
+      for (int round = 1; round <= rounds; ++round) {
+        stamps[me] = round;
+        counted_sync(3, threads);
+        for (int other = 0; other < threads; ++other) wrong += stamps[other] != round;
+        counted_sync(3, threads);
+      }
+    });
+  for (auto& thread : all) thread.join();
+  printf("%d wrong\n", (int)wrong);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_counted_barriers_join_threads_and_end_without_one(tmp_path: Path) -> None:
+    """The snippet itself, on threads of this machine: nobody is ahead of another, and where one of
+    six never comes the others end.
+    """
+    text = bounded(4)[RESET]
+    sync = text[text.index("// A named barrier") :]
+    for asm, plain in (
+        (r'asm volatile\("mov\.u64 %0, %%globaltimer;" : "=l"\(now\)\);', "now = nanoseconds();"),
+        (r'asm volatile\("st\.shared\.u32 \[%0\], %0;" :: "r"\(1\) : "memory"\);', "_Exit(9);"),
+    ):
+        sync = re.sub(asm, plain, sync)
+    assert "asm" not in sync
+    source, program = tmp_path / "sync.cpp", tmp_path / "sync"
+    source.write_text(THREADS.replace("@SYNC@", sync))
+    flags = ["-std=c++17", "-O2", "-pthread", "-w"]
+    subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
+    done = subprocess.run([program, "6"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 wrong\n")
+    assert subprocess.run([program, "5"], timeout=60, check=False).returncode == 9
 
 
 @pytest.mark.nvrtc

@@ -22,6 +22,7 @@ import selector
 from selector.api import Kernel
 from selector.diagnostics import ArgumentError, TargetError
 from selector.emit.preamble import preamble
+from selector.emit.snippets.barriers import ARRIVALS_BYTES, RESET
 from selector.ir.nodes import IntImm, Role, Var
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.pipeline import Clock
@@ -281,36 +282,48 @@ def test_large_shared_memory_is_asked_for(cupy: Any) -> None:
 
 
 IN_VAIN = """
-import numpy as np
-from test_runtime_on_gpu import kernel, waits_in_vain
-kernel(waits_in_vain(0.2))(sizes=(4,))
+from test_runtime_on_gpu import WAITS, kernel, waits_in_vain
+kernel(waits_in_vain(0.2, WAITS[{name!r}]))(sizes=(4,))
 """
 
-
-def waits_in_vain(seconds: float) -> Plan:
-    """A kernel of one warp that waits for two arrivals, of which one comes."""
-    body = """extern "C" __global__ void kernel_waits(float* output) {
+# Kernels of two warps: one arrival of two comes to a barrier in shared memory; one warp of two to a
+# named barrier, and to the block's own.
+WAITS = {
+    "arrivals": """
   __shared__ __align__(8) u64 room;
   const u32 barrier = shared_address(&room);
   if (threadIdx.x == 0) { barrier_init(barrier, 2); barrier_arrive(barrier); }
   __syncthreads();
   barrier_wait(barrier, 0);
-  output[threadIdx.x & 3] = 1;
+""",
+    "named": "  if (threadIdx.x < 32) group_sync(1, 64);\n",
+    "block": "  if (threadIdx.x < 32) __syncthreads();\n",
 }
+
+
+def waits_in_vain(seconds: float, wait: str) -> Plan:
+    """A kernel that waits for what never comes."""
+    body = f"""extern "C" __global__ void kernel_waits(float* output) {{
+  {RESET}();
+{wait}  output[threadIdx.x & 3] = 1;
+}}
 """
     one = IntImm(1)
-    launch = Launch("kernel_waits", (one, one, one), 32, 0, (BufferArgument("output"),))
+    shared = ARRIVALS_BYTES
+    launch = Launch("kernel_waits", (one, one, one), 64, shared, (BufferArgument("output"),))
     source, output = preamble(body, {}, seconds) + body, buffer("output", 1, FLOAT32, Role.OUTPUT)
     return Plan("waits", "sm_90", source, (output,), (), (), (), (launch,), seconds)
 
 
-def test_a_wait_in_vain_ends(cupy: Any) -> None:
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_in_vain_ends(cupy: Any, name: str) -> None:
     """In a process of its own: the error takes the GPU's context with it."""
     folder = Path(__file__).resolve().parent
     paths = [str(folder), str(folder.parent / "runtime"), str(folder.parents[1])]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    script = IN_VAIN.format(name=name)
     done = subprocess.run(
-        [sys.executable, "-c", IN_VAIN], env=variables, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
     assert "InternalError: waits: a launch ended in" in done.stderr

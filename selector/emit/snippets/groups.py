@@ -66,8 +66,8 @@ template <int pending> __device__ __forceinline__ void group_wait() {
 }
 """,
     "group_hold": """\
-// Accumulators are read after this, not before: volatile statements stay in order. Without a word of
-// memory, which the compiler would look through once for each of them.
+// Accumulators are read after this, not before: volatile statements stay in order. They do not
+// claim memory, through which the compiler would look once for each of them.
 template <int n, int e> __device__ __forceinline__ void group_hold(float (&d)[n][e]) {
   #pragma unroll
   for (int i = 0; i < n * e; ++i) asm volatile("" : "+f"(d[i / e][i % e]));

@@ -169,12 +169,16 @@ class KernelContext:
         assert isinstance(e, Binary)
         if e.type != INT32:
             return None
+        placed = self.grid | set(self.units.values())
+        quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
+        allowed = self.sizes | placed if quotient else self.sizes
+        variables = (x.name for x in walk_expr(e) if isinstance(x, Var))
+        if any(self.units.get(name, name) not in allowed for name in variables):
+            return None  # most of them, so that this comes before any work
         e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
         assert isinstance(e, Binary)
         names = free_vars(e)
-        placed = self.grid | set(self.units.values())
-        quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        if not names or not names <= (self.sizes | placed if quotient else self.sizes):
+        if not names:
             return None
         if names & placed and isinstance(e.b, IntImm):
             return None

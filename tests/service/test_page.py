@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import chromium, missing, opened, settled, spoil, until
-from service_tools import CONV, Server, running
+from service_tools import CONV, Server, renamed, running
 
+import selector
 from selector.service.explorer import examples
 
 EXAMPLES: list[dict[str, str]] = json.loads(json.dumps(examples()))["examples"]
@@ -182,6 +185,57 @@ def test_a_mistake_is_marked_where_it_is(server: Server, browser: Any) -> None:
 
 
 @page_needs_browser
+def test_the_kernel_is_saved(server: Server, browser: Any, tmp_path: Path) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        with page.expect_download() as saving:
+            page.click("#download")
+        assert saving.value.suggested_filename == "output.kernel"
+        saving.value.save_as(tmp_path / "output.kernel")
+        kernel = selector.load(tmp_path / "output.kernel")
+        lines = page.locator("#cuda .line").all_text_contents()
+        assert kernel.source.rstrip("\n") == "\n".join(lines)
+        spoil(page)
+        settled(page, "wrong")
+        assert not page.is_visible("#download")
+
+
+@page_needs_browser
+def test_only_some_instructions(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
+        settled(page, "good")
+        page.select_option("#only", "mma")
+        page.wait_for_selector("#why :text-matches('^1 × mma|× mma[.]m16n8k16')")
+        until(page, "location.hash.length > 100")
+        page.click("#link")
+        fragment = page.evaluate("location.hash")
+        page.select_option("#target", "amx")
+        assert page.input_value("#only") == ""
+        offered = page.locator("#only optgroup[label=one] option").all_text_contents()
+        assert offered
+        assert all(name.startswith("amx.") for name in offered)
+    with opened(browser, server, fragment) as page:
+        page.wait_for_selector("#why :text-matches('× mma[.]m16n8k16')")
+        assert page.input_value("#only") == "mma"
+
+
+@page_needs_browser
+def test_progress_is_shown(server: Server, browser: Any) -> None:
+    """The only worker is stopped for a while: one job is running, the other waits for it."""
+    with opened(browser, server) as page:
+        settled(page, "good")
+        (worker,) = server.workers()
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            page.fill("#ir", renamed("watched"))
+            page.wait_for_selector("#status.busy:text-matches('(code|reasons): [a-z]+, [12] s')")
+            page.wait_for_selector("#status.busy:text-matches('(code|reasons): in the queue')")
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        assert settled(page, "good")
+
+
+@page_needs_browser
 def test_the_last_change_wins(server: Server, browser: Any) -> None:
     with opened(browser, server) as page:
         settled(page, "good")
@@ -245,7 +299,7 @@ def test_by_keyboard_alone(server: Server, browser: Any) -> None:
             if reached[-1] == "ir":
                 break
         assert reached[0] == "skip"
-        assert [i for i in reached if i][:5] == ["skip", "example", "target", "strict", "run"]
+        assert [i for i in reached if i][:5] == ["skip", "example", "target", "only", "strict"]
         press("Escape")
         assert page.evaluate(focus) == "tab-ir"
         press("j")
@@ -263,8 +317,13 @@ def test_by_keyboard_alone(server: Server, browser: Any) -> None:
             press(key)
             assert page.evaluate(focus) == pane
             if pane == "ir":
-                press("1")
-                assert page.input_value("#ir").count("1") > 0
+                text = page.input_value("#ir")
+                press("j")
+                assert len(page.input_value("#ir")) == len(text) + 1
+                press("Backspace")
+                assert page.input_value("#ir") == text
+                page.wait_for_selector("#status.busy")
+                settled(page, "good")
         press("Escape")
         press("g")
         assert page.get_attribute("#tab-graph", "aria-selected") == "true"
@@ -274,6 +333,8 @@ def test_by_keyboard_alone(server: Server, browser: Any) -> None:
         assert page.evaluate(focus) == "tab-cuda"
         press("n")
         assert page.locator("#cuda .line.at.tensor").count() == 1
+        with page.expect_download():
+            press("d")
         press("m")
         assert page.locator(".pane:visible").count() == 1
         press("m")
@@ -320,7 +381,10 @@ def test_a_token_is_asked_for(tight: Server, browser: Any) -> None:
         assert "TokenError (401)" in page.inner_text("#notice")
         page.fill("#notice input", tight.token)
         page.keyboard.press("Enter")
-        assert settled(page, "good")
+        page.wait_for_selector("#target option", state="attached")
+        # Its limit of time is short: on a busy machine that is what it says.
+        page.wait_for_selector("#status.good, #notice :text('LimitError')")
+        assert "TokenError" not in page.inner_text("#notice")
         assert tight.token not in page.url
 
 

@@ -25,6 +25,7 @@ export function listenToKeys(does) {
     g: () => does.openTab("graph"),
     n: does.nextTensor,
     l: does.copyLink,
+    d: () => !$("download").hidden && void does.download(),
     t: () => $("theme").click(),
     m: () => does.enlarge(document.activeElement.closest(".pane") ?? $("pane-program")),
     "?": () => $("help").showModal(),

@@ -112,7 +112,8 @@ export function notice(refused, more = []) {
   const { error } = refused;
   const where = error.where ?? {};
   const fields = make("dl");
-  for (const [name, value] of [["why", error.why], ["hint", error.hint], ["func", where.func], ["stage", where.stage], ["at", where.location]]) {
+  const place = [where.func && `${where.func} (${where.stage})`, where.location].filter(Boolean).join(", ");
+  for (const [name, value] of [["why", error.why], ["hint", error.hint], ["where", place]]) {
     if (value) fields.append(make("dt", {}, name), make("dd", {}, value));
   }
   const status = refused.status ? ` (${refused.status})` : "";
@@ -128,7 +129,7 @@ const MS = (seconds) => `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`
 
 export function stages(answer) {
   const parts = Object.entries(answer.stages).flatMap(([name, s]) => [` ${name} `, make("b", {}, MS(s))]);
-  $("stages").replaceChildren(...parts, answer.cached ? " (found in the store: the times are of when it was made)" : "");
-  const short = `kernel ${answer.artifact.slice(0, 12)}…`;
-  $("artifact").replaceChildren(make("span", { title: answer.artifact }, short));
+  $("stages").replaceChildren("Stages ", ...parts, answer.cached ? " (found in the store: the times are of when it was made)" : "");
+  $("download").textContent = `Save kernel ${answer.artifact.slice(0, 8)}…`;
+  $("download").title = `The file that selector.load reads (d): ${answer.artifact}`;
 }

@@ -1,6 +1,7 @@
 // Requests to the service. Addresses are relative: the page may stand behind a proxy's prefix.
 
 const TOKEN = "tensor-selector.token";
+const EVENTS = "text/event-stream";
 
 export class Refused extends Error {
   // An answer that is not 200: `error` as the service gives it, `wait` seconds of Retry-After.
@@ -20,19 +21,23 @@ async function send(path, body, signal) {
   const options = { headers, signal };
   if (body) {
     Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-    headers["Content-Type"] = "application/json";
+    Object.assign(headers, { "Content-Type": "application/json", Accept: EVENTS });
   }
   let reply;
   try {
     reply = await fetch(path, options);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refused(0, plain("the service does not answer", String(error.message)), 0);
+    throw silence(error);
   }
   if (reply.ok) return reply;
   const text = await reply.text();
   const wait = Number(reply.headers.get("Retry-After")) || 0;
   throw new Refused(reply.status, parsed(text) ?? plain(`${reply.status} ${reply.statusText}`, text), wait);
+}
+
+function silence(error) {
+  if (error.name === "AbortError") return error;
+  return new Refused(0, plain("the service does not answer", String(error.message)), 0);
 }
 
 // Something in front of the service may answer in a shape of its own.
@@ -50,5 +55,36 @@ function plain(what, why) {
 }
 
 export const get = async (path, signal) => (await send(path, null, signal)).json();
-export const post = async (path, body, signal) => (await send(path, body, signal)).json();
-export const picture = async (body, signal) => (await send("v1/graph", body, signal)).blob();
+export const kernelFile = async (sha) => (await send(`v1/artifacts/${sha}`)).blob();
+
+// The answer to a job; `progress` is called with what the service says of it every second.
+export async function post(path, body, signal, progress) {
+  const reply = await send(path, body, signal);
+  if (!reply.headers.get("Content-Type")?.startsWith(EVENTS)) return reply.json();
+  try {
+    for await (const [name, data] of events(reply.body)) {
+      if (name === "result") return data;
+      if (name === "error") throw new Refused(data.status, data.error, data.retry_after);
+      progress(data);
+    }
+  } catch (error) {
+    throw error instanceof Refused ? error : silence(error);
+  }
+  throw new Refused(0, plain("the service does not answer", "the stream of events ended early"), 0);
+}
+
+// The server-sent events of a body, as [name, data].
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  while (true) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const found = /^event: (.*)\ndata: (.*)$/.exec(part);
+      if (found) yield [found[1], JSON.parse(found[2])];
+    }
+  }
+}

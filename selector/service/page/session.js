@@ -1,7 +1,7 @@
 // What a link restores: all that the user chose, as compressed JSON in the fragment of the address.
 
 const KEY = "tensor-selector.session";
-const FIELDS = { ir: "", target: "sm_80", strict: true, rules: "", tab: "cuda", statement: 0, example: "" };
+const FIELDS = { ir: "", target: "sm_80", strict: true, rules: "", only: "", tab: "cuda", statement: 0, example: "" };
 export const TABS = ["cuda", "sass", "graph"];
 
 export function fresh() {

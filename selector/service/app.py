@@ -29,6 +29,7 @@ from selector.service.gate import Gate
 from selector.service.openapi import ROUTES, describe
 from selector.service.requests import read_request
 from selector.service.settings import Settings
+from selector.service.tokens import Tokens
 
 PROGRESS_EVERY = 1.0
 """Seconds between two events of a job that someone watches."""
@@ -47,7 +48,7 @@ class Service:
 
     async def job(self, kind: str, request: Request) -> Response:
         """A request for something to be computed."""
-        body = await read_body(request, self.settings.body_limit)
+        body = await read_body(request, self.settings.body_limit, self.settings.read_limit)
         if isinstance(body, Answer):
             return response(body)
         watched = "text/event-stream" in request.headers.get("accept", "")
@@ -113,7 +114,7 @@ class Service:
 
 
 def make_app(settings: Settings) -> FastAPI:
-    """The application. ``ServiceError`` if its store cannot be used."""
+    """The application. ``UserError`` if its store or its token file cannot be used."""
     service = Service(settings)
 
     @asynccontextmanager
@@ -128,7 +129,8 @@ def make_app(settings: Settings) -> FastAPI:
     _add_routes(app, service)
     _add_errors(app)
     add_page(app)
-    app.add_middleware(Gate, tokens=settings.tokens, metrics=service.desk.metrics)
+    tokens = Tokens(settings.token_file)
+    app.add_middleware(Gate, tokens=tokens, metrics=service.desk.metrics)
     document = describe(app)
     app.openapi = lambda: document
     return app
@@ -192,6 +194,8 @@ def _add_errors(app: FastAPI) -> None:
 
 def response(answer: Answer) -> Response:
     headers = {"Retry-After": str(answer.retry_after)} if answer.retry_after else {}
+    if answer.status in (408, 413):
+        headers["Connection"] = "close"  # what is left of the body is no request
     return Response(answer.body, answer.status, headers, answer.media)
 
 
@@ -206,9 +210,12 @@ async def _only(answer: Answer) -> AsyncIterator[bytes]:
 
 
 def _last(answer: Answer) -> bytes:
-    """The last event: ``result`` with the JSON of the answer, or ``error`` with its status."""
+    """The last event: ``result`` with the JSON of the answer, or ``error`` with what its status
+    line and ``Retry-After`` would have said.
+    """
     if answer.status != 200:
-        return _event("error", encoded({"status": answer.status, **json.loads(answer.body)}))
+        about = {"status": answer.status, "retry_after": answer.retry_after}
+        return _event("error", encoded(about | json.loads(answer.body)))
     if answer.media.startswith("image/"):
         return _event("result", encoded({"svg": answer.body.decode()}))
     return _event("result", answer.body)

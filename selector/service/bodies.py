@@ -10,14 +10,12 @@ from starlette.requests import ClientDisconnect
 from selector.service.answers import Answer, refusal
 from selector.service.settings import MIB
 
-READ_LIMIT = 30.0
-"""Seconds that a client has to send its request."""
 DRAIN_LIMIT = 256 * MIB
 """Bytes that are read and thrown away so that a client, which first sends, sees the answer."""
 
 
-async def read_body(request: Request, limit: int) -> bytes | Answer:
-    """The body, or what is wrong with it."""
+async def read_body(request: Request, limit: int, seconds: float) -> bytes | Answer:
+    """The body, or what is wrong with it: it may have ``limit`` bytes and take ``seconds``."""
     declared = request.headers.get("content-length", "0")
     too_long = declared.isdigit() and int(declared) > limit
     if too_long and "expect" in request.headers:
@@ -25,7 +23,7 @@ async def read_body(request: Request, limit: int) -> bytes | Answer:
     parts: list[bytes] = []
     length = 0
     try:
-        async with asyncio.timeout(READ_LIMIT):
+        async with asyncio.timeout(seconds):
             async for part in request.stream():
                 length += len(part)
                 if length > DRAIN_LIMIT:
@@ -36,7 +34,7 @@ async def read_body(request: Request, limit: int) -> bytes | Answer:
                 else:
                     parts.append(part)
     except TimeoutError:
-        what, why = "the request did not arrive", f"it was not complete after {READ_LIMIT:g} s"
+        what, why = "the request did not arrive", f"it was not complete after {seconds:g} s"
         return refusal(408, "RequestError", what, why)
     except ClientDisconnect:
         return refusal(400, "RequestError", "the client went away")

@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import ipaddress
 import logging
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("memory-limit", int, _DEFAULTS.memory_limit // MIB, "MIB", "memory of a worker")
     option("queue", int, _DEFAULTS.queue, "N", "requests that may wait for a worker")
     option("patience", float, _DEFAULTS.patience, "SECONDS", "how long one may wait")
+    option("read-limit", float, _DEFAULTS.read_limit, "SECONDS", "time to send a request")
     parser.add_argument(
         "--token-file", type=Path, metavar="F", help="tokens, one a line; clients have to send one"
     )
@@ -64,17 +66,22 @@ def serve(options: argparse.Namespace) -> int:
     app = make_app(settings)
     address = "[{}]:{}" if listener.family == socket.AF_INET6 else "{}:{}"
     print(f"serving on http://{address.format(*listener.getsockname()[:2])}", flush=True)
-    if not settings.tokens and not _is_local(options.host):
+    if settings.token_file is None and not _is_local(options.host):
         print("warning: anyone who reaches this address can use it (--token-file)", file=sys.stderr)
-    _run(app, listener)
+    _run(app, listener, settings.read_limit)
     return 0
 
 
-def _run(app: FastAPI, listener: socket.socket) -> None:
+def _run(app: FastAPI, listener: socket.socket, read_limit: float) -> None:
     import uvicorn
 
+    from selector.service.connection import connections
+
+    _allow_connections()
     config = uvicorn.Config(
         app,
+        http=connections(read_limit),
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -89,6 +96,7 @@ def read_settings(options: argparse.Namespace) -> Settings:
     """``UserError`` for an option that makes no sense."""
     for name in (
         "workers", "store_limit", "body_limit", "time_limit", "memory_limit", "queue", "patience",
+        "read_limit",
     ):  # fmt: skip
         if getattr(options, name) <= 0:
             raise UserError(f"--{name.replace('_', '-')} has to be positive")
@@ -101,30 +109,15 @@ def read_settings(options: argparse.Namespace) -> Settings:
     return Settings(
         store=options.store.expanduser().resolve(),
         workers=options.workers,
-        tokens=read_tokens(options.token_file),
+        token_file=options.token_file,
         store_limit=options.store_limit * MIB,
         body_limit=options.body_limit * MIB,
         time_limit=options.time_limit,
         memory_limit=options.memory_limit * MIB,
         queue=options.queue,
         patience=options.patience,
+        read_limit=options.read_limit,
     )
-
-
-def read_tokens(path: Path | None) -> tuple[str, ...]:
-    """The lines of a token file; ``UserError`` if it cannot be read or has none."""
-    if path is None:
-        return ()
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the token file {path}", str(error)) from None
-    tokens = tuple(line.strip() for line in lines if line.strip() and line[0] != "#")
-    if not tokens or any(not t.isascii() or " " in t for t in tokens):
-        raise UserError(
-            f"{path} is no token file", "it has one token a line, without blanks, and at least one"
-        )
-    return tokens
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -136,6 +129,12 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UserError(
             f"cannot listen on {host}:{port}", str(error), "choose another --port, or 0"
         ) from None
+
+
+def _allow_connections() -> None:
+    """As many open files as this process may have: a connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _is_local(host: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selector.service.answers import refusal
 from selector.service.metrics import Metrics
+from selector.service.tokens import Tokens
 
 _GUARDED = ("/v1/", "/metrics")
 _ROUTES = (
@@ -19,9 +19,8 @@ _ROUTES = (
 class Gate:
     """Refuses requests without a token, where there are tokens, and counts all."""
 
-    def __init__(self, app: ASGIApp, tokens: tuple[str, ...], metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
-        self.tokens = tuple(t.encode() for t in tokens)
+    def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics) -> None:
+        self.app, self.tokens, self.metrics = app, tokens, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,12 +44,9 @@ class Gate:
             self.metrics.request(route, status, time.perf_counter() - start)
 
     def _allowed(self, scope: Scope) -> bool:
-        if not self.tokens or not str(scope["path"]).startswith(_GUARDED):
+        if not str(scope["path"]).startswith(_GUARDED):
             return True
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        kind, _, token = bytes(given).partition(b" ")
-        matches = [hmac.compare_digest(token.strip(), t) for t in self.tokens]
-        return kind.lower() == b"bearer" and any(matches)
+        return self.tokens.allow(bytes(dict(scope["headers"]).get(b"authorization", b"")))
 
 
 async def _refuse(send: Send) -> None:

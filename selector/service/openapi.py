@@ -78,7 +78,8 @@ def _route(
 
 _STREAM = (
     " With `Accept: text/event-stream` the answer is a stream of events: `progress` once a second "
-    "while it lasts, and at last `result` (the JSON of the answer) or `error` (with its `status`)."
+    "while it lasts, and at last `result` (the JSON of the answer) or `error` (with its `status`, "
+    "and `retry_after` in seconds)."
 )
 _PICTURE = {
     "image/svg+xml": {"schema": {"type": "string"}},

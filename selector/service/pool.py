@@ -118,7 +118,9 @@ class Pool:
                 worker = await self._started(number)
                 if worker is None:
                     if again is not None:
-                        again.finish(refusal(503, "WorkerError", "no worker can be started"))
+                        again.finish(
+                            refusal(503, "WorkerError", "no worker can be started", retry_after=5)
+                        )
                     again = None
                     continue
                 self.workers[number] = worker

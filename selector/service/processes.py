@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class WorkerProcess:
         self.confined = False
         self.served = 0
         self.fate = ""
+        self.peak = 0  # bytes, of the request that it computes
 
     @classmethod
     async def start(cls, memory: int, folder: Path) -> WorkerProcess:
@@ -84,6 +86,7 @@ class WorkerProcess:
         """The answer to a request. ``WorkerEndedError`` if the process did not survive it."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._kill, "time")
+        self.peak = 0
         guard = loop.create_task(self._guard(memory))
         try:
             assert self.process.stdin is not None
@@ -97,6 +100,10 @@ class WorkerProcess:
                 watch(str(frame.header.get("stage", "")))
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerEndedError(self.fate, await self.process.wait()) from None
+        except WorkerEndedError as end:
+            if not end.fate and starved(end.code, self.peak, memory):
+                raise WorkerEndedError("memory", end.code) from None
+            raise
         finally:
             timer.cancel()
             guard.cancel()
@@ -122,7 +129,8 @@ class WorkerProcess:
                 self.process.kill()
 
     async def _guard(self, memory: int) -> None:
-        while self.memory() <= memory:
+        while (now := self.memory()) <= memory:
+            self.peak = max(self.peak, now)
             await asyncio.sleep(WATCH_EVERY)
         self._kill("memory")
 
@@ -133,6 +141,13 @@ class WorkerProcess:
         except (asyncio.IncompleteReadError, ValueError) as error:
             self._kill("")
             raise WorkerEndedError(self.fate, await self.process.wait()) from error
+
+
+def starved(code: int | None, peak: int, memory: int) -> bool:
+    """Whether a process ended itself for want of memory: what is not Python aborts when its address
+    space (``sandbox.limit``) has no room for a large block, before the guard sees that it grows.
+    """
+    return code in (-signal.SIGABRT, -signal.SIGSEGV) and peak > memory // 2
 
 
 def _environment(scratch: Path) -> dict[str, str]:

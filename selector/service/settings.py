@@ -25,18 +25,20 @@ class Settings:
     """Sizes are bytes, times seconds.
 
     ``time_limit`` and ``memory_limit`` are for one request: the worker that exceeds one is ended.
+    ``read_limit`` is what a client has for sending its headers, and again for its body.
     ``queue`` is how many computations may wait, ``patience`` for how long; ``answers`` how much of
     the store is kept in memory as well. A worker is replaced after ``jobs_per_worker`` requests.
     """
 
     store: Path = field(default_factory=default_store)
     workers: int = field(default_factory=default_workers)
-    tokens: tuple[str, ...] = ()
+    token_file: Path | None = None
     store_limit: int = 1024 * MIB
     body_limit: int = 4 * MIB
     time_limit: float = 20.0
     memory_limit: int = 1024 * MIB
     queue: int = 64
     patience: float = 30.0
+    read_limit: float = 30.0
     answers: int = 64 * MIB
     jobs_per_worker: int = 2000

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from service_tools import Server, running
@@ -22,3 +25,13 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
               "--body-limit", "1")  # fmt: skip
     with running(tmp_path_factory.mktemp("tight"), *limits, token="secret-token") as found:
         yield found
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)

@@ -26,6 +26,10 @@ EXPLODING = """
 (rule ((= x (Int a)) (= y (Int b))) ((Int (+ a (* 3 b))) (Int (+ b (* 5 a))))
       :ruleset axioms :name "explodes")
 """
+DOUBLING = """
+; a symbol -> one twice as long
+(rule ((= x (Sym s))) ((Sym (+ s s))) :ruleset axioms :name "doubles")
+"""
 
 
 @dataclass(frozen=True)

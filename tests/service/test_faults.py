@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from service_tools import CONV, EXPLODING, PROGRAMS, Server, events, renamed, running
+from service_tools import CONV, DOUBLING, EXPLODING, PROGRAMS, Server, events, renamed, running
+
+from selector.ir.parser import parse_module
+from selector.ir.serialize import to_json
+from selector.service.processes import starved
 
 MIB = 1 << 20
 
@@ -23,16 +31,16 @@ def slow(name: str) -> dict[str, object]:
 def test_a_worker_killed_in_the_middle_of_a_request(server: Server) -> None:
     lost = 'selector_workers_ended_total{reason="lost"}'
     before = server.metric(lost)
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(9) as threads:
         first = threads.submit(server.ask, "POST", "/v1/explain", slow("killed"))
-        other = threads.submit(server.compile, renamed("beside_the_killed"))
+        others = [threads.submit(server.compile, renamed(f"beside_{i}")) for i in range(8)]
         end = time.monotonic() + 30
         while server.metric("selector_workers_busy") < 1 and time.monotonic() < end:
             time.sleep(0.01)
         (worker,) = server.workers()
         os.kill(worker, signal.SIGKILL)
         assert first.result().status == 200
-        assert other.result().status == 200
+        assert {other.result().status for other in others} == {200}
     assert server.metric(lost) == before + 1
     assert server.workers() != [worker]
 
@@ -57,6 +65,93 @@ def test_rules_that_explode_the_graph(tight: Server) -> None:
         tight.metric(f'selector_workers_ended_total{{reason="{r}"}}') for r in ("time", "memory")
     ]
     assert sum(ended) >= 1
+
+
+def sum_of_products(terms: int) -> str:
+    """A program whose e-graph grows with every term of its only update."""
+    lines = CONV.split("\n")
+    (at,) = (i for i, line in enumerate(lines) if line.count("vector_reduce_add") == 1 and
+             "conv[ramp(0, 1, 256)] = " in line)  # fmt: skip
+    left, right = lines[at].split(" = ")
+    product, accumulator = right.rsplit(" + ", 1)
+    parts = (product.replace("K[ramp(0,", f"K[ramp({i},") for i in range(terms))
+    lines[at] = f"{left} = {' + '.join(parts)} + {accumulator}"
+    return "\n".join(lines)
+
+
+def test_a_program_that_explodes_the_graph(tight: Server) -> None:
+    """Beside it, others are answered as soon as there is a worker again."""
+    tight.wait_ready()
+    with ThreadPoolExecutor(2) as threads:
+        large = threads.submit(tight.compile, sum_of_products(150))
+        wait_for(tight, "selector_workers_busy")
+        other = threads.submit(tight.compile, PROGRAMS["amx_matmul.vir"], "amx")
+        assert large.result().status == 422
+        assert large.result().error["kind"] == "LimitError", large.result().body
+        assert other.result().status == 200
+
+
+def test_memory_beyond_the_limit(tmp_path: Path) -> None:
+    """What ends the process, the guard or its own allocator, the answer is the same."""
+    with running(tmp_path, "--workers", "1", "--memory-limit", "512", "--time-limit", "100") as own:
+        reply = own.compile(rules=DOUBLING)
+        assert reply.status == 422
+        assert reply.error["kind"] == "LimitError", reply.body
+        assert "more than 512 MiB" in reply.error["what"] or "memory" in reply.error["what"]
+        assert own.compile().status == 200
+
+
+def test_who_ended_for_want_of_memory() -> None:
+    limit = 512 * MIB
+    assert starved(-signal.SIGABRT, 300 * MIB, limit)
+    assert not starved(-signal.SIGABRT, 200 * MIB, limit)
+    assert not starved(-signal.SIGKILL, 500 * MIB, limit)
+    assert not starved(1, 500 * MIB, limit)
+
+
+@pytest.mark.parametrize("depth", [1000, 50_000])
+@pytest.mark.parametrize(("opening", "closing"), [("(", ")"), ("1+", ""), ("min(1, ", ")"),
+                                                  ("-", ""), ("x1(", ")")])  # fmt: skip
+def test_expressions_without_a_bottom(
+    server: Server, depth: int, opening: str, closing: str
+) -> None:
+    deep = CONV.replace("K[ramp(0,", f"K[ramp({opening * depth}0{closing * depth},")
+    for ir in (deep, deep.replace("\n", "\n\n")):
+        reply = server.compile(ir)
+        assert reply.status == 422
+        assert reply.error["kind"] == "ParseError", reply.body
+
+
+@pytest.mark.parametrize("depth", [150, 5000, 100_000])
+def test_json_without_a_bottom(server: Server, depth: int) -> None:
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        nested = opening * depth + b"1" + closing * depth
+        for body in (
+            nested,
+            b'{"target":"sm_80","ir":' + nested + b"}",
+            b'{"target":"sm_80","ir":{"format":"selector-ir","body":' + nested + b"}}",
+        ):
+            reply = server.ask("POST", "/v1/compile", body)  # fmt: skip
+            assert reply.status == 422
+            assert reply.error["kind"] == "ParseError", reply.body
+
+
+@pytest.mark.parametrize("operator", ["+", "*", "min"])
+def test_expressions_that_share_themselves(server: Server, operator: str) -> None:
+    """Each is the last one twice: 2 to the power of 100 nodes in the text of a few."""
+    data: dict[str, Any] = to_json(parse_module(CONV))
+    expressions = data["exprs"]
+    last = expressions.index(["var", "int32", "output.s0.x.xo.block_id_x"])
+    for _ in range(100):
+        expressions.append(["binary", operator, last, last])
+        last = len(expressions) - 1
+    expressions.append(["ramp", last, expressions.index(["int", "int32", 1]), 2304])
+    body = json.dumps(data)
+    stored = re.sub(r'(\["store", "I_im_in_conv", )\d+', rf"\g<1>{last + 1}", body)
+    assert stored != body
+    reply = server.compile(stored)
+    assert reply.status == 422
+    assert "too many nodes" in reply.error["what"]
 
 
 def test_rules_without_an_end_are_named(server: Server) -> None:
@@ -91,6 +186,10 @@ def test_a_full_queue_and_progress(tight: Server) -> None:
         waiting = threads.submit(tight.compile, renamed("waiting"))
         wait_for(tight, "selector_queue")
         refused = tight.compile(renamed("refused"))
+        streamed = {"ir": renamed("refused_too"), "target": "sm_80"}
+        ((name, data),) = events(tight.ask("POST", "/v1/compile", streamed, accept).body)
+        assert (name, data["status"], data["error"]["kind"]) == ("error", 429, "BusyError")
+        assert data["retry_after"] >= 1
         assert refused.status == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.error["kind"] == "BusyError"
@@ -115,7 +214,9 @@ def test_a_body_of_100_megabytes(tight: Server, chunked: bool) -> None:
     else:
         connection.putheader("Content-Length", str(100 * MIB))
     connection.endheaders()
-    for _ in range(100):
+    for number in range(100):
+        if number == 50:
+            assert tight.compile(PROGRAMS["amx_matmul.vir"], "amx").status == 200
         connection.send(b"%x\r\n%b\r\n" % (MIB, block) if chunked else block)
     if chunked:
         connection.send(b"0\r\n\r\n")
@@ -154,6 +255,25 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert not [p for p in (server.store / "artifacts").rglob("*") if p.is_file()]
 
 
+def test_a_disk_without_room(small_disk: Path) -> None:
+    """A real one: others have filled it while the server runs; with room, all is as before."""
+    with running(small_disk, "--workers", "1") as server:
+        assert server.compile(renamed("before")).status == 200
+        for path in server.store.glob("a*/??/*"):
+            path.unlink()  # there is nothing that could make room
+        filler = small_disk / "other"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        replies = [server.compile(renamed(f"full_{i}")) for i in range(3)]
+        assert {r.status for r in replies} == {507}
+        assert replies[0].error["kind"] == "StoreFullError"
+        filler.unlink()
+        again = server.compile(renamed("full_0"))
+        assert again.status == 200
+        assert server.ask("GET", f"/v1/artifacts/{again.data['artifact']}").status == 200
+
+
 def test_a_damaged_artifact_is_made_again(server: Server) -> None:
     program = renamed("damaged")
     first = server.compile(program)
@@ -170,15 +290,38 @@ def test_a_damaged_artifact_is_made_again(server: Server) -> None:
     assert server.ask("GET", f"/v1/artifacts/{sha}").body == whole
 
 
+def test_a_server_that_is_stopped_while_it_computes(tmp_path: Path) -> None:
+    """What is being computed is answered, what waits is told to come again, nothing is left."""
+    with running(tmp_path, "--workers", "1") as server:
+        (worker,) = server.workers()
+        with ThreadPoolExecutor(2) as threads:
+            first = threads.submit(server.ask, "POST", "/v1/explain", slow("stopping"))
+            wait_for(server, "selector_workers_busy")
+            server.process.send_signal(signal.SIGTERM)
+            reply = first.result()
+            assert reply.status == 200 or reply.error["kind"] == "StoppingError"
+        assert server.process.wait(40) in (0, -signal.SIGTERM)
+        assert not Path(f"/proc/{worker}").exists()
+    with pytest.raises(OSError, match="refused"):
+        server.ask("GET", "/healthz")
+
+
 def test_a_stopped_server_ends_its_workers(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "1") as server:
         (worker,) = server.workers()
         first = server.compile(renamed("kept"))
+        assert server.ask("POST", "/v1/explain", slow("damaged_answer")).status == 200
+        (path,) = (p for p in (tmp_path / "store" / "answers").rglob("*") if p.is_file()
+                   and b'"artifact": ""' in p.read_bytes())  # fmt: skip
+        damaged = path.read_bytes()
+        path.write_bytes(damaged[:-20] + bytes(20))
     assert not Path(f"/proc/{worker}").exists()
     assert list((tmp_path / "store" / "scratch").iterdir()) == []
     with running(tmp_path, "--workers", "1") as server:
         second = server.compile(renamed("kept"))
         assert second.data == {**first.data, "cached": True}
+        assert server.ask("POST", "/v1/explain", slow("damaged_answer")).status == 200
+        assert server.metric("selector_store_corrupt_total") == 1
         (worker,) = server.workers()
         server.process.kill()
         server.process.wait()

@@ -1,0 +1,106 @@
+"""A connection: uvicorn's, with limits on the part of a request that comes before its body.
+
+Without them a client that sends a header a minute, or one that does not end, holds a connection and
+memory for ever. Bodies have limits of their own (``bodies``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from selector.service.answers import Answer, refusal
+
+HEAD_LIMIT = 64 << 10
+"""Bytes of a request line and headers, and of the trailers of a body in chunks."""
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+class Connection(HttpToolsProtocol):
+    """The head of a request takes up to ``seconds`` and ``HEAD_LIMIT``."""
+
+    seconds: float = 30.0
+    _timer: asyncio.TimerHandle | None = None
+    _head: int = 0
+    _began: bool = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        head = self._timer
+        super().data_received(data)
+        if head is not None and head is self._timer:  # no other request began in these bytes
+            self._head += len(data)
+            if self._head > HEAD_LIMIT:
+                self._refuse(431, "the headers are too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._began = True
+        self._begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._timer is None:  # a trailer
+            self._head += len(name) + len(value)
+            if self._head > 2 * HEAD_LIMIT:
+                raise ValueError("the trailers are too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._end()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is no HTTP request", msg)
+
+    def _begin(self) -> None:
+        self._end()
+        self._head = 0
+        self._timer = self.loop.call_later(self.seconds, self._late)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        if self._began:
+            self._refuse(408, "the request did not arrive")
+        else:
+            self._end()
+            self.transport.close()
+
+    def _refuse(self, status: int, what: str, why: str = "") -> None:
+        self._end()
+        if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is None or cycle.response_complete:
+            self.transport.write(_bytes(refusal(status, "RequestError", what, why)))
+        self.transport.close()
+
+
+def connections(limit: float) -> type[Connection]:
+    """Those with a limit of their own, in seconds."""
+
+    class Limited(Connection):
+        seconds = limit
+
+    return Limited
+
+
+def _bytes(answer: Answer) -> bytes:
+    """An answer as it goes over the wire, and the last one of its connection."""
+    head = (
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\ncontent-type: {answer.media}\r\n"
+        f"content-length: {len(answer.body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + answer.body

@@ -1,0 +1,185 @@
+"""Clients that send slowly, too much, nonsense, or go away: each gets its answer or is left, and
+the server goes on answering the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_tools import CONV, Server, renamed, running
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for a second only."""
+    with running(tmp_path_factory.mktemp("hasty"), "--workers", "1", "--read-limit", "1") as found:
+        yield found
+
+
+def connect(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
+
+
+def answer(client: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    parts = []
+    while part := client.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def error(text: bytes) -> dict[str, str]:
+    head, _, body = text.partition(b"\r\n\r\n")
+    assert b"connection: close" in head.lower()
+    return {"status": head.split()[1].decode(), **json.loads(body)["error"]}
+
+
+def test_headers_that_never_end(hasty: Server) -> None:
+    clients = [connect(hasty) for _ in range(50)]
+    start = time.monotonic()
+    for number, client in enumerate(clients):
+        client.sendall((b"P", b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nX-A: ")[number % 2])
+    assert hasty.compile(renamed("beside_slow_headers")).status == 200
+    for client in clients:
+        assert error(answer(client))["status"] == "408"
+        client.close()
+    assert time.monotonic() - start < 30
+
+
+def test_headers_that_trickle(hasty: Server) -> None:
+    """A byte now and then does not help: the limit is that of all headers together."""
+    with connect(hasty) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        start = time.monotonic()
+        client.settimeout(0.1)
+        text = b""
+        while not text:
+            assert time.monotonic() - start < 30
+            client.sendall(b"a")
+            try:
+                text = client.recv(1 << 16)
+            except TimeoutError:
+                continue
+        assert error(text)["status"] == "408"
+
+
+def test_a_silent_connection_is_closed(hasty: Server) -> None:
+    with connect(hasty) as client:
+        assert answer(client) == b""
+
+
+def test_a_body_that_never_comes(hasty: Server) -> None:
+    with connect(hasty) as client, connect(hasty) as other:
+        for each in (client, other):
+            each.sendall(b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        assert hasty.compile(renamed("beside_slow_bodies")).status == 200
+        for each in (client, other):
+            found = error(answer(each))
+            assert (found["status"], found["kind"]) == ("408", "RequestError")
+            assert "1 s" in found["why"]
+
+
+def test_the_next_request_of_a_connection_has_the_same_limit(hasty: Server) -> None:
+    with connect(hasty) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        client.sendall(b"GET /hea")
+        assert error(answer(client))["status"] == "408"
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nX-A: ", b"GET /", b"GET / HTTP/1.1\r\n"])
+def test_headers_without_a_limit(server: Server, start: bytes) -> None:
+    before = server.memory()
+    line = b"X-B: c\r\n" if start.endswith(b"\n") else b"abcdefgh"
+    with connect(server) as client:
+        client.sendall(start)
+        try:
+            for _ in range(64):
+                client.sendall(line * (MIB // 8))
+        except OSError:
+            pass  # closed in the middle: what it said is gone
+        else:
+            assert error(answer(client))["status"] in ("431", "400")
+    assert server.memory() - before < 16 * MIB
+    assert server.compile().status == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET /\xff HTTP/1.1\r\n\r\n", b"\0" * 100,
+     b"GET http://[ HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_http(server: Server, text: bytes) -> None:
+    with connect(server) as client:
+        client.sendall(text)
+        found = error(answer(client))
+    assert (found["status"], found["kind"]) == ("400", "RequestError")
+
+
+def request(program: str, more: bytes = b"") -> bytes:
+    body = json.dumps({"ir": program, "target": "sm_80"}).encode()
+    head = b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n"
+    return head % (len(body), more) + body
+
+
+@pytest.mark.parametrize("more", [b"", b"Accept: text/event-stream\r\n"])
+def test_a_client_that_goes_away(server: Server, more: bytes) -> None:
+    """Its program is compiled all the same, once, and the next who asks gets it."""
+    name = 'selector_computations_total{outcome="200"}'
+    program = renamed(f"abandoned{len(more)}")
+    before = server.metric(name)
+    for _ in range(5):
+        with connect(server) as client:
+            client.sendall(request(program, more))
+            time.sleep(0.05)
+    reply = server.compile(program)
+    assert reply.status == 200
+    assert server.metric(name) == before + 1
+    assert server.metric('selector_requests_total{route="/v1/compile",status="500"}') == 0
+
+
+def test_clients_that_go_away_in_the_middle_of_a_body(server: Server) -> None:
+    for _ in range(20):
+        with connect(server) as client:
+            client.sendall(request(CONV)[:-10])
+    assert server.compile().status == 200
+
+
+def test_tokens_that_change(tmp_path: Path) -> None:
+    """Taken over without a restart, unless the file is none; an unfinished one changes nothing."""
+    with running(tmp_path, "--workers", "1", token="first-token") as server:
+        path = tmp_path / "tokens"
+
+        def status(token: str) -> int:
+            return server.ask("GET", "/v1/targets", headers={"Authorization": f"Bearer {token}"}).status  # fmt: skip # noqa: E501
+
+        def becomes(token: str, wanted: int) -> bool:
+            end = time.monotonic() + 30
+            while status(token) != wanted and time.monotonic() < end:
+                time.sleep(0.1)
+            return status(token) == wanted
+
+        assert status("first-token") == 200
+        new = tmp_path / "new"
+        new.write_text("second-token\n")
+        os.replace(new, path)
+        assert becomes("second-token", 200)
+        assert status("first-token") == 401
+        for wrong in ("", "# nothing\n", "two words\n"):
+            path.write_text(wrong)
+            time.sleep(1.2)
+            assert status("second-token") == 200
+        path.unlink()
+        time.sleep(1.2)
+        assert status("second-token") == 200
+        path.write_text("third-token\n")
+        assert becomes("third-token", 200)
+        assert status("second-token") == 401

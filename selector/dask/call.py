@@ -141,7 +141,7 @@ class _Call:
         sides = {
             (b.name, k): n for b in self.inputs for k, n in enumerate(self.known[b.name].extents)
         }
-        layout = Layout(self.module, self.motions, sides, self.numbers)
+        layout = Layout(self.module, self.motions, sides, self.extents, self.numbers)
         self._refuse_cuts()
         sizes = self._chunks(chunks, layout)
         parcel = Parcel.of(self.kernel, machine_code=not interpret)

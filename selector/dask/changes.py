@@ -6,12 +6,13 @@ input ends beside that, which is anywhere. What decides values must not change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
-from typing import assert_never
+from typing import TypeVar, assert_never
 
-from selector.dask.ranges import Ranges
+from selector.dask.ranges import Range, Ranges
 from selector.dask.regions import Side, Stuck, Uneven
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
@@ -42,6 +43,7 @@ from selector.ir.traverse import expr_children, free_vars
 
 S = Var("$s")
 NONE = Affine()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Stride:
 class Changes:
     """``env`` by variable, ``moves`` by buffer: what their indices change by.
 
-    ``margin`` and ``after`` are found on the way, as ``Motion`` has them.
+    ``margin`` and ``after`` are found on the way, as ``Motion`` has them; ``bounded``: whether a
+    window's end moves the last tile back into it.
     """
 
     def __init__(self, inputs: Mapping[str, BufferParam], cut: frozenset[str]) -> None:
@@ -89,12 +92,23 @@ class Changes:
         self.strides: dict[str, tuple[Stride, ...]] = {}
         self.ranges = Ranges()
         self.margin = 0
+        self.bounded = False
         self.after: dict[Side, int] = {}
 
     def still(self, e: Expr) -> None:
         """Nothing but loads may know where the window is."""
         if self.of(e).terms:
             raise Stuck(self._position(e))
+
+    def within(self, name: str, moves: Affine, reach: Range, follow: Callable[[], T]) -> T:
+        """What follows of a variable's scope."""
+        outer = self.env.get(name), self.ranges.known.get(name)
+        self.env[name], self.ranges.known[name] = moves, reach
+        found = follow()
+        del self.env[name], self.ranges.known[name]
+        if outer[0] is not None and outer[1] is not None:
+            self.env[name], self.ranges.known[name] = outer[0], outer[1]
+        return found
 
     def at(self, buffer: str, index: Expr) -> None:
         """An access: it must be where all others of that buffer are, moved."""
@@ -165,11 +179,9 @@ class Changes:
                     raise Stuck(self._position(value))
                 return moves
             case Let(name, value, body):
-                self.env[name], self.ranges.known[name] = (
-                    self.of(value),
-                    self.ranges.of(value),
+                return self.within(
+                    name, self.of(value), self.ranges.of(value), partial(self.of, body)
                 )
-                return self.of(body)
             case Shuffle(vectors, _):
                 moves = [self.of(v) for v in vectors]
                 return self._same(e, *moves)
@@ -193,7 +205,10 @@ class Changes:
             case BinaryOp.SUB:
                 return a - b
             case BinaryOp.MIN | BinaryOp.MAX:
-                return a if a == b else self._clamp(e, a, b)
+                if a != b:
+                    return self._clamp(e, a, b)
+                self.bounded |= bool(a.terms)
+                return a
             case _ if not a.terms and not b.terms:
                 return NONE
             case BinaryOp.MUL:
@@ -281,7 +296,7 @@ class Changes:
 
     def _extents_in(self, e: Expr) -> list[str]:
         """The inputs whose extents an expression moves with."""
-        own = {x.name for x in _vars(e)}
+        own = free_vars(e) & self.env.keys()
         return [n for (n, k) in self._sides() if _name(extent_of(self._inputs[n], k)) in own]
 
 
@@ -309,7 +324,3 @@ def extent_of(buffer: BufferParam, k: int) -> Expr:
 
 def _name(e: Expr) -> str:
     return e.name if isinstance(e, Var) else ""
-
-
-def _vars(e: Expr) -> list[Var]:
-    return [Var(n) for n in free_vars(e)]

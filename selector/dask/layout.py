@@ -29,26 +29,32 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The extents of a call on the whole image; ``motions`` of the dimensions that can be cut."""
+    """The extents of a call on the whole image; ``motions`` of the dimensions that can be cut;
+    ``output``: its extents.
+    """
 
     module: Module
     motions: Mapping[int, Motion]
     inputs: Mapping[Side, int]
+    output: tuple[int, ...]
     scalars: Mapping[str, int]
 
     def window(self, keep: Sequence[Span]) -> Window:
         """The smallest window of whole tiles in which those outputs are right."""
-        begin, tiles = [0] * len(keep), dict[int, tuple[int, int]]()
+        begin, end = [0] * len(keep), [high for _, high in keep]
+        tiles: dict[int, Span] = {}
         for d, motion in self.motions.items():
-            first, last = keep[d][0] // motion.tile, (keep[d][1] - 1) // motion.tile
-            start = max(first - motion.margin, 0)
-            begin[d], tiles[d] = start * motion.tile, (start, last)
-        extents = tuple(high - low for low, (_, high) in zip(begin, keep, strict=True))
+            tile = motion.tile
+            start, last = keep[d][0] // tile, (keep[d][1] - 1) // tile
+            start = max(start - motion.margin, 0)
+            if motion.aligned:
+                end[d] = min((last + 1) * tile, self.output[d])
+                start -= start > 0 and end[d] - start * tile < tile
+            begin[d], tiles[d] = start * tile, (start, last)
+        extents = tuple(high - low for low, high in zip(begin, end, strict=True))
         return Window(tuple(begin), extents, tuple(keep), self._reads(extents, tiles))
 
-    def _reads(
-        self, extents: tuple[int, ...], tiles: Mapping[int, tuple[int, int]]
-    ) -> dict[Side, Span]:
+    def _reads(self, extents: tuple[int, ...], tiles: Mapping[int, Span]) -> dict[Side, Span]:
         moved = {side for m in self.motions.values() for side in m.steps}
         known = {side: n for side, n in self.inputs.items() if side not in moved}
         ends = region_ends(self.module, known, extents, self.scalars)

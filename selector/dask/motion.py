@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import assert_never
 
 from selector.dask.changes import NONE, Changes, S, Stride, end_of
@@ -55,13 +56,15 @@ class Motion:
 
     ``margin``: tiles that have to be computed before the first one that is right, unless the
     window begins at the image's edge. ``after``: tile ``i`` needs the elements below
-    ``steps*i + after`` of a side, as far as the image has them.
+    ``steps*i + after`` of a side, as far as the image has them. ``aligned``: a window ends with a
+    tile, or with the whole output, and is no smaller than a tile, unless that is.
     """
 
     tile: int
     steps: Mapping[Side, int]
     margin: int = 0
     after: Mapping[Side, int] = field(default_factory=dict[Side, int])
+    aligned: bool = False
 
 
 def motion_along(module: Module, dim: int, cut: frozenset[str]) -> Motion:
@@ -106,7 +109,9 @@ class _Mover:
             low, high = reach.low, reach.high
             if self._shared or low is None or high is None or low < 0 or high >= self._tile:
                 raise Stuck("what the image's edges reach is computed for several tiles at once")
-        return Motion(self._tile, self._steps, found.margin, found.after)
+        name = self._output.name
+        asked = any((r.buffer, r.dim) == (name, self._dim) for r in self._module.requirements)
+        return Motion(self._tile, self._steps, found.margin, found.after, found.bounded or asked)
 
     def _input(self, buffer: BufferParam) -> Affine:
         """What the indices of an input move by; where they do, its extents move likewise, and end
@@ -166,15 +171,7 @@ class _Mover:
             moves[s.name] = outer
 
     def _scoped(self, name: str, moves: Affine, reach: Range, body: Stmt) -> None:
-        changes = self._changes
-        outer = changes.env.get(name), changes.ranges.known.get(name)
-        changes.env[name], changes.ranges.known[name] = moves, reach
-        self._run(body)
-        for table, value in zip((changes.env, changes.ranges.known), outer, strict=True):
-            if value is None:
-                del table[name]
-            else:
-                table[name] = value  # pyright: ignore[reportArgumentType]
+        self._changes.within(name, moves, reach, partial(self._run, body))
 
     def _loop(self, s: For) -> None:
         first, more = self._changes.of(s.min), self._changes.of(s.extent)

@@ -42,10 +42,11 @@ def region_ends(
             for where in (d.extent, Var(f"{b.name}.extent.{k}")):
                 if isinstance(where, Var):
                     env[where.name] = size
+    first = {(b.name, k): d.min for b in module.buffers for k, d in enumerate(b.dims)}
     return {
-        (r.buffer, r.dim): 1 + evaluate_scalar(r.maximum, env)
+        side: 1 + evaluate_scalar(r.maximum, env) - evaluate_scalar(first[side], env)
         for r in module.requirements
-        if r.buffer != made.name
+        if (side := (r.buffer, r.dim)) and r.buffer != made.name
     }
 
 

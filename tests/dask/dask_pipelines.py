@@ -256,6 +256,7 @@ _B = hl.BoundaryConditions
 ZOO: dict[str, Zoo] = {
     "blur": Zoo(blur),
     "blur guarded": Zoo(lambda: blur(hl.TailStrategy.GuardWithIf)),
+    "blur shifted": Zoo(lambda: blur(hl.TailStrategy.ShiftInwards)),
     "bytes": Zoo(bytes_blur, dtype="uint8"),
     "late": Zoo(late),
     "transpose": Zoo(transpose),

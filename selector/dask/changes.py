@@ -295,9 +295,9 @@ class Changes:
         return f"{what} decides what is computed, and not only at the image's edges"
 
     def _extents_in(self, e: Expr) -> list[str]:
-        """The inputs whose extents an expression moves with."""
-        own = free_vars(e) & self.env.keys()
-        return [n for (n, k) in self._sides() if _name(extent_of(self._inputs[n], k)) in own]
+        """The cut inputs whose extents are in an expression."""
+        own, sides = free_vars(e), [side for side in self._sides() if side[0] in self._cut]
+        return [n for (n, k) in sides if _name(extent_of(self._inputs[n], k)) in own]
 
 
 def _strict(e: Binary | Compare, moving: Expr, beginning: bool) -> int:

@@ -35,8 +35,9 @@ class Filter:
     y: hl.Var
     t: hl.RDom
     reach: Callable[[int, int], int]
-    factor: int = 1
+    factor: int = 1  # pixels from an output to the next
     back: int = 0  # pixels that the first window reaches back from its output
+    phases: int = 1  # outputs from a pixel to the next
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The schedule of filters of an image for warpgroups (sm_90a).
 
 A vector statement is 64 windows, which wgmma reads in the raw row, times a band. They begin 8
-pixels apart, so that one makes 8 outputs, or 4 or 2 where outputs lie 2 or 4 pixels apart: then 2
-or 4 rows of outputs share an instruction's 8 columns. A group of four warps has several rows of
+pixels apart, so that one makes 8 outputs, of several phases each where these lie between pixels, or
+4 or 2 where outputs lie 2 or 4 pixels apart: then 2 or 4 rows of outputs share an instruction's 8
+columns. A group of four warps has several rows of
 outputs in its registers, so that one instruction takes all bands that meet an image row; groups lie
 below each other and share the staged rows. A block goes down a column of the image, and rows arrive
 as long as others are used.
@@ -40,9 +41,14 @@ class Windows:
         return self.rows * self.groups
 
 
+def per_window(p: Filter) -> int:
+    """Outputs of a window, of one phase."""
+    return APART // (p.factor if p.factor in FACTORS else 1)
+
+
 def outputs(p: Filter) -> int:
     """Of a vector statement."""
-    return WINDOWS * APART // (p.factor if p.factor in FACTORS else 1)
+    return WINDOWS * per_window(p) * p.phases
 
 
 def windows(p: Filter, size: Windows) -> hl.Func:
@@ -64,6 +70,8 @@ def windows(p: Filter, size: Windows) -> hl.Func:
     p.total.vectorize(p.x).unroll(p.y)
     update = p.total.update().reorder(p.t.x, p.x, p.y, p.t.y).atomic()
     update.vectorize(p.x).vectorize(p.t.x)
+    if p.phases > 1:  # the phase of a row is a constant
+        update.unroll(p.y)
     staged = p.source.in_(p.total)
     x, y = staged.args()
     staged.compute_at(p.output, yt).store_in(hl.MemoryType.GPUShared).vectorize(x)
@@ -81,7 +89,7 @@ def reached(p: Filter, lead: int) -> int:
     """Elements of a row from the first window's, which begins ``lead`` elements before its taps,
     to the end of the last one's last step.
     """
-    window = outputs(p) // WINDOWS
+    window = per_window(p)
     depth = lead + p.taps + p.factor * (window - 1)
     return p.factor * window * (WINDOWS - 1) + rounded(depth, STEP)
 
@@ -90,7 +98,7 @@ def alignment(p: Filter) -> int:
     """The multiple that a staged row which begins before the image starts and ends at, so that it
     holds what the windows reach.
     """
-    unit = p.factor * outputs(p) // WINDOWS
+    unit = p.factor * per_window(p)
     for multiple in (APART << n for n in range(8)):
         before = -p.back % multiple  # elements of the staged row before the first tap
         length = rounded(before + p.reach(outputs(p), p.taps), multiple)

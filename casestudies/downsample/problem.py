@@ -11,6 +11,7 @@ from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
+BLOCKS = {2: (256, 128), 4: (128, 32)}  # outputs of a block of warpgroups, by the factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ class Problem:
 
     @property
     def suits_groups(self) -> bool:
-        """Whether the schedule for warpgroups has tiles for the taps, and blocks of 256 x 128
-        outputs for a whole GPU.
-        """
-        blocks = -(-self.width // 256) * -(-self.height // 128)
-        return self.factor == 2 and 16 <= self.taps <= 32 and blocks >= 120
+        """Whether the schedule for warpgroups has tiles for the taps, and blocks for a whole GPU."""
+        if self.factor not in BLOCKS or not 16 <= self.taps <= 32:
+            return False
+        width, height = BLOCKS[self.factor]
+        return -(-self.width // width) * -(-self.height // height) >= 120
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

@@ -8,19 +8,18 @@ import halide as hl
 
 from casestudies.common.filters import Filter
 from casestudies.common.warpgroups import Windows, windows
-
-MOST_ROWS = 16  # of a group, whose image fits shared memory beside that of three others
-BLOCK_ROWS = 128
+from casestudies.downsample.problem import BLOCKS
 
 
 def windows_for(taps: int, factor: int) -> Windows:
-    """Tiles by the number of taps and the factor: as many rows of outputs a group as meet one row
-    of the image, in whole instructions. Rows beyond those would share none, and the compiler moves
-    their accumulators about.
+    """Tiles by the number of taps and the factor. Rows of outputs of a group beyond those that meet
+    one row of the image would share no instruction, and the compiler moves their accumulators
+    about; smaller images have fewer groups a block.
     """
-    rows = max(1, min(taps // factor, MOST_ROWS) // factor) * factor
-    groups = 4
-    return Windows(rows, groups, tiles=-(-BLOCK_ROWS // (rows * groups)), stages=1)
+    if taps < 16 or factor not in BLOCKS:
+        return Windows(rows=4, groups=4, tiles=4, stages=1)
+    rows, groups = 16 if taps >= 16 * factor else 8, 8 // factor
+    return Windows(rows, groups, tiles=BLOCKS[factor][1] // (rows * groups), stages=1)
 
 
 def warpgroups(p: Filter) -> hl.Func:

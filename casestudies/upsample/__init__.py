@@ -26,6 +26,10 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
+    if schedule == "wgmma":
+        from casestudies.upsample.warpgroups import warpgroups
+
+        return warpgroups(pipeline)
     return schedules.tensor(pipeline)
 
 

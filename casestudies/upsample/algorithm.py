@@ -37,4 +37,5 @@ def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     up[x, y] = hl.f32(0.0)
     up[x, y] += hl.f32(window) * hl.f32(tap)
     output[x, y] = up[x, y]
-    return Filter(taps, image, source, weights, up, output, x, y, t, partial(reach, factor), factor)
+    near = partial(reach, factor)
+    return Filter(taps, image, source, weights, up, output, x, y, t, near, 1, back, factor)

@@ -1,4 +1,4 @@
-"""Two schedules of upsampling.
+"""Two schedules of upsampling (``warpgroups`` has a third, for sm_90a).
 
 ``cuda``: stock Halide on CUDA cores, one thread keeping a run of outputs in registers. ``tensor``:
 a row of outputs is one vector statement over all phases and taps along x; an image row in shared
@@ -34,7 +34,7 @@ def tiles_for(taps: int, factor: int) -> Tiles:
 
 def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or tiles_for(p.taps, p.factor)
+    size = tiles or tiles_for(p.taps, p.phases)
     filters.stage_rows(p, filters.tensor(p, size), size)
     return p.output
 

@@ -62,9 +62,9 @@ class Region:
         """Which one of a tile's this is."""
         return self.offset // (self.rows * self.n) % self.parts
 
-    def piece(self, i: int) -> int:
-        """Number of its ``i``-th fragment, or part of one, among those of its size."""
-        return self.fragment(i, 0) * self.parts + self.part
+    def piece(self, i: int, j: int = 0) -> int:
+        """Number of its fragment (i, j), or part of one, among those of its size."""
+        return self.fragment(i, j) * self.parts + self.part
 
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j

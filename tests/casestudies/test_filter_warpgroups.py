@@ -13,6 +13,8 @@ from casestudies.conv2d.reference import reference
 from casestudies.downsample import CASE as DOWNSAMPLE
 from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
 from casestudies.downsample.problem import Problem as Smaller
+from casestudies.upsample import CASE as UPSAMPLE
+from casestudies.upsample.problem import Problem as Larger
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.runtime.nvrtc import available, resource_usage, sass
 from selector.targets import find_target
@@ -46,26 +48,41 @@ def test_numbers(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize(
-    "problem",
+    ("case", "problem"),
     [
-        Smaller(257, 33, 16),
-        Smaller(1, 1, 16),
-        Smaller(101, 37, 32),
-        Smaller(255, 19, 7, spare=1),
-        Smaller(131, 35, 12, 2, "clamp"),
-        Smaller(67, 19, 32, 2, "zero"),
-        Smaller(133, 23, 16, 4),
-        Smaller(33, 41, 9, 4, "clamp", 1),
+        (DOWNSAMPLE, p)
+        for p in (
+            Smaller(257, 33, 16),
+            Smaller(1, 1, 16),
+            Smaller(101, 37, 32),
+            Smaller(255, 19, 7, spare=1),
+            Smaller(131, 35, 12, 2, "clamp"),
+            Smaller(67, 19, 32, 2, "zero"),
+            Smaller(133, 23, 16, 4),
+            Smaller(33, 41, 9, 4, "clamp", 1),
+        )
+    ]
+    + [
+        (UPSAMPLE, p)
+        for p in (
+            Larger(1026, 34, 16, spare=1),
+            Larger(1, 1, 16),
+            Larger(101, 37, 32),
+            Larger(131, 35, 16, 2, "clamp"),
+            Larger(67, 19, 32, 2, "zero"),
+            Larger(67, 19, 6),
+            Larger(133, 23, 20, 4),
+        )
     ],
-    ids=lambda p: p.name,
+    ids=lambda x: x.name,
 )
-def test_numbers_of_downsampling(problem: Smaller) -> None:
+def test_numbers_of_other_resolutions(case: Case, problem: Smaller | Larger) -> None:
     rng = np.random.default_rng(4)
-    kernel = hb.compile(DOWNSAMPLE.build(problem, "wgmma"), target="sm_90a")
+    kernel = hb.compile(case.build(problem, "wgmma"), target="sm_90a")
     inputs = {s.name: rng.standard_normal(s.shape).astype(np.float16) for s in problem.inputs}
     found = kernel.interpret(**inputs, sizes=problem.output.shape)
     exact = {n: v.astype(np.float64) for n, v in inputs.items()}
-    wanted = DOWNSAMPLE.reference(problem, exact, np)
+    wanted = case.reference(problem, exact, np)
     assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
 
 

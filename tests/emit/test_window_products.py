@@ -64,8 +64,10 @@ def matrix(memory: Array, start: int, rows: int, strides: tuple[int, int]) -> Ar
     return memory[place // 2]
 
 
-def filled_bands(text: str, taps: Array) -> Array:
-    """The band entries, by the kernel's own loops over the padded taps."""
+def filled_bands(text: str, taps: Array, phases: int = 1) -> Array:
+    """The band entries, by the kernel's own loops over the padded taps: those of a row, the phase
+    fastest.
+    """
     name = re.search(r"// (band_\w+): ", text).group(1)  # type: ignore[union-attr]
     head = re.search(r"(\d+) taps.*?item < (\d+);.*?item % (\d+);", text, re.DOTALL)
     assert head is not None
@@ -76,14 +78,14 @@ def filled_bands(text: str, taps: Array) -> Array:
         t: int(o) // 4 for t, o in re.findall(r"(band_\w+) = \(u32\*\)\(smem \+ (\d+)\)", text)
     }
     padded = np.zeros((1 << 14, 2), np.float16)
-    rows, count = taps.shape
-    for row in range(rows):
-        for copy in range(2 if "2 - copy;" in text else 1):
-            for word in range(length):
-                at = (word - front) * 2 - copy
-                values = [taps[row, t] if 0 <= t < count else 0 for t in (at, at + 1)]
-                scope = {"copy": copy, "word": word, "loop0": row}
-                padded[tables[name] + eval(f"({place})", scope)] = values
+    count = taps.shape[1] // phases
+    copies = 2 if "2 - copy;" in text else 1
+    for row, phase, copy, word in np.ndindex(len(taps), phases, copies, length):
+        at = (word - front) * 2 - copy
+        line = taps[row, phase::phases]
+        values = [line[t] if 0 <= t < count else 0 for t in (at, at + 1)]
+        scope = {"copy": copy, "word": word, "loop0": row, "phase": phase}
+        padded[tables[name] + eval(f"({place})", scope)] = values
     memory = np.full(1 << 14, np.nan, np.float16)
     loops = re.findall(
         r"item < (\d+); item \+= \d+\) \{\s*const int entry = item / (\d+), part = item % \d+;\s*"
@@ -176,6 +178,9 @@ def fill_parts(text: str, padded: Array, tables: dict[str, int], memory: Array) 
         Windows(taps=16, tap_rows=5, rows=4, step=2, stride=2, part=True, unrolled=True),
         Windows(taps=16, tap_rows=1, rows=4, step=2, stride=2, part=True),
         Windows(taps=6, tap_rows=9, rows=7, step=4, stride=4, part=True),
+        Windows(taps=8, tap_rows=4, rows=4, phases=2),
+        Windows(taps=16, tap_rows=5, rows=4, phases=2),
+        Windows(taps=5, tap_rows=3, rows=3, phases=4),
     ],
     ids=str,
 )
@@ -188,10 +193,11 @@ def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
     strips = None if layout is None else Strips(*(int(n) for n in layout.groups()))
     assert (strips is None) == (p.stride == 1 or p.part)
     pitch = int(re.search(r"row0 \* (\d+)", text).group(1))  # type: ignore[union-attr]
-    taps = rng.standard_normal((p.tap_rows, p.taps)).astype(np.float16)
-    bands = filled_bands(text, taps)
+    taps = rng.standard_normal((p.tap_rows, p.taps * p.phases)).astype(np.float16)
+    bands = filled_bands(text, taps, p.phases)
     share = 8 // p.window
-    found = np.zeros((64, 8 * -(-p.rows // share)))
+    across = p.window * p.phases
+    found = np.zeros((64, 8 * p.phases * -(-p.rows // share)))
     named = descriptors(text)
     rows = np.full(pitch * height, np.nan, np.float16)
     for y, line in enumerate(image):
@@ -205,11 +211,12 @@ def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
     wanted = np.zeros((p.rows, p.outputs))
     for s in range(p.tap_rows):
         for t in range(p.taps):
-            tap = taps[p.tap_rows - 1 - s if p.reverse else s, t].astype(np.float64)
-            last = t + (p.outputs - 1) * p.stride + 1
+            row = taps[p.tap_rows - 1 - s if p.reverse else s].astype(np.float64)
+            last = t + (p.outputs // p.phases - 1) * p.stride + 1
             lines = image[s : s + p.step * p.rows : p.step, t : last : p.stride]
-            wanted += tap * lines
-    result = found.reshape(64, -1, p.window).swapaxes(0, 1).reshape(-1, p.outputs)[: p.rows]
+            for phase in range(p.phases):
+                wanted[:, phase :: p.phases] += row[t * p.phases + phase] * lines
+    result = found.reshape(64, -1, across).swapaxes(0, 1).reshape(-1, p.outputs)[: p.rows]
     assert np.linalg.norm(result - wanted) < 1e-6 * np.linalg.norm(wanted)
 
 

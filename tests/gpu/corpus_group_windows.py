@@ -20,7 +20,8 @@ class Windows:
     the image's order. A group computes ``rows`` rows, a block has ``groups``, and computes
     ``segments`` parts of a column one after the other, staged ``stages`` ahead. ``unrolled``: so
     are the rows of taps. ``part``: windows begin 8 pixels apart, whatever the stride. ``edges``:
-    the image goes on beyond them, windows are centred.
+    the image goes on beyond them, windows are centred. ``phases`` outputs of a pixel, with taps of
+    their own.
     """
 
     taps: int = 16
@@ -37,6 +38,7 @@ class Windows:
     edges: bool = False
     epilogue: bool = False
     part: bool = False
+    phases: int = 1
 
     @property
     def window(self) -> int:
@@ -46,7 +48,7 @@ class Windows:
     @property
     def outputs(self) -> int:
         """Of a statement."""
-        return WINDOWS * self.window
+        return WINDOWS * self.window * self.phases
 
     @property
     def back(self) -> int:
@@ -57,7 +59,7 @@ class Windows:
         """Elements of a row that the windows reach."""
         lead = -self.back % (self.window * self.stride)
         depth = lead + self.taps + (self.window - 1) * self.stride
-        reach = self.stride * (self.outputs - self.window) + 16 * -(-depth // 16)
+        reach = self.stride * self.window * (WINDOWS - 1) + 16 * -(-depth // 16)
         return -(-reach // 8) * 8
 
 
@@ -72,8 +74,9 @@ def windowed(p: Windows) -> hl.Func:
     conv, out = hl.Func("conv"), hl.Func("out")
     conv[x, y] = hl.cast(accumulator, 0)
     row = p.tap_rows - 1 - t.y if p.reverse else t.y
-    window = source[p.stride * x + t.x - p.back, p.step * y + row]
-    conv[x, y] += hl.cast(accumulator, window) * hl.cast(accumulator, weights[t.x, t.y])
+    pixel, tap = (x, t.x) if p.phases == 1 else (x / p.phases, p.phases * t.x + x % p.phases)
+    window = source[p.stride * pixel + t.x - p.back, p.step * y + row]
+    conv[x, y] += hl.cast(accumulator, window) * hl.cast(accumulator, weights[tap, t.y])
     value = hl.f32(conv[x, y])
     out[x, y] = hl.max(value * 0.5, -1.0) if p.epilogue else value
 
@@ -126,6 +129,8 @@ VARIANTS: dict[str, Windows] = {
     "halves_of_every_row": Windows(taps=9, stride=2, part=True, rows=6, tap_rows=5),
     "halves_bf16": Windows(stride=2, step=2, part=True, types=(BF16, F32), groups=2, epilogue=True),
     "halves_f16_sums": Windows(stride=2, step=2, part=True, types=(F16, F16), segments=2, stages=2),
+    "phases": Windows(taps=8, phases=2, groups=2, segments=2, stages=2),
+    "four_phases": Windows(taps=5, phases=4, rows=3, tap_rows=3),
     "quarters": Windows(taps=10, tap_rows=6, stride=4, step=4, part=True, rows=5, groups=2),
 }
 SIZES: tuple[Shape, ...] = ((1024, 48), (517, 19), (1, 1))
@@ -134,8 +139,9 @@ SIZES: tuple[Shape, ...] = ((1024, 48), (517, 19), (1, 1))
 def _shapes(p: Windows, size: Shape) -> dict[str, Shape]:
     width, height = size
     margin = 0 if p.edges else p.taps - 1
-    image = (-(-(p.stride * width + margin) // 8) * 8, p.step * (height - 1) + p.tap_rows)
-    return {"I": image, "K": (p.taps, p.tap_rows)}
+    columns = p.stride * -(-width // p.phases) + margin
+    image = (-(-columns // 8) * 8, p.step * (height - 1) + p.tap_rows)
+    return {"I": image, "K": (p.taps * p.phases, p.tap_rows)}
 
 
 def _unaligned(p: Windows, size: Shape) -> dict[str, Shape]:

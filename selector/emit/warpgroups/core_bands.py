@@ -38,11 +38,12 @@ class Entry:
     operand: Banded
     values: tuple[int, ...]
     paired: bool = False  # without the last one of an odd number of core matrices
+    first: int = 0  # of a band of more columns
 
     @property
     def columns(self) -> int:
         """Of a window: 8, or fewer of a part of an instruction (``part_bands``)."""
-        return self.operand.rows
+        return min(COLUMNS, self.operand.rows)
 
     @property
     def known(self) -> int:
@@ -78,7 +79,7 @@ class Pair:
 
     @property
     def columns(self) -> int:
-        return self.operand.rows
+        return min(COLUMNS, self.operand.rows)
 
     @property
     def blocks(self) -> int:
@@ -100,6 +101,8 @@ def run_of(entries: list[Entry], tables: BandTables) -> list[Entry]:
     run, places = [first], [taps_at(first, tables)]
     for entry in rest:
         if entry.operand is not first.operand and entry.operand != first.operand:
+            break
+        if entry.first != first.first:
             break
         at = taps_at(entry, tables)
         if len(run) > 1 and at - places[-1] != places[-1] - places[-2]:
@@ -124,6 +127,11 @@ def chains_of(entries: list[T], following: dict[T, T]) -> list[list[T]]:
         if chain:
             chains.append(chain)
     return chains
+
+
+def _column(number: str, entry: Entry) -> str:
+    """Of its operand's band."""
+    return f"({number} + {entry.first})" if entry.first else number
 
 
 class CoreBands:
@@ -176,7 +184,7 @@ class CoreBands:
         loop = f"for (int item = {rank}; item < {len(run) * parts}; item += {size})"
         with w.block(loop):
             w.line(f"const int entry = item / {parts}, part = item % {parts};")
-            start = self.tables.window(first.operand, f"part % {COLUMNS}")
+            start = self.tables.window(first.operand, _column(f"part % {COLUMNS}", first))
             w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
             w.line(f"    + part / {COLUMNS} * {BLOCK_BYTES // 4};")
             vector = "make_uint4(from[0], from[1], from[2], from[3])"
@@ -213,7 +221,7 @@ class CoreBands:
             if first is not None:
                 taps = taps_at(first, self.tables)
                 step = 0 if following is None else taps_at(following, self.tables) - taps
-                start = self.tables.window(first.operand, "part")
+                start = self.tables.window(first.operand, _column("part", first))
                 block = taps + (first.known - 1) * BLOCK_BYTES // 4
                 w.line(f"const u32* const from = {start} + {block} + pair * {step};")
                 vector = "make_uint4(from[0], from[1], from[2], from[3])"

@@ -175,13 +175,15 @@ class WindowEmitter:
             entry = Entry(b, tuple(values[i] for i in places))
             line, column = divmod(at, rows.pitch)
             place = line * rows.pitch * size + column // rows.distance * size
-            for i in range(s.m // GROUP_M):
+            for i, j in product(range(s.m // GROUP_M), range(0, s.n, COLUMNS)):
+                part = replace(entry, first=j)
                 for step in range(entry.blocks // 2):
                     first = rows.chunk(2 * step)
                     along = rows.chunk(2 * step + 1) - first
                     yield WindowProduct(
-                        s.accumulator, region.piece(i), s.n, a.buffer, symbolic * size,
-                        place + GROUP_M * BLOCK_BYTES * i + first, along, step, entry,
+                        s.accumulator, region.piece(i, j // COLUMNS), entry.columns, a.buffer,
+                        symbolic * size, place + GROUP_M * BLOCK_BYTES * i + first, along, step,
+                        part,
                     )  # fmt: skip
 
     def _names(self, n: Nested) -> list[str]:
@@ -191,7 +193,7 @@ class WindowEmitter:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and numbers to their ends."""
         rows = self.context.windows[a.buffer]
         per = BLOCK_BYTES // a.type.bytes * rows.distance
-        fits = s.n == COLUMNS or s.instruction.apart > 0
+        fits = s.n % COLUMNS == 0 or s.instruction.apart > 0
         plain = a.predicate is None and a.depth_stride.constant == 1 and fits
         aligned = a.row_stride.constant == per and all(c % rows.pitch % per == 0 for _, c in a.base)
         if not plain or not aligned or a.type.bytes != 2:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +146,15 @@ def resource_usage(cubin: bytes) -> dict[str, ResourceUsage]:
 
 def sass(cubin: bytes) -> dict[str, str]:
     """The disassembly of every kernel in a cubin, by entry point: one instruction a line."""
-    text = _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
+    text = _disassembly(cubin)
     parts = re.split(r"^\s*\.section\s+\.text\.(\S+?),.*$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@lru_cache(maxsize=1)
+def _disassembly(cubin: bytes) -> str:
+    """Takes half a second; who looks at the code of a kernel looks at its resources, too."""
+    return _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
 
 
 def count_instructions(disassembly: str, names: tuple[str, ...]) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 from clock import processor_seconds
+from machine_code import assert_machine_code
 
 pytest.importorskip("halide")
 
@@ -89,13 +90,17 @@ GPU_PROGRAMS = [program for program, target in programs() if target == "sm_90a"]
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("program", GPU_PROGRAMS)
 def test_a_whole_compilation(program: str) -> None:
-    """Nothing is remembered but the rules and what modules keep for themselves."""
+    """Nothing is remembered but the rules and what modules keep for themselves; what comes out is
+    machine code as test_selected.py wants it."""
+    kernels: list[selector.Kernel] = []
 
     def whole() -> None:
         forget()
-        selector.compile(lowered(program, "sm_90a"), "sm_90a", cache=False).cubin()
+        kernels[:] = [selector.compile(lowered(program, "sm_90a"), "sm_90a", cache=False)]
+        kernels[0].cubin()
 
     assert processor_seconds(whole, MOST_SECONDS_OF_ALL) < MOST_SECONDS_OF_ALL
+    assert_machine_code(kernels[0], program)
 
 
 @pytest.mark.nvrtc

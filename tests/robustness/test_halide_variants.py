@@ -16,7 +16,7 @@ from corpus_case import Case, output_shapes, random_inputs
 from halide_tiles import GROUPS
 from halide_variants import Pipeline, around, rows
 from machines import MACHINES, Machine, real
-from outcomes import Outcome, judged, rate, summary
+from outcomes import Outcome, judged, summary
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
@@ -72,13 +72,11 @@ def test_variant(machine: str, name: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_rate(machine: str) -> None:
-    """At least 98 % are selected, none is wrong, and each miss has a reason."""
-    found = {name: outcome(machine, name) for name in corpus(machine)}
-    assert len(found) >= 100
-    assert rate(found.values()) >= 0.98
-    assert {n for n, o in found.items() if o.why} == {
-        n for n, p in corpus(machine).items() if p.why
-    }
+    """At least 98 % are to be selected, each miss has a reason: ``test_variant`` holds every
+    variant to what the corpus says of it."""
+    reasons = [v.why for v in corpus(machine).values()]
+    assert len(reasons) >= 100
+    assert reasons.count("") >= 0.98 * len(reasons)
 
 
 if __name__ == "__main__":

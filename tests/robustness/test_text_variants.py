@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from machines import MACHINES
-from outcomes import Outcome, judged, rate, summary
+from outcomes import Outcome, judged, summary
 from random_variants import drawn
 from statement_variants import variants
 from text_variants import Variant, filters, products
@@ -50,13 +50,11 @@ def test_variant(machine: str, name: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_rate(machine: str) -> None:
-    """At least 150 variants, 98 % of them selected, none wrong, and a reason for each miss."""
-    found = {name: outcome(machine, name) for name in corpus(machine)}
-    assert len(found) >= 150
-    assert rate(found.values()) >= 0.98
-    assert {n for n, o in found.items() if o.why} == {
-        n for n, v in corpus(machine).items() if v.why
-    }
+    """At least 98 % are to be selected, each miss has a reason: ``test_variant`` holds every
+    variant to what the corpus says of it."""
+    reasons = [v.why for v in corpus(machine).values()]
+    assert len(reasons) >= 150
+    assert reasons.count("") >= 0.98 * len(reasons)
 
 
 if __name__ == "__main__":

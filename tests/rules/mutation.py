@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from soundness_programs import Program, Rules, near_misses, programs, rule_cases, rule_forms
+from soundness_programs import (
+    Program,
+    checked,
+    engine_with,
+    near_misses,
+    programs,
+    rule_cases,
+    rule_forms,
+    rules_of,
+)
 
-from rules import rule_files
 from selector.diagnostics import InternalError, UserError
 from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.soundness import Soundness, compare
@@ -45,15 +54,11 @@ class Mutant:
         return form.text.replace(self.old, self.new)
 
     @property
-    def rules(self) -> Rules:
-        """All rule files with the changed rule in its place."""
-        form, changed = rule_forms()[self.rule], self.text
-        files = tuple(
-            (name, text.replace(form.text, changed) if name == form.file else text)
-            for name, text in rule_files()
-        )
-        assert files != rule_files(), f"{self} changes nothing"
-        return files
+    def rules(self) -> dict[str, str]:
+        """The rules of its file, with the changed rule in its place."""
+        own = rules_of(rule_forms()[self.rule].file)
+        assert self.text != own[self.rule], f"{self} changes nothing"
+        return own | {self.rule: self.text}
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,21 @@ class Verdict:
 
 def judge(mutant: Mutant) -> Verdict:
     """Run programs until one tells, those first that are about the rule or its file."""
-    form = rule_forms()[mutant.rule]
+    file = rule_forms()[mutant.rule].file
     engines: dict[str, Engine] = {}
     fired = 0
-    for tried, program in enumerate(ordered(mutant.rule, form.file), 1):
-        if program.facts not in engines:
-            try:
-                engines[program.facts] = Engine(program.facts, rules=mutant.rules)
-            except UserError as error:
-                return Verdict("", f"not a rule: {error.why}")
-        result = check_where_fires(program, engines[program.facts], mutant.rule)
-        fired += result.fired[mutant.rule]
-        if result.mismatches:
-            return Verdict(program.name, result.mismatches[0], fired, tried)
+    with ExitStack() as stack:
+        for tried, program in enumerate(ordered(mutant.rule, file), 1):
+            if program.facts not in engines:
+                try:
+                    made = engine_with(file, mutant.rules, program.facts)
+                    engines[program.facts] = stack.enter_context(made)
+                except UserError as error:
+                    return Verdict("", f"not a rule: {error.why}")
+            result = check_where_fires(program, engines[program.facts], mutant.rule)
+            fired += result.fired[mutant.rule]
+            if result.mismatches:
+                return Verdict(program.name, result.mismatches[0], fired, tried)
     return Verdict(fired=fired, tried=tried)
 
 
@@ -126,11 +133,14 @@ def _step(engine: Engine, ruleset: str, result: Saturation) -> bool:
     return engine.round(f"(run {ruleset} 1)", result)
 
 
-def ordered(rule: str, file: str) -> list[Program]:
-    """The tests of the rule, of its file, what nearly matches, whole small programs."""
+def ordered(rule: str, file: str) -> Iterator[Program]:
+    """The tests of the rule, what nearly matches, whole small programs, the tests of its file;
+    first of these those in which the rule matches as it is."""
     own = [p for p in rule_cases() if rule in p.rules]
+    yield from own
     near = [p for p in rule_cases() if p.file == file and p not in own]
-    return [*own, *near_misses(), *programs(), *near]
+    others = (*near_misses(), *programs(), *near)
+    yield from sorted(others, key=lambda p: not checked(p).fired[rule])
 
 
 def parse(text: str) -> Tree:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from tensor_programs import Spec, convolution, matmul
 from tensor_terms import PRODUCTS
@@ -12,14 +13,12 @@ from tensor_terms import PRODUCTS
 from rules import rule_files
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine
-from selector.eqsat.soundness import scopes_of
+from selector.eqsat.soundness import Soundness, check_commands, scopes_of
 from selector.intrinsics.records import INSTRUCTIONS
 from selector.ir.nodes import Module
 from selector.targets import find_target
 from selector.workbench.cases import DEFAULT_TARGETS, load
 from selector.workbench.source import Form, scan
-
-Rules = tuple[tuple[str, str], ...]
 
 
 def facts_of(targets: tuple[str, ...]) -> str:
@@ -223,6 +222,40 @@ def programs() -> tuple[Program, ...]:
 def engine(facts: str = FACTS) -> Engine:
     """The rules as they are."""
     return Engine(facts)
+
+
+@cache
+def checked(program: Program) -> Soundness:
+    """What the rules as they are do in a program, and what does not agree in it."""
+    return check_commands(program.commands, engine(program.facts))
+
+
+@lru_cache(maxsize=4)
+def _rest(file: str, facts: str) -> Engine:
+    """The rules of all files but one, of which only the declarations are there."""
+    rest = Engine(facts, frozenset(rules_of(file)))
+    rest.without = frozenset()  # of what is loaded from now on, nothing is left out
+    return rest
+
+
+@contextmanager
+def engine_with(file: str, rules: Mapping[str, str], facts: str) -> Iterator[Engine]:
+    """An engine in which a file has these rules (text by name) in place of its own.
+
+    A new engine would read all the others again, which takes longer than most tests of a rule.
+    """
+    rest = _rest(file, facts)
+    rest.run("(push)")
+    try:
+        rest.load(file, "\n".join(rules.values()))
+        yield rest
+    finally:
+        rest.run("(pop)")
+
+
+def rules_of(file: str) -> dict[str, str]:
+    """The text of each rule of a file, by name."""
+    return {name: form.text for name, form in rule_forms().items() if form.file == file}
 
 
 @cache

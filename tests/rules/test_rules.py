@@ -7,8 +7,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from soundness_programs import engine_with, rules_of
 
-from selector.eqsat.saturate import Engine
 from selector.workbench.bench import Bench
 from selector.workbench.cases import Case, Kind, load
 from selector.workbench.ruleset import lint, standard_files
@@ -59,7 +59,8 @@ REDUNDANT = {"band-compare"}
     ],
 )
 def test_what_is_checked_needs_the_rule(case: Case, rule: str):
-    files, facts = bench().files, bench().facts(case.targets)
-    without = Engine(facts, frozenset({rule}), rules=files)
-    outcome = Bench(files, engines={case.targets: without}).run(case)
+    file, facts = bench().rules[rule].form.file.removeprefix("rules/"), bench().facts(case.targets)
+    others = {name: text for name, text in rules_of(file).items() if name != rule}
+    with engine_with(file, others, facts) as without:
+        outcome = Bench(bench().files, engines={case.targets: without}).run(case)
     assert any(p.what == "this does not hold" for p in outcome.problems)

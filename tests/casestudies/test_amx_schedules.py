@@ -4,6 +4,7 @@ tiles where it has no AMX.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,19 @@ def test_there_are_jobs() -> None:
     assert {case.name for case, _ in JOBS} >= {"gemm"}
 
 
+PROGRAMS = {problem.program: (case, problem) for case, problem in JOBS}
+
+
+@cache
+def compiled(program: str) -> Any:
+    """The kernel of all problems of that program: there is one for any size."""
+    case, problem = PROGRAMS[program]
+    return hb.compile(case.build(problem, "amx"), target="amx")
+
+
 @pytest.mark.parametrize(("case", "problem"), JOBS, ids=[p.name for _, p in JOBS])
 def test_result(case: Case, problem: Any) -> None:
-    kernel = hb.compile(case.build(problem, "amx"), target="amx")
+    kernel = compiled(problem.program)
     assert not kernel.report.misses
     inputs = random_inputs(problem, 5, np)
     output = poisoned(problem.output, np)

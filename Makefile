@@ -10,7 +10,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 VENV := .venv/bin/python
 SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock cpp/*)
-# Two workers on two cores; `make test WORKERS=0` runs in one process.
+# Two workers on two cores; `make test WORKERS=0` runs in one process. A worker has tests of the same
+# files, which share what they compiled, until it is idle and takes from the other's.
 WORKERS ?= 2
 TESTS ?= tests
 
@@ -36,7 +37,7 @@ serve: .venv/run.stamp
 	@exec $(VENV) -m selector serve $(SERVE)
 
 test: .venv/dev.stamp
-	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) $(TESTS)
+	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: .venv/dev.stamp
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright

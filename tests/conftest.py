@@ -5,6 +5,7 @@ cache.
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib.util
 import os
 from collections.abc import Callable
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = ask() if marked else ""
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=f"{marker}: {reason}"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: the garbage collector need not look at them each time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 @pytest.fixture

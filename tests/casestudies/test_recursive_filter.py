@@ -16,13 +16,15 @@ from casestudies.recursive_filter.problem import METHODS, Problem
 from casestudies.recursive_filter.sizes import BLOCKS, DILATION, LOOKAHEAD
 from selector.diagnostics import UserError
 
-signal = pytest.importorskip("scipy.signal")
+pytest.importorskip("scipy")
 
 # The default; poles close to the unit circle, real and complex; weak and alternating responses.
 FILTERS = ((1.8, -0.9), (1.95, -0.96), (0.99, 0.0), (-1.2, -0.9), (0.3, 0.4), (-0.5, 0.3))
 
 
 def filtered(problem: Problem, x: np.ndarray) -> np.ndarray:
+    from scipy import signal  # takes seconds
+
     below = [1.0, -problem.a, -problem.b]
     result: np.ndarray = signal.lfilter([1.0], below, x.astype(np.float64), axis=1)
     return result
@@ -55,6 +57,8 @@ def test_tables_continue_an_output(a: float, b: float) -> None:
 
 @pytest.mark.parametrize(("a", "b"), FILTERS)
 def test_lookahead_is_the_same_filter(a: float, b: float) -> None:
+    from scipy import signal
+
     x = np.random.default_rng(1).standard_normal((1, 500))
     found = lookahead_tables(a, b, LOOKAHEAD)
     below = np.zeros(2 * DILATION + 1)

@@ -7,7 +7,7 @@ memory for ever. Bodies have limits of their own (``bodies``).
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
         self._end()
         if self.transport.is_closing():
             return
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         if cycle is None or cycle.response_complete:
             self.transport.write(_bytes(refusal(status, "RequestError", what, why)))
         self.transport.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from typing import Any, BinaryIO
@@ -25,6 +26,10 @@ NICE = 5
 
 def main(options: dict[str, Any]) -> None:
     sandbox.end_with_parent(int(options["parent"]))
+    # A signal to stop goes to all processes of a terminal or a service: the server ends its workers
+    # when they have answered.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
     os.nice(NICE)
     requests, answers = _pipes()
     tempfile.tempdir = str(options["scratch"])

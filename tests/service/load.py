@@ -4,8 +4,9 @@
 
 Each client keeps one connection and sends requests at its own pace, so that together they come to
 ``--rate`` a second; what a request waits for, an answer or its turn, is counted in its time. Most
-are programs that were compiled before (of ``--programs`` conv1d filters); one in ``--new`` is a
-filter whose taps and name nobody has compiled yet. Afterwards the clients send as fast as they
+are programs that were compiled before (of ``--programs`` conv1d filters); one in ``--new`` is one
+that nobody has compiled yet: a new name, and any number of taps (a worker keeps the selection for a
+number that it has seen, and does everything else anew). Afterwards the clients send as fast as they
 can, for a tenth of the time, which gives the most that the server answers. Exit code 1 if any
 status but 200 and 429 came back, or if the server's memory grew by more than 20 % after the
 first fifth of the time.
@@ -17,7 +18,6 @@ import argparse
 import http.client
 import itertools
 import json
-import os
 import random
 import statistics
 import sys
@@ -31,10 +31,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
-from service_tools import Server, running
+from service_tools import Server, hardware, put_into_readme, running
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-BEGIN, END = "<!-- load: begin -->\n", "<!-- load: end -->"
 TEMPLATE = """module {name}
 input I: float16 [(0, I.extent.0, 1), (0, I.extent.1, I.stride.1)]
 input K: float16 [(0, K.extent.0, 1)]
@@ -185,9 +183,7 @@ def main() -> int:
     if options.json is not None:
         options.json.write_text(text + "\n")
     if options.readme:
-        page = README.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        README.write_text(before + BEGIN + sentence(found) + END + rest.split(END)[1], "utf-8")
+        put_into_readme("load", sentence(found))
     return 0 if _fine(found) else 1
 
 
@@ -200,22 +196,16 @@ def sentence(found: dict[str, object]) -> str:
     busy = paced["statuses"].get("429", 0)
     server = paced["server_mib"]
     return (
-        f"Measured {time.strftime('%Y-%m-%d')} on {_cpu()}, {len(os.sched_getaffinity(0))} CPUs "
-        f"for server, {found['workers']} workers and {found['clients']} clients together "
+        f"Measured {time.strftime('%Y-%m-%d')} on {hardware()} for server, {found['workers']} "
+        f"workers and {found['clients']} clients together "
         f"(`tests/service/load.py --seconds {paced['seconds']:g}`): "
         f"{paced['answers_per_second']:g} requests a second, answered from the store in "
         f"{cached['p50']} ms (median; {cached['p99']} ms at 99 %), {paced['uncached']} programs "
-        f"that were new (conv1d, 2 to 64 taps) in {uncached['p50']} ms (median; "
+        f"that were new (the convolution above with 2 to 64 taps) in {uncached['p50']} ms (median; "
         f"{uncached['p90']} ms at 90 %), {busy} times 429, no other error; the server took "
         f"{server[0]} MiB at the beginning and {server[1]} MiB at most. As fast as they can, the "
         f"same clients get {fast['answers_per_second']:g} answers a second.\n"
     )
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
-    return names[0] if names else "an unknown CPU"
 
 
 def _fine(found: dict[str, object]) -> bool:

@@ -166,6 +166,21 @@ def running(
             process.wait()
 
 
+def hardware() -> str:
+    """The processor and how many CPUs of it this process may use."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else 'an unknown CPU'}, {len(os.sched_getaffinity(0))} CPUs"
+
+
+def put_into_readme(mark: str, text: str) -> None:
+    """Replace what stands between the two comments of that name."""
+    readme = ROOT / "README.md"
+    begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
+    before, rest = readme.read_text(encoding="utf-8").split(begin)
+    readme.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
+
+
 def renamed(name: str, text: str = CONV) -> str:
     """A program that no store knows yet."""
     return text.replace("module output", f"module {name}", 1)

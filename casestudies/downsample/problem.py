@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def suits_groups(self) -> bool:
-        """Whether the schedule for warpgroups has tiles for the taps, and blocks for a whole GPU."""
+        """Whether the schedule for warpgroups has tiles for the taps, blocks for a whole GPU."""
         if self.factor not in BLOCKS or not 16 <= self.taps <= 32:
             return False
         width, height = BLOCKS[self.factor]

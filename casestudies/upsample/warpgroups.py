@@ -1,4 +1,5 @@
-"""The schedule for warpgroups (wgmma, sm_90a): a window of 8 pixels makes all phases of 8 outputs."""
+"""The schedule for warpgroups (wgmma, sm_90a): a window makes all phases of the outputs of 8 pixels.
+"""
 
 from __future__ import annotations
 

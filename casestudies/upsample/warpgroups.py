@@ -1,5 +1,4 @@
-"""The schedule for warpgroups (wgmma, sm_90a): a window makes all phases of the outputs of 8 pixels.
-"""
+"""The schedule for warpgroups (wgmma, sm_90a): a window makes all outputs of 8 pixels."""
 
 from __future__ import annotations
 

@@ -89,21 +89,23 @@ def filled_bands(text: str, taps: Array, phases: int = 1) -> Array:
     memory = np.full(1 << 14, np.nan, np.float16)
     loops = re.findall(
         r"item < (\d+); item \+= \d+\) \{\s*const int entry = item / (\d+), part = item % \d+;\s*"
-        r"const u32\* const from = (\w+ \+ .*?);\s*\*\(uint4\*\)\(bands \+ (\d+) \+ item \* 16\)"
+        r"const u32\* const from = (\w+ \+ .*?);\s*\*\(uint4\*\)\(bands \+ (\d+ \+ [^;]*?)\)"
         r" = (?:part < (\d+))?",
         text,
         re.DOTALL,
     )
     assert loops or "const int block = " in text
-    for total, parts, start, offset, known in loops:
+    for total, parts, start, place, known in loops:
         for item in range(int(total)):
-            scope = {"entry": item // int(parts), "part": item % int(parts)}
+            scope = {"item": item, "entry": item // int(parts), "part": item % int(parts)}
             scope |= tables
             at = eval("(" + start.replace("/", "//").replace("\n", " ") + ")", scope)
             words = padded[at : at + 4].reshape(-1)
             if known and scope["part"] >= int(known):
                 words = np.zeros(8, np.float16)
-            memory[int(offset) // 2 + 8 * item : int(offset) // 2 + 8 * item + 8] = words
+            to = eval(place, dict(scope)) // 2
+            assert np.isnan(memory[to : to + 8]).all()
+            memory[to : to + 8] = words
     fill_pairs(text, padded, tables, memory)
     fill_parts(text, padded, tables, memory)
     return memory

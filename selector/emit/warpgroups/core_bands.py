@@ -15,7 +15,7 @@ The words come out of the zero-padded taps of ``banded``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ CORE_BYTES = 128
 COLUMNS = 8
 
 T = TypeVar("T", bound=Hashable)
+E = TypeVar("E", bound="Entry | None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,24 +162,46 @@ class CoreBands:
 
     def fill(self, unit: Unit) -> None:
         """Write all entries out of the padded taps, 16 bytes of a column at a time."""
-        pending = [e for e in self.places if isinstance(e, Entry)]
-        while pending:
-            run = run_of(pending, self.tables)
+        entries = [(at, e) for e, at in self.places.items() if isinstance(e, Entry)]
+        for run in self._runs(entries):
             self._fill_run(run, unit)
-            pending = pending[len(run) :]
         pairs = [p for p in self.places if isinstance(p, Pair)]
         for number in range(2 if pairs else 0):
             halves = [(self.places[p] + number * CORE_BYTES, p.halves[number]) for p in pairs]
-            while halves:
-                count = self._run_of_halves(halves)
-                self._fill_halves(halves[:count], unit)
-                halves = halves[count:]
+            for run in self._runs(halves):
+                self._fill_halves(run, unit)
 
-    def _fill_run(self, run: list[Entry], unit: Unit) -> None:
-        w, first = self.context.writer, run[0]
+    def _runs(self, items: Sequence[tuple[int, E]]) -> list[list[tuple[int, E]]]:
+        """What is written together: zeros, or the same columns of bands, at places as far from each
+        other as those of their padded taps are.
+        """
+        kinds: dict[Hashable, list[tuple[int, E]]] = {}
+        for at, entry in items:
+            kind = None if entry is None else (entry.operand, entry.first, entry.blocks)
+            kinds.setdefault(kind, []).append((at, entry))
+        found: list[list[tuple[int, E]]] = []
+        for same in kinds.values():
+            run: list[tuple[int, E]] = []
+            for item in same:
+                if len(run) > 1 and self._step(run[-1], item) != self._step(run[-2], run[-1]):
+                    found.append(run)
+                    run = []
+                run.append(item)
+            found.append(run)
+        return sorted(found, key=lambda run: run[0][0])
+
+    def _step(self, a: tuple[int, Entry | None], b: tuple[int, Entry | None]) -> tuple[int, int]:
+        """Bytes from one place to another, words from the taps of one to those of the other."""
+        (here, one), (there, other) = a, b
+        if one is None or other is None:
+            return there - here, 0
+        return there - here, taps_at(other, self.tables) - taps_at(one, self.tables)
+
+    def _fill_run(self, run: list[tuple[int, Entry]], unit: Unit) -> None:
+        w, (place, first) = self.context.writer, run[0]
         parts, known = first.blocks * COLUMNS, depth_blocks(first.operand)
         taps = taps_at(first, self.tables)
-        step = taps_at(run[1], self.tables) - taps if len(run) > 1 else 0
+        pitch, step = self._step(*run[:2]) if len(run) > 1 else (first.bytes, 0)
         w.line(f"// {len(run)} bands of {known} x {COLUMNS} x {BLOCK_BYTES} bytes")
         rank, size = unit.rank.removeprefix("(int)"), unit.size
         loop = f"for (int item = {rank}; item < {len(run) * parts}; item += {size})"
@@ -191,26 +214,14 @@ class CoreBands:
             if known < first.blocks:
                 zero = "make_uint4(0, 0, 0, 0)"
                 vector = f"part < {known * COLUMNS} ? {vector} : {zero}"
-            place = self.places[first]
-            w.line(f"*(uint4*)({self.pointer} + {place} + item * {BLOCK_BYTES}) = {vector};")
-
-    def _run_of_halves(self, halves: list[tuple[int, Entry | None]]) -> int:
-        """How many of the first halves of pairs are written together: zeros, or such a run."""
-        (place, first), count = halves[0], 1
-        entries = [first] if first is not None else []
-        for at, entry in halves[1:]:
-            if at != place + count * 2 * CORE_BYTES or (entry is None) != (first is None):
-                break
-            if entry is not None:
-                entries.append(entry)
-                if len(run_of(entries, self.tables)) < len(entries):
-                    break
-            count += 1
-        return count
+            at = f"{place} + item * {BLOCK_BYTES}"
+            if pitch != first.bytes:
+                at = f"{place} + entry * {pitch} + part * {BLOCK_BYTES}"
+            w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")
 
     def _fill_halves(self, run: list[tuple[int, Entry | None]], unit: Unit) -> None:
         w, (place, first) = self.context.writer, run[0]
-        following = run[1][1] if len(run) > 1 else None
+        pitch, step = self._step(*run[:2]) if len(run) > 1 else (2 * CORE_BYTES, 0)
         rank, size = unit.rank.removeprefix("(int)"), unit.size
         what = "zeros" if first is None else "last blocks"
         w.line(f"// {len(run)} {what} in pairs of {COLUMNS} x {BLOCK_BYTES} bytes")
@@ -220,10 +231,9 @@ class CoreBands:
             vector = "make_uint4(0, 0, 0, 0)"
             if first is not None:
                 taps = taps_at(first, self.tables)
-                step = 0 if following is None else taps_at(following, self.tables) - taps
                 start = self.tables.window(first.operand, _column("part", first))
                 block = taps + (first.known - 1) * BLOCK_BYTES // 4
                 w.line(f"const u32* const from = {start} + {block} + pair * {step};")
                 vector = "make_uint4(from[0], from[1], from[2], from[3])"
-            at = f"{place} + pair * {2 * CORE_BYTES} + part * {BLOCK_BYTES}"
+            at = f"{place} + pair * {pitch} + part * {BLOCK_BYTES}"
             w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")

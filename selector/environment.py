@@ -1,7 +1,8 @@
 """The environment variables, all of them. Each is read when it is needed, not at import.
 
 - ``SELECTOR_DUMP``: a folder, to which every compilation writes its stages as numbered files.
-- ``SELECTOR_CHECK``: ``1`` verifies the program after every stage; by default ``0``.
+- ``SELECTOR_CHECK``: ``1`` verifies the program after every stage that changes it; by default
+  ``0``.
 - ``SELECTOR_CACHE_DIR``: the folder of the kernel cache, by default ``~/.cache/tensor-selector``;
   empty: no cache.
 - ``SELECTOR_PATIENCE``: seconds that a GPU kernel waits at a barrier in shared memory before it

@@ -136,11 +136,6 @@ def test_the_fast_variant(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("schedule", ["cuda", "cuda-fast"])
-def test_stock_halide_compiles(schedule: str, tmp_path: Path) -> None:
-    compile_shared(build(Problem(1001, 701, 1), schedule), tmp_path / "stock.so")
-
-
 def test_strips_ahead_wait_for_their_own_copies() -> None:
     """The block waits in every strip anyway, so that signals would be more to do; and only for the
     strip's own copies, so that the next strip's stay in flight.

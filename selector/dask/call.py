@@ -21,8 +21,17 @@ from selector.dask.regions import Side, Stuck
 from selector.dask.work import Job, Parcel, join, piece, run_block
 from selector.diagnostics import ArgumentError, UserError
 from selector.ir.nodes import BufferParam
+from selector.ir.types import Kind
 from selector.runtime import arguments
-from selector.runtime.arrays import HOST, ArrayView, Library, dense_strides, numpy_dtype, view
+from selector.runtime.arrays import (
+    HOST,
+    ArrayView,
+    Library,
+    dense_strides,
+    is_torch,
+    numpy_dtype,
+    view,
+)
 from selector.runtime.prepare import output_shapes
 from selector.runtime.sizes import Size, check_requirements, environment
 
@@ -160,6 +169,9 @@ class _Call:
         first = next(iter(self.cut.values()))
         like = first._meta  # pyright: ignore[reportPrivateUsage]
         dtype = numpy_dtype(self.output.type)
+        if self.output.type.kind is Kind.BFLOAT and isinstance(like, np.ndarray):
+            given = (a.dtype for a in (*self.cut.values(), *self.whole.values()))
+            dtype = next((d for d in given if d.name == "bfloat16"), dtype)
         return np.empty_like(like, shape=(0,) * len(self.output.dims), dtype=dtype)
 
     def _refuse_cuts(self) -> None:
@@ -240,9 +252,9 @@ class _Graph:
             window = self._layout.window(keep)
             self._check_size(window)
             arrays = [fixed[n] if n in fixed else self._gathered(n, window) for n in names]
-            job = Job(window.extents[::-1], _kept(window), self._interpret)
-            task = (run_block, kernel, job, call.scalars, list(names), *arrays)
-            self._tasks[(self.name, *index[::-1])] = task
+            shape, kept = window.extents[::-1], _kept(window)
+            job = Job(shape, kept, self._interpret, names, call.scalars)
+            self._tasks[(self.name, *index[::-1])] = (run_block, kernel, job, *arrays)
         return self._tasks
 
     def _gathered(self, name: str, window: Window) -> Any:
@@ -323,6 +335,12 @@ def _dense(shape: tuple[int, ...]) -> Size:
 
 def _whole(buffer: BufferParam, array: Any) -> Size:
     """The size of an array that every block gets."""
+    if is_torch(array):
+        raise ArgumentError(
+            f"{buffer.name}: a torch tensor does not go with Dask arrays",
+            why="a block would be a tensor, which Dask does not know",
+            hint="pass NumPy's or CuPy's: tensor.numpy(), cupy.asarray(tensor)",
+        )
     seen = view(buffer.name, array)
     arguments.check_array(buffer, seen)
     return arguments.size_of(buffer, seen)

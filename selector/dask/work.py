@@ -49,19 +49,21 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One block: the output's shape to compute, and the part of it to keep."""
+    """One block: the output's shape to compute, and the part of it to keep; the names of the arrays
+    that it is given, and the numbers.
+    """
 
     shape: tuple[int, ...]
     keep: tuple[slice, ...]
     interpret: bool
+    names: tuple[str, ...]
+    scalars: Mapping[str, Any]
 
 
-def run_block(
-    parcel: Parcel, job: Job, scalars: Mapping[str, Any], names: tuple[str, ...], *arrays: Any
-) -> Any:
+def run_block(parcel: Parcel, job: Job, *arrays: Any) -> Any:
     """The kept part of the output on these inputs, an array of its own."""
     kernel, turn = parcel.kernel()
-    given = {**dict(zip(names, arrays, strict=True)), **scalars}
+    given = {**dict(zip(job.names, arrays, strict=True)), **job.scalars}
     if job.interpret:
         result = kernel.interpret(sizes=job.shape, **given)
     else:

@@ -165,9 +165,9 @@ def test_no_block_is_given_more_than_its_part(monkeypatch: pytest.MonkeyPatch) -
         made.append(chunk.size)
         return chunk
 
-    def run(parcel: Any, job: Any, scalars: Any, names: Any, *arrays: np.ndarray) -> Any:
+    def run(parcel: Any, job: Any, *arrays: np.ndarray) -> Any:
         given.extend(a.size for a in arrays)
-        return run_block(parcel, job, scalars, names, *arrays)
+        return run_block(parcel, job, *arrays)
 
     monkeypatch.setattr("selector.dask.call.run_block", run)
     image = da.zeros((400, 4000), dtype="float32", chunks=(100, 500))

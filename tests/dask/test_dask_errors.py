@@ -86,6 +86,12 @@ def test_a_whole_input_of_the_wrong_dtype() -> None:
     refused("K: expected float16, got float64", picture("float16"), np.zeros(16), name="tensor")
 
 
+def test_a_whole_input_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    taps = torch.zeros(16, dtype=torch.float16)
+    refused("K: a torch tensor does not go with Dask", picture("float16"), taps, name="tensor")
+
+
 def test_a_whole_input_that_is_cut() -> None:
     taps = da.zeros((16,), dtype="float16", chunks=4)
     error = refused(

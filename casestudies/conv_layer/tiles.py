@@ -19,6 +19,11 @@ STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (8, 16, 24, 32, 48, 64, 72, 96, 128)  # a few vectors of up to 32
 MULTIPROCESSORS = 132
 MOST_STAGES = 6
+MANY = 64 * 64  # channels times filters, from where weights come in runs
+RESULTS = 8 << 10  # bytes of shared memory for those of a group of persistent blocks
+IMAGES = (1, 8, 16, 32)  # side by side
+BLOCKS = ((128, 2, 2), (128, 1, 2), (64, 1, 4), (64, 1, 2))  # filters, at most; rows; groups
+PRODUCTS, BYTES = 2048, 25  # of a multiprocessor in a cycle; from the L2 cache where all read
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +148,25 @@ class Extents:
 
 
 def group_tiles(layer: Extents) -> Groups | GroupChunks:
-    """The tile for warpgroups: as many images side by side as read the fewest pixels of a row, with
-    those beyond the edges; for many channels as many rows as take the fewest rounds.
+    """The tile for warpgroups. All weights stay in shared memory where channels are few; else the
+    tile is the one whose rounds take least time, and reads the fewest pixels.
     """
-    images = min((1, 8, 16, 32), key=lambda n: _staged(layer, n))
-    size = groups_for(layer.channels, layer.filters, images)
-    if size is not None:
-        return size
-    chunks = GroupChunks(filters_of_block(layer.filters, BLOCK_FILTERS[-1]), images)
-    sizes = [replace(chunks, rows=rows) for rows in (2, 1)]
-    best = min(sizes, key=lambda size: size.rows * _rounds(layer, size))
-    stages = min(MOST_STAGES, SHARED // slot_bytes(best), rounded(layer.channels, DEPTH) // DEPTH)
-    return replace(best, stages=stages)
+    if layer.channels * layer.filters < MANY:
+        images = min(IMAGES, key=lambda n: _staged(layer, n))
+        size = groups_for(layer.channels, layer.filters, images)
+        if size is not None:
+            return size
+    sizes = [
+        GroupChunks(filters_of_block(layer.filters, filters), images, rows, groups)
+        for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
+        for images in IMAGES
+    ]
+    best = min(sizes, key=lambda size: (_time(layer, size), _staged(layer, size.images)))
+    slots, room = rounded(layer.channels, DEPTH) // DEPTH, SHARED
+    if _rounds(layer, best) > 1 and slots > 1:
+        best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
+        slots, room = MOST_STAGES, room - RESULTS * best.groups
+    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best), slots))
 
 
 def slot_bytes(size: GroupChunks) -> int:
@@ -181,8 +193,8 @@ def tile_name(layer: Extents) -> str:
             return ""
         case Groups(images=images):
             return f"-i{images}"
-        case size:
-            return f"-i{size.images}-r{size.rows}"
+        case GroupChunks() as size:
+            return f"-f{size.filters}-i{size.images}-r{size.height}" + "-p" * size.blocks
 
 
 def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
@@ -202,3 +214,9 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
     """How often all multiprocessors get a block."""
     tiles = prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
     return -(-tiles // MULTIPROCESSORS)
+
+
+def _time(layer: Extents, size: GroupChunks) -> int:
+    """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
+    products = size.height * PIXELS * size.filters * TAPS**2 * size.run // PRODUCTS
+    return _rounds(layer, size) * max(products, slot_bytes(size) // BYTES)

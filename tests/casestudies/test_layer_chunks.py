@@ -16,7 +16,15 @@ from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.problem import Problem
 from casestudies.conv_layer.schedule import fits
-from casestudies.conv_layer.tiles import Extents, GroupChunks, Groups, filters_of_block, group_tiles
+from casestudies.conv_layer.tiles import (
+    SHARED,
+    Extents,
+    GroupChunks,
+    Groups,
+    filters_of_block,
+    group_tiles,
+    slot_bytes,
+)
 from selector.runtime.plan import MapArgument
 
 CHANNELS = (1, 3, 12, 16, 24, 48, 64, 100, 128, 256, 512)
@@ -63,27 +71,26 @@ def test_any_channels_have_a_kernel(target: str) -> None:
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize(
-    ("channels", "size", "images"), [(64, 56, 1), (128, 28, 8), (256, 14, 8), (512, 14, 8)]
-)
-def test_machine_code_of_typical_layers(channels: int, size: int, images: int) -> None:
+@pytest.mark.parametrize(("channels", "size"), [(64, 56), (128, 28), (256, 14), (512, 14)])
+def test_machine_code_of_typical_layers(channels: int, size: int) -> None:
     """Images side by side; every operand and the results by the copy engine, no spills."""
     from selector.runtime.nvrtc import resource_usage, sass
 
     problem = Problem(32, size, size, channels, channels)
-    assert group_tiles(problem.extents).images == images
+    tile = group_tiles(problem.extents)
+    assert isinstance(tile, GroupChunks)
+    assert tile.images == 8
     kernel = compiled(problem, "sm_90a")
     (usage,) = resource_usage(kernel.cubin()).values()
     assert not usage.local_accesses
     (text,) = sass(kernel.cubin()).values()
-    assert len(re.findall(r"\bHGMMA\b", text)) >= 9
+    assert len(re.findall(r"\bHGMMA\b", text)) == 9 * tile.rows
+    assert f"HGMMA.64x{tile.filters}x16" in text
     (launch,) = kernel.plan.launches
     boxes = {a.name: a.box for a in launch.arguments if isinstance(a, MapArgument)}
-    width = 64 // images
-    several = images > 1
-    assert boxes["I"][1:3] == ((images, width + 2) if several else (width + 2, 6))
-    assert boxes["output"] == ((32, images, 1, 16 // images) if several else (32, 16, 1, 1))
-    assert (f"store_runs<128, {images}>(" in kernel.source) == several
+    assert boxes["I"] == (16, 8, 10, tile.height + 2)
+    assert boxes["output"] == (32, 8, 1, 2)
+    assert "store_runs<128, 8>(" in kernel.source
 
 
 def test_blocks_of_filters_are_alike() -> None:
@@ -94,22 +101,40 @@ def test_blocks_of_filters_are_alike() -> None:
 
 
 def test_tiles_follow_the_size() -> None:
-    """Images side by side where columns would be left over; fewer rows where blocks are few."""
-    assert group_tiles(Extents(32, 55, 55, 64, 64)) == Groups(rows=1)
-    assert group_tiles(Extents(32, 14, 14, 64, 64)) == Groups(rows=1, groups=2, images=8)
+    """Images side by side where columns would be left over; small tiles where blocks are few, and
+    persistent blocks where they are many.
+    """
+    found = {
+        size: group_tiles(Extents(32, size[1], size[1], size[0], size[0]))
+        for size in ((64, 56), (128, 28), (512, 7), (512, 14))
+    }
+    assert found == {
+        (64, 56): GroupChunks(64, 8, 2, 2, stages=6, blocks=1),
+        (128, 28): GroupChunks(128, 8, 2, 2),
+        (512, 7): GroupChunks(64, 8, 1, 2, stages=6),
+        (512, 14): GroupChunks(128, 8, 2, 2),
+    }
     assert group_tiles(Extents(4096, 64, 64, 16, 16)) == Groups()
-    wide = group_tiles(Extents(1, 64, 64, 128, 128))
-    assert isinstance(wide, GroupChunks)
-    assert (wide.images, wide.rows) == (1, 1)
-    many = group_tiles(Extents(32, 14, 14, 512, 512))
-    assert isinstance(many, GroupChunks)
-    assert (many.images, many.rows) == (8, 2)
+    assert group_tiles(Extents(32, 14, 14, 32, 32)).images == 8
+    assert group_tiles(Extents(1, 64, 64, 128, 128)).images == 1
 
 
 def test_kernels_of_different_tiles_have_different_names() -> None:
     layers = [Problem(32, s, s, 128, 128).program for s in (14, 28, 64)]
     assert len(set(layers)) == 3
     assert Problem(4096, 64, 64, 16, 16).program == "conv_layer-c16-16"
+
+
+@pytest.mark.parametrize("channels", [1, 16, 17, 32, 64, 200, 512])
+@pytest.mark.parametrize("filters", [1, 40, 64, 128, 500])
+def test_slots_fit_shared_memory(channels: int, filters: int) -> None:
+    for batch, size in ((1, 3), (8, 30), (32, 14), (32, 56), (64, 112)):
+        tile = group_tiles(Extents(batch, size, size, channels, filters))
+        if isinstance(tile, GroupChunks):
+            assert tile.stages >= 1
+            results = tile.groups * (8 << 10) * tile.blocks
+            assert slot_bytes(tile) * tile.stages + results <= SHARED
+            assert not tile.blocks or tile.stages > 1
 
 
 def test_weights_of_few_channels_stay_in_shared_memory() -> None:

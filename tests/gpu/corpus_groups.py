@@ -181,6 +181,9 @@ VARIANTS: dict[str, Groups] = {
     "cluster_tn": Groups(cluster=2, layout="tn", block=(64, 128), groups=(1, 2)),  # panels of A
     "cluster_lasting": Groups(cluster=2, lasting=1, stages=2),
     "cluster_lasting_batched": Groups(cluster=4, lasting=1, batch=True, result=(F16,)),
+    "cluster_four": Groups(cluster=4, block=(64, 128), groups=(1, 2)),
+    "cluster_four_lasting": Groups(cluster=4, lasting=1, stages=2),
+    "teams_three_cluster": Groups(lasting=1, teams=3, cluster=2, stages=4),
     "cluster_f16_sums": Groups((F16, F16), result=(F16,), cluster=2, lasting=1),
 }
 # Rows that tensor maps can describe (multiples of 16 bytes), and rows that they cannot.

@@ -202,8 +202,9 @@ class WindowEmitter:
                 "windows of 8 outputs lie 8 elements apart, or 16, 32 ... where these divide the "
                 "staged rows, and start at multiples of as many; these are "
                 f"{print_expr(a.row_stride.to_expr())} apart, {s.n} outputs each",
-                "vectorize 512 neighbouring outputs and stage whole multiples of 16 bytes; or "
-                "place the accumulators in MemoryType.WMMAAccumulator",
+                "vectorize 512 neighbouring outputs (256 or 128 at strides of 2 or 4) and stage "
+                "whole multiples of 16 bytes; or place the accumulators in "
+                "MemoryType.WMMAAccumulator",
                 Where(func=s.accumulator),
             )
         steps = -(-s.k * a.type.bytes // STEP_BYTES)

@@ -1,6 +1,7 @@
 """Wrong versions of our rules, made by hand: one mistake each, of the kind that people make.
 
-A line is a rule, a text that occurs in it once, and what somebody might have written instead.
+A line is a rule, a text that occurs in it once, and what somebody might have written instead; where
+the search for a program that tells is long, its name.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ _NESTS = (
     ("ramp-uniform", "(Ramp b s n)", "(Ramp b s l)"),
     ("ramp-uniform", " (= 1 (lanes s))", ""),
     ("ramp-merge", "(= t (* s n)) ", ""),
-    ("ramp-merge", "(= t (* s n))", "(= t (* s m))"),
+    (
+        "ramp-merge",
+        "(= t (* s n))",
+        "(= t (* s m))",
+        '(Ramp (Ramp (Sym "a") (Int 2) 4) (Int 6) 3)',
+    ),
     ("ramp-merge", "(= t (* s n))", "(= t s)"),
     ("ramp-merge-symbol", '(Bop "*" (Sym s) (Int n))', '(Bop "*" (Sym s) (Int m))'),
     ("ramp-merge-scaled", "(= t (* c n)) ", ""),
@@ -101,7 +107,7 @@ _NESTS = (
 _DIVISION = (
     ("quotient", "((union e q))", "((union e r))"),
     ("remainder", "((union e r))", "((union e q))"),
-    ("quotient", '(Bop "/"', '(Bop "%"'),
+    ("quotient", '(Bop "/"', '(Bop "%"', "remainder fires"),
     ("divided-constant", "(/ (- v r) c)", "(/ v c)"),
     ("divided-constant", "(% (+ (% v c) c) c)", "(% v c)"),
     ("divided-multiple", "(Int (/ g c))", "(Int g)"),
@@ -180,7 +186,12 @@ _MASKS = (
         "(Cmp o (Ramp (Ramp b0 bn N) bk K) (Ramp (Ramp a0 an N) ak K))",
     ),
     ("split-moves-to-a", "(Ramp (Ramp a0 ak K) am M)", "(Ramp (Ramp a0 ak K) ak M)"),
-    ("split-moves-to-a-right", "(tile b M N K b0 bm (Int 0) bk)", "(tile b M N K b0 bm bn bk)"),
+    (
+        "split-moves-to-a-right",
+        "(tile b M N K b0 bm (Int 0) bk)",
+        "(tile b M N K b0 bm bn bk)",
+        "band backwards, predicate along the band",
+    ),
 )
 
 _BANDS = (
@@ -254,10 +265,16 @@ _CONVOLUTIONS = (
 _LOWERING = (
     ("multiply-add", "x A B", "x B A"),
     ("multiply-add", "M N K x", "N M K x"),
-    ("multiply-add", '(packing f 1)', "(packing f g)"),
-    ("multiply-add", '(Bop "+" (Move', '(Bop o (Move'),
-    ("multiply-add", "(= x (Load c acc i (Always MN)))", "(= x (Load c acc h (Always MN)))"),
-    ("multiply-add", "(instruction l f m n ta tb c)", "(instruction h f m n ta tb c)"),
+    ("multiply-add", '(packing f 1)', "(packing f g)", "packed bytes, K with a rest"),
+    ("multiply-add", '(Bop "+" (Move', '(Bop o (Move', "a difference"),
+    (
+        "multiply-add", "(= x (Load c acc i (Always MN)))", "(= x (Load c acc h (Always MN)))",
+        "another accumulator",
+    ),
+    (
+        "multiply-add", "(instruction l f m n ta tb c)", "(instruction h f m n ta tb c)",
+        "packed band",
+    ),
     ("multiply-add-windows", "x A B", "x B A"),
     ("multiply-add-windows", "M N K x", "N M K x"),
     ("multiply-add-windows", "(part l f M N w ta tb c)", "(part h f M N w ta tb c)"),

@@ -37,11 +37,14 @@ _ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A rule with ``old`` (which occurs in it once) replaced by ``new``."""
+    """A rule with ``old`` (which occurs in it once) replaced by ``new``. ``told_by``: a program to
+    try first, where the search is long.
+    """
 
     rule: str
     old: str
     new: str
+    told_by: str = ""
 
     def __str__(self) -> str:
         return f"{self.rule}: {' '.join(self.old.split())} -> {' '.join(self.new.split())}"
@@ -82,7 +85,7 @@ def judge(mutant: Mutant) -> Verdict:
     engines: dict[str, Engine] = {}
     fired = 0
     with ExitStack() as stack:
-        for tried, program in enumerate(ordered(mutant.rule, file), 1):
+        for tried, program in enumerate(ordered(mutant, file), 1):
             if program.facts not in engines:
                 try:
                     made = engine_with(file, mutant.rules, program.facts)
@@ -133,13 +136,16 @@ def _step(engine: Engine, ruleset: str, result: Saturation) -> bool:
     return engine.round(f"(run {ruleset} 1)", result)
 
 
-def ordered(rule: str, file: str) -> Iterator[Program]:
-    """The tests of the rule, what nearly matches, whole small programs, the tests of its file;
-    first of these those in which the rule matches as it is."""
+def ordered(mutant: Mutant, file: str) -> Iterator[Program]:
+    """The program that is known to tell, the tests of the rule, what nearly matches, whole small
+    programs, the tests of its file; first of these those in which the rule matches as it is."""
+    rule = mutant.rule
     own = [p for p in rule_cases() if rule in p.rules]
-    yield from own
     near = [p for p in rule_cases() if p.file == file and p not in own]
     others = (*near_misses(), *programs(), *near)
+    if mutant.told_by:
+        yield next(p for p in others if p.name == mutant.told_by)
+    yield from own
     yield from sorted(others, key=lambda p: not checked(p).fired[rule])
 
 

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
 
+# Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
+# size has the copy engine bring them, or other kernels copy them before, where there is much to do.
+LARGE_SLOT = 32 << 10
+
 
 class GroupRing(Ring):
     """One pipelined loop of a kernel with wgmma."""
@@ -246,7 +250,8 @@ class GroupRing(Ring):
         between = None
         if condition is not None and not self.few:  # its vectors on their way take registers
             text = c.scalar.expr(condition)
-            most = self.chunks_in_flight
+            large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
+            most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
             between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size, most))
         emit_copy(copy, c, unit.rank, unit.size, 1, between)
 

@@ -14,7 +14,7 @@ from selector.ir.nodes import Compare, CompareOp, Expr, IntImm
 from selector.ir.traverse import free_vars
 from selector.lowering.predicates import holds_everywhere
 
-TOGETHER = (4, 2)  # chunks that a thread loads before it stores the first
+TOGETHER = (8, 4, 2)  # chunks that a thread loads before it stores the first
 
 
 def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:

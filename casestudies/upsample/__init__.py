@@ -11,11 +11,12 @@ from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
 from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.upsample.reference import reference
+from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` or ``plain`` (Halide's default, for
-    the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.upsample import schedule as schedules
     from casestudies.upsample.algorithm import upsample
@@ -31,6 +32,12 @@ def build(problem: Problem, schedule: str) -> Any:
 
         return warpgroups(pipeline)
     return schedules.tensor(pipeline)
+
+
+def on_target(problem: Problem, schedule: str, target: Target) -> str:
+    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
+    wide = schedule == "tensor" and target.has("wgmma")
+    return "wgmma" if wide and problem.suits_groups else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -57,6 +64,7 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
+    on_target=on_target,
     compared=BENCHMARK,
     arguments=(
         Option("taps", "of the filter, all phases", positive),

@@ -66,6 +66,13 @@ class Problem:
         return f"upsample-k{self.taps}{by}{suffix(self.boundary)}"
 
     @property
+    def suits_groups(self) -> bool:
+        """Whether the schedule for warpgroups has tiles for the taps, blocks for a whole GPU."""
+        if self.factor != 2 or not 8 <= self.phase_taps <= 16:
+            return False
+        return -(-self.width // 1024) * -(-self.height // 128) >= 120
+
+    @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         reach = self.phase_taps if self.boundary == VALID else 1
         image = tuple(

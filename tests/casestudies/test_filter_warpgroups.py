@@ -89,7 +89,7 @@ def test_numbers_of_other_resolutions(case: Case, problem: Smaller | Larger) -> 
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize(
     ("case", "problem"),
-    [*((CASE, p) for p in BENCHMARK), *((DOWNSAMPLE, p) for p in DOWNSAMPLED)],
+    [(c, p) for c in (CASE, DOWNSAMPLE, UPSAMPLE) for p in c.benchmark],
     ids=lambda x: x.name,
 )
 def test_machine_code(case: Case, problem: Problem | Smaller) -> None:
@@ -121,3 +121,12 @@ def test_which_schedule_stands_behind_tensor_of_downsampling() -> None:
     assert choose(small, "tensor", wide) == choose(other, "tensor", wide) == "tensor"
     assert choose(large, "tensor", narrow) == "tensor"
     assert choose(large, "cuda", wide) == "cuda"
+
+
+def test_which_schedule_stands_behind_tensor_of_upsampling() -> None:
+    choose, wide = UPSAMPLE.on_target, find_target("sm_90a")
+    assert choose is not None
+    assert choose(UPSAMPLE.benchmark[0], "tensor", wide) == "wgmma"
+    assert choose(UPSAMPLE.benchmark[0], "tensor", find_target("sm_80")) == "tensor"
+    assert choose(Larger(4096, 4096, 30, 3), "tensor", wide) == "tensor"
+    assert choose(Larger(514, 66, 16), "tensor", wide) == "tensor"

@@ -13,7 +13,9 @@ from dask_pipelines import ZOO, kernel, random
 
 from selector import Kernel
 
-da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask")
+import dask.array as da  # noqa: E402
+
 from selector.dask import apply  # noqa: E402
 from selector.dask.work import KERNELS_AT_MOST, Parcel  # noqa: E402
 
@@ -34,13 +36,18 @@ def test_a_local_scheduler(scheduler: str) -> None:
 def test_a_cluster_of_processes() -> None:
     distributed = pytest.importorskip("distributed")
     blocks, expected = job()
+    patience = {
+        "distributed.comm.timeouts.connect": "180s",
+        "distributed.comm.timeouts.tcp": "180s",
+    }
     with (
+        dask.config.set(patience),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        made = client.compute(blocks).result(timeout=60)
+        made = client.compute(blocks).result(timeout=240)
         again = (blocks[:, :100] * 2).compute()
     np.testing.assert_array_equal(made, expected, strict=True)
     np.testing.assert_array_equal(again, expected[:, :100] * 2, strict=True)

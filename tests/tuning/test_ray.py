@@ -22,6 +22,23 @@ from selector.tuning import Done, Kind, RayExecutor, Shared, Status, Task
 pytestmark = [pytest.mark.slow, pytest.mark.nvrtc]
 
 
+def started(make: Any) -> Any:
+    """The cluster; Ray gives a node 30 seconds to start, too few on a machine that is busy."""
+    head = {"num_cpus": 0, "include_dashboard": False}
+    for attempt in range(4):
+        found = make()
+        try:
+            found.add_node(**head)
+            found.lasting = found.add_node(num_cpus=1, num_gpus=1)
+        except Exception as error:
+            found.shutdown()
+            if attempt == 3 or "timed out during startup" not in str(error):
+                raise
+        else:
+            return found
+    raise AssertionError
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head that runs no tasks, and a node with a processor and what it says is a GPU."""
@@ -30,10 +47,7 @@ def cluster() -> Iterator[Any]:
 
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # nodes and their workers inherit it
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    found = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
-    )
-    found.lasting = found.add_node(num_cpus=1, num_gpus=1)
+    found = started(Cluster)
     ray.init(address=found.address, log_to_driver=False)
     yield found
     ray.shutdown()

@@ -5,6 +5,7 @@ tensor instructions for warps and for warpgroups; typical layers without spills.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from selector.runtime.plan import MapArgument
 CHANNELS = (1, 3, 12, 16, 24, 48, 64, 100, 128, 256, 512)
 
 
-def compiled(problem: Problem, target: str) -> hb.Kernel:
+def compiled(problem: Problem, target: str) -> Any:
     return hb.compile(CASE.scheduled(problem, "tensor", target), target=target)
 
 

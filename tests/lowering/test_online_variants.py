@@ -4,6 +4,8 @@ cap of them, with and without a causal mask, for warps and for warpgroups.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,7 +61,7 @@ def truth(name: str, arrays: dict[str, np.ndarray], *, causal: bool) -> np.ndarr
     return weights @ v / weights.sum(-1, keepdims=True)
 
 
-def compiled(name: str, target: str, *, causal: bool) -> hb.Kernel:
+def compiled(name: str, target: str, *, causal: bool) -> Any:
     tiles = TILES[target]
     pipeline = attend(64, causal=causal, run=tiles.keys, score=scored(name))
     return hb.compile(schedules.tensor(pipeline, tiles), target=target)
@@ -75,7 +77,9 @@ def test_other_scores_are_right(name: str, causal: bool, target: str) -> None:
     random = np.random.default_rng(5)
     read = {"matrix": ("bias",), "slopes": ("slopes",), "cap": (), "cap and matrix": ("bias",)}
     for length in (77, 130, 1):
-        arrays = {x: random.standard_normal((2, length, 64)).astype(np.float16) for x in "QKV"}
+        arrays: dict[str, np.ndarray] = {
+            x: random.standard_normal((2, length, 64)).astype(np.float16) for x in "QKV"
+        }
         arrays["bias"] = random.standard_normal((2, length, length)).astype(np.float16)
         arrays["slopes"] = np.array([0.1, -0.3], np.float32)
         passed = {x: arrays[x] for x in ("Q", "K", "V", *read[name])}

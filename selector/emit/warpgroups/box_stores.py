@@ -71,8 +71,9 @@ def as_box_store(
     order = in_order(rows.dimensions, len(dims))
     dims, at = tuple(dims[d] for d in order), [rows.at[d] for d in order]
     param, wanted = replace(storage.param, dims=dims), s.predicate
-    plain = wanted is None or wanted.type.lanes == 1
-    condition = (wanted or TRUE) if plain else lane(wanted, rows.digits)
+    condition = (
+        TRUE if wanted is None else wanted if wanted.type.lanes == 1 else lane(wanted, rows.digits)
+    )
     extents = bounded_extents(param, condition, at, context)
     if extents is None:
         return None

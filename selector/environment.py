@@ -5,7 +5,7 @@
   ``0``.
 - ``SELECTOR_CACHE_DIR``: the folder of the kernel cache, by default ``~/.cache/tensor-selector``;
   empty: no cache.
-- ``SELECTOR_PATIENCE``: seconds that a GPU kernel waits at a barrier in shared memory before it
+- ``SELECTOR_PATIENCE``: seconds that a thread of a GPU kernel waits at a barrier before the launch
   ends in an error; by default for ever.
 
 ``XDG_CACHE_HOME`` moves the default of the kernel cache, and ``CC`` names the C compiler (for

@@ -12,9 +12,13 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
+from casestudies.conv_layer import chunks
+from casestudies.conv_layer.algorithm import layer
+from casestudies.conv_layer.tiles import GroupChunks
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
 from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
+from selector.emit.warpgroups.boxes import in_order
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument
@@ -103,3 +107,29 @@ def test_pairs_lie_where_the_swizzle_wants_them_and_meet_in_no_bank(
         assert near
         half = len(names) // 2
         assert near[1 if lane & bit else 2] == ("x" if number < half else "y")
+
+
+def test_a_map_names_dimensions_in_the_order_of_its_rows() -> None:
+    assert in_order([1, 2, 3], 4) == [0, 1, 2, 3]
+    assert in_order([3, 1, 2], 4) == [0, 3, 1, 2]
+    assert in_order([3, 1], 4) == [0, 3, 2, 1]
+    assert in_order([2], 5) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("images", "inner"), [(4, 0), (8, 8), (16, 16), (32, 16)])
+def test_rows_that_two_dimensions_number(images: int, inner: int) -> None:
+    """A warp has 16 of 64 rows: whole runs of images, or half of one. Runs of four rows would break
+    the swizzle, and leave from registers."""
+    size = GroupChunks(32, images, 1)
+    kernel = hb.compile(chunks.groups(layer(32, 32), size), target="sm_90a")
+    (launch,) = kernel.plan.launches
+    boxes = {a.name: a for a in launch.arguments if isinstance(a, MapArgument)}
+    assert boxes["I"].box == (16, images, 64 // images + 2, 4)
+    assert boxes["I"].strides == tuple(Var(f"I.stride.{d}") for d in (3, 1, 2))
+    if not inner:
+        assert "output" not in boxes
+        return
+    assert boxes["output"].box == (32, inner, 1, 16 // inner)
+    assert f"store_runs<128, {inner}>(" in kernel.source
+    half = "* 16 % 32" in kernel.source
+    assert half == (images == 32)

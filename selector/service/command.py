@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import ipaddress
 import logging
+import math
 import resource
 import socket
 import sys
@@ -98,8 +99,8 @@ def read_settings(options: argparse.Namespace) -> Settings:
         "workers", "store_limit", "body_limit", "time_limit", "memory_limit", "queue", "patience",
         "read_limit",
     ):  # fmt: skip
-        if getattr(options, name) <= 0:
-            raise UserError(f"--{name.replace('_', '-')} has to be positive")
+        if not 0 < getattr(options, name) < math.inf:
+            raise UserError(f"--{name.replace('_', '-')} has to be positive, and finite")
     if options.memory_limit < 512:
         raise UserError(
             f"--memory-limit {options.memory_limit} is too small",
@@ -121,6 +122,8 @@ def read_settings(options: argparse.Namespace) -> Settings:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:  # the C library would take what is left modulo 65536
+        raise UserError(f"--port {port} is none", hint="1 to 65535, or 0 for any free one")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]

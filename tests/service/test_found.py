@@ -20,6 +20,12 @@ def test_a_function_that_nobody_knows() -> None:
         compile_module(parse_module(program), "amx", strict=False, cache=False)
 
 
+def test_a_function_that_nobody_knows_in_the_place_of_a_sum() -> None:
+    program = dict(program_files())["amx_matmul_vnni.vir"].replace("vector_reduce_add(", "input(")
+    with pytest.raises(EmitError, match="has no form as plain code"):
+        compile_module(parse_module(program), "amx", strict=False, cache=False)
+
+
 def test_infinity_where_a_number_should_be() -> None:
     program = AMX.replace("[(0, ", "[(inf, ", 1)
     with pytest.raises(ParseError, match="not a valid program"):

@@ -126,11 +126,18 @@ def _elementwise(e: Expr, lanes: int) -> list[Expr]:
         case Call(_, name, args) if name == VNNI:
             _, n, packing = constants(Call(e.type, name, args), 3)
             return [_cut(e, packing), _cut(e, packing * n)]
-        case _ if _special(e):
+        case Call() if _reshapes(e):
+            return []  # an operand has lanes of its own
+        case _ if _special(e) or any(isinstance(x, Call) and _reshapes(x) for x in walk_expr(e)):
             parts = [x for x in _children(e) if x.type.lanes == lanes]
             return [y for x in parts for y in _elementwise(x, lanes)]
         case _:
             return [e]
+
+
+def _reshapes(call: Call) -> bool:
+    """Whether a call has operands of other lanes than its own; no plain code has."""
+    return any(a.type.lanes not in (1, call.type.lanes) for a in call.args)
 
 
 def _cut(e: Expr, at: int) -> Expr:

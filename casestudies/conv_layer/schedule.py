@@ -57,12 +57,15 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Filters and pixels that one thread computes, threads along x and along y of a block."""
+    """Filters and pixels that one thread computes, threads along x and along y of a block. With
+    those along the filters there are ``most`` in all: more would leave each too few registers.
+    """
 
     filters: int = 8
     pixels: int = 4
     x: int = 16
     y: int = 4
+    most: int = 256
 
 
 def tiles_for(channels: int, filters: int) -> Tiles:
@@ -184,13 +187,22 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     ct, xo, xi, xt, yo, yi = (hl.Var(n) for n in ("ct", "xo", "xi", "xt", "yo", "yi"))
     guard = hl.TailStrategy.GuardWithIf
     filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)
+    runs = p.outputs // filters
+    across = next(n for n in range(min(runs, size.most // size.x), 0, -1) if runs % n == 0)
+    rows = max(1, min(size.y, size.most // (size.x * across)))
     (
         p.output.split(p.c, ct, p.c, filters)
         .split(p.x, xo, xi, size.pixels * size.x, guard)
         .split(xi, xt, xi, size.pixels, guard)
-        .split(p.y, yo, yi, size.y, guard)
+        .split(p.y, yo, yi, rows, guard)
         .reorder(p.c, xi, ct, xt, yi, xo, yo, p.n)
-        .gpu_blocks(xo, yo, p.n)
+    )
+    if across < runs:
+        cb = hl.Var("cb")
+        p.output.split(ct, cb, ct, across).reorder(p.c, xi, ct, xt, yi, xo, yo, cb, p.n)
+        p.output.fuse(cb, p.n, p.n)
+    (
+        p.output.gpu_blocks(xo, yo, p.n)
         .gpu_threads(ct, xt, yi)
         .vectorize(p.c, min(filters, 4))
         .unroll(p.c)

@@ -9,7 +9,7 @@ hold although the GPU's clock follows its temperature (``selector.tuning.rounds`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,7 +257,7 @@ def _make_ready(
 
 def _rows_of_rounds(ready: Sequence[_Ready], watch: Watch) -> Iterator[Row]:
     @contextmanager
-    def around(index: int) -> Iterator[None]:
+    def around(index: int) -> Generator[None]:
         watch.turn(ready[index].contender)
         with ready[index].room.entered():
             yield

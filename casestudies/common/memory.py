@@ -7,7 +7,7 @@ free, and the next library would keep its arrays where the graph of the first on
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ class Room:
         self._pool: Any = None
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Generator[None]:
         torch = sys.modules.get("torch")
         if not self._apart or not hasattr(getattr(torch, "cuda", None), "use_mem_pool"):
             yield

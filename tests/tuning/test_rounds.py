@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -103,7 +103,7 @@ def test_each_launch_is_announced(device: Device) -> None:
     heard: list[int] = []
 
     @contextmanager
-    def around(index: int) -> Iterator[None]:
+    def around(index: int) -> Generator[None]:
         heard.append(index)
         yield
 

@@ -67,6 +67,19 @@ class Threads:
     y: int = 4
     most: int = 256
 
+    def dividing(self, problem: Problem) -> Threads:
+        """The most pixels and threads up to these that divide the images: a block of the baseline
+        reads nothing beyond them.
+        """
+        pixels = divisor(problem.width, self.pixels)
+        x = divisor(problem.width // pixels, self.x)
+        return replace(self, pixels=pixels, x=x)
+
+
+def divisor(extent: int, most: int) -> int:
+    """The largest divisor up to ``most``."""
+    return next(n for n in range(most, 0, -1) if extent % n == 0)
+
 
 def tiles_for(channels: int, filters: int) -> Tiles:
     """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
@@ -180,7 +193,7 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     and weights. The baseline is compiled for the one size of ``problem``, which gives stock Halide
     its best chance.
     """
-    size = threads or Threads()
+    size = (threads or Threads()).dividing(problem)
     for parameter, spec in zip((p.image, p.weights, p.bias), problem.inputs, strict=True):
         fix_dense(parameter, spec.shape)
     fix_dense(p.output.output_buffer(), problem.output.shape)
@@ -188,8 +201,8 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     guard = hl.TailStrategy.GuardWithIf
     filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)
     runs = p.outputs // filters
-    across = next(n for n in range(min(runs, size.most // size.x), 0, -1) if runs % n == 0)
-    rows = max(1, min(size.y, size.most // (size.x * across)))
+    across = divisor(runs, min(runs, size.most // size.x))
+    rows = divisor(problem.height, max(1, min(size.y, size.most // (size.x * across))))
     (
         p.output.split(p.c, ct, p.c, filters)
         .split(p.x, xo, xi, size.pixels * size.x, guard)

@@ -1,0 +1,119 @@
+"""How long the case studies' programs take to compile, stage by stage.
+
+    python tests/perf/compile_cases.py FOLDER --lower     # needs Halide
+    python tests/perf/compile_cases.py FOLDER [--results compile_times.json]
+
+The second command needs the rule engine and NVRTC, neither Halide nor a GPU, so that it can run
+where kernels will. Each program is compiled three times with nothing remembered but the rules; the
+median counts, of seconds that the processor works. Lowering is timed by the first command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from casestudies.common.registry import gpu_cases  # noqa: E402
+
+TARGET = "sm_90a"
+UNCACHED = ("--no-cache",)  # beside a driver, NVRTC remembers what it has compiled
+REPEATS = 3
+LOWERING = "lowering.json"
+
+
+def programs() -> Iterator[tuple[Any, Any]]:
+    """Case and problem of each program of the benchmarks."""
+    for case in gpu_cases():
+        yield from ((case, p) for p in {p.program: p for p in case.benchmark}.values())
+
+
+def lower_all(folder: Path) -> None:
+    """Write each program's text, and what lowering it takes, without the user's own calls."""
+    import halide_bridge as hb
+
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = {}
+    for case, problem in programs():
+        output = case.scheduled(problem, "tensor", TARGET)
+        samples = []
+        for _ in range(REPEATS):
+            begin = time.process_time()
+            module = hb.lower(output, target=TARGET)
+            samples.append(time.process_time() - begin)
+        seconds[problem.program] = statistics.median(samples)
+        (folder / f"{problem.program}.vir").write_text(str(module))
+    (folder / LOWERING).write_text(json.dumps(seconds, indent=1))
+
+
+def compile_all(folder: Path) -> list[dict[str, Any]]:
+    """Compile each program of the folder; a row each, printed as soon as it is known."""
+    import selector
+    from selector.eqsat.solve import forget
+    from selector.ir.parser import parse_module
+    from selector.runtime.nvrtc import compile_to_cubin
+
+    lowering = json.loads((folder / LOWERING).read_text())
+    rows = []
+    for number, (program, lowered) in enumerate(lowering.items()):
+        text = (folder / f"{program}.vir").read_text()
+        samples = []
+        for _ in range(REPEATS + (number == 0)):  # the first of all reads the rules
+            module = parse_module(text)
+            forget()
+            begin = time.process_time()
+            kernel = selector.compile(module, TARGET, cache=False)
+            emitted = time.process_time()
+            compile_to_cubin(kernel.source, TARGET, UNCACHED)
+            end = time.process_time()
+            samples.append((end - begin, kernel.stages | {"nvrtc": end - emitted}))
+        spent, stages = sorted(samples[-REPEATS:], key=lambda s: s[0])[REPEATS // 2]
+        row = {"program": program, "seconds": lowered + spent, "lower": lowered, **stages}
+        parts = "  ".join(f"{k} {1e3 * v:.0f}" for k, v in row.items() if k not in ("program",))
+        print(f"{program:44} {parts}", flush=True)
+        rows.append(row)
+    return rows
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((x.partition(":")[2].strip() for x in lines if "model name" in x), "unknown")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--lower", action="store_true", help="write the programs")
+    parser.add_argument("--results", type=Path, help="file for the results as data")
+    options = parser.parse_args()
+    if options.lower:
+        lower_all(options.folder)
+        return 0
+    rows = compile_all(options.folder)
+    slow = [r["program"] for r in rows if r["seconds"] >= 1.5]
+    longest = max(rows, key=lambda r: r["seconds"])
+    print(f"{len(rows)} programs on {processor()}: at most {longest['seconds']:.2f} s "
+          f"({longest['program']}); over 1.5 s: {', '.join(slow) or 'none'}")  # fmt: skip
+    if options.results:
+        facts = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "processor": processor(),
+            "python": platform.python_version(),
+            "rows": rows,
+        }
+        options.results.write_text(json.dumps(facts, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

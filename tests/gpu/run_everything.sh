@@ -37,6 +37,7 @@ if [ "$part" != 1 ]; then
   if [ -d artifacts/amx ]; then
     step python3 -m casestudies.amx_matmul.bench artifacts/amx --results "$results/amx.json"
   fi
-  step python3 tests/gpu/run_all.py --artifacts "$small" --small --sanitize --results "$results/small.json"
+  step python3 tests/gpu/run_all.py --artifacts "$small" --small --sanitize memcheck --results "$results/small.json"
+  step python3 tests/gpu/run_all.py --small --sanitize racecheck --results "$results/races.json"
 fi
 exit $failed

@@ -156,7 +156,8 @@ GROUP_WINDOWS = [
         SIZES,
         tensor=True,
         shapes=lambda s, p=p, shapes=shapes: shapes(p, s),
-        tolerance=5e-3 if p.types[1] == F16 else 3e-6,
+        # A single output may be what is left of sums that cancel.
+        tolerance=5e-3 if p.types[1] == F16 else 1e-5,
         target="sm_90a",
     )
     for name, p in VARIANTS.items()

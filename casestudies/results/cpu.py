@@ -1,7 +1,8 @@
 """The README's tables that need no GPU: AMX against oneDNN, and compile time over taps.
 
-Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``) and ``compile_time.json``
-(``python tests/perf/compile_time.py``), unchanged.
+Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``), ``compile_time.json``
+(``python tests/perf/compile_time.py``) and ``compile_cases.json``
+(``python tests/perf/compile_cases.py``), unchanged.
 """
 
 from __future__ import annotations
@@ -59,6 +60,26 @@ def compile_time(data: dict[str, Any]) -> str:
     for point in data["points"]:
         times = " | ".join(_digits(point[stage]) for stage in STAGES)
         lines.append(f"| {point['taps']} | {times} | {point['rows']} |")
+    return "\n".join(lines)
+
+
+def compile_cases(data: dict[str, Any], limit: float = 1.5, listed: int = 6) -> str:
+    """How long the benchmarks' programs take, and the longest ones by stage, in milliseconds."""
+    stages = ("lower", "verify", "select", "emit", "nvrtc")
+    rows = sorted(data["rows"], key=lambda row: row["seconds"], reverse=True)
+    late = [row for row in rows if row["seconds"] >= limit]
+    middle = rows[len(rows) // 2]["seconds"]
+    lines = [
+        f"Of the {len(rows)} programs of the benchmarks {len(rows) - len(late)} take less than "
+        f"{limit} s of the processor from Func to machine code, half of them less than "
+        f"{middle:.2f} s; the longest, in milliseconds:",
+        "",
+        f"| program | {' | '.join(stages)} | all |",
+        f"|---|{'---:|' * (len(stages) + 1)}",
+    ]
+    for row in rows[:listed]:
+        times = " | ".join(_digits(1e3 * row[stage]) for stage in stages)
+        lines.append(f"| {row['program']} | {times} | {1e3 * row['seconds']:.0f} |")
     return "\n".join(lines)
 
 

@@ -261,6 +261,7 @@ def rendered() -> dict[Path, str]:
     readme = replaced(README.read_text(encoding="utf-8"), "results", render(data))
     readme = replaced(readme, "amx", cpu.amx(cpu.read("amx.json")))
     readme = replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
+    readme = replaced(readme, "compile cases", cpu.compile_cases(cpu.read("compile_cases.json")))
     performance = PERFORMANCE.read_text(encoding="utf-8")
     return {README: readme, PERFORMANCE: replaced(performance, "limits", limits(data))}
 

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,16 @@ def lower_all(folder: Path) -> None:
     import halide_bridge as hb
 
     folder.mkdir(parents=True, exist_ok=True)
-    seconds = {}
+    seconds: dict[str, float] = {}
     for case, problem in programs():
         output = case.scheduled(problem, "tensor", TARGET)
-        samples = []
+        (folder / f"{problem.program}.vir").write_text(str(hb.lower(output, target=TARGET)))
+        samples: list[float] = []
         for _ in range(REPEATS):
             begin = time.process_time()
-            module = hb.lower(output, target=TARGET)
+            hb.lower(output, target=TARGET)
             samples.append(time.process_time() - begin)
         seconds[problem.program] = statistics.median(samples)
-        (folder / f"{problem.program}.vir").write_text(str(module))
     (folder / LOWERING).write_text(json.dumps(seconds, indent=1))
 
 
@@ -64,10 +65,10 @@ def compile_all(folder: Path) -> list[dict[str, Any]]:
     from selector.runtime.nvrtc import compile_to_cubin
 
     lowering = json.loads((folder / LOWERING).read_text())
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, (program, lowered) in enumerate(lowering.items()):
         text = (folder / f"{program}.vir").read_text()
-        samples = []
+        samples: list[tuple[float, dict[str, float]]] = []
         for _ in range(REPEATS + (number == 0)):  # the first of all reads the rules
             module = parse_module(text)
             forget()
@@ -76,8 +77,8 @@ def compile_all(folder: Path) -> list[dict[str, Any]]:
             emitted = time.process_time()
             compile_to_cubin(kernel.source, TARGET, UNCACHED)
             end = time.process_time()
-            samples.append((end - begin, kernel.stages | {"nvrtc": end - emitted}))
-        spent, stages = sorted(samples[-REPEATS:], key=lambda s: s[0])[REPEATS // 2]
+            samples.append((end - begin, {**kernel.stages, "nvrtc": end - emitted}))
+        spent, stages = sorted(samples[-REPEATS:], key=itemgetter(0))[REPEATS // 2]
         row = {"program": program, "seconds": lowered + spent, "lower": lowered, **stages}
         parts = "  ".join(f"{k} {1e3 * v:.0f}" for k, v in row.items() if k not in ("program",))
         print(f"{program:44} {parts}", flush=True)

@@ -13,6 +13,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.case import Problem
+from casestudies.common.multiples import rounded
 from casestudies.common.stock import fix_dense
 
 
@@ -153,11 +154,6 @@ def stage_whole(p: Filter, block: hl.Var, width: int, height: int) -> None:
     else:
         copy.align_bounds(x, 8)
     copy.bound_extent(y, height).vectorize(x).vectorize(y)
-
-
-def rounded(pixels: int, multiple: int = 8) -> int:
-    """Up to the next multiple."""
-    return -(-pixels // multiple) * multiple
 
 
 def cuda(p: Filter, problem: Problem, size: Threads) -> hl.Func:

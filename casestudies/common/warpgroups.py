@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.common.filters import Filter, rounded
+from casestudies.common.filters import Filter
+from casestudies.common.multiples import rounded
 
 WINDOWS = 64  # of a statement
 APART = 8  # elements from a window to the next

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 import halide as hl
 
 import halide_bridge as hb
+from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.common.stock import fix_dense
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS
+from casestudies.conv_layer.tiles import TAPS, UNIT, vector
 
-UNIT = 8  # channels and filters come in eights: 16 bytes, the columns of an instruction
-DEPTH = 32  # channels of one vector statement, at most
 SHARED = 160 << 10  # bytes of a block, for sm_80 too
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
@@ -71,14 +70,9 @@ class Threads:
         """The most pixels and threads up to these that divide the images: a block of the baseline
         reads nothing beyond them.
         """
-        pixels = divisor(problem.width, self.pixels)
-        x = divisor(problem.width // pixels, self.x)
+        pixels = largest_divisor(problem.width, self.pixels)
+        x = largest_divisor(problem.width // pixels, self.x)
         return replace(self, pixels=pixels, x=x)
-
-
-def divisor(extent: int, most: int) -> int:
-    """The largest divisor up to ``most``."""
-    return next(n for n in range(most, 0, -1) if extent % n == 0)
 
 
 def tiles_for(channels: int, filters: int) -> Tiles:
@@ -95,7 +89,7 @@ def fits(channels: int, filters: int) -> bool:
     """Whether shared memory holds the weights of all channels beside the image, and statements are
     neither too long for Halide nor too many to be compiled in time.
     """
-    size, deep = tiles_for(channels, filters), depth(channels)
+    size, deep = tiles_for(channels, filters), vector(rounded(channels))
     statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
     fitting = shared_bytes(channels, filters, size) <= SHARED and statements <= STATEMENTS
@@ -109,16 +103,6 @@ def shared_bytes(channels: int, filters: int, size: Tiles) -> int:
     pixel, row = ((rounded(n) // UNIT | 1) * UNIT * 2 for n in (channels, filters))
     image = (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
     return size.stages * image + TAPS**2 * rounded(channels) * row
-
-
-def rounded(channels: int) -> int:
-    """Channels with what fills up the last unit."""
-    return -(-channels // UNIT) * UNIT
-
-
-def depth(channels: int) -> int:
-    """Channels of one vector statement."""
-    return next(n for n in (DEPTH, 24, 16, UNIT) if rounded(channels) % n == 0)
 
 
 def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
@@ -162,7 +146,8 @@ def accumulate(p: Layer, warp: hl.Var, size: Tiles) -> None:
     p.conv.bound_extent(p.x, size.warp_width).bound_extent(p.y, size.rows)
     p.conv.split(p.x, xv, xi, size.pixels).reorder(p.c, xi, xv, p.y)
     p.conv.vectorize(p.c).vectorize(xi).unroll(xv).unroll(p.y)
-    update = p.conv.update().split(p.x, xv, xi, size.pixels).split(p.r.x, ro, ri, depth(p.inputs))
+    deep = vector(rounded(p.inputs))
+    update = p.conv.update().split(p.x, xv, xi, size.pixels).split(p.r.x, ro, ri, deep)
     update.reorder(ri, p.c, xi, xv, p.y, ro, p.r.y, p.r.z).atomic()
     update.vectorize(ri).vectorize(p.c).vectorize(xi)
     update.unroll(xv).unroll(p.y).unroll(ro).unroll(p.r.y).unroll(p.r.z)
@@ -201,8 +186,8 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     guard = hl.TailStrategy.GuardWithIf
     filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)
     runs = p.outputs // filters
-    across = divisor(runs, min(runs, size.most // size.x))
-    rows = divisor(problem.height, max(1, min(size.y, size.most // (size.x * across))))
+    across = largest_divisor(runs, min(runs, size.most // size.x))
+    rows = largest_divisor(problem.height, max(1, min(size.y, size.most // (size.x * across))))
     (
         p.output.split(p.c, ct, p.c, filters)
         .split(p.x, xo, xi, size.pixels * size.x, guard)

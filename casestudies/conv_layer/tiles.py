@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from casestudies.common.multiples import rounded
+
 TAPS = 3
 UNIT = 8  # filters come in eights, the columns of an instruction
 DEPTH = 16  # channels of one vector statement
@@ -26,19 +28,15 @@ BLOCKS = ((128, 2, 2), (128, 1, 2), (64, 1, 4), (64, 1, 2))  # filters, at most;
 PRODUCTS, BYTES = 2048, 25  # of a multiprocessor in a cycle; from the L2 cache where all read
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Rows of a group, groups of a block, one below the other; a block does ``strips`` such tiles
-    down the image, with ``stages`` of them in shared memory, and ``blocks`` of a multiprocessor do
-    all the work. The ``PIXELS`` of a row are ``PIXELS / images`` columns of as many images.
+class Rows:
+    """Groups of a block, one below the other, each with rows of ``PIXELS``: ``PIXELS / images``
+    columns of as many images.
     """
 
-    rows: int = 2
-    groups: int = 4
-    strips: int = 2
-    stages: int = 2
-    blocks: int = 1
-    images: int = 1
+    __slots__ = ()
+    images: int
+    rows: int
+    groups: int
 
     @property
     def width(self) -> int:
@@ -47,6 +45,20 @@ class Groups:
     @property
     def height(self) -> int:
         return self.rows * self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(Rows):
+    """A block does ``strips`` such tiles down the image, with ``stages`` of them in shared memory,
+    and ``blocks`` of a multiprocessor do all the work.
+    """
+
+    rows: int = 2
+    groups: int = 4
+    strips: int = 2
+    stages: int = 2
+    blocks: int = 1
+    images: int = 1
 
 
 CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
@@ -83,16 +95,12 @@ def row_bytes(channels: int) -> int:
 
 
 def vector(filters: int) -> int:
-    """Filters of one vector statement."""
+    """Filters, or channels, of one vector statement; they come in eights."""
     return next(n for n in (FILTERS, 24, 16, UNIT) if filters % n == 0)
 
 
-def rounded(n: int, unit: int) -> int:
-    return -(-n // unit) * unit
-
-
 @dataclass(frozen=True, slots=True)
-class GroupChunks:
+class GroupChunks(Rows):
     """For many channels, of which ``run`` are in one of ``stages`` slots: groups as above, each
     with ``filters``. A ``cluster`` of blocks shares the weights. Without ``blocks`` of a
     multiprocessor that do all the work, each does its own.
@@ -106,14 +114,6 @@ class GroupChunks:
     stages: int = 4
     blocks: int = 0
     cluster: int = 1
-
-    @property
-    def width(self) -> int:
-        return PIXELS // self.images
-
-    @property
-    def height(self) -> int:
-        return self.rows * self.groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import halide as hl
 
 import halide_bridge as hb
+from casestudies.common.multiples import rounded
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, UNIT, Groups, rounded, vector
+from casestudies.conv_layer.tiles import DEPTH, TAPS, UNIT, Groups, vector
 
 
 def warpgroups(p: Layer, size: Groups) -> hl.Func:

@@ -12,7 +12,8 @@ from dataclasses import replace
 import halide as hl
 
 from casestudies.common import filters
-from casestudies.common.filters import Filter, Threads, Tiles, divisor, rounded
+from casestudies.common.filters import Filter, Threads, Tiles, divisor
+from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.downsample.problem import Problem
 
 STAGED_BYTES = 96 * 1024  # two blocks and their tables fit the shared memory of a processor
@@ -23,7 +24,7 @@ def tiles_for(p: Filter) -> Tiles:
     memory holds the image of two, else as many rows as it holds the image of. The rows of taps that
     are unrolled together divide them.
     """
-    tap_rows = next(n for n in range(16, 0, -1) if p.taps % n == 0)
+    tap_rows = largest_divisor(p.taps, 16)
     ring = Tiles(outputs=128, tap_rows=tap_rows, segments=4, stages=2)
     shapes = ((8, 4), (4, 4), (2, 4), (1, 4), (1, 2))
     sizes = [ring, *(replace(ring, rows=r, warps=w, segments=1, stages=1) for r, w in shapes)]

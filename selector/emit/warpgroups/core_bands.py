@@ -27,6 +27,8 @@ from selector.lowering.tiles import Banded
 
 CORE_BYTES = 128
 COLUMNS = 8
+ZERO = "make_uint4(0, 0, 0, 0)"
+TAPS = "make_uint4(from[0], from[1], from[2], from[3])"  # 16 bytes of a column
 
 T = TypeVar("T", bound=Hashable)
 E = TypeVar("E", bound="Entry | None")
@@ -130,6 +132,12 @@ def chains_of(entries: list[T], following: dict[T, T]) -> list[list[T]]:
     return chains
 
 
+def items_loop(items: int, unit: Unit) -> str:
+    """The head of a loop over so many items, which the threads of a unit take in turn."""
+    rank = unit.rank.removeprefix("(int)")
+    return f"for (int item = {rank}; item < {items}; item += {unit.size})"
+
+
 def _column(number: str, entry: Entry) -> str:
     """Of its operand's band."""
     return f"({number} + {entry.first})" if entry.first else number
@@ -203,17 +211,14 @@ class CoreBands:
         taps = taps_at(first, self.tables)
         pitch, step = self._step(*run[:2]) if len(run) > 1 else (first.bytes, 0)
         w.line(f"// {len(run)} bands of {known} x {COLUMNS} x {BLOCK_BYTES} bytes")
-        rank, size = unit.rank.removeprefix("(int)"), unit.size
-        loop = f"for (int item = {rank}; item < {len(run) * parts}; item += {size})"
-        with w.block(loop):
+        with w.block(items_loop(len(run) * parts, unit)):
             w.line(f"const int entry = item / {parts}, part = item % {parts};")
             start = self.tables.window(first.operand, _column(f"part % {COLUMNS}", first))
             w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
             w.line(f"    + part / {COLUMNS} * {BLOCK_BYTES // 4};")
-            vector = "make_uint4(from[0], from[1], from[2], from[3])"
+            vector = TAPS
             if known < first.blocks:
-                zero = "make_uint4(0, 0, 0, 0)"
-                vector = f"part < {known * COLUMNS} ? {vector} : {zero}"
+                vector = f"part < {known * COLUMNS} ? {TAPS} : {ZERO}"
             at = f"{place} + item * {BLOCK_BYTES}"
             if pitch != first.bytes:
                 at = f"{place} + entry * {pitch} + part * {BLOCK_BYTES}"
@@ -222,18 +227,16 @@ class CoreBands:
     def _fill_halves(self, run: list[tuple[int, Entry | None]], unit: Unit) -> None:
         w, (place, first) = self.context.writer, run[0]
         pitch, step = self._step(*run[:2]) if len(run) > 1 else (2 * CORE_BYTES, 0)
-        rank, size = unit.rank.removeprefix("(int)"), unit.size
         what = "zeros" if first is None else "last blocks"
         w.line(f"// {len(run)} {what} in pairs of {COLUMNS} x {BLOCK_BYTES} bytes")
-        loop = f"for (int item = {rank}; item < {len(run) * COLUMNS}; item += {size})"
-        with w.block(loop):
+        with w.block(items_loop(len(run) * COLUMNS, unit)):
             w.line(f"const int pair = item / {COLUMNS}, part = item % {COLUMNS};")
-            vector = "make_uint4(0, 0, 0, 0)"
+            vector = ZERO
             if first is not None:
                 taps = taps_at(first, self.tables)
                 start = self.tables.window(first.operand, _column("part", first))
                 block = taps + (first.known - 1) * BLOCK_BYTES // 4
                 w.line(f"const u32* const from = {start} + {block} + pair * {step};")
-                vector = "make_uint4(from[0], from[1], from[2], from[3])"
+                vector = TAPS
             at = f"{place} + pair * {pitch} + part * {BLOCK_BYTES}"
             w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")

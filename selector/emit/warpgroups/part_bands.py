@@ -19,10 +19,16 @@ from collections.abc import Sequence
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
-from selector.emit.warpgroups.core_bands import COLUMNS, Entry, run_of, taps_at
+from selector.emit.warpgroups.core_bands import (
+    COLUMNS,
+    TAPS,
+    ZERO,
+    Entry,
+    items_loop,
+    run_of,
+    taps_at,
+)
 from selector.lowering.fragments import BLOCK_BYTES
-
-ZERO = "make_uint4(0, 0, 0, 0)"
 
 Piece = tuple[Entry, int] | None  # which 16 bytes of depth of which band; zeros
 
@@ -110,29 +116,25 @@ class PartBands:
         taps = taps_at(first, self.tables)
         step = taps_at(run[1], self.tables) - taps if len(run) > 1 else 0
         w.line(f"// {len(run)} bands of {first.known} x {self.columns} x {BLOCK_BYTES} bytes")
-        with w.block(self._loop(len(run) * parts, unit)):
+        with w.block(items_loop(len(run) * parts, unit)):
             w.line(f"const int entry = item / {parts}, part = item % {parts};")
             w.line(f"const int block = part / {self.columns}, column = part % {self.columns};")
             start = self.tables.window(first.operand, "column")
             w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
             w.line(f"    + block * {BLOCK_BYTES // 4};")
-            vector = "make_uint4(from[0], from[1], from[2], from[3])"
+            vector = TAPS
             if first.known < self.blocks:
-                vector = f"block < {first.known} ? {vector} : {ZERO}"
+                vector = f"block < {first.known} ? {TAPS} : {ZERO}"
             place = f"({at} + entry + block * {len(self._contents)}) * {self.piece_bytes}"
             self._write(f"{place} + column * {BLOCK_BYTES}", vector)
 
     def _fill_zeros(self, at: int, count: int, unit: Unit) -> None:
         w, parts = self.context.writer, count * self.columns
         w.line(f"// zeros of {count} bands")
-        with w.block(self._loop(self.blocks * parts, unit)):
+        with w.block(items_loop(self.blocks * parts, unit)):
             w.line(f"const int block = item / {parts}, part = item % {parts};")
             place = f"({at} + block * {len(self._contents)}) * {self.piece_bytes}"
             self._write(f"{place} + part * {BLOCK_BYTES}", ZERO)
-
-    def _loop(self, items: int, unit: Unit) -> str:
-        rank = unit.rank.removeprefix("(int)")
-        return f"for (int item = {rank}; item < {items}; item += {unit.size})"
 
     def _write(self, place: str, vector: str) -> None:
         self.context.writer.line(f"*(uint4*)({self.pointer} + {place}) = {vector};")

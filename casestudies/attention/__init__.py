@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.attention.bench import PEERS
-from casestudies.attention.problem import BENCHMARK, SMALL, Problem
+from casestudies.attention.problem import BENCHMARK, SCORES, SMALL, Problem
 from casestudies.attention.reference import reference
-from casestudies.common.case import Case, Option, positive
+from casestudies.common.case import Arrays, Case, Option, positive
+from casestudies.common.data import random_inputs
 from selector.diagnostics import UserError
 from selector.targets import Target
 
@@ -19,13 +20,19 @@ def build(problem: Problem, schedule: str) -> Any:
     """
     from casestudies.attention import schedule as schedules
     from casestudies.attention.algorithm import attend
+    from casestudies.attention.scores import variant
 
     if schedule == "cuda":
         from casestudies.attention.stock import cuda
 
         return cuda(problem)
-    tiles = schedules.groups_for(problem.depth) if schedule == "wgmma" else schedules.Tiles()
-    pipeline = attend(problem.depth, causal=problem.causal, run=tiles.keys)
+    other = variant(problem.score)
+    tiles = schedules.Tiles()
+    if schedule == "wgmma":
+        tiles = schedules.groups_for(problem.depth, bool(other and other.matrices))
+    pipeline = attend(
+        problem.depth, causal=problem.causal, run=tiles.keys, scale=problem.scale, variant=other
+    )
     if schedule == "plain":
         return schedules.plain(pipeline)
     return schedules.tensor(pipeline, tiles)
@@ -50,7 +57,24 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     size = options.get("size") or (4096, 64)
     length, heads = size[:2] if len(size) > 1 else (size[0], 64)
     chosen = options.get("heads") or heads, options.get("length") or length
-    return Problem(*chosen, options.get("depth") or 64, bool(options.get("causal")))
+    return Problem(
+        *chosen,
+        options.get("depth") or 64,
+        bool(options.get("causal")),
+        options.get("score") or "plain",
+        options.get("scale"),
+    )
+
+
+def random(problem: Problem, seed: int, xp: Any) -> Arrays:
+    """Normally distributed inputs; slopes fall from head to head as those of ALiBi: 2^(-8 h/heads)
+    from h = 1 on.
+    """
+    inputs = random_inputs(problem, seed, xp)
+    if "slopes" in inputs:
+        heads = xp.arange(1, problem.heads + 1, dtype=xp.float32)
+        inputs["slopes"] = xp.exp2(-8 * heads / problem.heads).astype(xp.float32)
+    return inputs
 
 
 CASE = Case(
@@ -61,6 +85,7 @@ CASE = Case(
     benchmark=BENCHMARK,
     small=SMALL,
     options=from_options,
+    random=random,
     peers=PEERS,
     compared=BENCHMARK,
     interpreted=(256, 2),
@@ -68,6 +93,8 @@ CASE = Case(
         Option("heads", "number of heads (default 64)", positive),
         Option("length", "queries and keys of a head (default 4096)", positive),
         Option("depth", "channels of a head, a multiple of 16 (default 64)", positive),
+        Option("score", "the variant of the scores (default plain)", choices=SCORES),
+        Option("scale", "factor of the scores (default 1/sqrt(depth))", float),
         Option("causal", "1: of the keys up to the query's place only (default 0)", int),
     ),
     schedules=("tensor", "mma", "cuda"),

@@ -6,7 +6,7 @@ that a schedule may compute them where they are used; ``hb.online`` makes one lo
 powers are powers of 2: the factor log2(e) is one with the scale of the scores. Weights are rounded
 to f16 for the product only. Keys past the last do not count.
 
-A variant is another ``score``: a bias, a soft cap, or a mask of its own.
+A variant gives the scores another update: a bias, a soft cap, ... (``scores``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,21 @@ Score = Callable[[hl.Expr, hl.Expr, hl.Expr, hl.Expr], hl.Expr]
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """``score``, its ``parameters``, and the Funcs (of key, query and head) that it reads a run of
+    keys of at a time: a schedule may stage them, like keys and values.
+    """
+
+    score: Score
+    parameters: tuple[hl.ImageParam, ...] = ()
+    matrices: tuple[hl.Func, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
     """The Funcs that a schedule talks about; ``n`` counts keys, ``m`` queries, ``d`` channels,
-    ``h`` heads. ``scores``: those that ``peak``, ``total`` and ``mixed`` are made of.
+    ``h`` heads. ``scores``: those that ``peak``, ``total`` and ``mixed`` are made of; ``matrices``:
+    those of the variant.
     """
 
     depth: int
@@ -36,6 +48,7 @@ class Attention:
     keys: hl.Func
     values: hl.Func
     scores: tuple[hl.Func, hl.Func, hl.Func]
+    matrices: tuple[hl.Func, ...]
     peak: hl.Func
     total: hl.Func
     weight: hl.Func
@@ -49,16 +62,23 @@ class Attention:
 
 
 def attend(
-    depth: int, *, causal: bool = False, run: int = 128, score: Score | None = None
+    depth: int,
+    *,
+    causal: bool = False,
+    run: int = 128,
+    scale: float | None = None,
+    variant: Variant | None = None,
 ) -> Attention:
     """The unscheduled pipeline; ``depth`` (channels of a head) is a constant of the compiled
     kernels, the numbers of heads, queries and keys are not. ``causal``: query m has keys 0 ... m.
-    ``run``: keys of an iteration, which the sums go over in whole numbers.
+    ``run``: keys of an iteration, which the sums go over in whole numbers. ``scale`` of the scores:
+    1/sqrt(depth) if None.
     """
     query, key, value = (hl.ImageParam(hl.Float(16), 3, name) for name in "QKV")
     n, m, d, h = (hl.Var(name) for name in "nmdh")
     length = key.dim(1).extent()
     r = hl.RDom([(0, (length + run - 1) // run * run)], "r")
+    factor = 1 / math.sqrt(depth) if scale is None else scale
     names = "keys values peak total weight mixed output"
     f = {name: hl.Func(name) for name in names.split()}
     scores = tuple(hl.Func(f"scores_{name}") for name in ("peak", "total", "mixed"))
@@ -70,18 +90,15 @@ def attend(
         k = hl.RDom([(0, depth)], f"k_{func.name()}")
         func[n, m, h] = hl.f32(0.0)
         func[n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, h])
+        if variant is not None:
+            func[n, m, h] = variant.score(func[n, m, h] * hl.f32(factor), n, m, h)
 
     def seen(n: hl.Expr, value: hl.Expr) -> hl.Expr:
         return hl.select((n < length) & (n <= m) if causal else n < length, value, hl.f32(LOWEST))
 
     def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """The score of a key, in the logarithm of base 2."""
-        if score is None:
-            value = func[n, m, h] * hl.f32(math.log2(math.e) / math.sqrt(depth))
-        else:
-            value = score(func[n, m, h] * hl.f32(1 / math.sqrt(depth)), n, m, h)
-            value *= hl.f32(math.log2(math.e))
-        return value
+        return func[n, m, h] * hl.f32(math.log2(math.e) * (1 if variant else factor))
 
     def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """Exactly 0 for a key that does not count."""
@@ -95,4 +112,16 @@ def attend(
     f["mixed"][d, m, h] = hl.f32(0.0)
     f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, h])
     f["output"][d, m, h] = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
-    return Attention(depth, query, key, value, scores=scores, n=n, m=m, d=d, h=h, r=r, **f)
+    matrices = variant.matrices if variant else ()
+    places = {"n": n, "m": m, "d": d, "h": h, "r": r}
+    return Attention(depth, query, key, value, scores=scores, matrices=matrices, **places, **f)
+
+
+def matrix(source: hl.ImageParam) -> hl.Func:
+    """Numbers of ``source`` (keys, queries, heads) for a score to read; 0 past the last key."""
+    n, m, h = (hl.Var(name) for name in "nmh")
+    length = source.dim(0).extent()
+    padded = hl.Func(f"all_{source.name()}")
+    inside = source[hl.min(n, length - 1), m, h]
+    padded[n, m, h] = hl.select(n < length, inside, hl.cast(source.type(), 0))
+    return padded

@@ -1,5 +1,6 @@
 """What attention is measured against: torch's three stages, as written and compiled, and the fused
-kernels of cuDNN and FlashAttention.
+kernels of cuDNN and FlashAttention. Variants of the score: flex_attention, which compiles a
+function of the score, and fused kernels with a mask that is added (bias and slopes).
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from casestudies.attention.problem import Problem
+from casestudies.attention.problem import SOFT_CAP, Problem
 from casestudies.common.case import Arrays, Peer
 
 
@@ -18,33 +19,72 @@ def operands(inputs: Arrays) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
-def stages(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
+def added(problem: Problem, inputs: Arrays) -> Any:
+    """What is added to the scores, f16 of heads x queries x keys; None for nothing."""
+    import torch
+
+    match problem.score:
+        case "bias":
+            return torch.from_dlpack(inputs["bias"])
+        case "slopes":
+            place = torch.arange(problem.length, device="cuda", dtype=torch.float32)
+            distance = (place[None, :] - place[:, None])[None]
+            slopes = torch.from_dlpack(inputs["slopes"])
+            parts = [(slope * distance).half() for slope in slopes]
+            return torch.cat(parts)
+        case _:
+            return None
+
+
+def stages(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: float,
+    causal: bool = False,
+    mask: Any = None,
+    cap: float | None = None,
+) -> Any:
     """The three stages, all in f16."""
     import torch
 
-    scores = torch.matmul(q, k.transpose(1, 2)) * (q.shape[-1] ** -0.5)
+    scores = torch.matmul(q, k.transpose(1, 2)) * scale
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    if mask is not None:
+        scores = scores + mask
     if causal:
         later = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
     return torch.matmul(torch.softmax(scores, dim=-1), v)
 
 
+def of_stages(problem: Problem, inputs: Arrays) -> tuple[Any, ...]:
+    cap = SOFT_CAP if problem.score == "soft_cap" else None
+    mask = added(problem, inputs)
+    return (*operands(inputs), problem.factor, problem.causal, mask, cap)
+
+
 def three_stages(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
-    q, k, v = operands(inputs)
-    return lambda: stages(q, k, v, problem.causal)
+    arguments = of_stages(problem, inputs)
+    return lambda: stages(*arguments)
 
 
 def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
     import torch
 
-    q, k, v = operands(inputs)
+    arguments = of_stages(problem, inputs)
     call: Any = torch.compile(stages)
-    call(q, k, v, problem.causal)
-    return lambda: call(q, k, v, problem.causal)
+    call(*arguments)
+    return lambda: call(*arguments)
 
 
-def fused(backend: str) -> Callable[[Problem, Arrays, Any], Callable[[], object] | None]:
-    """``scaled_dot_product_attention`` with one backend; None where torch has it not."""
+def fused(
+    backend: str, *, masks: bool = False
+) -> Callable[[Problem, Arrays, Any], Callable[[], object] | None]:
+    """``scaled_dot_product_attention`` with one backend; None where torch has it not. ``masks``:
+    only for problems that add something.
+    """
 
     def prepare(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
         import torch
@@ -52,11 +92,20 @@ def fused(backend: str) -> Callable[[Problem, Arrays, Any], Callable[[], object]
 
         which = getattr(SDPBackend, backend)
         q, k, v = (x[None] for x in operands(inputs))
+        mask = added(problem, inputs)
+        if problem.score == "soft_cap" or (masks and mask is None):
+            return None
+        causal = problem.causal
+        if mask is not None:
+            mask, causal = mask[None], False
+            if problem.causal:
+                later = torch.ones(mask.shape[-2:], dtype=torch.bool, device="cuda").triu(1)
+                mask = mask.masked_fill(later, float("-inf"))
 
         def call() -> object:
             with sdpa_kernel(which):
                 return torch.nn.functional.scaled_dot_product_attention(
-                    q, k, v, is_causal=problem.causal
+                    q, k, v, attn_mask=mask, is_causal=causal, scale=problem.scale
                 )
 
         try:
@@ -66,6 +115,39 @@ def fused(backend: str) -> Callable[[Problem, Arrays, Any], Callable[[], object]
         return call
 
     return prepare
+
+
+def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
+    """``flex_attention``, compiled for the score of the problem; None for the plain one."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    if problem.score == "plain":
+        return None
+    q, k, v = (x[None] for x in operands(inputs))
+    extra = {name: torch.from_dlpack(x) for name, x in inputs.items() if name not in "QKV"}
+
+    def soft_cap(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+        return torch.tanh(s / SOFT_CAP) * SOFT_CAP
+
+    def slopes(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+        return s + extra["slopes"][h] * (n - m)
+
+    def bias(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+        return s + extra["bias"][h, m, n]
+
+    score = {"soft_cap": soft_cap, "slopes": slopes, "bias": bias}[problem.score]
+    blocks = None
+    if problem.causal:
+        places = (None, None, problem.length, problem.length)
+        blocks = create_block_mask(lambda b, h, m, n: n <= m, *places, device="cuda")
+    attend: Any = torch.compile(flex_attention, dynamic=False)
+
+    def call() -> object:
+        return attend(q, k, v, score_mod=score, block_mask=blocks, scale=problem.scale)
+
+    call()
+    return call
 
 
 PEERS = (
@@ -80,5 +162,15 @@ PEERS = (
         "FlashAttention",
         "scaled_dot_product_attention, FlashAttention; f16",
         fused("FLASH_ATTENTION"),
+    ),
+    Peer(
+        "memory-efficient",
+        "scaled_dot_product_attention, memory-efficient kernel with a mask that is added; f16",
+        fused("EFFICIENT_ATTENTION", masks=True),
+    ),
+    Peer(
+        "flex_attention",
+        "torch.compile of flex_attention with the score of the problem; f16",
+        flexible,
     ),
 )

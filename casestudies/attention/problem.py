@@ -1,5 +1,5 @@
 """Sizes of attention: heads of ``length`` queries and as many keys, ``depth`` channels; f16 in, f32
-out.
+out. Variants of the score, by the names that they have elsewhere: ``scores`` says what each is.
 """
 
 from __future__ import annotations
@@ -10,22 +10,33 @@ from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 DEPTHS = (64, 128)
+SCORES = ("plain", "soft_cap", "slopes", "bias")
+SOFT_CAP = 5.0
+"""Where scores are capped: as large as those of normally distributed operands get."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Arrays ``Q``, ``K``, ``V`` and ``output`` of heads x length x depth."""
+    """Arrays ``Q``, ``K``, ``V`` and ``output`` of heads x length x depth; ``slopes`` of heads,
+    ``bias`` of heads x queries x keys. ``scale`` of the scores: 1/sqrt(depth) if None.
+    """
 
     heads: int
     length: int
     depth: int
     causal: bool = False
+    score: str = "plain"
+    scale: float | None = None
 
     def __post_init__(self) -> None:
         if min(self.heads, self.length) < 1 or self.depth < 16 or self.depth % 16:
             raise UserError(
                 f"attention: {self.heads} heads of {self.length} x {self.depth} is not a size",
                 hint="the depth is a multiple of 16",
+            )
+        if self.score not in SCORES:
+            raise UserError(
+                f"attention has no score {self.score!r}", hint=f"one of {', '.join(SCORES)}"
             )
 
     @property
@@ -34,12 +45,28 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"attention-{'causal-' * self.causal}d{self.depth}"
+        score = "" if self.score == "plain" else f"{self.score}-"
+        scale = "" if self.scale is None else f"-scale{self.scale:g}"
+        return f"attention-{'causal-' * self.causal}{score}d{self.depth}{scale}"
+
+    @property
+    def factor(self) -> float:
+        """What the products of queries and keys are multiplied by."""
+        return self.depth**-0.5 if self.scale is None else self.scale
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         shape = (self.heads, self.length, self.depth)
-        return tuple(ArraySpec(name, shape, "f16") for name in "QKV")
+        arrays = [ArraySpec(name, shape, "f16") for name in "QKV"]
+        match self.score:
+            case "slopes":
+                arrays.append(ArraySpec("slopes", (self.heads,), "f32"))
+            case "bias":
+                matrix = (self.heads, self.length, self.length)
+                arrays.append(ArraySpec("bias", matrix, "f16"))
+            case _:
+                pass
+        return tuple(arrays)
 
     @property
     def output(self) -> ArraySpec:
@@ -52,19 +79,38 @@ class Problem:
         return 2 * self.heads * scores * self.depth
 
 
-BENCHMARK = tuple(Problem(64, 4096, depth) for depth in DEPTHS)
+BENCHMARK = (
+    *(Problem(64, 4096, depth) for depth in DEPTHS),
+    *(Problem(64, 4096, 64, score=score) for score in ("soft_cap", "slopes")),
+    Problem(16, 4096, 64, score="bias"),  # a matrix of 537 MB
+)
 # One query, fewer and more than a tile, one more and less than a run of keys; other depths.
-SMALL = tuple(
-    Problem(*sizes)
-    for sizes in (
-        (2, 128, 64),
-        (1, 1, 64),
-        (3, 17, 64),
-        (1, 129, 64),
-        (2, 257, 64),
-        (1, 63, 128),
-        (2, 130, 128),
-        (1, 65, 32),
-        (1, 70, 96),
-    )
-) + tuple(Problem(*sizes, causal=True) for sizes in ((2, 1, 64), (2, 300, 64), (1, 129, 128)))
+SMALL = (
+    *(
+        Problem(*sizes)
+        for sizes in (
+            (2, 128, 64),
+            (1, 1, 64),
+            (3, 17, 64),
+            (1, 129, 64),
+            (2, 257, 64),
+            (1, 63, 128),
+            (2, 130, 128),
+            (1, 65, 32),
+            (1, 70, 96),
+        )
+    ),
+    *(Problem(*sizes, causal=True) for sizes in ((2, 1, 64), (2, 300, 64), (1, 129, 128))),
+    *(
+        Problem(heads, length, depth, causal, score)
+        for score in SCORES[1:]
+        for heads, length, depth, causal in (
+            (2, 1, 64, False),
+            (2, 131, 64, False),
+            (1, 384, 64, True),
+            (3, 70, 128, True),
+            (1, 264, 128, False),
+        )
+    ),
+    Problem(2, 130, 64, scale=0.25),
+)

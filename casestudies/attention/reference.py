@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.attention.problem import Problem
+from casestudies.attention.problem import SOFT_CAP, Problem
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """``softmax(Q K' / sqrt(depth)) V``, with ``causal`` of the keys up to the query's place;
-    float64, shape (heads, length, depth).
+    """``softmax(Q K' / sqrt(depth)) V``, with ``causal`` of the keys up to the query's place, of
+    other scores if the problem says so; float64, shape (heads, length, depth).
     """
     result = xp.empty(problem.output.shape, dtype=xp.float64)
     for head in range(problem.heads):
         q, k, v = (inputs[name][head] for name in "QKV")
-        scores = q @ k.T / problem.depth**0.5
+        scores = scored(problem, q @ k.T * problem.factor, inputs, head, xp)
         if problem.causal:
             scores = xp.where(xp.tri(problem.length, dtype=bool), scores, -xp.inf)
         weights = xp.exp(scores - scores.max(axis=1, keepdims=True))
         result[head] = weights @ v / weights.sum(axis=1, keepdims=True)
     return result
+
+
+def scored(problem: Problem, scores: Any, inputs: Mapping[str, Any], head: int, xp: Any) -> Any:
+    """The scores of one head (queries x keys), as the variant has them."""
+    match problem.score:
+        case "soft_cap":
+            return xp.tanh(scores / SOFT_CAP) * SOFT_CAP
+        case "slopes":
+            place = xp.arange(problem.length)
+            return scores + inputs["slopes"][head] * (place[None, :] - place[:, None])
+        case "bias":
+            return scores + inputs["bias"][head]
+        case _:
+            return scores

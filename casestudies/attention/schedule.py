@@ -43,9 +43,13 @@ class Tiles:
         return kind.WGMMAAccumulator if self.groups else kind.WMMAAccumulator
 
 
-def groups_for(depth: int) -> Tiles:
-    """As many groups as leave room for the sums in their registers."""
+def groups_for(depth: int, matrices: bool = False) -> Tiles:
+    """As many groups as leave room for the sums in their registers, and as many runs of keys as do
+    for ``matrices`` in shared memory.
+    """
     units, keys, stages = (3, 128, 3) if depth <= 64 else (2, 160, 2)
+    if matrices:
+        keys, stages = 128 if depth <= 64 else 96, 2
     return Tiles(units, 64, keys, stages, 64, groups=True)
 
 
@@ -141,6 +145,11 @@ def score(
     tile(scores, p, size)
     (channel,) = scores.rvars(0)
     tile(scores.update(), p, size, channel)
+    if scores.num_update_definitions() > 1:
+        tile(scores.update(1), p, size)
+    for matrix in p.matrices:
+        shape = (size.keys, size.block)
+        stage(matrix.in_(scores), consumer, run, shape, size.stages)
     stage(p.query.in_(scores), p.output, block, (p.depth, size.block))
     stage(p.keys.in_(scores), consumer, run, (p.depth, size.keys), size.stages)
 

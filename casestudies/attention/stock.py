@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from casestudies.attention.algorithm import Variant
 from casestudies.attention.problem import Problem
+from casestudies.attention.scores import variant
 from casestudies.common.stock import fix_dense
 
 RUN = 64  # keys that share a partial sum
@@ -58,9 +60,11 @@ class Stages:
     r: hl.RDom
 
 
-def attend(depth: int) -> Stages:
+def attend(
+    depth: int, *, causal: bool = False, scale: float | None = None, other: Variant | None = None
+) -> Stages:
     """The unscheduled pipeline; ``depth`` (channels of a head) is a constant of the compiled
-    kernels, the numbers of heads, queries and keys are not.
+    kernels, the numbers of heads, queries and keys are not. The rest is as the algorithm has it.
     """
     query, key, value = (hl.ImageParam(hl.Float(16), 3, name) for name in "QKV")
     n, m, d, h, t = (hl.Var(name) for name in "nmdht")
@@ -70,7 +74,7 @@ def attend(depth: int) -> Stages:
     r = hl.RDom([(0, runs * RUN)], "r")
     names = "keys values scores peak mass part top total shift again weight mixed output"
     f = {name: hl.Func(name) for name in names.split()}
-    scale = 1 / math.sqrt(depth)
+    factor = 1 / math.sqrt(depth) if scale is None else scale
 
     for padded, source in (("keys", key), ("values", value)):
         inside = source[d, hl.min(n, length - 1), h]
@@ -80,8 +84,13 @@ def attend(depth: int) -> Stages:
         f[name][n, m, h] = hl.f32(0.0)
         f[name][n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, h])
 
+    def score(func: hl.Func, n: hl.Expr) -> hl.Expr:
+        scaled = func[n, m, h] * hl.f32(factor)
+        return scaled if other is None else other.score(scaled, n, m, h)
+
     place = t * RUN + c.x
-    seen = hl.select(place < length, f["scores"][place, m, h] * hl.f32(scale), hl.f32(LOWEST))
+    counts = (place < length) & (place <= m) if causal else place < length
+    seen = hl.select(counts, score(f["scores"], place), hl.f32(LOWEST))
     f["peak"][m, t, h] = hl.f32(LOWEST)
     f["peak"][m, t, h] = hl.max(f["peak"][m, t, h], seen)
     f["mass"][m, t, h] = hl.f32(0.0)
@@ -95,7 +104,9 @@ def attend(depth: int) -> Stages:
     most = math.log(GAIN)
     f["shift"][m, h] = hl.f32(most) - f["top"][m, h] - hl.log(f["total"][m, h])
 
-    exponent = f["again"][n, m, h] * hl.f32(scale) + f["shift"][m, h]
+    exponent = score(f["again"], n) + f["shift"][m, h]
+    if causal:
+        exponent = hl.select(n <= m, exponent, hl.f32(LOWEST))
     f["weight"][n, m, h] = hl.cast(hl.Float(16), hl.exp(hl.min(exponent, hl.f32(most))))
     f["mixed"][d, m, h] = hl.f32(0.0)
     f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, h])
@@ -110,8 +121,10 @@ def cuda(problem: Problem) -> hl.Func:
     and values are the same for all threads of a block and come as vectors. The baseline is compiled
     for the one size of ``problem``, which gives stock Halide its best chance.
     """
-    p = attend(problem.depth)
-    for parameter, spec in zip((p.query, p.key, p.value), problem.inputs, strict=True):
+    other = variant(problem.score)
+    p = attend(problem.depth, causal=problem.causal, scale=problem.scale, other=other)
+    parameters = (p.query, p.key, p.value, *(other.parameters if other else ()))
+    for parameter, spec in zip(parameters, problem.inputs, strict=True):
         fix_dense(parameter, spec.shape)
     fix_dense(p.output.output_buffer(), problem.output.shape)
     mo, mi = hl.Var("mo"), hl.Var("mi")

@@ -13,6 +13,7 @@ pytest.importorskip("halide")
 
 import halide_bridge as hb
 from casestudies.attention import CASE as ATTENTION
+from casestudies.attention.problem import SCORES, SOFT_CAP
 from casestudies.attention.problem import Problem as Attention
 from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE as CONV_LAYER
@@ -40,6 +41,30 @@ def test_attention_reference_is_a_mean_of_values() -> None:
     weights = np.exp(np.einsum("hmd,hnd->hmn", q, k) / 4)
     expected = np.einsum("hmn,hnd->hmd", weights, v) / weights.sum(-1)[..., None]
     np.testing.assert_allclose(ATTENTION.reference(problem, inputs, np), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_variants_are_what_their_names_say(score: str, causal: bool) -> None:
+    """Query by query, as the names have it elsewhere."""
+    problem = Attention(2, 5, 16, causal, score, scale=0.5)
+    inputs = decoded(problem, ATTENTION.random(problem, 6, np), np)  # type: ignore[misc]
+    truth = ATTENTION.reference(problem, inputs, np)
+    q, k, v = (inputs[name] for name in "QKV")
+    for h, m in np.ndindex(2, 5):
+        keys = range(m + 1) if causal else range(5)
+        s = np.array([q[h, m] @ k[h, n] / 2 for n in keys])
+        match score:
+            case "soft_cap":
+                s = SOFT_CAP * np.tanh(s / SOFT_CAP)
+            case "slopes":
+                s = s + [inputs["slopes"][h] * (n - m) for n in keys]
+            case "bias":
+                s = s + inputs["bias"][h, m, : len(keys)]
+            case _:
+                pass
+        weights = np.exp(s) / np.exp(s).sum()
+        np.testing.assert_allclose(truth[h, m], weights @ v[h, : len(keys)], rtol=1e-11)
 
 
 @pytest.mark.parametrize("strips", [(2, 1), (3, 2), (2, 3)])
@@ -95,6 +120,7 @@ def test_scores_and_weights_stay_in_registers(name: str) -> None:
         (lambda: Layer(1, 4, 4, 0, 8), "0 to 8 channels, is not a size"),
         (lambda: Attention(1, 0, 64), "1 heads of 0 x 64 is not a size"),
         (lambda: Attention(1, 8, 40), "1 heads of 8 x 40 is not a size"),
+        (lambda: Attention(1, 8, 64, score="alibi"), "attention has no score 'alibi'"),
     ],
 )
 def test_impossible_sizes_say_so(make: object, message: str) -> None:
@@ -112,3 +138,6 @@ def test_options() -> None:
     assert ATTENTION.options({"size": (9, 2)}) == Attention(2, 9, 64)
     assert ATTENTION.options({}) == Attention(64, 4096, 64)
     assert ATTENTION.options({"heads": 2, "length": 17, "depth": 128}) == Attention(2, 17, 128)
+    assert ATTENTION.options({"score": "bias", "scale": 0.5, "causal": 1}) == Attention(
+        64, 4096, 64, True, "bias", 0.5
+    )

@@ -33,6 +33,8 @@ PLAIN = (
     ("gemm", Gemm(31, 17, 40, "s8-s32")),
     ("conv_layer", Layer(2, 5, 9, 3, 16)),
     ("attention", Attention(2, 67, 32)),
+    ("attention", Attention(2, 67, 32, causal=True, score="bias", scale=0.3)),
+    ("attention", Attention(2, 67, 32, score="soft_cap")),
 )
 
 

@@ -15,7 +15,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.attention import schedule as schedules
-from casestudies.attention.algorithm import attend
+from casestudies.attention.algorithm import Variant, attend
 from casestudies.attention.schedule import Tiles
 from selector.diagnostics import ScheduleError
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Module, Store
@@ -128,7 +128,7 @@ VARIANTS: dict[str, tuple[Callable[..., hl.Expr], Callable[..., np.ndarray]]] = 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_are_other_algorithms_under_the_same_schedule(name: str, tiles: Tiles) -> None:
     score, meaning = VARIANTS[name]
-    pipeline = schedules.tensor(attend(64, run=tiles.keys, score=score), tiles)
+    pipeline = schedules.tensor(attend(64, run=tiles.keys, variant=Variant(score)), tiles)
     kernel = hb.compile(pipeline, target="sm_90a")
     arrays = operands(1, 77, 77)
     q, k, v = (arrays[x].astype(np.float64) for x in "QKV")

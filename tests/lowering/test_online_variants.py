@@ -15,7 +15,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.attention import schedule as schedules
-from casestudies.attention.algorithm import Score, attend
+from casestudies.attention.algorithm import Score, Variant, attend
 from casestudies.attention.schedule import Tiles
 
 TILES = {"sm_80": Tiles(), "sm_90a": Tiles(2, 64, 64, 2, 64, groups=True)}
@@ -63,7 +63,7 @@ def truth(name: str, arrays: dict[str, np.ndarray], *, causal: bool) -> np.ndarr
 
 def compiled(name: str, target: str, *, causal: bool) -> Any:
     tiles = TILES[target]
-    pipeline = attend(64, causal=causal, run=tiles.keys, score=scored(name))
+    pipeline = attend(64, causal=causal, run=tiles.keys, variant=Variant(scored(name)))
     return hb.compile(schedules.tensor(pipeline, tiles), target=target)
 
 

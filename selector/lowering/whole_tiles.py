@@ -1,8 +1,9 @@
 """Masks of tiles: without them where a tile is whole.
 
 A loop whose last tile is ragged masks every tile, element by element: ``select(i < n, x, low)``.
-The statements between the products of an iteration are there twice then, with the masks and, where
-all conditions hold everywhere, without. That is one test for a tile, not one for each element.
+Instead one test says whether all conditions hold everywhere. Where they do not, the tile itself is
+masked (``masks``); or, if that is not the same, the statements between the products of an
+iteration are there twice, with the masks and without.
 
 A constant factor of what a maximum is taken of is taken out of it: rounding is monotonous.
 """
@@ -10,10 +11,11 @@ A constant factor of what a maximum is taken of is taken out of it: rounding is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
+    Allocate,
     Binary,
     BinaryOp,
     Block,
@@ -27,6 +29,7 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
+    Not,
     ReduceOp,
     Select,
     Stmt,
@@ -34,25 +37,58 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
+from selector.lowering.masks import Floors, floors_of, is_mask, masks_in_place, unmasked
 from selector.lowering.predicates import conjunction, conjuncts, lane_slacks
+from selector.lowering.structure import loaded_names, stored_names
 
 
-def split_masks(s: Stmt, *, looped: bool = False) -> Stmt:
-    """The statements with runs of masked ones twice, in serial loops."""
-    looped = looped or (isinstance(s, For) and s.kind is ForKind.SERIAL)
-    s = map_stmt(s, lambda x: split_masks(x, looped=looped), lambda e: e)
-    if not looped or not isinstance(s, Block):
-        return s
-    result: list[Stmt] = []
-    run: list[Store] = []
-    for x in s.stmts:
-        if isinstance(x, Store) and not _multiplies(x):
-            run.append(x)
-            continue
-        result += _split(run)
-        run = []
-        result.append(x)
-    return Block((*result, *_split(run)))
+def split_masks(s: Stmt) -> Stmt:
+    """The statements in serial loops with one test for runs of masked ones."""
+    return _Splitting(floors_of(s)).statement(s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Splitting:
+    """The statements of a serial loop, if ``looped``; ``own``: what is allocated for a block."""
+
+    floors: Floors
+    looped: bool = False
+    own: frozenset[str] = frozenset()
+
+    def statement(self, s: Stmt) -> Stmt:
+        own = self.own | {s.name} if isinstance(s, Allocate) else frozenset[str]()
+        looped = self.looped or (isinstance(s, For) and s.kind is ForKind.SERIAL)
+        inner = replace(self, looped=looped, own=own)
+        s = map_stmt(s, inner.statement, lambda e: e)
+        return self._block(s.stmts) if looped and isinstance(s, Block) else s
+
+    def _block(self, stmts: tuple[Stmt, ...]) -> Block:
+        result: list[Stmt] = []
+        run: list[Store] = []
+        for i, x in enumerate(stmts):
+            if isinstance(x, Store) and not _multiplies(x):
+                run.append(x)
+                continue
+            result += self._split(run, stmts[i:])
+            run = []
+            result.append(x)
+        return Block((*result, *self._split(run, ())))
+
+    def _split(self, run: list[Store], later: tuple[Stmt, ...]) -> list[Stmt]:
+        """A run of statements with a test for the masks, from the first that is masked on."""
+        if not any(isinstance(e, VectorReduce) for s in run for e in walk_expr(s.value)):
+            return list(run)
+        first = next((i for i, s in enumerate(run) if any(_masks(s.value))), len(run))
+        masked, whole = run[first:], _whole(run[first:])
+        if whole is None:
+            return list(run)
+        dead = self.own - {n for s in later for n in stored_names(s) | loaded_names(s)}
+        moved = masks_in_place(masked, dead, self.floors)
+        if moved is not None:
+            masks, plain = moved
+            return [*run[:first], IfThenElse(Not(whole), Block(tuple(masks)), None), *plain]
+        plain = [replace(s, value=unmasked(s.value)) for s in masked]
+        return [*run[:first], IfThenElse(whole, Block(tuple(plain)), Block(tuple(masked)))]
 
 
 def _multiplies(s: Store) -> bool:
@@ -60,16 +96,12 @@ def _multiplies(s: Store) -> bool:
     return isinstance(s.value, Call) and s.value.name.startswith(("mma.", "wmma.", "wgmma."))
 
 
-def _split(run: list[Store]) -> list[Stmt]:
-    """A run of statements, from the first that is masked on, without and with masks."""
-    if not any(isinstance(e, VectorReduce) for s in run for e in walk_expr(s.value)):
-        return list(run)
-    first = next((i for i, s in enumerate(run) if any(_masks(s.value))), len(run))
-    masked = run[first:]
+def _whole(masked: list[Store]) -> Expr | None:
+    """The condition under which all masks hold everywhere; None if none is known."""
     parts = [part for s in masked for c in _masks(s.value) for part in conjuncts(c)]
     slacks = [lane_slacks(part) for part in parts]
     if not slacks or None in slacks:
-        return list(run)
+        return None
     least: dict[Affine, int] = {}
     for room, _ in (x for x in slacks if x is not None):
         symbolic = room - room.offset
@@ -81,21 +113,14 @@ def _split(run: list[Store]) -> list[Stmt]:
     whole = tests[0]
     for test in tests[1:]:
         whole = conjunction(whole, test)
-    plain = tuple(replace(s, value=_unmasked(s.value)) for s in masked)
-    return [*run[:first], IfThenElse(whole, Block(plain), Block(tuple(masked)))]
+    return whole
 
 
 def _masks(e: Expr) -> Iterator[Expr]:
     """Conditions of selects that differ between lanes."""
     for x in walk_expr(e):
-        if isinstance(x, Select) and x.condition.type.lanes > 1:
+        if isinstance(x, Select) and is_mask(x):
             yield x.condition
-
-
-def _unmasked(e: Expr) -> Expr:
-    if isinstance(e, Select) and e.condition.type.lanes > 1:
-        return _unmasked(e.then)
-    return map_expr(e, _unmasked)
 
 
 def pull_factors(s: Stmt) -> Stmt:

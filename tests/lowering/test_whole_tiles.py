@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("halide")
+
+import halide as hl
 
 import halide_bridge as hb
 from casestudies.attention.algorithm import attend
@@ -16,7 +19,7 @@ from casestudies.attention.schedule import Tiles, tensor
 from selector.eqsat.select import select
 from selector.ir import parser
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import IfThenElse, Module, Select
+from selector.ir.nodes import IfThenElse, Module, Select, Stmt, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_all_exprs, walk_stmt
 from selector.ir.types import FLOAT32
@@ -27,20 +30,18 @@ from selector.targets import find_target
 parse_stmt = partial(parser.parse_stmt, types=dict.fromkeys("xy", FLOAT32))
 
 
-def selected(*, causal: bool) -> Module:
+def selected(**options: Any) -> Module:
     tiles = Tiles(2, 16, 32)
-    module = hb.lower(tensor(attend(64, causal=causal, run=32), tiles), target="sm_80")
+    module = hb.lower(tensor(attend(64, run=32, **options), tiles), target="sm_80")
     return select(module, find_target("sm_80")).module
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_tiles_with_and_without_masks(causal: bool) -> None:
-    module = selected(causal=causal)
-    body = pull_factors(split_masks(normalize(module.body)))
-    (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
-    assert not any(isinstance(e, Select) for e in walk_all_exprs(branch.then))
-    assert branch.otherwise is not None
-    assert any(isinstance(e, Select) for e in walk_all_exprs(branch.otherwise))
+def soft_cap(s: hl.Expr, n: hl.Expr, m: hl.Expr, h: hl.Expr) -> hl.Expr:
+    """Of -inf it is -4, which is not nothing."""
+    return hl.tanh(s / 4.0) * 4.0
+
+
+def check_the_same(module: Module, body: Stmt) -> None:
     random = np.random.default_rng(2)
     for length in (5, 32, 75):
         arrays = {n: random.standard_normal((1, length, 64)).astype(np.float16) for n in "QKV"}
@@ -48,6 +49,85 @@ def test_tiles_with_and_without_masks(causal: bool) -> None:
         found = interpret(replace(module, body=body), arrays, sizes=shapes)["output"]
         expected = interpret(module, arrays, sizes=shapes)["output"]
         assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+def has_masks(s: Stmt) -> bool:
+    return any(isinstance(e, Select) for e in walk_all_exprs(s))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_ragged_tiles_are_masked_in_place(causal: bool) -> None:
+    module = selected(causal=causal)
+    body = pull_factors(split_masks(normalize(module.body)))
+    (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
+    masks = [s for s in walk_stmt(branch) if isinstance(s, Store)]
+    assert len(masks) == 1
+    assert branch.otherwise is None
+    assert [s for s in walk_stmt(body) if isinstance(s, Store) and has_masks(s)] == masks
+    check_the_same(module, body)
+
+
+def test_statements_are_there_twice_where_the_mask_cannot_go_to_the_tile() -> None:
+    module = selected(score=soft_cap)
+    body = pull_factors(split_masks(normalize(module.body)))
+    (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
+    assert branch.otherwise is not None
+    assert not has_masks(branch.then)
+    assert has_masks(branch.otherwise)
+    check_the_same(module, body)
+
+
+TILE = """
+m[ramp(0, 1, 2)] = x2({start})
+for (t, 0, n) {{
+ allocate a[float32 * 16] in WMMAAccumulator
+ a[ramp(0, 1, 16)] = (float32x16)tile.fill(x16(0.000000f))
+ {first}
+ y[ramp(0, 1, 2)] = y[ramp(0, 1, 2)] + (float32x2)vector_reduce_add({term})
+ {last}
+}}
+"""
+READ = "(float32x16)tile.read(a[ramp(0, 1, 16)])"
+MASK = "x2(ramp(t*8, 1, 8)) < x16({0})"
+GROWS = (
+    "m[ramp(0, 1, 2)] = max((float32x2)vector_reduce_max(select({mask}, x16({factor})*{read}, "
+    "x16({low}))), m[ramp(0, 1, 2)])"
+)
+POWER = (
+    "(float32x16)pow_f32(x16({base}), "
+    "select({mask}, {read} - m[ramp(x8(0), x8(1), 2)], x16({low})))"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        ({}, True),
+        ({"start": "-900.000000f"}, False),  # the maximum may lie below what it was taken of
+        ({"start": "-200.000000f"}, True),
+        ({"factor": "-0.500000f"}, False),
+        ({"low": "-100.000000f"}, False),  # 2^-100 is not 0
+        ({"base": "0.500000f"}, False),
+        ({"base": "3.000000f"}, False),
+        ({"limit": "n + 1"}, False),  # two masks for one tile
+        ({"term": READ}, False),  # a read behind no mask
+        ({"last": f"y[ramp(0, 1, 16)] = {READ}"}, False),  # not behind the sums
+        ({"last": "x[ramp(0, 1, 2)] = m[ramp(0, 1, 2)]"}, True),
+    ],
+)  # fmt: skip
+def test_masks_go_to_tiles_where_that_is_the_same(change: dict[str, str], moves: bool) -> None:
+    values = {
+        "start": "-300.000000f", "factor": "0.500000f", "low": "-300.000000f", "base": "2.000000f",
+        "limit": "n", "last": "",
+    } | change  # fmt: skip
+    mask = MASK.format("n")
+    term = POWER.format(mask=MASK.format(values["limit"]), read=READ, **values)
+    first = GROWS.format(mask=mask, read=READ, **values)
+    text = TILE.format_map({"term": term, "first": first, **values})
+    types = dict.fromkeys("xya", FLOAT32) | {"m": FLOAT32}
+    body = split_masks(parser.parse_stmt(text, types=types))
+    (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
+    assert (branch.otherwise is None) is moves
 
 
 LOOP = "for (t, 0, n) {{\n {0}\n}}\n"

@@ -6,6 +6,7 @@ and the way out, and the program that follows the hint is selected.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -430,13 +431,27 @@ def test_the_users_names_are_used():
     assert error.where is not None
     assert (error.where.func, error.where.location) == ("mm", "user.py:12")
     assert "`mm` (update)" in error.what
-    assert "nearest instruction" in str(select_error("no reduction"))
+    assert "nearest instruction" in str(error)
 
 
-def select_error(name: str) -> SelectionError:
+@pytest.mark.parametrize(
+    ("memory", "target", "family"),
+    [
+        ("WMMAAccumulator", "sm_90a", "wmma"),
+        ("WGMMAAccumulator", "sm_90a", "wgmma"),
+        ("AMXTile", "amx", "amx"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a sum without a product", "no reduction", "a scaled sum"])
+def test_the_nearest_instruction_is_one_of_the_accumulators_memory(
+    name: str, memory: str, target: str, family: str
+):
+    """sm_90a has instructions of both families, for the same types."""
+    text = str(SCENARIOS[name].module).replace("WMMAAccumulator", memory)
     with pytest.raises(SelectionError) as caught:
-        select(SCENARIOS[name].module, SM80)
-    return caught.value
+        select(parse_module(text), find_target(target))
+    (nearest,) = re.findall(r"nearest instruction: (\w+)\.", str(caught.value))
+    assert nearest == family
 
 
 @pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.fixed is not None])

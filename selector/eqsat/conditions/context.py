@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from selector.eqsat.facts import EXECUTES
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
 from selector.ir.nodes import (
@@ -87,6 +88,13 @@ class Context:
     def location(self) -> Location:
         """Where the accumulator that is stored lives."""
         return self.scope.accumulators.get(self.store.buffer, Location.MEM)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """Families of instructions on the accumulator that is stored, else on all of the scope."""
+        own = self.scope.accumulators.get(self.store.buffer)
+        places = self.scope.accumulators.values() if own is None else (own,)
+        return frozenset(f for place in places for f in EXECUTES[place])
 
     @property
     def result(self) -> Type:
@@ -194,9 +202,9 @@ def loads(e: Expr) -> Iterator[Load]:
 
 
 def nearest(c: Context, *operands: Type) -> str:
-    """The instruction that comes nearest: same operands, then same accumulator, then the first of
-    the table."""
-    candidates = list(c.legal) or list(INSTRUCTIONS)
+    """The instruction that comes nearest among those that execute on the accumulator's memory:
+    same operands, then same accumulator, then the first of the table."""
+    candidates = [i for i in c.legal if i.family in c.families] or list(INSTRUCTIONS)
 
     def distance(i: TensorInstruction) -> tuple[bool, int, bool]:
         strange = sum(t not in (i.a_type, i.b_type) for t in operands)

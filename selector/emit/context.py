@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from selector.diagnostics import EmitError, ScheduleError
 from selector.emit.register_tiles import RegisterTiles
@@ -20,6 +21,9 @@ from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import MapArgument
 from selector.targets import Target
+
+if TYPE_CHECKING:
+    from selector.emit.warpgroups.left_rows import LeftBox
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
@@ -135,6 +139,7 @@ class KernelContext:
     last_launch: bool = True  # of those that run in every call
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     staging: Staging | None = None
+    left_boxes: list[LeftBox] = field(default_factory=list["LeftBox"])
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn

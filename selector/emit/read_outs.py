@@ -35,15 +35,16 @@ from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import c_type
 from selector.emit.warpgroups.box_stores import (
     WIDTHS,
-    BoxStore,
     as_box_store,
     at_once,
     box_lines,
     close_boxes,
+    leave_rows,
     merged,
     open_box,
     takes,
 )
+from selector.emit.warpgroups.left_rows import BoxStore
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
@@ -134,14 +135,15 @@ class RegionCode:
         boxes = [b for s in rest for b in self.boxes(s)] if staging and staging.evenly else []
         if at_once(boxes, self.context) and all(self.boxes(s) for s in rest):
             self._leave_at_once([self._plan(s) for s in rest], boxes)
-            return
+            rest.clear()
         while rest:
             count, wide = self._together(rest)
             if wide is None:
-                self.read_out(rest[0])
+                self._read_out(rest[0])
             else:
                 self._leave([self._plan(s) for s in rest[:count]], [wide])
             del rest[:count]
+        leave_rows(self.context)
 
     def _together(self, stores: list[Store]) -> tuple[int, BoxStore | None]:
         """How many of them, from the first one on, leave as which box."""
@@ -170,6 +172,10 @@ class RegionCode:
         """``out[index] = f(tile.read(accumulator), ...)``: guarded lane by lane only where the tile
         is ragged.
         """
+        self._read_out(s)
+        leave_rows(self.context)
+
+    def _read_out(self, s: Store) -> None:
         if row_sums(s):
             self.sum_rows((s,))
             return
@@ -213,13 +219,13 @@ class RegionCode:
         parts = [(p, r, o, i) for p in plans for r, o in p.regions for i in range(r.tiles[0])]
         names = [f"box{number}" for number in range(len(boxes))]
         with w.block(""):
-            for name, box in zip(names, boxes, strict=True):
-                open_box(box, self.context, name, len(boxes))
+            for name, box, (_, region, _, i) in zip(names, boxes, parts, strict=True):
+                row = region.rows * i
+                open_box(box, self.context, name, row=row, among=len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
                 text = self._texts(plan, region, outer, guarded=False)
                 self._put(name, box, [(region, text)], i)
-            rows = [r.rows * i for _, r, _, i in parts]
-            close_boxes(list(zip(names, boxes, rows, strict=True)), self.context)
+            close_boxes(names, self.context)
 
     def _put(
         self, name: str, box: BoxStore, parts: list[tuple[Region, ElementTexts]], i: int
@@ -269,9 +275,9 @@ class RegionCode:
         texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
-                name = open_box(box, self.context)
+                name = open_box(box, self.context, row=parts[0][1].rows * i)
                 self._put(name, box, [(r, t) for (_, r, _), t in zip(parts, texts, strict=True)], i)
-                close_boxes([(name, box, parts[0][1].rows * i)], self.context)
+                close_boxes([name], self.context)
 
     def _element(
         self, source: Load, value: Expr, region: Region, outer: Digits

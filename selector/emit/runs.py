@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from selector.diagnostics import EmitError
 from selector.emit.row_sums import joined_sums
 from selector.emit.units import Unit
+from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.products import is_zero_fill
 from selector.emit.warpgroups.windows import is_window
-from selector.ir.nodes import Stmt, Store
-from selector.ir.traverse import walk_stmt
+from selector.ir.nodes import Load, Stmt, Store
+from selector.ir.traverse import walk_expr, walk_stmt
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import Accumulate
@@ -36,6 +37,7 @@ class Runs:
         self.finished: list[Store] = []  # read-outs among the products
         self.windows: list[Stmt] = []
         self.reads: list[Store] = []
+        self.filled: dict[str, str] | None = None  # known before the open run of fills
 
     def write(self, stmts: Iterable[Stmt]) -> None:
         """All of them, in order."""
@@ -46,6 +48,7 @@ class Runs:
                 self.emitter.sum_rows(s, self.unit)
             else:
                 self._add(s)
+        self._end_fills()
         self._flush()
         self.emitter.groups.write_zeros()
 
@@ -67,6 +70,7 @@ class Runs:
             groups.zero(s)
             return
         accumulate = self.context.as_accumulate(s) if isinstance(s, Store) else None
+        self._share_fills(s)
         if accumulate is None and not self.products:
             groups.write_zeros()
         if self.finished or accumulate is None:
@@ -78,6 +82,24 @@ class Runs:
             return
         self._enter(s, first=not self.products)
         self.products.append(accumulate)
+
+    def _share_fills(self, s: Stmt) -> None:
+        """Fills that follow each other, of rows of tiles with one bias say, load it once."""
+        regions = self.emitter.tiles.regions
+        if self.context.group and isinstance(s, Store) and self._fills_from_arguments(s):
+            self.filled = dict(regions.known) if self.filled is None else self.filled
+            regions.prepare_fill(s)
+        else:
+            self._end_fills()
+
+    def _end_fills(self) -> None:
+        if self.filled is not None:
+            self.emitter.tiles.regions.known, self.filled = self.filled, None
+
+    def _fills_from_arguments(self, s: Store) -> bool:
+        read = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
+        constant = self.context.params.keys() - self.emitter.exchanged
+        return s.buffer in self.context.accumulators and is_loaded_fill(s) and read <= constant
 
     def _enter(self, s: Stmt, *, first: bool) -> None:
         """Before a statement of a run: only the ``first`` one may need a barrier."""

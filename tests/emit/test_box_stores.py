@@ -19,6 +19,7 @@ from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
 from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
 from selector.emit.warpgroups.boxes import in_order
+from selector.emit.warpgroups.left_rows import LeftBox, step_of, steps_of
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument
@@ -133,3 +134,58 @@ def test_rows_that_two_dimensions_number(images: int, inner: int) -> None:
     assert f"store_runs<128, {inner}>(" in kernel.source
     half = "* 16 % 32" in kernel.source
     assert half == (images == 32)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0],
+        [0, 0, 0, 0],
+        [0, 32, 64],
+        [0, 32, 64, 96, 0, 32, 64, 96],
+        [0, 0, 0, 0, 1, 1, 1, 1],
+        [0, 0, 7, 7, 14, 14],
+    ],
+)
+def test_what_each_box_adds_to_the_first_one(values: list[int]) -> None:
+    """The text is evaluated for every box: C and Python agree on these operators."""
+    text = step_of(values)
+    assert text is not None
+    found = [eval("0" + text.replace("/", "//"), {"part": i}) for i in range(len(values))]
+    assert found == values
+
+
+@pytest.mark.parametrize("values", [[0, 1, 3], [0, 1, 2, 0], [0, 1, 0, 2]])
+def test_boxes_that_follow_no_step(values: list[int]) -> None:
+    assert step_of(values) is None
+
+
+def left(x: int, offset: int, columns: int = 32) -> LeftBox:
+    return LeftBox(box(IntImm(x), columns), offset, 4096, 0)
+
+
+def test_boxes_are_alike_but_for_steps() -> None:
+    assert steps_of([left(0, 0), left(32, 1024)]) == (" + part * 1024", " + part * 32", "")
+    assert steps_of([left(0, 0), left(32, 1024, 16)]) is None
+    far = LeftBox(box(Var("x")), 1024, 4096, 0)
+    assert steps_of([left(0, 0), far]) is None
+
+
+@pytest.mark.parametrize("filters", [32, 128])
+def test_one_loop_stores_the_rows_that_no_map_describes(filters: int) -> None:
+    """Its body is as large as the rest of an epilogue: once a kernel, not once a box."""
+    source = hb.compile(
+        chunks.groups(layer(32, filters), GroupChunks(filters, 8)), target="sm_90a"
+    ).source
+    body = source[source.index("__global__") :]
+    assert body.count("store_runs<") == 1
+    assert body.count("tensor_store4(") == filters // 32 * 2
+    loop = f"for (int part = 0; part < {filters // 32 * 2}; ++part)"
+    assert body.count(loop) == 1
+
+
+def test_a_bias_is_loaded_once_for_all_rows_of_a_group() -> None:
+    """Rows of pixels have one bias: two places a lane for each eight filters."""
+    source = hb.compile(chunks.groups(layer(32, 64), GroupChunks(64, 8)), target="sm_90a").source
+    body = source[source.index("__global__") :]
+    assert len(re.findall(r"= to_f32\(.*bias\[", body)) == 64 // 8 * 2

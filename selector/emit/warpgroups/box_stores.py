@@ -9,45 +9,22 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
 from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
+from selector.emit.warpgroups.left_rows import ROWS, BoxStore, LeftBox, places_of, store_left
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Dim, Expr, IntImm, Store, Var
+from selector.ir.nodes import Dim, IntImm, Store, Var
 from selector.lowering.predicates import TRUE
 from selector.runtime.plan import MapArgument
 
-ROWS = 16
 WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
 GROUP_ROWS = 64
 RUNS = (32, 16, 8)  # of rows that one dimension numbers, where another counts them
 _N, _M, _RUN = Var("$n"), Var("$m"), Var("$run")
-
-
-@dataclass(frozen=True, slots=True)
-class BoxStore:
-    """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
-    are numbered by: ``run`` of them, where there is one ``above`` that counts the runs.
-    """
-
-    map: MapArgument
-    first: tuple[Expr, ...]
-    along: int
-    element_bytes: int
-    above: int | None = None
-    run: int = 0
-
-    @property
-    def row_bytes(self) -> int:
-        return self.map.box[0] * self.element_bytes
-
-    @property
-    def bytes(self) -> int:
-        return ROWS * self.row_bytes
 
 
 def as_box_store(
@@ -202,13 +179,18 @@ def at_once(boxes: list[BoxStore], context: KernelContext) -> bool:
     return _slots(boxes[0].bytes, context) == len(boxes)
 
 
-def open_box(box: BoxStore, context: KernelContext, name: str = "box", among: int = 1) -> str:
-    """The pointer to this warp's room for the next box, free to be written; declares it. ``among``:
-    as many are opened one after the other, and written before the first of them leaves.
+def open_box(
+    box: BoxStore, context: KernelContext, name: str = "box", *, row: int = 0, among: int = 1
+) -> str:
+    """The pointer to this warp's room for the next box, free to be written, whose first row is
+    ``row`` of the group's tile; declares it. ``among``: as many are opened one after the other, and
+    written before the first of them leaves.
     """
     staging = context.staging
     assert staging is not None
     w, number, slots = context.writer, staging.stored, _slots(box.bytes, context)
+    if len(context.left_boxes) == slots:
+        leave_rows(context)
     pending = slots - 1 if number >= slots or staging.evenly else 0
     pending = pending if among == 1 else 0
     if among > 1 and number % among:
@@ -218,68 +200,27 @@ def open_box(box: BoxStore, context: KernelContext, name: str = "box", among: in
     elif number == 0 or number >= slots or staging.evenly:
         w.line(f"if (lane == 0) bulk_wait_read<{pending}>();")
         w.line("__syncwarp();")
-    warp = f"(threadIdx.x >> 5) * {slots * box.bytes}"
-    start = staging.offset + number % slots * box.bytes
-    w.line(f"unsigned char* const {name} = smem + {start} + {warp};")
+    pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
+    w.line(f"unsigned char* const {name} = smem + {start} + (threadIdx.x >> 5) * {pitch};")
     staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
+    context.left_boxes.append(LeftBox(box, start, pitch, row))
     return name
 
 
-def close_boxes(boxes: list[tuple[str, BoxStore, int]], context: KernelContext) -> None:
-    """Have boxes stored: the pointer of each, and which row of the group's tile is its first."""
+def close_boxes(names: list[str], context: KernelContext) -> None:
+    """Have the boxes stored that were opened last, by the names of their pointers."""
     w = context.writer
     w.line("async_fence();")
     w.line("__syncwarp();")
-    with w.block(f"if (!{STORES_READY})"):
-        for name, box, row in boxes:
-            with w.block("") if len(boxes) > 1 else nullcontext():
-                _store_rows(name, box, _places(box, row, context), context)
-    with w.block("else if (lane == 0)"):
-        for name, box, row in boxes:
-            places = _places(box, row, context)
-            source = f"shared_address({name}), &{map_name(box.map, context)}"
+    with w.block(f"if ({STORES_READY} && lane == 0)"):
+        for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
+            places = places_of(left.box, left.row, context)
+            source = f"shared_address({name}), &{map_name(left.box.map, context)}"
             w.line(f"tensor_store{len(places)}({source}, {', '.join(places)});")
         w.line("bulk_commit();")
 
 
-def _places(box: BoxStore, row: int, context: KernelContext) -> list[str]:
-    """The coordinates of a box whose first row is ``row`` of the group's tile."""
-    at, warp = [*box.first], "(int)(threadIdx.x >> 5 & 3) * 16"
-    at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
-    places = [context.scalar.index(c) for c in at]
-    if box.above is None:
-        places[box.along] += f" + {warp}"
-        return places
-    assert row == 0  # as many rows as a group's
-    places[box.above] += f" + {warp} / {box.run}"
-    if box.run > ROWS:
-        places[box.along] += f" + {warp} % {box.run}"
-    return places
-
-
-def _store_rows(name: str, box: BoxStore, places: list[str], context: KernelContext) -> None:
-    """A box by all lanes, neighbours to neighbours, for rows that no map describes."""
-    w, scalar = context.writer, context.scalar
-    storage = context.storages[box.map.name]
-    extents = [scalar.index(e) for e in box.map.extents]
-    strides = ["1", *(scalar.index(s) for s in box.map.strides)]
-    left: list[str] = []
-    for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
-        w.line(f"const int c{number} = {place};")
-        left.append(f"{extent} - c{number}")
-    outer = [n for n in range(len(places)) if n not in (0, box.along, box.above)]
-    others = [f"c{n} < {extents[n]}" for n in outer]
-    rows = left[box.along]
-    rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
-    terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))
-    if box.above is not None:
-        w.line(
-            f"store_runs<{box.row_bytes}, {min(box.run, ROWS)}>({storage.pointer} + ({terms}), "
-            f"{name}, lane, {strides[box.along]}, {strides[box.above]}, {rows}, "
-            f"{left[box.above]}, {left[0]});"
-        )
-        return
-    w.line(
-        f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), {name}, lane, "
-        f"{strides[box.along]}, {rows}, {left[0]});"
-    )
+def leave_rows(context: KernelContext) -> None:
+    """Without the copy engine: store what lies in the boxes since this was last done."""
+    store_left(context.left_boxes, context)
+    context.left_boxes.clear()

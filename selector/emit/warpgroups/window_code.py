@@ -1,6 +1,8 @@
 """The text of wgmma whose A is windows of raw rows: one ``asm`` statement for a run.
 
-As statements of their own, instructions take the compiler ten times as long. Where the rows arrive
+As statements of their own, instructions take the compiler ten times as long. Where their
+accumulators change, each is complete before the next one starts: instructions under way at once may
+only share whole accumulators (PTX ISA: wgmma.mma_async). Where the rows arrive
 in pieces, the statement waits for each before it is read, and passes it on as soon as the
 instructions that read it are complete: groups whose windows begin at different rows work at
 different times, and so do their stores.
@@ -98,14 +100,13 @@ class WindowCode:
         self.numbers = {name: i for i, name in enumerate(registers)}
         self.inputs: list[tuple[str, str]] = []  # constraint, text
         self._operands: dict[Hashable, int] = {}
-        self._last: tuple[str, int, int] | None = None
+        self._one = len({_accumulators(p) for p in products}) == 1
 
     def write(self) -> None:
         w = self.context.writer
         lines = ["{ .reg .b64 a, b; .reg .pred done, first;"]
         if self.pieces is None:
-            lines += [text for p in self.products for text in self._product(p)]
-            lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
+            lines += self._complete(self.products)
         else:
             lines += self._by_pieces(self.pieces)
         lines.append("}")
@@ -126,35 +127,37 @@ class WindowCode:
         phase, thread = self._input("r", "round & 1"), self._input("r", "threadIdx.x & 127")
         lines = [f"setp.eq.u32 first, {thread}, 0;"]
 
-        def passing(piece: int, pending: int) -> list[str]:
-            barrier = f"[{passed} + {8 * piece}]"
-            return [
-                f"wgmma.wait_group.sync.aligned {pending};",
-                f"@first mbarrier.arrive.shared::cta.b64 _, {barrier};",
-            ]
-
-        for piece in range(pieces.needed):
+        held: list[list[WindowProduct]] = [[] for _ in range(pieces.needed)]
+        for p in self.products:
+            held[pieces.holding(p)].append(p)
+        for piece, products in enumerate(held):
             test = (
                 f"mbarrier.try_wait.parity.shared::cta.b64 done, [{ready} + {8 * piece}], {phase};"
             )
             lines.append(f"ready{piece}: {test} @!done bra ready{piece};")
-            for p in self.products:
-                if pieces.holding(p) == piece:
-                    lines += self._product(p)
-            lines.append("wgmma.commit_group.sync.aligned;")
-            lines += passing(piece - 1, 1) if piece else []
-        return lines + passing(pieces.needed - 1, 0)
+            lines += self._complete(products)
+            lines.append(f"@first mbarrier.arrive.shared::cta.b64 _, [{passed} + {8 * piece}];")
+        return lines
+
+    def _complete(self, products: list[WindowProduct]) -> list[str]:
+        """Instructions, until they are complete: together where all of the run are added to the
+        same accumulators. The compiler waits for each anyway where these change; when that is left
+        to it, it takes twice as long.
+        """
+        together = [products] if self._one else [[p] for p in products]
+        lines: list[str] = []
+        for part in together:
+            lines.append("wgmma.fence.sync.aligned;")
+            lines += [text for p in part for text in self._product(p)]
+            lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
+        return lines
 
     def _product(self, p: WindowProduct) -> list[str]:
-        """The instruction; before others than the last one's accumulators their fence."""
-        tile = (p.accumulator, p.first, p.n)
-        fence = [] if tile == self._last else ["wgmma.fence.sync.aligned;"]
-        self._last = tile
         a = self._input("l", self._window_text(p))
         assert p.band is not None
         b = self._input("l", self._band_text(p.band))
         at = f"add.s64 a, {a}, {p.offset // 16}; add.s64 b, {b}, {p.band.place // 16};"
-        return [*fence, at, self._instruction(p)]
+        return [at, self._instruction(p)]
 
     def _input(self, constraint: str, text: str) -> str:
         if text not in self._operands:
@@ -188,3 +191,7 @@ class WindowCode:
 
     def _band_text(self, band: BandAddress) -> str:
         return f"core_descriptor(shared_address({band.table}), {band.along}, {band.across})"
+
+
+def _accumulators(p: WindowProduct) -> tuple[str, int, int]:
+    return p.accumulator, p.first, p.n

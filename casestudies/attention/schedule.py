@@ -49,7 +49,7 @@ def groups_for(depth: int, matrices: bool = False) -> Tiles:
     """
     units, keys, stages = (3, 128, 3) if depth <= 64 else (2, 160, 2)
     if matrices:
-        keys, stages = 128 if depth <= 64 else 96, 2
+        keys, stages = 128, 2
     return Tiles(units, 64, keys, stages, 64, groups=True)
 
 

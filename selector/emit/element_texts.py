@@ -10,8 +10,10 @@ from functools import partial
 
 from selector.emit.context import Accumulator, KernelContext, Region
 from selector.emit.kept_tiles import fill_tiles
+from selector.emit.lane_numbers import fill_numbers
 from selector.emit.pairs import PairText
 from selector.emit.row_registers import fill_rows
+from selector.emit.staged_tiles import DOWN, EVEN, ODD
 
 _ROUNDED = re.compile(r"to_f16\(((?:exp2?_rounded)\(.*\))\)")
 """A function's value, rounded to f16."""
@@ -61,7 +63,11 @@ def _fill_in(text: str, region: Region, element: tuple[int, int, int]) -> str:
     row = f"(g + {down})" if down else "g"
     column = f"(q * 2 + {across})" if across else "(q * 2)"
     m, n = (column, row) if region.swapped else (row, column)
-    return text.replace("@m@", m).replace("@n@", n)
+    text = text.replace("@m@", m).replace("@n@", n)
+    if EVEN in text:
+        even = f"(q * 2 + {8 * j})" if j else "(q * 2)"
+        text = text.replace(EVEN, even).replace(ODD, str(e % 2)).replace(DOWN, str(down))
+    return fill_numbers(text, down, across)
 
 
 def _register(accumulator: Accumulator, region: Region, element: tuple[int, int, int]) -> str:

@@ -22,6 +22,7 @@ from selector.emit.context import (
 )
 from selector.emit.element_texts import ElementTexts
 from selector.emit.kept_tiles import mark_tile
+from selector.emit.lane_numbers import mark_number
 from selector.emit.lane_stores import LaneStores
 from selector.emit.pairs import pair_text
 from selector.emit.places import (
@@ -33,6 +34,7 @@ from selector.emit.places import (
 from selector.emit.row_registers import mark_rows
 from selector.emit.row_sums import RowSumCode, row_sums
 from selector.emit.scalar import c_type
+from selector.emit.staged_tiles import mark_staged
 from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     as_box_store,
@@ -47,7 +49,7 @@ from selector.emit.warpgroups.box_stores import (
 from selector.emit.warpgroups.left_rows import BoxStore
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Call, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
+from selector.ir.nodes import Call, Cast, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
 from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import Type
 from selector.lowering.tiles import first_lane
@@ -329,6 +331,10 @@ class RegionCode:
                     return mark_tile(x, self.context)
                 case Load() if x.buffer in self.context.row_registers:
                     return mark_rows(x, self.context) or x
+                case Cast() if (number := mark_number(x, region, self.context)) is not None:
+                    return number
+                case Load() if (pair := mark_staged(x, region, self.context)) is not None:
+                    return pair
                 case Load() if self._is_uniform(x):
                     return self._loaded_once(x)
                 case _:

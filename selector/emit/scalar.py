@@ -43,7 +43,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.types import FLOAT16, Kind, Type
+from selector.ir.types import FLOAT16, FLOAT32, Kind, Type
 from selector.lowering.strips import Strips
 
 
@@ -181,6 +181,8 @@ class ScalarEmitter:
                 return self.names.get(name)
             case Cast(t, Call() as v) if t.element == FLOAT16 and v.type.bits == 32:
                 return convert(self._call(v, rounded=True), v.type, t)
+            case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:
+                return f"{name}({self.expr(v.args[0])})"
             case Cast(t, v):
                 return convert(self.expr(v), v.type, t)
             case Binary() if self.known and (name := self.known(e)):
@@ -203,6 +205,18 @@ class ScalarEmitter:
                 raise EmitError(f"a {type(e).__name__} of {e.type} reached the scalar emitter")
             case _:
                 assert_never(e)
+
+    def _as_rounded(self, outer: Type, inner: Type, call: Call) -> str | None:
+        """The spelling of a function whose result is rounded to float16 and widened again."""
+        function = find_function(call.name)
+        floats = (outer, inner, call.type) == (FLOAT32, FLOAT16, FLOAT32)
+        return self.as_rounded(function) if function is not None and floats else None
+
+    def as_rounded(self, function: PureFunction) -> str | None:
+        """The name of a function that is as inexact as rounding to float16; None if there is
+        none.
+        """
+        return function.as_rounded
 
     def _integer(self, value: int, t: Type) -> str:
         if t.is_bool:

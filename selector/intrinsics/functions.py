@@ -82,6 +82,13 @@ class PureFunction:
         """The CUDA spelling where the result is rounded to float16 next."""
         return _ROUNDED.get(self.cuda, self.cuda)
 
+    @property
+    def as_rounded(self) -> str | None:
+        """The CUDA spelling that is no further off than the exact value is when it is rounded to
+        float16: for values that are, and widened again.
+        """
+        return _AS_ROUNDED.get(self.cuda)
+
     def evaluate(self, *args: Array) -> Array:
         """Apply to arrays of one shape; the result has the dtype of the first argument, or bool."""
         first = args[0]
@@ -104,6 +111,8 @@ def _round_half_even(x: Array) -> Array:
 
 _ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded"}
 """Functions of less precision, which rounding to float16 hides (see the CUDA preamble)."""
+
+_AS_ROUNDED = {"tanhf": "tanh_approximate"}
 
 _FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = (
     ("sqrt", np.sqrt, "sqrtf", 1, "same"),

@@ -93,6 +93,9 @@ class CScalarEmitter(ScalarEmitter):
             return {32: "fabsf", 16: "fabsf", 64: "fabs"}[t.bits] if t.is_float else "abs"
         return _FUNCTIONS.get(function.cuda, function.cuda)
 
+    def as_rounded(self, function: PureFunction) -> str | None:
+        return None
+
     def zero(self, t: Type) -> str:
         return f"({c_type(t)})0"
 

@@ -40,6 +40,11 @@ __device__ __forceinline__ float exp2_rounded(float x) {
 __device__ __forceinline__ float exp_rounded(float x) {
   float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f)); return y; }
 """,
+    "tanh_approximate": """\
+// 2^-11 off at most, relatively, which is what rounding to float16 loses (PTX ISA, tanh.approx).
+__device__ __forceinline__ float tanh_approximate(float x) {
+  float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+""",
     "floor_div": """\
 // Halide's division: the remainder is never negative, and by zero gives zero.
 template <class A, class B> __device__ __forceinline__ auto floor_div(A a, B b) -> decltype(a + b) {

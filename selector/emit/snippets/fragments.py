@@ -81,6 +81,10 @@ __device__ __forceinline__ u32 pair_select(u32 mask, u32 a, u32 b) {
   return (mask & a) | (~mask & b);
 }
 """,
+    "pair_at": """\
+// Two neighbours of 16 bits, the first at an even place.
+__device__ __forceinline__ u32 pair_at(const f16* p) { return *(const u32*)p; }
+""",
     "half_of": """\
 __device__ __forceinline__ f16 half_of(u32 pair, int i) {
   f16 r;

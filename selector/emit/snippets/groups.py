@@ -16,6 +16,21 @@ __device__ __forceinline__ int panel_index(int i) {
   return column / width * (rows * width) + row * width + place;
 }
 """,
+    "anew": """\
+// A number that is not known to be the same every time: what follows of it is not kept.
+__device__ __forceinline__ int anew(int x) { asm volatile("" : "+r"(x)); return x; }
+""",
+    "pair_in_panels": """\
+// Two neighbours of 16 bits in swizzled panels, `down` rows (eight, or so many times as much) below
+// `row`. The exclusive or comes last: addresses of all chunks are one number and a constant.
+template <int rows, int row_bytes, int down> __device__ __forceinline__ u32 pair_in_panels(
+    const unsigned char* memory, const f16* panels, int row, int column) {
+  const int width = row_bytes / 2, turn = row * row_bytes / 128 & row_bytes / 16 - 1;
+  const int start = (int)((const unsigned char*)panels - memory) + row * row_bytes + turn * 16;
+  const int place = start + column % 8 * 2 ^ column % width / 8 * 16;
+  return *(const u32*)(memory + place + (column / width * rows + down) * row_bytes);
+}
+""",
     "strip_column": """\
 // Where element x of a row lies whose chunks of `per` elements are dealt out to `step` strips.
 template <int pitch, int step, int per> __device__ __forceinline__ int strip_column(int x) {

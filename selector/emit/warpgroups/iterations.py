@@ -77,6 +77,14 @@ def slot_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:
             return 0
 
 
+def read_by_threads(consumers: list[Stmt], staged: set[str]) -> bool:
+    """Whether threads read the ``staged`` buffers themselves, and not instructions for all of a
+    group.
+    """
+    stores = (s for x in consumers for s in walk_stmt(x) if isinstance(s, Store))
+    return any(loaded_names(s) & staged for s in stores if as_accumulate(s) is None)
+
+
 def is_loaded_fill(s: Store) -> bool:
     """Whether a statement fills an accumulator with numbers from few places in memory."""
     match s.value:

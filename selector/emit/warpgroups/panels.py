@@ -18,7 +18,9 @@ from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.structure import constant_elements, stored_extents
+from selector.ir.types import FLOAT16
+from selector.lowering.normalize import is_tensor_store
+from selector.lowering.structure import constant_elements, loaded_names, stored_extents
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
@@ -122,7 +124,21 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
                 raise not_shared(operand.buffer, statement)
             if operand.buffer not in found:
                 found[operand.buffer] = _panels(allocation, body)
-    return found
+    beside = (a for a in allocations.values() if a.name not in found and _is_beside(a, body))
+    return found | {a.name: _panels(a, body) for a in beside}
+
+
+def _is_beside(s: Allocate, body: Stmt) -> bool:
+    """Whether a matrix is staged ahead for nothing but what is computed on accumulators, two
+    elements of a row at a time (``staged_tiles``): the copy engine brings panels.
+    """
+    if s.stages < 2 or s.type.element != FLOAT16:
+        return False
+    pitch = stored_extents(s, body)[0]
+    if not isinstance(pitch, IntImm) or pitch.value >= constant_elements(s):
+        return False
+    readers = [x for x in walk_stmt(body) if isinstance(x, Store) and s.name in loaded_names(x)]
+    return bool(readers) and all(is_tensor_store(x) and as_accumulate(x) is None for x in readers)
 
 
 def not_shared(buffer: str, statement: Accumulate) -> ScheduleError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
@@ -28,6 +29,7 @@ from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.iterations import (
     is_loaded_fill,
     only_accumulates,
+    read_by_threads,
     slot_readers,
     trailing_accumulators,
 )
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
+ADDRESSES = 2  # copies whose addresses those keep from one iteration to the next
 
 # Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
 # size has the copy engine bring them, or other kernels copy them before, where there is much to do.
@@ -233,6 +236,9 @@ class GroupRing(Ring):
         """Every slot by ordinary copies, as the copy engine would have filled it."""
         w, unit = self.context.writer, group_unit()
         with self._slots():
+            if self.few and len(self.producers) > ADDRESSES:
+                w.line(f"const int rank = anew({unit.rank});")
+                unit = replace(unit, rank="rank")
             self._produce(self.producers, "slot", unit)
             w.line("copy_commit();")
             w.line("copy_wait<0>();")
@@ -280,6 +286,12 @@ class GroupRing(Ring):
         w = self.context.writer
         w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
 
+    def _release_when_read(self) -> None:
+        """All threads of a group are through before one of them says so for all."""
+        if read_by_threads(self.consumers, {a.name for a in self.staged}):
+            self.context.writer.line(group_unit().barrier)
+        self._release()
+
     def _advance(self) -> None:
         self.context.writer.line(f"if (++slot == {self.stages}) {{ slot = 0; ++round; }}")
 
@@ -314,7 +326,7 @@ class GroupRing(Ring):
             if later or trailing:
                 w.line("last = free_ + 8 * slot;")
             elif not left:
-                self._release()
+                self._release_when_read()
             self._advance()
         self.emitter.groups.slot = None
         self.emitter.tiles.regions.known = before

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,38 @@ def compile_shared(output: hl.Func, path: Path, target: str = GPU_TARGET) -> Non
             hl.OutputFileType.stmt: str(statement),
             hl.OutputFileType.conceptual_stmt: str(loops),
         }
+        alone = hl.Target(f"{target}-no_runtime")
         try:
-            output.compile_to(files, output.infer_arguments(), ENTRY, hl.Target(target))
+            output.compile_to(files, output.infer_arguments(), ENTRY, alone)
         except hl.HalideError as error:
             raise UserError("stock Halide cannot compile the baseline", why=str(error)) from None
         registers = MOST_REGISTERS
         if "cuda" in target:
             texts = (f.read_text(encoding="utf-8", errors="replace") for f in (statement, loops))
             registers = min(launch.registers for launch in check(*texts))
-        _link(library, path, registers)
+        runtime = Path(folder, "runtime.o")
+        runtime.write_bytes(_runtime(target))
+        _link(library, runtime, path, registers)
 
 
-def _link(library: Path, path: Path, registers: int) -> None:
+@cache
+def _runtime(target: str) -> bytes:
+    """Halide's runtime for a target, an object: it takes longer to compile than most pipelines, and
+    is the same for all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "runtime.o")
+        hl.compile_standalone_runtime(str(path), hl.Target(target))
+        return path.read_bytes()
+
+
+def _link(library: Path, runtime: Path, path: Path, registers: int) -> None:
     """The shared library, which tells its limit of registers."""
     constant = library.with_suffix(".cpp")
     constant.write_text(f'extern "C" {{ int {REGISTERS} = {registers}; }}\n', encoding="utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["g++", "-shared", "-fPIC", "-o", str(path), str(constant), "-Wl,--whole-archive"]
-    command += [str(library), "-Wl,--no-whole-archive", "-ldl", "-lpthread"]
+    command = ["g++", "-shared", "-fPIC", "-o", str(path), str(constant), str(runtime)]
+    command += ["-Wl,--whole-archive", str(library), "-Wl,--no-whole-archive", "-ldl", "-lpthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError("g++ cannot link the baseline", why=done.stderr.strip())

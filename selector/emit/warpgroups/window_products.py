@@ -45,6 +45,7 @@ from selector.lowering.tiles import Access, Accumulate, Banded
 GROUP_M = 64
 
 Loops = tuple[tuple[str, int, int], ...]  # (variable, first value, number)
+Run = tuple[Stmt, ...]  # products and nests of them that follow each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +66,37 @@ class WindowEmitter:
         self.parts: dict[int, PartProducts] = {}  # by their columns
         self.apart: set[int] = set()  # columns of parts whose last half steps share nothing
         self.pieces: Pieces | None = None  # in which the rows arrive
+        self._found: dict[Run, list[WindowProduct]] = {}
+        self._in_order: dict[Run, list[WindowProduct]] = {}
+        self._instructions: dict[Run, list[WindowProduct]] = {}
 
     # ------------------------------------------------------------------ before the body
 
     def prepare(self, body: Stmt) -> None:
         """Lay out the bands of all such statements of a kernel."""
+        runs = list(_runs(body))
         following: dict[Entry | Pair, Entry | Pair] = {}
         seen: dict[Entry | Pair, None] = {}
-        for run in _runs(body):
+        for run in runs:
             products = [p for p in self._all(run) if p.entry.columns == COLUMNS]
             seen |= dict.fromkeys(p.entry for p in products)
             for a, b in pairwise(products):
                 if a.window == b.window and b.first == a.first + a.n // COLUMNS:
                     following.setdefault(a.entry, b.entry)
         self.bands.lay(chains_of(list(seen), following))
-        self._lay_parts(body)
+        self._lay_parts(runs)
 
-    def _lay_parts(self, body: Stmt) -> None:
+    def _lay_parts(self, runs: list[Run]) -> None:
         """The same for parts of instructions."""
-        found = {p.entry.columns for run in _runs(body) for p in self._all(run)}
+        found = {p.entry.columns for run in runs for p in self._all(run)}
         for columns in sorted(found - {COLUMNS}):
             self.parts[columns] = parts = PartProducts(columns, self.context, self.tables)
-            for apart in (set[int](), {columns}):
-                self.apart |= apart
-                runs = [self._all(run) for run in _runs(body)]
-                if parts.arrange([[p for p in r if p.entry.columns == columns] for r in runs]):
-                    break
+            of_columns = [[p for p in self._all(r) if p.entry.columns == columns] for r in runs]
+            if not parts.arrange(of_columns):
+                self.apart.add(columns)
+                self._in_order.clear()
+                of_columns = [[p for p in self._all(r) if p.entry.columns == columns] for r in runs]
+                parts.arrange(of_columns)
             parts.bands.lay()
 
     def fill_bands(self, unit: Unit) -> None:
@@ -105,7 +111,7 @@ class WindowEmitter:
 
     # ------------------------------------------------------------------ from statements to products
 
-    def _nested(self, stmts: tuple[Stmt, ...], loops: Loops) -> list[Nested]:
+    def _nested(self, stmts: Run, loops: Loops) -> list[Nested]:
         found: list[Nested] = []
         for s in stmts:
             match s:
@@ -119,13 +125,16 @@ class WindowEmitter:
                     raise AssertionError("a nest holds loops and products")
         return found
 
-    def _all(self, stmts: tuple[Stmt, ...]) -> list[WindowProduct]:
-        return self._ordered(self._nested(stmts, ()))
+    def _all(self, run: Run) -> list[WindowProduct]:
+        """All products of a run, by the windows that they read."""
+        if run not in self._found:
+            self._found[run] = [p for n in self._nested(run, ()) for p in self._products(n)]
+        if run not in self._in_order:
+            self._in_order[run] = self._ordered(self._found[run])
+        return self._in_order[run]
 
-    def _ordered(self, nested: list[Nested]) -> list[WindowProduct]:
-        """All products, by the windows that they read."""
+    def _ordered(self, every: list[WindowProduct]) -> list[WindowProduct]:
         numbers: dict[tuple[object, ...], int] = {}
-        every = [p for n in nested for p in self._products(n)]
         sharing = [p for p in every if p.entry.columns not in self.apart]
         found = paired(sharing, self.context.windows)
         found += [p for p in every if p.entry.columns in self.apart]
@@ -168,7 +177,8 @@ class WindowEmitter:
                 f"reorder the update of `{s.accumulator}`",
                 Where(func=s.accumulator),
             )
-        symbolic, start, size = base - base.offset, base.offset, a.type.bytes
+        start, size = base.offset, a.type.bytes
+        symbolic = (base - start) * size
         rows = self.context.windows[a.buffer]
         for values in product(*(range(low, low + extent) for _, low, extent in n.loops)):
             at = start + sum(v * (c or 0) for v, c in zip(values, steps, strict=True))
@@ -182,7 +192,7 @@ class WindowEmitter:
                     along = rows.chunk(2 * step + 1) - first
                     yield WindowProduct(
                         s.accumulator, region.piece(i, j // COLUMNS), entry.columns, a.buffer,
-                        symbolic * size, place + GROUP_M * BLOCK_BYTES * i + first, along, step,
+                        symbolic, place + GROUP_M * BLOCK_BYTES * i + first, along, step,
                         part,
                     )  # fmt: skip
 
@@ -248,16 +258,18 @@ class WindowEmitter:
                 found.append(replace(p, band=band))
         return found
 
-    def run(self, stmts: tuple[Stmt, ...]) -> list[WindowProduct]:
+    def run(self, stmts: Run) -> list[WindowProduct]:
         """The instructions of such statements, in the order in which they are issued."""
-        return self._merged(self._all(stmts))
+        if stmts not in self._instructions:
+            self._instructions[stmts] = self._merged(self._all(stmts))
+        return self._instructions[stmts]
 
-    def emit(self, stmts: tuple[Stmt, ...]) -> None:
+    def emit(self, stmts: Run) -> None:
         """Write a run of products and nests of them."""
         WindowCode(self.context, self.run(stmts), self.pieces).write()
 
 
-def _runs(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
+def _runs(s: Stmt) -> Iterator[Run]:
     """The runs of such statements in a body."""
     if is_window(s):
         yield (s,)

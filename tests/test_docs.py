@@ -27,7 +27,7 @@ from selector import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
-_BLOCK = re.compile(r"<!-- (\w+): (.*?) -->\n```\w*\n(.*?)```\n", re.DOTALL)
+_BLOCK = re.compile(r"<!-- (\w+): ([^\n]*?) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 _NUMBERS = (
     (re.compile(r"\d+\.\d ms"), "# ms"),  # times
     (re.compile(r"\d+ rules, (.*), \d+\.\d s"), r"# rules, \1, # s"),
@@ -112,6 +112,15 @@ def test_the_worked_example(tmp_path: Path, request: pytest.FixtureRequest) -> N
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) < 1e-6
     compare("output", "blur.py", done.stdout, request)
+
+
+def test_attention_with_another_score(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    script = tmp_path / "window.py"
+    script.write_text(block(README, "file", "window.py"))
+    done = run_here(script)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) < 2e-3
+    compare("output", "window.py", done.stdout, request)
 
 
 def test_large_images(tmp_path: Path, request: pytest.FixtureRequest) -> None:

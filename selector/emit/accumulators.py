@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -38,14 +39,14 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
         if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY:
             register = context.names.fresh(s.name)
             half = s.type.bits == 16
-            context.accumulators[s.name] = Accumulator(register, 0, {}, half)
+            context.accumulators[s.name] = Accumulator(register, 0, {}, half, s.type.is_integer)
     _visit(body, {}, context, tables)
     _check_owners(body, context)
     size = 8 * (64 if context.group else 16)
     for name, a in list(context.accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
-        context.accumulators[name] = Accumulator(a.register, -(-total // size), regions, a.half)
+        context.accumulators[name] = replace(a, fragments=-(-total // size), regions=regions)
 
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:

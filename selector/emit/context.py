@@ -82,6 +82,7 @@ class Accumulator:
     fragments: int
     regions: dict[int, Region]
     half: bool
+    integer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

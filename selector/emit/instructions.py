@@ -17,6 +17,8 @@ from selector.ir.types import Kind, Type
 # Of a 16 x 8 accumulator, by its type: C type, constraint of PTX, registers of a lane.
 _PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 4)}
 
+HELD_TOGETHER = 32  # pieces of accumulators in one statement: as many as an instruction has
+
 
 def _ptx_type(t: Type) -> str:
     prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
@@ -101,6 +103,22 @@ def warpgroup_form(
         f"    : {inputs}); }}\n"
     )
     return MatrixForm(name, source)
+
+
+def hold_form(pieces: int, *, half: bool, integer: bool) -> MatrixForm:
+    """Accumulators of a group are read after this, not before: volatile statements stay in order.
+
+    It does not claim memory, through which the compiler would look once for each of them.
+    """
+    kind = "f16" if half else "s32" if integer else "f32"
+    ctype, constraint, count = _PIECES[kind]
+    name = f"group_hold_{pieces}_{kind}"
+    lines = [f"__device__ __forceinline__ void {name}({ctype} (&d)[{pieces}][{count}]) {{"]
+    for first in range(0, pieces, HELD_TOGETHER):
+        part = range(first, min(first + HELD_TOGETHER, pieces))
+        places = ", ".join(f'"+{constraint}"(d[{i}][{e}])' for i in part for e in range(count))
+        lines.append(f'  asm volatile("" : {places});')
+    return MatrixForm(name, "\n".join([*lines, "}\n"]))
 
 
 def _group_operands(first: int, held: bool) -> tuple[str, str, str]:

@@ -53,7 +53,7 @@ def test_products_with_the_values_run_on_into_the_next_iteration() -> None:
     body = loop[: loop.index("if (++slot")]
     assert body.count("group_wait<0>();") == 1
     wait, landed = body.index("group_wait<0>();"), body.index("barrier_arrive(last)")
-    assert body.index("_fresh(scores_peak") < wait < body.index("group_hold(mixed)") < landed
+    assert body.index("_fresh(scores_peak") < wait < body.index("(mixed);", wait) < landed
     assert landed < body.index("(mixed, weight[0]")
     assert "group_wait<0>();" in loop[loop.index("if (++slot") :], "before results are read"
 
@@ -69,3 +69,13 @@ def test_the_fast_schedules_do_not_spill(depth: int, causal: bool) -> None:
     assert few >= 24
     usage = nvrtc.resource_usage(nvrtc.compile_to_cubin(text, "sm_90a"))
     assert all(u.local_accesses == 0 for u in usage.values())
+
+
+def test_threads_copy_rows_that_start_anywhere_in_one_way() -> None:
+    """Rows that are aligned come by the copy engine: there is no second path for them."""
+    text = source(64, SMALL)
+    feeding = text[text.index("fewer_registers<") :]
+    feeding = feeding[feeding.index("if (!maps_ready)") : feeding.index("else if (")]
+    assert feeding.count("= load_shifted(") == feeding.count("store_shifted(") == 2
+    assert "copy16(" not in feeding
+    assert "? from[e]" not in feeding

@@ -80,18 +80,6 @@ template <int pending> __device__ __forceinline__ void group_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
 """,
-    "group_hold": """\
-// Accumulators are read after this, not before: volatile statements stay in order. They do not
-// claim memory, through which the compiler would look once for each of them.
-template <int n, int e> __device__ __forceinline__ void group_hold(float (&d)[n][e]) {
-  #pragma unroll
-  for (int i = 0; i < n * e; ++i) asm volatile("" : "+f"(d[i / e][i % e]));
-}
-template <class T, int n, int e> __device__ __forceinline__ void group_hold(T (&d)[n][e]) {
-  #pragma unroll
-  for (int i = 0; i < n * e; ++i) asm volatile("" : "+r"(d[i / e][i % e]));
-}
-""",
     "group_sync": """\
 __device__ __forceinline__ void group_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");

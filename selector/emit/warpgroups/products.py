@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
-from selector.emit.instructions import warpgroup_form
+from selector.emit.instructions import hold_form, warpgroup_form
 from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
 from selector.emit.writer import comment
 from selector.intrinsics.records import TensorInstruction
@@ -164,8 +164,10 @@ class GroupEmitter:
     def hold(self, names: list[str]) -> None:
         """Accumulators are written before and read after this, whatever the compiler moves."""
         for name in names:
-            register = self.context.accumulators[name].register
-            self.context.writer.line(f"group_hold({register});")
+            a = self.context.accumulators[name]
+            form = hold_form(a.fragments, half=a.half, integer=a.integer)
+            self.context.wrappers[form.name] = form.source
+            self.context.writer.line(f"{form.name}({a.register});")
 
     # ------------------------------------------------------------------ from statements to products
 

@@ -35,9 +35,10 @@ from selector.emit.warpgroups.iterations import (
 )
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
-from selector.ir.nodes import Allocate, For, LetStmt, Load, Stmt, Store
+from selector.ir.nodes import Allocate, For, IntImm, LetStmt, Load, Stmt, Store
 from selector.ir.traverse import free_vars, walk_expr, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
+from selector.lowering.predicates import TRUE
 
 if TYPE_CHECKING:
     from selector.emit.kernel import KernelEmitter
@@ -252,14 +253,22 @@ class GroupRing(Ring):
         if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
             emit_rows(copy, c, unit.rank, unit.size, f"full + 8 * {self.slot}")
             return
-        condition = starts_inside(copy, c)
+        condition = starts_inside(copy, c, self._counted())
+        large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
+        most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
+        if condition == TRUE and self.boxes:  # rows that are aligned come by the copy engine
+            emit_shifted(copy, c, unit.rank, unit.size, 1 if self.few else most)
+            return
         between = None
         if condition is not None and not self.few:  # its vectors on their way take registers
             text = c.scalar.expr(condition)
-            large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
-            most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
             between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size, most))
         emit_copy(copy, c, unit.rank, unit.size, 1, between)
+
+    def _counted(self) -> set[str]:
+        """Variables of the grid and of this loop that start at 0 or more."""
+        loops = [*self.emitter.kernel.grid, self.loop]
+        return {x.name for x in loops if isinstance(x.min, IntImm) and x.min.value >= 0}
 
     @contextmanager
     def _slots(self, *, early: bool = False) -> Generator[None]:

@@ -7,19 +7,23 @@ outside of the source becomes 0.
 
 from __future__ import annotations
 
+from collections.abc import Container
+from dataclasses import replace
+
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.copy_code import addresses, decode, element_predicate
-from selector.ir.nodes import Compare, CompareOp, Expr, IntImm
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
-from selector.lowering.predicates import holds_everywhere
+from selector.lowering.predicates import TRUE, holds_everywhere
 
 TOGETHER = (8, 4, 2)  # chunks that a thread loads before it stores the first
 
 
-def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:
+def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = ()) -> Expr | None:
     """The uniform condition under which a copy can be written by ``emit_shifted``; None if it
-    cannot.
+    cannot. ``counted``: variables that are never negative.
     """
     predicate, source = copy.predicate, context.storages[copy.source.buffer].param
     if source is None or copy.carries(source):
@@ -30,6 +34,13 @@ def starts_inside(copy: Copy, context: KernelContext) -> Expr | None:
         return None
     low = Compare(CompareOp.LE, IntImm(0), copy.coordinates[0])
     digits = {d.var: d.count or 1 for d in (copy.x, *copy.rows)}
+    rest = to_affine(copy.coordinates[0])
+    for digit in digits:
+        rest = rest.rest(digit) if (rest.coefficient(digit).constant or 0) > 0 else rest
+    terms = [(factors, count) for factors, count in rest if factors]
+    names = (x.name if isinstance(x, Var) else "" for factors, _ in terms for x in factors)
+    if rest.offset >= 0 and all(n > 0 for _, n in terms) and all(x in counted for x in names):
+        return TRUE
     return holds_everywhere(low, digits)
 
 
@@ -42,6 +53,9 @@ def emit_shifted(
     w, scalar = context.writer, context.scalar
     source = context.storages[copy.source.buffer]
     assert source.param is not None
+    if copy.rounded:
+        to = context.storages[copy.to]
+        context.storages[copy.to] = replace(to, rounded_rows=True)
     total = copy.chunks
     for d in copy.rows:
         total *= d.count or 1

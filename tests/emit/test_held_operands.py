@@ -74,8 +74,8 @@ def test_the_fast_schedules_do_not_spill(depth: int, causal: bool) -> None:
 def test_threads_copy_rows_that_start_anywhere_in_one_way() -> None:
     """Rows that are aligned come by the copy engine: there is no second path for them."""
     text = source(64, SMALL)
-    feeding = text[text.index("fewer_registers<") :]
-    feeding = feeding[feeding.index("if (!maps_ready)") : feeding.index("else if (")]
+    feeding = text[text.index("if (!maps_ready) {") :]
+    feeding = feeding[: feeding.index("else if ((threadIdx.x")]
     assert feeding.count("= load_shifted(") == feeding.count("store_shifted(") == 2
     assert "copy16(" not in feeding
     assert "? from[e]" not in feeding

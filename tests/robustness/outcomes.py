@@ -47,6 +47,28 @@ def judged(
     return Outcome(calls, why, relative_error(expected(arrays), found))
 
 
+def assert_expected(found: Outcome, machine: Machine, statements: int, why: str) -> None:
+    """The numbers are right; a miss has the reason ``why``, and without one there is an
+    instruction of the machine for each statement.
+    """
+    assert found.error <= machine.tolerance, found
+    if why:
+        assert not found.calls, "selected by now: take it off the list of misses"
+        assert why in found.why
+        return
+    assert not found.why
+    assert len(found.calls) == statements
+    assert all(call.startswith(machine.prefix) for call in found.calls)
+
+
+def assert_rate(reasons: list[str], least: int) -> None:
+    """Of ``least`` variants or more, at least 98 % are to be selected, each miss has a reason:
+    ``assert_expected`` holds every variant to what the corpus says of it.
+    """
+    assert len(reasons) >= least
+    assert reasons.count("") >= 0.98 * len(reasons)
+
+
 def rate(outcomes: Iterable[Outcome]) -> float:
     """The share that was selected."""
     found = list(outcomes)

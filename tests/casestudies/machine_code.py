@@ -5,22 +5,44 @@ times share it, so that a program is compiled once for both.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
 
 from selector.runtime.nvrtc import resource_usage, sass
 
 
-def assert_machine_code(kernel: Any, program: str) -> None:
-    """The SASS of every kernel with tensor statements holds the matrix instruction, and none
-    spills.
+def side_by_side(sources: Mapping[str, str]) -> dict[str, str]:
+    """The sources of several programs such that one text can hold all: a namespace each, and its
+    number in the names of its kernels. The machine code stays what it is.
     """
-    target, cubin = kernel.target.name, kernel.cubin()
-    wanted = r"\bIG?MMA\b" if "s8" in program else r"\bHG?MMA\b"
-    bodies = kernel.source.split('extern "C" ')[1:]
-    tensor = {re.findall(r"\bkernel_\w+", body)[0] for body in bodies if "mma" in body}
-    assert tensor
-    for entry, code in sass(cubin).items():
+    found: dict[str, str] = {}
+    for i, (program, source) in enumerate(sources.items()):
+        numbered = re.sub(r"\bkernel_", f"kernel_{i}_", source)
+        found[program] = f"namespace n{i} {{\n{numbered}\n}}"
+    return found
+
+
+def assert_machine_code(sources: Mapping[str, str], cubin: bytes) -> None:
+    """The SASS of every kernel with tensor statements holds the matrix instruction, and none
+    spills. ``sources``: what was compiled together, by program.
+    """
+    program_of: dict[str, str] = {}
+    tensor: set[str] = set()
+    for program, source in sources.items():
+        bodies = source.split('extern "C" ')[1:]
+        names = [re.findall(r"\bkernel_\w+", body)[0] for body in bodies]
+        program_of |= dict.fromkeys(names, program)
+        own = {name for name, body in zip(names, bodies, strict=True) if "mma" in body}
+        assert own, f"{program} has no tensor statement"
+        tensor |= own
+    codes = sass(cubin)
+    assert codes.keys() == program_of.keys()
+    for entry, code in codes.items():
+        wanted = r"\bIG?MMA\b" if "s8" in program_of[entry] else r"\bHG?MMA\b"
         found = re.search(wanted, code)
-        assert found or entry not in tensor, f"no {wanted} in {entry} of {program} for {target}"
-    for entry, usage in resource_usage(cubin).items():
-        assert not usage.local_accesses, f"{entry} of {program} spills to local memory: {usage}"
+        assert found or entry not in tensor, f"no {wanted} in {entry} of {program_of[entry]}"
+    usages = resource_usage(cubin)
+    assert usages.keys() == program_of.keys()
+    for entry, usage in usages.items():
+        assert not usage.local_accesses, (
+            f"{entry} of {program_of[entry]} spills to local memory: {usage}"
+        )

@@ -26,12 +26,14 @@ Score = Callable[[hl.Expr, hl.Expr, hl.Expr, hl.Expr], hl.Expr]
 @dataclass(frozen=True, slots=True)
 class Variant:
     """``score``, its ``parameters``, and the Funcs (of key, query and head) that it reads a run of
-    keys of at a time: a schedule may stage them, like keys and values.
+    keys of at a time: a schedule may stage them, like keys and values. The score is ``factor``
+    times what ``score`` makes of it, which costs nothing.
     """
 
     score: Score
     parameters: tuple[hl.ImageParam, ...] = ()
     matrices: tuple[hl.Func, ...] = ()
+    factor: float = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ def attend(
 
     def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """The score of a key, in the logarithm of base 2."""
-        return func[n, m, h] * hl.f32(math.log2(math.e) * (1 if variant else factor))
+        rest = factor if variant is None else variant.factor
+        return func[n, m, h] * hl.f32(math.log2(math.e) * rest)
 
     def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """Exactly 0 for a key that does not count."""

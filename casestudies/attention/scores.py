@@ -21,7 +21,7 @@ def variant(name: str) -> Variant | None:
     """
     match name:
         case "soft_cap":
-            return Variant(soft_cap)
+            return Variant(soft_cap, factor=SOFT_CAP)
         case "slopes":
             slopes = hl.ImageParam(hl.Float(32), 1, "slopes")
             return Variant(lambda s, n, m, h: s + slopes[h] * hl.f32(n - m), (slopes,))
@@ -34,6 +34,5 @@ def variant(name: str) -> Variant | None:
 
 
 def soft_cap(s: hl.Expr, n: hl.Expr, m: hl.Expr, h: hl.Expr) -> hl.Expr:
-    """The hyperbolic tangent is rounded to f16, as accurate as the weights are."""
-    cap = hl.f32(SOFT_CAP)
-    return hl.f32(hl.cast(hl.Float(16), hl.tanh(s / cap))) * cap
+    """In units of the cap. Rounded to f16, the hyperbolic tangent is as accurate as weights are."""
+    return hl.f32(hl.cast(hl.Float(16), hl.tanh(s * hl.f32(1 / SOFT_CAP))))

@@ -86,7 +86,7 @@ def attend(
 
     def score(func: hl.Func, n: hl.Expr) -> hl.Expr:
         scaled = func[n, m, h] * hl.f32(factor)
-        return scaled if other is None else other.score(scaled, n, m, h)
+        return scaled if other is None else other.score(scaled, n, m, h) * hl.f32(other.factor)
 
     place = t * RUN + c.x
     counts = (place < length) & (place <= m) if causal else place < length

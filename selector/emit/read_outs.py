@@ -49,7 +49,19 @@ from selector.emit.warpgroups.box_stores import (
 from selector.emit.warpgroups.left_rows import BoxStore
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Call, Cast, Expr, FloatImm, IntImm, Load, Role, Select, Store, Var
+from selector.ir.nodes import (
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Load,
+    Role,
+    Select,
+    Store,
+    Var,
+)
 from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import Type
 from selector.lowering.tiles import first_lane
@@ -331,7 +343,9 @@ class RegionCode:
                     return mark_tile(x, self.context)
                 case Load() if x.buffer in self.context.row_registers:
                     return mark_rows(x, self.context) or x
-                case Cast() if (number := mark_number(x, region, self.context)) is not None:
+                case Cast() | Binary() if (
+                    number := mark_number(x, region, self.context)
+                ) is not None:
                     return number
                 case Load() if (pair := mark_staged(x, region, self.context)) is not None:
                     return pair

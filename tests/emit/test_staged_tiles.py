@@ -13,7 +13,9 @@ pytest.importorskip("halide")
 
 import halide_bridge as hb
 from casestudies.attention import CASE
+from casestudies.attention.algorithm import Variant, attend
 from casestudies.attention.problem import SCORES, Problem
+from casestudies.attention.schedule import Tiles, tensor
 from selector.emit.warpgroups.iterations import read_by_threads
 from selector.ir.nodes import IntImm, Load, Store, Var
 from selector.ir.types import FLOAT16
@@ -53,9 +55,20 @@ def test_places_are_converted_once() -> None:
     scores = re.findall(r"scores_peak\[\d+\]\[\d\] = .*?;", loop)
     assert len(scores) >= 64
     assert not any("(float)" in s for s in scores)
-    assert len(re.findall(r"const float place\w* = \(float\)", loop)) == 4
-    steps = re.findall(r"scores_peak\[1\]\[\d\] = \(.*?place\w*( [+-] -?[\d.]+f)?\)", loop)
-    assert steps[:4] == [" + 8.0f", " + 9.0f", "", " + 1.0f"]
+    assert len(re.findall(r"const float place\w* = step\w* \* \(float\)", loop)) == 4
+    steps = re.findall(r"scores_peak\[1\]\[\d\] = \(.*?place\w*(?: \+ step\w* \* )?(.*?)\)", loop)
+    assert steps[:4] == ["8.0f", "9.0f", "", "1.0f"]
+
+
+def test_places_alone_are_added_to() -> None:
+    pipeline = attend(
+        64, run=64, variant=Variant(lambda s, n, m, h: s + hl.sqrt(hl.f32(n + 3 * m)))
+    )
+    tiles = Tiles(2, 64, 64, 2, 64, groups=True)
+    text = hb.compile(tensor(pipeline, tiles), target="sm_90a").source
+    assert re.findall(r"sqrtf\(\(place\w*(?: \+ )?([\d.]*f?)\)\)", text)[4:8] == [
+        "8.0f", "9.0f", "32.0f", "33.0f"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rounded", [False, True])

@@ -11,7 +11,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, GroupChunks, WarpChunks, vector
+from casestudies.conv_layer.tiles import DEPTH, TAPS, GroupChunks, WarpChunks, boxed
 from casestudies.conv_layer.warpgroups import copy, vectorize
 
 
@@ -23,7 +23,7 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
     (
         p.output.bound(p.c, 0, p.outputs)
         .split(p.c, cb, cg, size.filters)
-        .split(cg, co, ci, vector(size.filters))
+        .split(cg, co, ci, boxed(size.filters))
         .split(p.n, no, ni, size.images)
         .split(p.x, xo, xi, size.width)
         .split(p.y, yo, yb, size.height)
@@ -58,7 +58,7 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
 def rows_of_groups(stage: hl.Func | hl.Stage, p: Layer, size: GroupChunks) -> None:
     """Give each group its rows of a block."""
     co, ci, yw, yi = (hl.Var(n) for n in ("co", "ci", "yw", "yi"))
-    stage.split(p.c, co, ci, vector(size.filters)).split(p.y, yw, yi, size.rows)
+    stage.split(p.c, co, ci, boxed(size.filters)).split(p.y, yw, yi, size.rows)
     stage.reorder(ci, p.n, p.x, co, yi, yw)
     vectorize(stage, ci, p.n, p.x).unroll(co).unroll(yi).gpu_threads(yw)
 

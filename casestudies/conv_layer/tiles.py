@@ -11,21 +11,24 @@ from math import prod
 from casestudies.common.multiples import rounded
 
 TAPS = 3
-UNIT = 8  # filters come in eights, the columns of an instruction
+UNIT = 16  # filters come in sixteens: the copy engine stores rows of 64 or 128 bytes
 DEPTH = 16  # channels of one vector statement
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
 ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
-BLOCK_FILTERS = (8, 16, 24, 32, 48, 64, 72, 96, 128)  # a few vectors of up to 32
+BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
+WARP_FILTERS = (8, 16, 24, 32, 48, 64)  # eights are the columns of an instruction
 MULTIPROCESSORS = 132
 MOST_STAGES = 6
 MANY = 64 * 64  # channels times filters, from where weights come in runs
 RESULTS = 8 << 10  # bytes of shared memory for those of a group of persistent blocks
 IMAGES = (1, 8, 16, 32)  # side by side
-BLOCKS = ((128, 2, 2), (128, 1, 2), (64, 1, 4), (64, 1, 2))  # filters, at most; rows; groups
-PRODUCTS, BYTES = 2048, 25  # of a multiprocessor in a cycle; from the L2 cache where all read
+BLOCKS = (  # filters, at most; rows; groups
+    (128, 2, 2), (128, 1, 2), (64, 1, 7), (64, 1, 4), (64, 1, 2), (64, 1, 1),
+)  # fmt: skip
+BYTES = 45  # from the L2 cache to a multiprocessor in a cycle, where all read
 
 
 class Rows:
@@ -50,7 +53,7 @@ class Rows:
 @dataclass(frozen=True, slots=True)
 class Groups(Rows):
     """A block does ``strips`` such tiles down the image, with ``stages`` of them in shared memory,
-    and ``blocks`` of a multiprocessor do all the work.
+    and ``blocks`` of a multiprocessor do all the work. It has all filters, or so many.
     """
 
     rows: int = 2
@@ -59,23 +62,30 @@ class Groups(Rows):
     stages: int = 2
     blocks: int = 1
     images: int = 1
+    filters: int = 0
 
 
 CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
 
 
 def groups_for(channels: int, filters: int, images: int = 1) -> Groups | None:
-    """The largest tile that shared memory and registers hold, and that is compiled in time; None if
-    there is none.
+    """The largest tile that shared memory and registers hold, and that is compiled in time, of all
+    filters or of some; None if there is none.
     """
-    runs, wide = rounded(channels, DEPTH) // DEPTH, rounded(filters, UNIT)
-    for size in (replace(c, images=images) for c in CANDIDATES):
-        statements = size.rows * TAPS**2 * runs * (wide // vector(wide))
-        sums, registers = size.rows * wide // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
-        small = sums + ADDRESSES <= registers and statements <= STATEMENTS
-        if small and shared_bytes(channels, filters, size) <= SHARED:
-            return size
+    part = filters_of_block(filters, 128)
+    for most in (rounded(filters, UNIT), part):
+        for size in (replace(c, images=images) for c in CANDIDATES):
+            if _fits(channels, most, size):
+                return replace(size, filters=part) if most < filters else size
     return None
+
+
+def _fits(channels: int, filters: int, size: Groups) -> bool:
+    """Whether a block has room for that, and it is compiled in time."""
+    statements = size.rows * TAPS**2 * rounded(channels, DEPTH) // DEPTH * filters // boxed(filters)
+    sums, registers = size.rows * filters // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
+    small = sums + ADDRESSES <= registers and statements <= STATEMENTS
+    return small and shared_bytes(channels, filters, size) <= SHARED
 
 
 def shared_bytes(channels: int, filters: int, size: Groups) -> int:
@@ -95,8 +105,13 @@ def row_bytes(channels: int) -> int:
 
 
 def vector(filters: int) -> int:
-    """Filters, or channels, of one vector statement; they come in eights."""
-    return next(n for n in (FILTERS, 24, 16, UNIT) if filters % n == 0)
+    """Filters, or channels, of one vector statement for warps; they come in eights."""
+    return next(n for n in (FILTERS, 24, 16, 8) if filters % n == 0)
+
+
+def boxed(filters: int) -> int:
+    """Filters of one vector statement for warpgroups, whose rows of results a box holds."""
+    return FILTERS if filters % FILTERS == 0 else UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +166,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     """The tile for warpgroups. All weights stay in shared memory where channels are few; else the
     tile is the one whose rounds take least time, and reads the fewest pixels.
     """
-    if layer.channels * layer.filters < MANY:
+    if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
         size = groups_for(layer.channels, layer.filters, images)
         if size is not None:
@@ -161,7 +176,8 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
         for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
         for images in IMAGES
     ]
-    best = min(sizes, key=lambda size: (_time(layer, size), _staged(layer, size.images)))
+    sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
+    best = min(sizes, key=lambda size: (_time(layer, size), _work(layer, size), size.images))
     slots, room = rounded(layer.channels, DEPTH) // DEPTH, SHARED
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
@@ -177,22 +193,21 @@ def slot_bytes(size: GroupChunks) -> int:
 
 def warp_chunks(filters: int) -> WarpChunks:
     """The tile for warps, for many channels."""
-    return WarpChunks(filters=filters_of_block(filters, 64))
+    return WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
 
 
-def filters_of_block(filters: int, most: int) -> int:
+def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FILTERS) -> int:
     """Filters of a block, of which there are as few as possible, all alike."""
     blocks = -(-filters // most)
-    return next(n for n in BLOCK_FILTERS if n * blocks >= filters)
+    return next(n for n in sizes if n * blocks >= filters)
 
 
 def tile_name(layer: Extents) -> str:
     """What tells the kernels of a layer's channels and filters apart."""
     match group_tiles(layer):
-        case Groups(images=images) if images == 1:
-            return ""
-        case Groups(images=images):
-            return f"-i{images}"
+        case Groups(images=images, filters=filters):
+            part = f"-f{filters}" if filters else ""
+            return part + (f"-i{images}" if images > 1 else "")
         case GroupChunks() as size:
             return f"-f{size.filters}-i{size.images}-r{size.height}" + "-p" * size.blocks
 
@@ -210,13 +225,29 @@ def _staged(layer: Extents, images: int) -> int:
     return prod(_blocks(layer, images, layer.height)) * images * (PIXELS // images + TAPS - 1)
 
 
+def _tiles(layer: Extents, size: GroupChunks) -> int:
+    return prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
+
+
 def _rounds(layer: Extents, size: GroupChunks) -> int:
     """How often all multiprocessors get a block."""
-    tiles = prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
-    return -(-tiles // MULTIPROCESSORS)
+    return -(-_tiles(layer, size) // MULTIPROCESSORS)
+
+
+def _work(layer: Extents, size: GroupChunks) -> int:
+    """Pixels times filters that all blocks compute."""
+    return _tiles(layer, size) * size.height * size.filters
 
 
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
-    products = size.height * PIXELS * size.filters * TAPS**2 * size.run // PRODUCTS
+    products = size.height * TAPS**2 * instruction_cycles(size.filters)
     return _rounds(layer, size) * max(products, slot_bytes(size) // BYTES)
+
+
+def instruction_cycles(filters: int) -> int:
+    """Of 64 pixels times 16 channels times filters: 2048 products a cycle, or 128 bytes of shared
+    memory, from where both operands come.
+    """
+    products, bytes_ = PIXELS * DEPTH * filters // 2048, 2 * DEPTH * (PIXELS + filters) // 128
+    return max(products, bytes_)

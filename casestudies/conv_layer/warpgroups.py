@@ -12,31 +12,36 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.multiples import rounded
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, UNIT, Groups, vector
+from casestudies.conv_layer.tiles import DEPTH, TAPS, UNIT, Groups, boxed
 
 
 def warpgroups(p: Layer, size: Groups) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
     xo, xi, yo, yb, ys, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yb", "ys", "yi", "yw"))
-    co, ci, ni = hl.Var("co"), hl.Var("ci"), hl.Var("ni")
-    filters, channels = rounded(p.outputs, UNIT), rounded(p.inputs, DEPTH)
-    wide, several = vector(filters), size.images > 1
+    cb, co, ci, ni = (hl.Var(n) for n in ("cb", "co", "ci", "ni"))
+    filters, channels = size.filters or rounded(p.outputs, UNIT), rounded(p.inputs, DEPTH)
+    wide, several = boxed(filters), size.images > 1
     if several:
         p.output.split(p.n, p.n, ni, size.images)
     pixels, images = ((ni, xi), (p.n,)) if several else ((xi,), ())
+    p.output.bound(p.c, 0, p.outputs)
+    blocks = (cb, xo) if size.filters else (xo,)
+    if size.filters:
+        p.output.split(p.c, cb, p.c, filters)
     (
-        p.output.bound(p.c, 0, p.outputs)
-        .split(p.c, co, ci, wide)
+        p.output.split(p.c, co, ci, wide)
         .split(p.x, xo, xi, size.width)
         .split(p.y, yo, yb, size.height * size.strips)
         .split(yb, ys, yi, size.height)
         .split(yi, yw, yi, size.rows)
-        .reorder(ci, *pixels, co, yi, yw, ys, xo, yo, p.n)
+        .reorder(ci, *pixels, co, yi, yw, ys, *blocks, yo, p.n)
         .unroll(co)
         .unroll(yi)
-        .gpu_blocks(xo, yo, p.n)
         .gpu_threads(yw)
     )
+    if size.filters:  # neighbours read the same pixels
+        p.output.fuse(cb, xo, xo)
+    p.output.gpu_blocks(xo, yo, p.n)
     vectorize(p.output, ci, *pixels)
     p.conv.compute_at(p.output, yw)
     hb.store_in(p.conv, hb.MemoryType.WGMMAAccumulator)

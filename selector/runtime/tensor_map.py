@@ -18,7 +18,8 @@ BYTES = 128
 _ALIGNMENT = 64  # of the map in host memory
 _DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a box's rows
-_PROMOTE_256, _LARGEST_BOX = 3, 256
+_PROMOTE_64, _PROMOTE_256 = 1, 3
+_LARGEST_BOX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,16 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     stored: bool = False
+
+    @property
+    def promotion(self) -> int:
+        """How much of memory the L2 cache fetches at once: no more than is asked for where rows are
+        short and lie apart. 32 bytes of pixels of 256 would else wait for all of them (a layer of
+        128 channels on an H200: 19.0 us with 256 bytes at once, 17.8 with 64).
+        """
+        row = self.box[0] * self.type.bytes
+        apart = all(stride > row for stride in self.strides)
+        return _PROMOTE_64 if row <= 64 and apart else _PROMOTE_256
 
     def possible(self, address: int) -> bool:
         """Whether the copy engine can read such an array, or store to it: 16-byte alignment, sizes
@@ -69,7 +80,7 @@ class TensorMap:
             (ctypes.c_uint32 * rank)(*[1] * rank),
             0,  # elements are not interleaved
             _SWIZZLES.get(self.box[0] * self.type.bytes, 0),
-            _PROMOTE_256,
+            self.promotion,
             0,  # zeros outside
         )
         return None if status else room.raw[start : start + BYTES]

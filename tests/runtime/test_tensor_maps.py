@@ -139,3 +139,20 @@ def test_a_row_may_end_anywhere_where_it_is_read() -> None:
 def test_maps_survive_the_artifact() -> None:
     plan = mapped_plan()
     assert plan_from_json(plan_to_json(plan), plan.source) == plan
+
+
+@pytest.mark.parametrize(
+    ("box", "strides", "promotion"),
+    [
+        ((16, 8, 4), (256, 4096), 1),  # 32 bytes of each pixel of 256
+        ((16, 8, 4), (32, 4096), 3),  # neighbours are the next row
+        ((16, 8, 4), (4096, 32), 3),  # in whatever order
+        ((32, 8, 4), (256, 4096), 1),
+        ((64, 8, 4), (256, 4096), 3),
+        ((64,), (), 3),
+    ],
+)
+def test_short_rows_that_lie_apart_bring_no_others(
+    box: tuple[int, ...], strides: tuple[int, ...], promotion: int
+) -> None:
+    assert TensorMap(FLOAT16, (128,) * len(box), strides, box).promotion == promotion

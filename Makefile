@@ -8,7 +8,9 @@
 # The first of these that is a Python of at least 3.11; else python3, which is then told that it will not do.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
-VENV := .venv/bin/python
+# Modules are compiled once, for all processes: pip is told not to, and some environments keep Python
+# from writing what it compiled.
+VENV := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/.venv/pyc" .venv/bin/python
 SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock cpp/*)
 # Two workers on two cores; `make test WORKERS=0` runs in one process. A worker has tests of the same
 # files, which share what they compiled, until it is idle and takes from the other's.

@@ -13,6 +13,8 @@ from casestudies.common.multiples import rounded
 TAPS = 3
 UNIT = 16  # filters come in sixteens: the copy engine stores rows of 64 or 128 bytes
 DEPTH = 16  # channels of one vector statement
+ALIGNED = 8  # channels of the 16 bytes at which the copy engine wants pixels to begin
+WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
@@ -53,7 +55,8 @@ class Rows:
 @dataclass(frozen=True, slots=True)
 class Groups(Rows):
     """A block does ``strips`` such tiles down the image, with ``stages`` of them in shared memory,
-    and ``blocks`` of a multiprocessor do all the work. It has all filters, or so many.
+    and ``blocks`` of a multiprocessor do all the work. It has all filters, or so many. The image
+    may be ``copied`` before.
     """
 
     rows: int = 2
@@ -63,6 +66,7 @@ class Groups(Rows):
     blocks: int = 1
     images: int = 1
     filters: int = 0
+    copied: bool = False
 
 
 CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
@@ -170,7 +174,9 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
         size = groups_for(layer.channels, layer.filters, images)
         if size is not None:
-            return size
+            pixels = layer.batch * layer.height * layer.width
+            worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
+            return replace(size, copied=worth)
     sizes = [
         GroupChunks(filters_of_block(layer.filters, filters), images, rows, groups)
         for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
@@ -205,9 +211,9 @@ def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FIL
 def tile_name(layer: Extents) -> str:
     """What tells the kernels of a layer's channels and filters apart."""
     match group_tiles(layer):
-        case Groups(images=images, filters=filters):
+        case Groups(images=images, filters=filters, copied=copied):
             part = f"-f{filters}" if filters else ""
-            return part + (f"-i{images}" if images > 1 else "")
+            return part + (f"-i{images}" if images > 1 else "") + "-copied" * copied
         case GroupChunks() as size:
             return f"-f{size.filters}-i{size.images}-r{size.height}" + "-p" * size.blocks
 

@@ -12,7 +12,7 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.multiples import rounded
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, UNIT, Groups, boxed
+from casestudies.conv_layer.tiles import ALIGNED, DEPTH, TAPS, UNIT, Groups, boxed
 
 
 def warpgroups(p: Layer, size: Groups) -> hl.Func:
@@ -53,7 +53,8 @@ def warpgroups(p: Layer, size: Groups) -> hl.Func:
     update.reorder(ri, ci, *images, p.x, co, p.y, ro, p.r.y, p.r.z).atomic()
     vectorize(update, ri, ci, *images, p.x)
     update.unroll(co).unroll(p.y).unroll(ro).unroll(p.r.y).unroll(p.r.z)
-    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
+    image = (copied(p) if size.copied else p.image).in_(p.conv)
+    weights = p.weights.in_(p.conv)
     c, x, y, n = image.args()
     rows = (c, n, x, y) if several else (c, x, y, n)
     if several:
@@ -65,6 +66,19 @@ def warpgroups(p: Layer, size: Groups) -> hl.Func:
     copy(weights.compute_at(p.output, xo), (filters, channels, TAPS, TAPS), weights.args()[:2])
     hb.persistent(p.output, size.blocks)
     return hb.resident_blocks(p.output, size.blocks) if size.blocks > 1 else p.output
+
+
+def copied(p: Layer) -> hl.Func:
+    """The image as a kernel of its own copies it before, 16 bytes of a pixel a thread: pixels begin
+    at multiples of 16 bytes, as the copy engine wants them.
+    """
+    copy = p.image.in_(p.conv)
+    c, x, y, n = copy.args()
+    co, ci, xo, xi, yo, yi = (hl.Var(name) for name in ("co", "ci", "xo", "xi", "yo", "yi"))
+    copy.compute_root().align_storage(c, ALIGNED)
+    copy.split(c, co, ci, ALIGNED).split(x, xo, xi, 32).split(y, yo, yi, 8)
+    copy.reorder(ci, co, xi, yi, xo, yo, n).vectorize(ci)
+    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, n)
 
 
 def vectorize(stage: hl.Func | hl.Stage, *loops: hl.Var | hl.RVar) -> hl.Func | hl.Stage:

@@ -5,6 +5,7 @@ wgmma for each tap in the machine code, images and results by the copy engine.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.problem import SMALL, Problem
-from casestudies.conv_layer.tiles import Groups, group_tiles, groups_for, shared_bytes
+from casestudies.conv_layer.tiles import Extents, Groups, group_tiles, groups_for, shared_bytes
 from casestudies.conv_layer.warpgroups import warpgroups
 from selector.diagnostics import SelectionError
+from selector.runtime.plan import MapArgument
 
 
 def compiled(channels: int, filters: int, **size: Any) -> Any:
@@ -125,3 +127,39 @@ def test_all_filters_stay_together_where_they_fit() -> None:
         size = groups_for(channels, filters)
         assert size is not None
         assert not size.filters
+
+
+@pytest.mark.parametrize(
+    ("images", "channels", "filters"), [(1, 20, 20), (1, 3, 64), (8, 5, 16), (1, 30, 300)]
+)
+def test_pixels_that_no_map_describes_are_copied_before(
+    images: int, channels: int, filters: int
+) -> None:
+    """The copy's rows of constant length are dimensions to the copy engine; right at any size."""
+    size = groups_for(channels, filters, images)
+    assert size is not None
+    groups = replace(size, copied=True)
+    kernel = hb.compile(warpgroups(layer(channels, filters), groups), target="sm_90a")
+    _, launch = kernel.plan.launches
+    (box,) = (a.box for a in launch.arguments if isinstance(a, MapArgument) and a.name != "output")
+    assert box[0] in (16, 32)
+    assert len(box) == 4
+    for batch, height, width in ((1, 1, 1), (3, 9, 66), (17, 3, 5)):
+        problem = Problem(batch, height, width, channels, filters)
+        inputs = random_inputs(problem, 3, np)
+        result = kernel.interpret(**inputs, sizes=problem.output.shape)
+        truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+        assert relative_error(result, truth, np) < 1e-6
+
+
+def test_copies_where_there_is_much_to_do() -> None:
+    for batch, size, channels, copied in (
+        (32, 224, 3, True),
+        (512, 64, 20, True),
+        (32, 224, 8, False),
+        (1, 64, 20, False),
+    ):
+        tile = group_tiles(Extents(batch, size, size, channels, 20))
+        assert isinstance(tile, Groups)
+        assert tile.copied == copied
+    assert Problem(32, 224, 224, 3, 64).program == "conv_layer-c3-64-copied"

@@ -14,6 +14,7 @@ from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32
@@ -178,8 +179,7 @@ class KernelContext:
         placed = self.grid | set(self.units.values())
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
         allowed = self.sizes | placed if quotient else self.sizes
-        variables = (x.name for x in walk_expr(e) if isinstance(x, Var))
-        if any(self.units.get(name, name) not in allowed for name in variables):
+        if any(self.units.get(name, name) not in allowed for name in free_vars(e)):
             return None  # most of them, so that this comes before any work
         e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
         assert isinstance(e, Binary)
@@ -190,7 +190,7 @@ class KernelContext:
             return None
         if not names & placed and not any(map(_costly, walk_expr(e))):
             return None
-        if any(isinstance(x, Load | Call) for x in walk_expr(e)):
+        if holds(e, Load) or holds(e, Call):
             return None
         e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
         if e not in self.quotients:

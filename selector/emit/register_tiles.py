@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.intrinsics import records
 from selector.ir.affine import Affine
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
     Call,
@@ -28,7 +29,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, stmt_exprs, walk_expr, walk_stmt
+from selector.ir.traverse import map_expr, stmt_exprs, walk_stmt
 from selector.lowering.fragments import BLOCK_ROWS, Block
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import constant_elements, outside_threads, thread_regions
@@ -125,12 +126,7 @@ def _read_otherwise(body: Stmt) -> set[str]:
     found: set[str] = set()
     for s in walk_stmt(body):
         for e in map(_without_sums, stmt_exprs(s)):
-            found |= {
-                x.buffer
-                for part in _without_operands(e)
-                for x in walk_expr(part)
-                if isinstance(x, Load)
-            }
+            found = found.union(*map(loaded, _without_operands(e)))
     return found
 
 
@@ -138,7 +134,7 @@ def _without_sums(e: Expr) -> Expr:
     """The expression without reductions, which take a tile's elements where they lie."""
     if isinstance(e, VectorReduce):
         return Var("$sum", e.type)
-    return map_expr(e, _without_sums)
+    return map_expr(e, _without_sums) if holds(e, VectorReduce) else e
 
 
 def _without_operands(e: Expr) -> Iterator[Expr]:

@@ -20,9 +20,10 @@ from selector.emit.context import KernelContext, Region, RowRegisters, thread_pa
 from selector.emit.scalar import c_type
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds, loaded, nodes_of
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Allocate, Call, Expr, Load, Memory, Stmt, Store, Var, VectorReduce
-from selector.ir.traverse import map_expr, stmt_exprs, walk_expr, walk_stmt
+from selector.ir.traverse import map_expr, stmt_exprs, union_of_names, walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, is_read_out
 from selector.lowering.structure import thread_regions
 from selector.lowering.tiles import first_lane
@@ -49,11 +50,8 @@ def row_arrays(body: Stmt, context: KernelContext, covered: Covered) -> dict[str
         known |= more
     inside = {id(s) for s, _ in uses}
     for s in walk_stmt(body):
-        touched = {x.buffer for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, Load)}
-        if isinstance(s, Store):
-            touched.add(s.buffer)
         if id(s) not in inside:
-            known -= touched
+            known -= _reads(s) | ({s.buffer} if isinstance(s, Store) else set())
     while True:
         found = _kept(uses, known, context, covered)
         if found.keys() == known:
@@ -97,22 +95,22 @@ def _uses(body: Stmt) -> Iterator[tuple[Store, list[tuple[str, int]]]]:
 
 
 def _reads_tiles(s: Store) -> bool:
-    return any(isinstance(e, Call) and e.name == "tile.read" for e in walk_expr(s.value))
+    return any(e.name == "tile.read" for e in nodes_of(s.value, Call))
 
 
 def _is_row_sum(s: Store) -> bool:
-    return is_read_out(s) and any(isinstance(e, VectorReduce) for e in walk_expr(s.value))
+    return is_read_out(s) and holds(s.value, VectorReduce)
 
 
-def _reads(s: Store) -> set[str]:
-    return {x.buffer for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, Load)}
+def _reads(s: Stmt) -> frozenset[str]:
+    return union_of_names(map(loaded, stmt_exprs(s)))
 
 
 def _indices(s: Store, name: str) -> Iterator[Expr]:
     if s.buffer == name:
         yield s.index
     for e in stmt_exprs(s):
-        yield from (x.index for x in walk_expr(e) if isinstance(x, Load) and x.buffer == name)
+        yield from (x.index for x in nodes_of(e, Load) if x.buffer == name)
 
 
 def _apart(parts: tuple[Affine, ...], size: int) -> bool:
@@ -153,8 +151,8 @@ def _reach(s: Store, name: str, context: KernelContext, covered: Covered) -> int
 def _loads_by_row(
     e: Expr, name: str, digits: Digits, context: KernelContext, rows: int, reach: int
 ) -> int | None:
-    for x in walk_expr(e):
-        if not isinstance(x, Load) or x.buffer != name:
+    for x in nodes_of(e, Load):
+        if x.buffer != name:
             continue
         own = digits
         if x.index.type.lanes != _lanes(digits):  # by rows, beside reductions
@@ -188,8 +186,8 @@ def _start(index: Affine, context: KernelContext) -> int | None:
 
 
 def _first_read(value: Expr) -> Load:
-    for e in walk_expr(value):
-        if isinstance(e, Call) and e.name == "tile.read" and isinstance(e.args[0], Load):
+    for e in nodes_of(value, Call):
+        if e.name == "tile.read" and isinstance(e.args[0], Load):
             return e.args[0]
     raise InternalError("a read-out that reads no accumulator")
 

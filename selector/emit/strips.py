@@ -4,8 +4,9 @@ read in windows an even number of 16-byte chunks apart, and nothing else reads.
 
 from __future__ import annotations
 
-from selector.ir.nodes import Allocate, IntImm, Load, Memory, Stmt, Store
-from selector.ir.traverse import walk_expr, walk_stmt
+from selector.ir.contents import loaded
+from selector.ir.nodes import Allocate, IntImm, Memory, Stmt, Store
+from selector.ir.traverse import stmt_exprs, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES
 from selector.lowering.normalize import is_tensor_store
 from selector.lowering.strips import Strips
@@ -31,9 +32,7 @@ def find_strips(body: Stmt, *, engine: bool) -> dict[str, Strips]:
         statement = as_accumulate(s)
         if statement is None:
             touched = {s.buffer} if is_tensor_store(s) else set[str]()
-            parts = [s.value, s.index, *(() if s.predicate is None else (s.predicate,))]
-            touched |= {x.buffer for e in parts for x in walk_expr(e) if isinstance(x, Load)}
-            found |= dict.fromkeys(touched)
+            found |= dict.fromkeys(touched.union(*map(loaded, stmt_exprs(s))))
             continue
         aligned = align_windows(statement)
         for operand in (aligned.a, aligned.b):

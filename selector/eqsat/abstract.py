@@ -18,6 +18,7 @@ from math import gcd, isfinite
 
 from selector.eqsat.encode import encode_store
 from selector.ir.affine import Affine
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -35,7 +36,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import map_expr
 from selector.ir.types import INT32
 
 
@@ -189,7 +190,7 @@ class _Names:
 
 
 def _has_load(e: Expr) -> bool:
-    return any(isinstance(x, (Load, LocToLoc)) for x in walk_expr(e))
+    return holds(e, Load) or holds(e, LocToLoc)
 
 
 def _terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:

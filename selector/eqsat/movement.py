@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
     Expr,
@@ -22,7 +23,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import map_expr, map_stmt, substitute, walk_expr
+from selector.ir.traverse import map_expr, map_stmt, substitute
 
 Placement = Mapping[str, Location]
 
@@ -57,14 +58,16 @@ def _inline_reads(e: Expr, placed: Placement) -> Expr:
         case Let(name, value, body) if _reads(value, placed):
             return _inline_reads(substitute(body, {name: value}), placed)
         case _:
-            return map_expr(e, lambda c: _inline_reads(c, placed))
+            return map_expr(e, lambda c: _inline_reads(c, placed)) if holds(e, Let) else e
 
 
 def _reads(e: Expr, placed: Placement) -> bool:
-    return any(isinstance(x, Load) and x.buffer in placed for x in walk_expr(e))
+    return not loaded(e).isdisjoint(placed)
 
 
 def _annotate(e: Expr, placed: Placement) -> Expr:
+    if not _reads(e, placed):
+        return e
     match e:
         case LocToLoc():
             return e

@@ -19,6 +19,7 @@ from dataclasses import replace
 from selector.eqsat.operands import loads_from
 from selector.eqsat.scaling import factor_scales, is_uniform
 from selector.eqsat.scopes import accumulators_of, touches_tensor
+from selector.ir.contents import bits_of, holds, kinds_of
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -40,12 +41,10 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import (
-    expr_children,
     map_expr,
     map_stmt,
     substitute,
     substitute_stmt,
-    walk_expr,
 )
 from selector.ir.types import Type
 
@@ -70,7 +69,10 @@ def prepare(allocation: Allocate) -> Allocate:
 
 
 def _loads(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))
+    return holds(e, Load)
+
+
+_UNTIDY = bits_of(Let, Ramp, Broadcast)
 
 
 def _tidy(e: Expr) -> Expr:
@@ -81,7 +83,7 @@ def _tidy(e: Expr) -> Expr:
         case Ramp(value, _, 1) | Broadcast(value, 1):
             return _tidy(value)
         case _:
-            return map_expr(e, _tidy)
+            return map_expr(e, _tidy) if kinds_of(e) & _UNTIDY else e
 
 
 def _split(s: Store, placed: dict[str, Location]) -> Stmt:
@@ -163,4 +165,4 @@ def _scaled(value: Expr, factor: Expr) -> Expr:
 
 
 def _moves(e: Expr) -> bool:
-    return isinstance(e, LocToLoc) or any(_moves(c) for c in expr_children(e))
+    return holds(e, LocToLoc)

@@ -14,6 +14,7 @@ from selector.eqsat.diagnose import Miss, stage_of
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
+from selector.ir.contents import holds
 from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Module, Stmt, Store
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
@@ -40,6 +41,8 @@ def without_movement(s: Stmt) -> Stmt:
     """A statement as the user's schedule produced it."""
 
     def expr(e):  # type: ignore[no-untyped-def]
+        if not holds(e, LocToLoc):
+            return e
         return expr(e.value) if isinstance(e, LocToLoc) else map_expr(e, expr)
 
     return map_stmt(s, without_movement, expr)

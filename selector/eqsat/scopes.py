@@ -7,12 +7,12 @@ skeleton once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.eqsat.abstract import Skeleton, abstract
-from selector.ir.nodes import Allocate, Expr, Location, LocToLoc, Stmt, Store
-from selector.ir.traverse import stmt_exprs, walk_expr, walk_stmt
+from selector.ir.contents import holds
+from selector.ir.nodes import Allocate, Location, LocToLoc, Stmt, Store
+from selector.ir.traverse import stmt_exprs, walk_stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,4 @@ def accumulators_of(allocation: Allocate) -> dict[str, Location]:
 
 def touches_tensor(s: Stmt) -> bool:
     """Whether a statement holds a movement to or from a tensor unit directly."""
-    return any(isinstance(e, LocToLoc) for e in direct_exprs(s))
-
-
-def direct_exprs(s: Stmt) -> Iterator[Expr]:
-    """Every expression that a statement holds itself, nested ones included."""
-    for e in stmt_exprs(s):
-        yield from walk_expr(e)
+    return any(holds(e, LocToLoc) for e in stmt_exprs(s))

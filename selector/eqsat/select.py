@@ -18,11 +18,11 @@ from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
 from selector.eqsat.saturate import Engine
-from selector.eqsat.scopes import Scope, direct_exprs, is_tensor, open_scope, touches_tensor
+from selector.eqsat.scopes import Scope, is_tensor, open_scope, touches_tensor
 from selector.eqsat.slices import slice_reductions
 from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
-from selector.ir.nodes import Allocate, LocToLoc, Memory, Module, Stmt, Store
+from selector.ir.nodes import Allocate, Memory, Module, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.report import Report, StatementReport
 from selector.targets import Target
@@ -206,7 +206,7 @@ def _rewritten(scope: Scope, solution: Solution) -> Stmt:
 
 def _stray(s: Stmt) -> bool:
     """Tensor memory read outside of a store."""
-    return not isinstance(s, Store) and any(isinstance(e, LocToLoc) for e in direct_exprs(s))
+    return not isinstance(s, Store) and touches_tensor(s)
 
 
 def _plain(allocation: Allocate) -> Stmt:

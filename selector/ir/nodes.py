@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from selector.ir.known import Known, hashed_once
 from selector.ir.types import BOOL, INT32, Type, round_to
 
 
@@ -120,7 +121,7 @@ class ForKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class IntImm:
+class IntImm(Known):
     value: int
     type: Type = INT32
 
@@ -128,9 +129,13 @@ class IntImm:
         assert self.type.is_integer
         assert self.type.lanes == 1
 
+    def __hash__(self) -> int:  # a program has few equal numbers of several types
+        return hash(self.value)
 
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class FloatImm:
+class FloatImm(Known):
     """``value`` is rounded to the type, so that equal literals compare equal."""
 
     value: float
@@ -143,7 +148,7 @@ class FloatImm:
 
 
 @dataclass(frozen=True, slots=True)
-class Var:
+class Var(Known):
     name: str
     type: Type = INT32
 
@@ -151,8 +156,9 @@ class Var:
         return hash(self.name)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Known):
     type: Type
     value: Expr
 
@@ -160,8 +166,9 @@ class Cast:
         assert self.type.lanes == self.value.type.lanes, "a cast keeps the lanes"
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Known):
     op: BinaryOp
     a: Expr
     b: Expr
@@ -174,8 +181,9 @@ class Binary:
         return self.a.type
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Known):
     op: CompareOp
     a: Expr
     b: Expr
@@ -188,8 +196,9 @@ class Compare:
         return BOOL.with_lanes(self.a.type.lanes)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Known):
     value: Expr
 
     def __post_init__(self) -> None:
@@ -200,8 +209,9 @@ class Not:
         return self.value.type
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Known):
     condition: Expr
     then: Expr
     otherwise: Expr
@@ -216,8 +226,9 @@ class Select:
         return self.then.type
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(Known):
     """``buffer[index]``; index in elements, int32 with one lane per lane of the result."""
 
     type: Type
@@ -230,8 +241,9 @@ class Load:
         assert self.predicate is None or self.predicate.type == BOOL.with_lanes(self.type.lanes)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class Ramp(Known):
     base: Expr
     stride: Expr
     count: int
@@ -245,8 +257,9 @@ class Ramp:
         return self.base.type.with_lanes(self.base.type.lanes * self.count)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(Known):
     value: Expr
     count: int
 
@@ -258,8 +271,9 @@ class Broadcast:
         return self.value.type.with_lanes(self.value.type.lanes * self.count)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class VectorReduce:
+class VectorReduce(Known):
     op: ReduceOp
     value: Expr
     lanes: int
@@ -272,8 +286,9 @@ class VectorReduce:
         return self.value.type.with_lanes(self.lanes)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Known):
     """A function or an instruction: its record in ``selector.intrinsics`` gives the meaning."""
 
     type: Type
@@ -281,8 +296,9 @@ class Call:
     args: tuple[Expr, ...]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(Known):
     """Lanes ``indices`` of the concatenation of ``vectors``."""
 
     vectors: tuple[Expr, ...]
@@ -299,8 +315,9 @@ class Shuffle:
         return self.vectors[0].type.with_lanes(len(self.indices))
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(Known):
     name: str
     value: Expr
     body: Expr
@@ -310,8 +327,9 @@ class Let:
         return self.body.type
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class LocToLoc:
+class LocToLoc(Known):
     """A value moved between memory and a tensor unit's registers; the value itself is unchanged."""
 
     source: Location
@@ -323,8 +341,9 @@ class LocToLoc:
         return self.value.type
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class ExprVar:
+class ExprVar(Known):
     """The value of an expression, kept in a temporary buffer (the paper's appendix A)."""
 
     value: Expr
@@ -341,7 +360,7 @@ Expr = (
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(Known):
     buffer: str
     index: Expr
     value: Expr
@@ -355,12 +374,12 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluate:
+class Evaluate(Known):
     value: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(Known):
     name: str
     min: Expr
     extent: Expr
@@ -369,7 +388,7 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocate:
+class Allocate(Known):
     """Storage for ``extents`` (innermost first, constants or expressions) elements during ``body``.
 
     ``stages`` > 1 asks for a ring of that many copies, filled ahead by the loop around the
@@ -385,26 +404,26 @@ class Allocate:
 
 
 @dataclass(frozen=True, slots=True)
-class IfThenElse:
+class IfThenElse(Known):
     condition: Expr
     then: Stmt
     otherwise: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LetStmt:
+class LetStmt(Known):
     name: str
     value: Expr
     body: Stmt
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(Known):
     stmts: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Atomic:
+class Atomic(Known):
     producer: str
     body: Stmt
 

@@ -6,11 +6,11 @@ A pass matches on the nodes it cares about and hands every other node to ``map_e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter, is_
 from typing import Any, assert_never
 
+from selector.ir.known import keep
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -150,24 +150,28 @@ def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
 
 
 def map_stmt(s: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr], Expr]) -> Stmt:
-    """Rebuild a statement from its mapped direct parts."""
+    """Rebuild a statement from its mapped direct parts; the same object if nothing changed."""
+    old_exprs, old_stmts = stmt_exprs(s), stmt_children(s)
+    exprs, stmts = tuple(map(on_expr, old_exprs)), tuple(map(on_stmt, old_stmts))
+    if all(map(is_, old_exprs, exprs)) and all(map(is_, old_stmts, stmts)):
+        return s
     match s:
-        case Store(b, i, v, p):
-            return Store(b, on_expr(i), on_expr(v), None if p is None else on_expr(p))
-        case Evaluate(v):
-            return Evaluate(on_expr(v))
+        case Store():
+            return Store(s.buffer, exprs[0], exprs[1], exprs[2] if len(exprs) > 2 else None)
+        case Evaluate():
+            return Evaluate(exprs[0])
         case For():
-            return replace(s, min=on_expr(s.min), extent=on_expr(s.extent), body=on_stmt(s.body))
+            return For(s.name, exprs[0], exprs[1], s.kind, stmts[0])
         case Allocate():
-            return replace(s, extents=tuple(on_expr(x) for x in s.extents), body=on_stmt(s.body))
-        case IfThenElse(c, t, f):
-            return IfThenElse(on_expr(c), on_stmt(t), None if f is None else on_stmt(f))
-        case LetStmt(n, v, b):
-            return LetStmt(n, on_expr(v), on_stmt(b))
-        case Block(stmts):
-            return Block(tuple(on_stmt(x) for x in stmts))
-        case Atomic(n, b):
-            return Atomic(n, on_stmt(b))
+            return Allocate(s.name, s.type, exprs, s.memory, stmts[0], s.stages)
+        case IfThenElse():
+            return IfThenElse(exprs[0], stmts[0], stmts[1] if len(stmts) > 1 else None)
+        case LetStmt():
+            return LetStmt(s.name, exprs[0], stmts[0])
+        case Block():
+            return Block(stmts)
+        case Atomic():
+            return Atomic(s.producer, stmts[0])
         case _:
             assert_never(s)
 
@@ -202,7 +206,7 @@ def walk_all_exprs(s: Stmt) -> Iterator[Expr]:
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace free variables by name; an inner ``Let`` of the same name hides the outer one."""
-    if not values:
+    if free_vars(e).isdisjoint(values):
         return e
     match e:
         case Var(name, _):
@@ -226,12 +230,32 @@ def substitute_stmt(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
             )
 
 
+def union_of_names(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The union; one of the sets itself where that is all."""
+    found = frozenset[str]()
+    for names in sets:
+        if not found:
+            found = names
+        elif names and not names <= found:
+            found |= names
+    return found
+
+
 def free_vars(e: Expr) -> frozenset[str]:
     """Names of the variables that an expression uses and does not bind."""
+    try:
+        return e.known_free
+    except AttributeError:
+        found = _free_vars(e)
+        keep(e, "known_free", found)
+        return found
+
+
+def _free_vars(e: Expr) -> frozenset[str]:
     match e:
         case Var(name, _):
             return frozenset((name,))
         case Let(name, value, body):
             return free_vars(value) | (free_vars(body) - {name})
         case _:
-            return frozenset[str]().union(*map(free_vars, expr_children(e)))
+            return union_of_names(map(free_vars, expr_children(e)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from selector.ir.contents import holds, loaded, nodes_of
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -31,7 +32,6 @@ from selector.ir.traverse import (
     stmt_exprs,
     substitute,
     substitute_stmt,
-    walk_expr,
     walk_stmt,
 )
 
@@ -43,7 +43,7 @@ TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR, Memory.AMX_T
 def is_tensor_store(s: Stmt) -> bool:
     """Whether a statement writes or reads a tensor accumulator (in a selected program)."""
     return isinstance(s, Store) and any(
-        isinstance(e, Call) and e.name.startswith(TENSOR_CALLS) for e in walk_expr(s.value)
+        e.name.startswith(TENSOR_CALLS) for e in nodes_of(s.value, Call)
     )
 
 
@@ -54,7 +54,7 @@ def is_read_out(s: Store) -> bool:
     value = s.value
     if isinstance(value, Call) and value.name == "tile.fill":
         return False
-    return any(isinstance(e, Call) and e.name == "tile.read" for e in walk_expr(value))
+    return any(e.name == "tile.read" for e in nodes_of(value, Call))
 
 
 def holds_tensor(s: Stmt) -> bool:
@@ -74,7 +74,7 @@ def _accumulators(s: Stmt) -> list[str]:
 
 
 def _is_pure(e: Expr) -> bool:
-    return not any(isinstance(x, Load) for x in walk_expr(e))
+    return not holds(e, Load)
 
 
 def inline_lets(s: Stmt) -> Stmt:
@@ -108,7 +108,7 @@ def _inline_let(e: Expr) -> Expr:
         case Let(name, value, body):
             return _inline_let(substitute(body, {name: value}))
         case _:
-            return map_expr(e, _inline_let)
+            return map_expr(e, _inline_let) if holds(e, Let) else e
 
 
 def _unroll_register_loops(s: Stmt, accumulators: frozenset[str]) -> Stmt:
@@ -130,8 +130,8 @@ def _indexes(body: Stmt, name: str, accumulators: frozenset[str]) -> bool:
         if isinstance(s, Store) and s.buffer in accumulators and name in free_vars(s.index):
             return True
         for e in stmt_exprs(s):
-            for x in walk_expr(e):
-                if isinstance(x, Load) and x.buffer in accumulators and name in free_vars(x.index):
+            for x in nodes_of(e, Load):
+                if x.buffer in accumulators and name in free_vars(x.index):
                     return True
     return False
 
@@ -197,8 +197,7 @@ def _is_other_accumulate(s: Stmt, fill: Stmt) -> bool:
 def _mentions(s: Stmt, buffer: str) -> bool:
     """Whether a store writes or reads a buffer."""
     assert isinstance(s, Store)
-    loads = (x for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, Load))
-    return s.buffer == buffer or any(x.buffer == buffer for x in loads)
+    return s.buffer == buffer or any(buffer in loaded(e) for e in stmt_exprs(s))
 
 
 def sequence(s: Stmt) -> tuple[Stmt, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Atomic,
     Binary,
@@ -20,7 +21,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt, walk_expr
+from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
 
 
 def grows(s: Store, name: str) -> bool:
@@ -29,9 +30,7 @@ def grows(s: Store, name: str) -> bool:
         case Store(_, index, Binary(BinaryOp.MAX, a, b), None):
             mine = [isinstance(x, Load) and x.buffer == name and x.index == index for x in (a, b)]
             other = b if mine[0] else a
-            return any(mine) and not any(
-                isinstance(x, Load) and x.buffer == name for x in walk_expr(other)
-            )
+            return any(mine) and name not in loaded(other)
         case _:
             return False
 
@@ -80,7 +79,7 @@ def _without_let(e: Expr) -> Expr:
         case Let(name, value, body):
             return _without_let(substitute(body, {name: value}))
         case _:
-            return map_expr(e, _without_let)
+            return map_expr(e, _without_let) if holds(e, Let) else e
 
 
 def _is_one_store(s: Stmt) -> bool:
@@ -90,4 +89,4 @@ def _is_one_store(s: Stmt) -> bool:
 
 
 def _loads(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))
+    return holds(e, Load)

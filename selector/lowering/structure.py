@@ -7,19 +7,33 @@ from collections.abc import Callable, Iterable
 from selector.diagnostics import ScheduleError
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IntImm, Load, Stmt, Store, Var
-from selector.ir.traverse import stmt_children, walk_all_exprs, walk_stmt
+from selector.ir.contents import loaded
+from selector.ir.known import keep
+from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IntImm, Stmt, Store, Var
+from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names, walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
 
-def stored_names(s: Stmt) -> set[str]:
+def stored_names(s: Stmt) -> frozenset[str]:
     """Buffers that a statement writes."""
-    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
+    try:
+        return s.known_stores
+    except AttributeError:
+        own = frozenset((s.buffer,)) if isinstance(s, Store) else frozenset[str]()
+        found = union_of_names([own, *map(stored_names, stmt_children(s))])
+        keep(s, "known_stores", found)
+        return found
 
 
-def loaded_names(s: Stmt) -> set[str]:
+def loaded_names(s: Stmt) -> frozenset[str]:
     """Buffers that a statement reads."""
-    return {e.buffer for e in walk_all_exprs(s) if isinstance(e, Load)}
+    try:
+        return s.known_loads
+    except AttributeError:
+        own = map(loaded, stmt_exprs(s))
+        found = union_of_names([*own, *map(loaded_names, stmt_children(s))])
+        keep(s, "known_loads", found)
+        return found
 
 
 def constant_elements(s: Allocate) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from selector.ir.affine import Affine
+from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -36,7 +37,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, walk_expr
+from selector.ir.traverse import map_expr, map_stmt
 from selector.lowering.masks import Floors, floors_of, is_mask, masks_in_place, unmasked
 from selector.lowering.predicates import conjunction, conjuncts, lane_slacks
 from selector.lowering.structure import loaded_names, stored_names
@@ -76,7 +77,7 @@ class _Splitting:
 
     def _split(self, run: list[Store], later: tuple[Stmt, ...]) -> list[Stmt]:
         """A run of statements with a test for the masks, from the first that is masked on."""
-        if not any(isinstance(e, VectorReduce) for s in run for e in walk_expr(s.value)):
+        if not any(holds(s.value, VectorReduce) for s in run):
             return list(run)
         first = next((i for i, s in enumerate(run) if any(_masks(s.value))), len(run))
         masked, whole = run[first:], _whole(run[first:])
@@ -118,9 +119,7 @@ def _whole(masked: list[Store]) -> Expr | None:
 
 def _masks(e: Expr) -> Iterator[Expr]:
     """Conditions of selects that differ between lanes."""
-    for x in walk_expr(e):
-        if isinstance(x, Select) and is_mask(x):
-            yield x.condition
+    return (x.condition for x in nodes_of(e, Select) if is_mask(x))
 
 
 def pull_factors(s: Stmt) -> Stmt:
@@ -129,6 +128,8 @@ def pull_factors(s: Stmt) -> Stmt:
 
 
 def _pulled(e: Expr) -> Expr:
+    if not holds(e, VectorReduce):
+        return e
     e = map_expr(e, _pulled)
     match e:
         case VectorReduce(ReduceOp.MAX | ReduceOp.MIN as op, Binary(BinaryOp.MUL, a, b), lanes):

@@ -35,8 +35,9 @@ from selector.emit.warpgroups.iterations import (
 )
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
-from selector.ir.nodes import Allocate, For, IntImm, LetStmt, Load, Stmt, Store
-from selector.ir.traverse import free_vars, walk_expr, walk_stmt
+from selector.ir.contents import loaded
+from selector.ir.nodes import Allocate, For, IntImm, LetStmt, Stmt, Store
+from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
 from selector.lowering.predicates import TRUE
 
@@ -374,8 +375,7 @@ class GroupRing(Ring):
         inside = {s.name for s in walk_stmt(self.loop) if isinstance(s, For | LetStmt)}
         constant = self.context.params.keys() - self.emitter.exchanged
         for s in stores:
-            read = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
-            known = read <= constant and not (inside | varying) & free_vars(s.value)
+            known = loaded(s.value) <= constant and not (inside | varying) & free_vars(s.value)
             if known and s.buffer in self.context.accumulators and is_loaded_fill(s):
                 self.emitter.tiles.regions.prepare_fill(s)
 

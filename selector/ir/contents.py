@@ -1,0 +1,71 @@
+"""What an expression or a statement holds, found once for every node and kept with it.
+
+A pass that looks for a class of nodes, or for a buffer, passes over whatever holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar, cast, get_args
+
+from selector.ir.known import Known, keep
+from selector.ir.nodes import Expr, Load
+from selector.ir.traverse import expr_children, union_of_names
+
+E = TypeVar("E", bound=Known)
+
+_BITS: dict[type, int] = {kind: 1 << n for n, kind in enumerate(get_args(Expr))}
+_LOAD = _BITS[Load]
+_NO_NAMES = frozenset[str]()
+
+
+def kinds_of(e: Expr) -> int:
+    """A bit for each class of nodes that is in an expression."""
+    try:
+        return e.known_kinds
+    except AttributeError:
+        found = _BITS[type(e)]
+        for child in expr_children(e):
+            found |= kinds_of(child)
+        keep(e, "known_kinds", found)
+        return found
+
+
+def bits_of(*kinds: type[Known]) -> int:
+    """The bits that ``kinds_of`` has for these classes."""
+    return sum(_BITS[k] for k in kinds)
+
+
+def holds(e: Expr, kind: type[Known]) -> bool:
+    """Whether an expression is or has a node of a class."""
+    return bool(kinds_of(e) & _BITS[kind])
+
+
+def nodes_of(e: Expr, kind: type[E]) -> Iterator[E]:
+    """The nodes of a class in an expression, parents first; what holds none is not walked."""
+    bit = _BITS[kind]
+    stack = [e] if kinds_of(e) & bit else []
+    while stack:
+        top = stack.pop()
+        if type(top) is kind:
+            yield cast(E, top)
+        stack += [x for x in expr_children(top)[::-1] if kinds_of(x) & bit]
+
+
+def loads_of(e: Expr) -> Iterator[Load]:
+    """The loads in an expression, parents first."""
+    return nodes_of(e, Load)
+
+
+def loaded(e: Expr) -> frozenset[str]:
+    """Buffers that an expression loads from."""
+    if not kinds_of(e) & _LOAD:
+        return _NO_NAMES
+    try:
+        return e.known_loads
+    except AttributeError:
+        found = union_of_names([loaded(x) for x in expr_children(e)])
+        if isinstance(e, Load) and e.buffer not in found:
+            found |= {e.buffer}
+        keep(e, "known_loads", found)
+        return found

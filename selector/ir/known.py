@@ -1,0 +1,46 @@
+"""What is found out about a node stays with it: nodes never change.
+
+A class of nodes inherits from ``Known``, whose slots are empty until ``selector.ir.contents`` or a
+first ``hash`` fills them. They are no fields: they do not count in comparisons, and are neither
+printed nor pickled nor handed on by ``replace``.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+
+class Known:
+    """Slots for the hash of a node, and for what is below it: the classes of its nodes, the buffers
+    that it loads from and stores to, the variables that are free in it.
+    """
+
+    __slots__ = ("known_free", "known_hash", "known_kinds", "known_loads", "known_stores")
+
+    known_free: frozenset[str]
+    known_hash: int
+    known_kinds: int
+    known_loads: frozenset[str]
+    known_stores: frozenset[str]
+
+
+T = TypeVar("T", bound=Known)
+
+keep = object.__setattr__
+"""Fills a slot of a frozen node."""
+
+
+def hashed_once(cls: type[T]) -> type[T]:
+    """The class with a hash that is taken of all fields once, and not at every level again."""
+    of_fields = cls.__hash__
+
+    def hash_once(self: T) -> int:
+        try:
+            return self.known_hash
+        except AttributeError:
+            value = of_fields(self)
+            keep(self, "known_hash", value)
+            return value
+
+    setattr(cls, "__hash__", hash_once)  # noqa: B010 (a method of a class that is not known here)
+    return cls

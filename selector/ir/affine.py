@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import pairwise
 
+from selector.ir.known import keep
 from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Var
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, div, floor_div, floor_mod, mod, mul, sub
@@ -34,7 +35,8 @@ def _text(atom: Expr) -> str:
     return print_expr(atom, {})
 
 
-def _monomial_key(m: Monomial) -> tuple[int, list[tuple[int, str]]]:
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
+    m = term[0]
     return (-len(m), [_key(a) for a in m])
 
 
@@ -48,7 +50,9 @@ class Affine:
     @staticmethod
     def of(value: Expr | int) -> Affine:
         """The polynomial of a scalar integer expression (``to_affine``) or of a number."""
-        return _build({(): value}) if isinstance(value, int) else to_affine(value)
+        if isinstance(value, int):
+            return Affine((((), value),) if value else ())
+        return to_affine(value)
 
     @staticmethod
     def build(terms: Mapping[Monomial, int]) -> Affine:
@@ -95,9 +99,14 @@ class Affine:
         return any(name in free_vars(a) for m, _ in self.terms for a in m)
 
     def __add__(self, other: Affine | Expr | int) -> Affine:
+        terms = _affine(other).terms
+        if not terms or not self.terms:
+            return self if self.terms else Affine(terms)
         total = dict(self.terms)
-        for m, c in _affine(other).terms:
+        for m, c in terms:
             total[m] = total.get(m, 0) + c
+        if len(total) == len(self.terms) or (len(terms) == 1 and not terms[0][0]):
+            return Affine(tuple([t for t in total.items() if t[1]]))  # their order, constant last
         return _build(total)
 
     def __neg__(self) -> Affine:
@@ -107,12 +116,18 @@ class Affine:
         return self + -_affine(other)
 
     def __mul__(self, other: Affine | Expr | int) -> Affine:
+        terms = _affine(other).terms
+        if not terms or (len(terms) == 1 and not terms[0][0]):
+            return self._times(terms[0][1] if terms else 0)
         total: dict[Monomial, int] = {}
         for m, c in self.terms:
-            for n, d in _affine(other).terms:
+            for n, d in terms:
                 product = tuple(sorted(m + n, key=_key))
                 total[product] = total.get(product, 0) + c * d
         return _build(total)
+
+    def _times(self, factor: int) -> Affine:
+        return Affine(tuple([(m, c * factor) for m, c in self.terms]) if factor else ())
 
     def divided_by(self, divisor: int) -> Affine | None:
         """The exact quotient, or None if some coefficient is not a multiple."""
@@ -122,21 +137,26 @@ class Affine:
 
     def to_expr(self, t: Type = INT32) -> Expr:
         """A sum of products, positive terms first."""
-        result: Expr = IntImm(0, t)
-        ordered = sorted(self.terms, key=lambda x: (not x[0], x[1] < 0))
-        for i, (m, c) in enumerate(ordered):
-            product: Expr = IntImm(1, t)
-            for atom in m:
-                product = mul(product, atom) if product != IntImm(1, t) else atom
-            negative = c < 0 and bool(m) and i > 0
-            product = mul(product, IntImm(-c if negative else c, t))
-            result = product if i == 0 else (sub if negative else add)(result, product)
-        return result
+        result: Expr | None = None
+        for m, c in sorted(self.terms, key=_written_key):
+            negative = c < 0 and bool(m) and result is not None
+            factor = IntImm(-c if negative else c, t)
+            product = reduce(mul, m) if m else factor
+            if m and factor.value != 1:
+                product = mul(product, factor)
+            result = product if result is None else (sub if negative else add)(result, product)
+        return IntImm(0, t) if result is None else result
+
+
+def _written_key(term: tuple[Monomial, int]) -> tuple[bool, bool]:
+    return not term[0], term[1] < 0
 
 
 def _build(terms: Mapping[Monomial, int]) -> Affine:
-    kept = [(m, c) for m, c in terms.items() if c]
-    return Affine(tuple(sorted(kept, key=lambda x: _monomial_key(x[0]))))
+    kept = [t for t in terms.items() if t[1]]
+    if len(kept) > 1:
+        kept.sort(key=_term_key)
+    return Affine(tuple(kept))
 
 
 def _without(m: Monomial, atom: Expr) -> Monomial:
@@ -156,9 +176,14 @@ def to_affine(e: Expr) -> Affine:
     """
     assert e.type.lanes == 1, f"to_affine wants a scalar, not {e.type}"
     assert e.type.is_integer, f"to_affine wants an integer, not {e.type}"
-    total: dict[Monomial, int] = {}
-    _gather(e, 1, total)
-    return _build(total)
+    try:
+        return e.known_affine
+    except AttributeError:
+        total: dict[Monomial, int] = {}
+        _gather(e, 1, total)
+        found = _build(total)
+        keep(e, "known_affine", found)
+        return found
 
 
 def _gather(e: Expr, factor: int, total: dict[Monomial, int]) -> None:

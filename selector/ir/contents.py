@@ -69,3 +69,8 @@ def loaded(e: Expr) -> frozenset[str]:
             found |= {e.buffer}
         keep(e, "known_loads", found)
         return found
+
+
+def may_hold(e: Expr, part: Expr) -> bool:
+    """Whether a part could be in an expression, by the classes of its nodes and its loads."""
+    return not kinds_of(part) & ~kinds_of(e) and loaded(part) <= loaded(e)

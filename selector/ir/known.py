@@ -7,16 +7,27 @@ printed nor pickled nor handed on by ``replace``.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from selector.ir.affine import Affine
 
 
 class Known:
     """Slots for the hash of a node, and for what is below it: the classes of its nodes, the buffers
-    that it loads from and stores to, the variables that are free in it.
+    that it loads from and stores to, the variables that are free in it, its polynomial.
     """
 
-    __slots__ = ("known_free", "known_hash", "known_kinds", "known_loads", "known_stores")
+    __slots__ = (
+        "known_affine",
+        "known_free",
+        "known_hash",
+        "known_kinds",
+        "known_loads",
+        "known_stores",
+    )
 
+    known_affine: Affine
     known_free: frozenset[str]
     known_hash: int
     known_kinds: int

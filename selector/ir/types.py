@@ -36,8 +36,18 @@ _WIDTHS = {
 _TEXT = re.compile(r"(int|uint|float|bfloat|handle)(\d+)(?:x(\d+))?")
 
 
+class _Facts:
+    """What is asked of types all the time, and follows from their fields."""
+
+    __slots__ = ("is_bool", "is_float", "is_integer")
+
+    is_bool: bool
+    is_float: bool
+    is_integer: bool
+
+
 @dataclass(frozen=True, slots=True)
-class Type:
+class Type(_Facts):
     """A vector of ``lanes`` scalars of one kind and width."""
 
     kind: Kind
@@ -47,6 +57,10 @@ class Type:
     def __post_init__(self) -> None:
         assert self.bits in _WIDTHS[self.kind], f"{self.kind.value}{self.bits} is not a type"
         assert self.lanes >= 1, f"a type has at least one lane, got {self.lanes}"
+        kind = self.kind
+        object.__setattr__(self, "is_bool", kind is Kind.UINT and self.bits == 1)
+        object.__setattr__(self, "is_float", kind in (Kind.FLOAT, Kind.BFLOAT))
+        object.__setattr__(self, "is_integer", kind in (Kind.INT, Kind.UINT))
 
     @property
     def bytes(self) -> int:
@@ -58,17 +72,8 @@ class Type:
         """The same scalar with one lane."""
         return self.with_lanes(1)
 
-    @property
-    def is_float(self) -> bool:
-        return self.kind in (Kind.FLOAT, Kind.BFLOAT)
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in (Kind.INT, Kind.UINT)
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind is Kind.UINT and self.bits == 1
+    def __reduce__(self) -> tuple[type[Type], tuple[Kind, int, int]]:
+        return Type, (self.kind, self.bits, self.lanes)  # by its fields: the facts follow
 
     def with_lanes(self, lanes: int) -> Type:
         return self if lanes == self.lanes else _vector(self.kind, self.bits, lanes)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from selector.ir.contents import holds, loaded, may_hold, nodes_of
 from selector.ir.nodes import Allocate, Block, Call, Expr, Load, Stmt, Store
-from selector.ir.traverse import map_expr, map_stmt, walk_expr
+from selector.ir.traverse import map_expr, map_stmt
 from selector.lowering.structure import loaded_names, stored_names
 
 Flat = tuple[list[Allocate], list[Stmt]]
@@ -86,7 +87,7 @@ def share_values(allocations: Sequence[Allocate], body: list[Stmt]) -> list[Stmt
     """
     names = {a.name for a in allocations}
     for fill in [s for s in body if isinstance(s, Store) and s.buffer in names]:
-        if fill.predicate is None and any(isinstance(x, Call) for x in walk_expr(fill.value)):
+        if fill.predicate is None and holds(fill.value, Call):
             body = _shared(fill, body)
     return body
 
@@ -116,11 +117,18 @@ def _shared(fill: Store, body: list[Stmt]) -> list[Stmt]:
 
 
 def _holds(s: Stmt, fill: Store) -> bool:
-    return isinstance(s, Store) and any(x == fill.value for x in walk_expr(s.value))
+    value = fill.value
+    return (
+        isinstance(s, Store)
+        and may_hold(s.value, value)
+        and any(x == value for x in nodes_of(s.value, type(value)))
+    )
 
 
 def _with(s: Stmt, value: Expr, load: Load) -> Stmt:
     def expr(e: Expr) -> Expr:
+        if not may_hold(e, value):
+            return e
         return load if e == value else map_expr(e, expr)
 
     assert isinstance(s, Store)
@@ -135,7 +143,12 @@ def _read_early(body: list[Stmt], name: str, fills: list[int]) -> bool:
 def rename(s: Stmt, old: str, new: str) -> Stmt:
     """The statement with another buffer in place of ``old``."""
 
+    if old not in loaded_names(s) and old not in stored_names(s):
+        return s
+
     def expr(e: Expr) -> Expr:
+        if old not in loaded(e):
+            return e
         e = map_expr(e, expr)
         return replace(e, buffer=new) if isinstance(e, Load) and e.buffer == old else e
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.access import Level, access, walk
 from selector.ir.affine import Affine
+from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -28,7 +29,6 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.printer import print_expr
-from selector.ir.traverse import walk_expr
 
 Places = NDArray[np.int64]
 
@@ -74,10 +74,43 @@ def as_index(rows: Rows) -> Expr | None:
     return walk(rows.base + int(places[0]), tuple(levels))
 
 
+_NOTHING = np.iinfo(np.int64).min
+
+
+@dataclass(slots=True)
+class Held:
+    """What a buffer holds: at its place ``base + first + i`` a term of element ``rows + table[i]``
+    of the maximum, or no term yet.
+    """
+
+    base: Affine
+    rows: Affine
+    first: int = 0
+    table: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def put(self, at: Places, elements: Places) -> None:
+        """Remember terms at places."""
+        low, end = int(at.min()), int(at.max()) + 1
+        if len(self.table):
+            low, end = min(low, self.first), max(end, self.first + len(self.table))
+        if end - low > len(self.table):
+            grown: Places = np.full(end - low, _NOTHING)
+            grown[self.first - low : self.first - low + len(self.table)] = self.table
+            self.first, self.table = low, grown
+        self.table[at - self.first] = elements
+
+    def get(self, at: Places) -> Places | None:
+        """The elements of the terms at places; None if one of them holds none."""
+        if at.min() < self.first or at.max() >= self.first + len(self.table):
+            return None
+        found = self.table[at - self.first]
+        return None if (found == _NOTHING).any() else found
+
+
 @dataclass(slots=True)
 class Factors:
-    """The factors of one loop's terms. ``maximum``: the buffer m; ``held``: the buffers of terms,
-    with the element of m for each of their places.
+    """The factors of one loop's terms. ``maximum``: the buffer m; ``held``: the buffers of
+    terms.
     """
 
     maximum: str
@@ -85,16 +118,12 @@ class Factors:
     location: str = ""
     base: Expr | None = None  # of the powers; None: e
     found: bool = False
-    held: dict[str, tuple[Affine, Affine, dict[int, int]]] = field(
-        default_factory=dict[str, tuple[Affine, Affine, dict[int, int]]]
-    )
+    held: dict[str, Held] = field(default_factory=dict[str, Held])
 
     def depends(self, e: Expr) -> bool:
         """Whether a value is made of the maximum."""
-        return any(
-            isinstance(x, Load) and (x.buffer == self.maximum or x.buffer in self.held)
-            for x in walk_expr(e)
-        )
+        names = loaded(e)
+        return self.maximum in names or not names.isdisjoint(self.held)
 
     def hold(self, s: Store) -> None:
         """Remember the terms that a statement stores."""
@@ -103,10 +132,10 @@ class Factors:
             return
         if at is None or len(rows.places) != len(at.places):
             raise self.refused(s.value, f"its places in `{s.buffer}` are not known")
-        known = self.held.setdefault(s.buffer, (at.base, rows.base, {}))
-        if known[:2] != (at.base, rows.base):
+        known = self.held.setdefault(s.buffer, Held(at.base, rows.base))
+        if (known.base, known.rows) != (at.base, rows.base):
             raise self.refused(s.value, f"`{s.buffer}` holds terms of several tiles")
-        known[2].update(zip(at.places.tolist(), rows.places.tolist(), strict=True))
+        known.put(at.places, rows.places)
 
     def rows(self, e: Expr) -> Rows | None:
         """The element of the maximum for every lane; None for what does not depend on it.
@@ -174,15 +203,11 @@ class Factors:
         return left if left and right and left.same(right) else None
 
     def _held(self, buffer: str, index: Expr) -> Rows | None:
-        at = rows_at(index)
-        base, rows, places = self.held[buffer]
-        if at is None or at.base != base:
+        at, held = rows_at(index), self.held[buffer]
+        if at is None or at.base != held.base:
             return None
-        try:
-            found = [places[i] for i in at.places.tolist()]
-        except KeyError:
-            return None
-        return Rows(rows, np.array(found, np.int64))
+        found = held.get(at.places)
+        return None if found is None else Rows(held.rows, found)
 
     def refused(self, e: Expr, why: str) -> ScheduleError:
         return ScheduleError(

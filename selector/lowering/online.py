@@ -340,13 +340,16 @@ class _Fusion:
 
 def _check_apart(rows: list[Rows], name: str, fusion: _Fusion) -> None:
     """Different statements have different elements: each is rescaled once."""
-    for i, a in enumerate(rows):
-        for b in rows[:i]:
-            if a.base != b.base or np.intersect1d(a.places, b.places).size:
-                raise fusion.refuse(
-                    f"parts of `{name}` that an iteration writes overlap, or may",
-                    "unroll the loops over its tiles, of whole tiles",
-                )
+    low = min((int(r.places.min()) for r in rows), default=0)
+    end = max((int(r.places.max()) for r in rows), default=0) + 1
+    written = np.zeros(end - low, np.bool_)
+    for r in rows:
+        if r.base != rows[0].base or written[r.places - low].any():
+            raise fusion.refuse(
+                f"parts of `{name}` that an iteration writes overlap, or may",
+                "unroll the loops over its tiles, of whole tiles",
+            )
+        written[r.places - low] = True
 
 
 def _region(stmts: list[Stmt]) -> For | None:

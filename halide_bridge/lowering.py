@@ -20,6 +20,7 @@ from halide_bridge.normalise import normalise
 from halide_bridge.records import Reader, Record, read_type
 from halide_bridge.stock import Func, Pipeline
 from selector.diagnostics import ScheduleError
+from selector.garbage import collector_paused
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -76,7 +77,11 @@ def lower(
     ``inputs`` fixes the calling order of ImageParams and Params, which else is that of their names.
     ScheduleError for whatever cannot be lowered, with Halide's own text where Halide refused.
     """
-    pipeline = _open(output, target, name, options or Options())
+    with collector_paused():
+        return _lowered(_open(output, target, name, options or Options()), name, inputs)
+
+
+def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | None) -> Module:
     lowered = checks.run_native(
         native().lower, pipeline.outputs, pipeline.request, pipeline.location
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from selector import dump, environment
 from selector.diagnostics import InternalError
+from selector.garbage import collector_paused
 from selector.ir.nodes import Module
 from selector.report import Report, StatementReport
 from selector.runtime.plan import Plan
@@ -66,15 +67,16 @@ def run(work: Work, clock: Clock, watch: Callable[[str], None] = lambda stage: N
     check = environment.checks_enabled()
     folder = None if root is None else dump.new_folder(root, work.module, work.target)
     stages = [s for s in STAGES if s.family in ("", work.target.family)]
-    for number, stage in enumerate(stages):
-        watch(stage.name)
-        start = time.perf_counter()
-        before, work = work, stage.run(work)
-        clock.time(stage.name, start)
-        if folder is not None:
-            dump.write(folder, number, stage.name, stage.dump(before, work))
-        if check and work.module is not before.module:
-            _check(stage.name, work)
+    with collector_paused():
+        for number, stage in enumerate(stages):
+            watch(stage.name)
+            start = time.perf_counter()
+            before, work = work, stage.run(work)
+            clock.time(stage.name, start)
+            if folder is not None:
+                dump.write(folder, number, stage.name, stage.dump(before, work))
+            if check and work.module is not before.module:
+                _check(stage.name, work)
     return work
 
 

@@ -8,7 +8,7 @@ one instruction and one M x N.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,6 +29,14 @@ class Node:
     args: tuple[object, ...]
     sorts: tuple[str, ...]
     cls: egglog.Value
+
+    def children(self) -> Iterator[egglog.Value]:
+        """The classes that the node is made of."""
+        for value, sort in zip(self.args, self.sorts, strict=True):
+            if sort in _TERMS:
+                yield value  # type: ignore[misc]
+            elif sort == "Args":
+                yield from value  # type: ignore[misc]
 
 
 _TERMS = ("Expr", "Stmt")
@@ -56,17 +64,25 @@ class Graph:
         return table
 
     def _relax(self, nodes: Sequence[Node]) -> None:
-        changed = True
-        while changed:
-            changed = False
-            for n in nodes:
+        """Rounds over the nodes; after the first, only those of which a child became better."""
+        users: dict[egglog.Value, list[int]] = {}
+        for i, n in enumerate(nodes):
+            for child in n.children():
+                users.setdefault(child, []).append(i)
+        waiting = [True] * len(nodes)
+        while any(waiting):
+            for i, n in enumerate(nodes):
+                if not waiting[i]:
+                    continue
+                waiting[i] = False
                 candidate = self.term(n)
                 if candidate is None:
                     continue
                 old = self.best.get(n.cls)
                 if old is None or candidate[:2] < old[:2]:
                     self.best[n.cls] = candidate
-                    changed = True
+                    for user in users.get(n.cls, ()):
+                        waiting[user] = True
 
     def term(self, n: Node) -> tuple[int, str, Term] | None:
         """Cost, text and term of a node from the best of its children; None if one has none yet."""

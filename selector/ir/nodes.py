@@ -2,7 +2,8 @@
 
 Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
 how long a vector it is; ``__post_init__`` asserts what the verifier would otherwise have to check
-everywhere.
+everywhere. The types of the commonest nodes are worked out as they are made: every pass asks for
+them again and again.
 
 Meaning of the vector nodes (``hardboiled`` section III):
 
@@ -18,10 +19,10 @@ division by zero gives zero. A ``Load`` whose predicate lane is false gives zero
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from selector.ir.known import Known, hashed_once
+from selector.ir.known import Known, hashed_once, keep
 from selector.ir.types import BOOL, INT32, Type, round_to
 
 
@@ -172,13 +173,12 @@ class Binary(Known):
     op: BinaryOp
     a: Expr
     b: Expr
+    type: Type = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert self.a.type == self.b.type, f"{self.op.name}: {self.a.type} and {self.b.type}"
-
-    @property
-    def type(self) -> Type:
-        return self.a.type
+        t = self.a.type
+        assert t == self.b.type, f"{self.op.name}: {t} and {self.b.type}"
+        keep(self, "type", t)
 
 
 @hashed_once
@@ -215,15 +215,14 @@ class Select(Known):
     condition: Expr
     then: Expr
     otherwise: Expr
+    type: Type = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert self.then.type == self.otherwise.type
+        t = self.then.type
+        assert t == self.otherwise.type
         assert self.condition.type.is_bool
-        assert self.condition.type.lanes in (1, self.then.type.lanes)
-
-    @property
-    def type(self) -> Type:
-        return self.then.type
+        assert self.condition.type.lanes in (1, t.lanes)
+        keep(self, "type", t)
 
 
 @hashed_once
@@ -247,14 +246,13 @@ class Ramp(Known):
     base: Expr
     stride: Expr
     count: int
+    type: Type = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert self.base.type == self.stride.type, "base and stride of a ramp have one type"
+        t = self.base.type
+        assert t == self.stride.type, "base and stride of a ramp have one type"
         assert self.count >= 1
-
-    @property
-    def type(self) -> Type:
-        return self.base.type.with_lanes(self.base.type.lanes * self.count)
+        keep(self, "type", t.with_lanes(t.lanes * self.count))
 
 
 @hashed_once
@@ -262,13 +260,12 @@ class Ramp(Known):
 class Broadcast(Known):
     value: Expr
     count: int
+    type: Type = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert self.count >= 1
-
-    @property
-    def type(self) -> Type:
-        return self.value.type.with_lanes(self.value.type.lanes * self.count)
+        t = self.value.type
+        keep(self, "type", t.with_lanes(t.lanes * self.count))
 
 
 @hashed_once

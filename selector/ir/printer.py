@@ -76,7 +76,9 @@ def print_expr(e: Expr, types: Mapping[str, Type] | None = None) -> str:
 
 def print_stmt(s: Stmt, types: Mapping[str, Type] | None = None) -> str:
     """Lines of text without a final newline; ``types`` as for ``print_expr``."""
-    return "\n".join(_Printer(types, types).stmt(s, ""))
+    lines: list[str] = []
+    _Printer(types, types).stmt(s, "", lines)
+    return "\n".join(lines)
 
 
 def print_module(module: Module) -> str:
@@ -84,7 +86,9 @@ def print_module(module: Module) -> str:
     printer = _Printer(
         {b.name: b.type.element for b in module.buffers}, {s.name: s.type for s in module.scalars}
     )
-    lines = [*_header(module, printer), "body {", *printer.stmt(module.body, " "), "}"]
+    lines = [*_header(module, printer), "body {"]
+    printer.stmt(module.body, " ", lines)
+    lines.append("}")
     return "\n".join(lines) + "\n"
 
 
@@ -213,74 +217,80 @@ class _Printer:
                 space = " " if e.op in _SPACED else ""
                 return f"{self.operand(e.a)}{space}{e.op.value}{space}{self.operand(e.b)}"
 
-    def stmt(self, s: Stmt, indent: str, taken: frozenset[str] = frozenset()) -> Iterator[str]:
-        """The lines of a statement; ``taken`` holds the allocations made since the last brace."""
+    def stmt(
+        self, s: Stmt, indent: str, out: list[str], taken: frozenset[str] = frozenset()
+    ) -> None:
+        """Add the lines of a statement; ``taken``: the allocations since the last brace."""
         match s:
             case Block(stmts):
-                yield from self._block(stmts, indent, taken)
+                self._block(stmts, indent, out, taken)
             case Store(b, index, value, p):
                 predicate = "" if p is None else f" if {self.expr(p)}"
-                yield f"{indent}{quote(b)}[{self.expr(index)}] = {self.expr(value)}{predicate}"
+                out.append(
+                    f"{indent}{quote(b)}[{self.expr(index)}] = {self.expr(value)}{predicate}"
+                )
             case Evaluate(Call() as call):
-                yield indent + self.expr(call)
+                out.append(indent + self.expr(call))
             case Evaluate(value):
-                yield f"{indent}({self.expr(value)})"
+                out.append(f"{indent}({self.expr(value)})")
             case For():
-                yield from self._loop(s, indent)
+                self._loop(s, indent, out)
             case Allocate():
-                yield from self._allocate(s, indent, taken)
+                self._allocate(s, indent, out, taken)
             case IfThenElse():
-                yield from self._condition(s, indent)
+                self._condition(s, indent, out)
             case LetStmt(name, value, body):
-                yield f"{indent}let {quote(name)} = {self.expr(value)}"
-                yield from self.with_variable(name, value.type).stmt(body, indent, taken)
+                out.append(f"{indent}let {quote(name)} = {self.expr(value)}")
+                self.with_variable(name, value.type).stmt(body, indent, out, taken)
             case Atomic(producer, body):
-                yield f"{indent}atomic ({quote(producer)}) {{"
-                yield from self.stmt(body, indent + " ")
-                yield indent + "}"
+                out.append(f"{indent}atomic ({quote(producer)}) {{")
+                self.stmt(body, indent + " ", out)
+                out.append(indent + "}")
             case _:
                 assert_never(s)
 
-    def _block(self, stmts: tuple[Stmt, ...], indent: str, taken: frozenset[str]) -> Iterator[str]:
+    def _block(
+        self, stmts: tuple[Stmt, ...], indent: str, out: list[str], taken: frozenset[str]
+    ) -> None:
         for i, s in enumerate(flat := tuple(_flatten(stmts))):
             if isinstance(s, LetStmt | Allocate) and i + 1 < len(flat):
-                yield indent + "{"
-                yield from self.stmt(s, indent + " ")
-                yield indent + "}"
+                out.append(indent + "{")
+                self.stmt(s, indent + " ", out)
+                out.append(indent + "}")
             else:
-                yield from self.stmt(s, indent, taken)
+                self.stmt(s, indent, out, taken)
 
-    def _loop(self, s: For, indent: str) -> Iterator[str]:
+    def _loop(self, s: For, indent: str, out: list[str]) -> None:
         api = "<CUDA> " if s.kind in _GPU else " "
-        yield f"{indent}{s.kind.value}{api}({quote(s.name)}, {self.args(s.min, s.extent)}) {{"
-        yield from self.with_variable(s.name, INT32).stmt(s.body, indent + " ")
-        yield indent + "}"
+        out.append(f"{indent}{s.kind.value}{api}({quote(s.name)}, {self.args(s.min, s.extent)}) {{")
+        self.with_variable(s.name, INT32).stmt(s.body, indent + " ", out)
+        out.append(indent + "}")
 
-    def _condition(self, s: IfThenElse, indent: str) -> Iterator[str]:
+    def _condition(self, s: IfThenElse, indent: str, out: list[str]) -> None:
         head = indent
         while True:
-            yield f"{head}if ({self.expr(s.condition)}) {{"
-            yield from self.stmt(s.then, indent + " ")
+            out.append(f"{head}if ({self.expr(s.condition)}) {{")
+            self.stmt(s.then, indent + " ", out)
             if not isinstance(s.otherwise, IfThenElse):
                 break
             head, s = indent + "} else ", s.otherwise
         if s.otherwise is not None:
-            yield indent + "} else {"
-            yield from self.stmt(s.otherwise, indent + " ")
-        yield indent + "}"
+            out.append(indent + "} else {")
+            self.stmt(s.otherwise, indent + " ", out)
+        out.append(indent + "}")
 
-    def _allocate(self, s: Allocate, indent: str, taken: frozenset[str]) -> Iterator[str]:
+    def _allocate(self, s: Allocate, indent: str, out: list[str], taken: frozenset[str]) -> None:
         if s.name in taken:  # a second one of that name would read as the end of the first
-            yield indent + "{"
-            yield from self._allocate(s, indent + " ", frozenset())
-            yield indent + "}"
+            out.append(indent + "{")
+            self._allocate(s, indent + " ", out, frozenset())
+            out.append(indent + "}")
             return
         extents = "".join(f" * {self.operand(x)}" for x in s.extents)
         memory = "" if s.memory is Memory.AUTO else f" in {s.memory.value}"
         stages = "" if s.stages == 1 else f" stages({s.stages})"
-        yield f"{indent}allocate {quote(s.name)}[{s.type}{extents}]{memory}{stages}"
+        out.append(f"{indent}allocate {quote(s.name)}[{s.type}{extents}]{memory}{stages}")
         inner = self.with_buffer(s.name, s.type.element)
-        yield from inner.stmt(s.body, indent, taken | {s.name})
+        inner.stmt(s.body, indent, out, taken | {s.name})
 
 
 def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:

@@ -70,7 +70,10 @@ def _equal(body: list[Stmt], first: str, second: str) -> bool:
     if not fills[0] or len(fills[0]) != len(fills[1]) or fills[0][-1] >= fills[1][0]:
         return False
     for i, j in zip(*fills, strict=True):
-        if stored_names(body[i]) != {first} or rename(body[j], second, first) != body[i]:
+        if (
+            stored_names(body[i]) != frozenset((first,))
+            or rename(body[j], second, first) != body[i]
+        ):
             return False
     if any(_read_early(body, name, at) for name, at in zip((first, second), fills, strict=True)):
         return False

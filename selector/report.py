@@ -35,9 +35,10 @@ class Block:
 class StatementReport:
     """One statement on a tensor unit, or a miss.
 
-    ``stage`` is "init", "update", "rescale", "read" or "plain"; ``block`` is None where there is no
-    product; ``copies`` is how many equal statements (up to bases) share this entry; ``matched`` are
-    the named rules that matched in its scope, ``rules`` those that led to the result.
+    ``stage`` is "init", "update", "rescale", "apply", "read" or "plain"; ``block`` is None where
+    there is no product; ``copies`` is how many equal statements (up to bases) share this entry;
+    ``matched`` are the named rules that matched in its scope, ``rules`` those that led to the
+    result.
     """
 
     where: Where
@@ -133,6 +134,7 @@ def _block(data: Mapping[str, Any]) -> Block | None:
 _WITHOUT_PRODUCT = {
     "init": "fill of the tile",
     "rescale": "rows of the tile times numbers",
+    "apply": "each element of the tile, where it lies",
     "read": "read of the tile",
 }
 

@@ -126,27 +126,34 @@ def _selected(
     temporaries = tuple(
         _temporary(e.value) for e in walk_expr(decoded.value) if isinstance(e, ExprVar)
     )
+    stage = "apply" if call is None and place.stage == "update" else place.stage
     return StatementReport(
         place,
-        place.stage,
+        stage,
         None if call is None else _block(call, store),
-        _matched(place.stage, solution),
+        _matched(stage, solution),
         temporaries,
         capped=solution.saturation.capped,
         copies=copies,
-        explain=lambda: _chain(place.stage, solution, index),
+        explain=lambda: _chain(stage, solution, index),
     )
 
 
 def _chain(stage: str, solution: Solution, index: int) -> tuple[str, ...]:
-    """The rules that led to an entry: fills and reads need one each."""
-    alone = {"init": ("tile-fill",), "read": ("tile-read",)}
+    """The rules that led to an entry: fills and reads need one each, and elements that are
+    computed where they lie need both.
+    """
+    alone = {
+        "init": ("tile-fill",),
+        "read": ("tile-read",),
+        "apply": ("tile-read", "tile-fill"),
+    }
     return alone.get(stage) or solution.chain(index)
 
 
 def _matched(stage: str, solution: Solution) -> tuple[str, ...]:
     """The rules that matched for an entry; those of its scope for an update."""
-    if stage in ("init", "read"):
+    if stage in ("init", "read", "apply"):
         return _chain(stage, solution, 0)
     if stage == "rescale":  # tiles are taken apart, no rule of products does that
         return ()

@@ -41,6 +41,15 @@ def test_a_staged_matrix_comes_as_boxes_and_is_read_in_pairs() -> None:
     assert not re.search(r"\bbias\[", loop)
 
 
+def test_the_report_says_what_is_computed_in_place() -> None:
+    problem = Problem(1, 64, 64, score="bias")
+    report = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a").report
+    (entry,) = (s for s in report.statements if s.stage == "apply")
+    assert "each element of the tile, where it lies" in entry.text()
+    assert entry.where.func == "scores_peak"
+    assert not entry.miss
+
+
 def test_warps_read_a_staged_matrix_in_pairs_as_well() -> None:
     text = source("bias", target="sm_80")
     words = re.findall(r"half_of\((pair_at\(.*?\)), [01]\)", text)

@@ -13,10 +13,9 @@ from functools import partial
 from math import isinf
 from typing import NoReturn
 
-from selector.diagnostics import ParseError
-from selector.ir.forms import MAX_LANES, Form, build_form, call, widen
+from selector.ir.forms import Form, build_form, call, widen
 from selector.ir.lexer import Source, Token
-from selector.ir.lexicon import SPECIAL_FLOATS, TYPE, unquote
+from selector.ir.lexicon import SPECIAL_FLOATS, TYPE
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -31,6 +30,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import wrap
+from selector.ir.token_cursor import TokenCursor
 from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, Type
 
 MAX_HEIGHT = 200
@@ -73,8 +73,8 @@ class _Stacks:
     open: int = 0
 
 
-class ExpressionParser:
-    """A cursor over tokens. ``height`` is the height of the expression read last.
+class ExpressionParser(TokenCursor):
+    """Reads expressions. ``height`` is the height of the expression read last.
 
     ``lenient`` accepts the paper's listings, whose sizes do not agree: the lanes that a cast, load
     or reduction claims give way to those of its operand, a scalar beside a vector is broadcast, a
@@ -88,79 +88,12 @@ class ExpressionParser:
         lenient: bool = False,
         default_type: Type | None = None,
     ) -> None:
-        self.source, self.tokens, self.at = source, source.tokens(), 0
+        super().__init__(source)
         self.buffers = {name: t.element for name, t in types.items()}
         self.variables = dict(types)
         self.lenient = lenient
         self.default_type = FLOAT32 if lenient and default_type is None else default_type
         self.height = self.calls = 0
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.at]
-
-    def peek(self, ahead: int = 1) -> Token:
-        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
-
-    def error(self, token: Token, what: str, why: str = "", hint: str = "") -> ParseError:
-        return self.source.error(token.start, what, why, hint)
-
-    def expected(self, what: str) -> NoReturn:
-        found = f"`{self.token.text}`" if self.token.text else "the end of the text"
-        raise self.error(self.token, f"expected {what}, found {found}")
-
-    def take(self, text: str) -> Token:
-        """The next token, which must be this operator or keyword."""
-        token = self.token
-        if token.text != text or token.kind in ("string", "quoted"):
-            self.expected(f"`{text}`")
-        self.at += 1
-        return token
-
-    def skip(self, text: str) -> bool:
-        """Step over an operator or keyword if it is next."""
-        found = self.token.text == text and self.token.kind in ("op", "name")
-        self.at += found
-        return found
-
-    def name(self) -> str:
-        """A plain or quoted name."""
-        token = self.token
-        if token.kind not in ("name", "quoted"):
-            self.expected("a name")
-        self.at += 1
-        return token.text if token.kind == "name" else self.unquoted(token)
-
-    def unquoted(self, token: Token) -> str:
-        try:
-            return unquote(token.text)
-        except ValueError as e:
-            raise self.error(token, f"bad escape in {token.text}") from e
-
-    def integer(self, what: str) -> int:
-        """A literal that stands for a count, not a value."""
-        token = self.token
-        if token.kind != "number" or not token.text.isdigit() or len(token.text) > 18:
-            self.expected(what)
-        self.at += 1
-        return int(token.text)
-
-    def type(self) -> Type:
-        """A type such as ``float32x8``."""
-        token = self.token
-        if token.kind != "name" or not TYPE.fullmatch(token.text):
-            self.expected("a type such as float32 or int32x8")
-        self.at += 1
-        return self.type_of(token)
-
-    def type_of(self, token: Token) -> Type:
-        lanes = token.text.partition("x")[2]
-        if lanes and (len(lanes) > 9 or not 0 < int(lanes) <= MAX_LANES):
-            raise self.error(token, f"{token.text} has an impossible number of lanes")
-        try:
-            return Type.parse(token.text)
-        except ValueError as e:
-            raise self.error(token, str(e)) from e
 
     def expr(self, minimum: int = 1) -> Expr:
         """The longest expression of operators that bind at least as tightly as ``minimum``."""

@@ -39,14 +39,14 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "wgmma":
         from casestudies.conv2d.warpgroups import warpgroups
 
-        return warpgroups(pipeline)
+        return warpgroups(pipeline, problem.block)
     return schedules.tensor(pipeline)
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any and the image has work for all of them."""
     wide = schedule == "tensor" and target.has("wgmma")
-    return "wgmma" if wide and problem.suits_groups else schedule
+    return "wgmma" if wide and problem.block is not None else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

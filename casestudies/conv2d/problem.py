@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from casestudies.common.blocks import Block, Blocks
 from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
 from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
@@ -13,6 +14,8 @@ from selector.diagnostics import UserError
 TAPS = (16, 32)
 
 ELEMENTS = ("f16", "bf16")
+
+BLOCKS = Blocks(512, 4, (Block(16, 4), Block(16, 2), Block(16, 3), Block(8, 2)), warps=1.6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +59,15 @@ class Problem:
     @property
     def program(self) -> str:
         element = "" if self.element == "f16" else f"-{self.element}"
-        return f"conv2d-k{self.taps}{element}{suffix(self.boundary)}"
+        other = BLOCKS.suffix(self.block)
+        return f"conv2d-k{self.taps}{element}{suffix(self.boundary)}{other}"
 
     @property
-    def suits_groups(self) -> bool:
-        """Whether the schedule for warpgroups has tiles for the taps, and blocks of 512 x 256
-        outputs for a whole GPU.
-        """
-        blocks = -(-self.width // 512) * -(-self.height // 256)
-        return (self.taps == 16 or 24 <= self.taps <= 32) and blocks >= 120
+    def block(self) -> Block | None:
+        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
+        if self.taps != 16 and not 24 <= self.taps <= 32:
+            return None
+        return BLOCKS.chosen(self.width, self.height)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

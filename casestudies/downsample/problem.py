@@ -6,12 +6,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from casestudies.common.blocks import Block, Blocks
 from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
 from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
-BLOCKS = {2: (256, 128), 4: (128, 32)}  # outputs of a block of warpgroups, by the factor
+FEW = Blocks(256, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), warps=1.4)
+MANY = Blocks(256, 4, (Block(16, 2), Block(8, 2), Block(8, 3)), warps=2.0)
+BY_FOUR = Blocks(128, 2, (Block(8, 2),), warps=1.8)
+
+
+def blocks_for(taps: int, factor: int) -> Blocks | None:
+    """Of the schedule for warpgroups; None if it has no tiles for the taps."""
+    if not 16 <= taps <= 32:
+        return None
+    match factor:
+        case 2:
+            return MANY if taps >= 32 else FEW
+        case 4:
+            return BY_FOUR
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +76,15 @@ class Problem:
     @property
     def program(self) -> str:
         by = "" if self.factor == 2 else f"-by{self.factor}"
-        return f"downsample-k{self.taps}{by}{suffix(self.boundary)}"
+        blocks = blocks_for(self.taps, self.factor)
+        other = "" if blocks is None else blocks.suffix(self.block)
+        return f"downsample-k{self.taps}{by}{suffix(self.boundary)}{other}"
 
     @property
-    def suits_groups(self) -> bool:
-        """Whether the schedule for warpgroups has tiles for the taps, blocks for a whole GPU."""
-        if self.factor not in BLOCKS or not 16 <= self.taps <= 32:
-            return False
-        width, height = BLOCKS[self.factor]
-        return -(-self.width // width) * -(-self.height // height) >= 120
+    def block(self) -> Block | None:
+        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
+        blocks = blocks_for(self.taps, self.factor)
+        return None if blocks is None else blocks.chosen(self.width, self.height)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

@@ -6,22 +6,24 @@ from __future__ import annotations
 
 import halide as hl
 
+from casestudies.common.blocks import Block
 from casestudies.common.filters import Filter
 from casestudies.common.warpgroups import Windows, windows
-from casestudies.downsample.problem import BLOCKS
+from casestudies.downsample.problem import blocks_for
 
 
-def windows_for(taps: int, factor: int) -> Windows:
+def windows_for(taps: int, factor: int, block: Block | None = None) -> Windows:
     """Tiles by the number of taps and the factor. Rows of outputs of a group beyond those that meet
     one row of the image would share no instruction, and the compiler moves their accumulators
     about; smaller images have fewer groups a block.
     """
-    if taps < 16 or factor not in BLOCKS:
+    blocks = blocks_for(taps, factor)
+    if blocks is None:
         return Windows(rows=4, groups=4, tiles=4, stages=1)
-    rows, groups = 16 if taps >= 16 * factor else 8, 8 // factor
-    return Windows(rows, groups, tiles=BLOCKS[factor][1] // (rows * groups), stages=1)
+    size = block or blocks.usual
+    return Windows(size.rows, blocks.groups, size.tiles, stages=1)
 
 
-def warpgroups(p: Filter) -> hl.Func:
+def warpgroups(p: Filter, block: Block | None = None) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
-    return windows(p, windows_for(p.taps, p.factor))
+    return windows(p, windows_for(p.taps, p.factor, block))

@@ -6,11 +6,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from casestudies.common.blocks import Block, Blocks
 from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
 from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
+
+FEW = Blocks(1024, 4, (Block(4, 4), Block(4, 2), Block(4, 3)), warps=1.3)
+MANY = Blocks(1024, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), warps=1.3)
+
+
+def blocks_for(phase_taps: int, factor: int) -> Blocks | None:
+    """Of the schedule for warpgroups; None if it has no tiles for the taps. Few taps leave the time
+    to the stores, which more and smaller blocks spread.
+    """
+    if factor != 2 or not 8 <= phase_taps <= 16:
+        return None
+    return FEW if phase_taps == 8 else MANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +76,15 @@ class Problem:
     @property
     def program(self) -> str:
         by = "" if self.factor == 2 else f"-by{self.factor}"
-        return f"upsample-k{self.taps}{by}{suffix(self.boundary)}"
+        blocks = blocks_for(self.phase_taps, self.factor)
+        other = "" if blocks is None else blocks.suffix(self.block)
+        return f"upsample-k{self.taps}{by}{suffix(self.boundary)}{other}"
 
     @property
-    def suits_groups(self) -> bool:
-        """Whether the schedule for warpgroups has tiles for the taps, blocks for a whole GPU."""
-        if self.factor != 2 or not 8 <= self.phase_taps <= 16:
-            return False
-        return -(-self.width // 1024) * -(-self.height // 128) >= 120
+    def block(self) -> Block | None:
+        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
+        blocks = blocks_for(self.phase_taps, self.factor)
+        return None if blocks is None else blocks.chosen(self.width, self.height)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

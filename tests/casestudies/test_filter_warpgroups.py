@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import halide_bridge as hb
+from casestudies.common.blocks import MULTIPROCESSORS, Block, Blocks
 from casestudies.common.case import Case
 from casestudies.conv2d import CASE, build, on_target
-from casestudies.conv2d.problem import BENCHMARK, Problem
+from casestudies.conv2d.problem import BENCHMARK, BLOCKS, Problem
 from casestudies.conv2d.reference import reference
 from casestudies.downsample import CASE as DOWNSAMPLE
 from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
@@ -130,3 +135,56 @@ def test_which_schedule_stands_behind_tensor_of_upsampling() -> None:
     assert choose(UPSAMPLE.benchmark[0], "tensor", find_target("sm_80")) == "tensor"
     assert choose(Larger(4096, 4096, 30, 3), "tensor", wide) == "tensor"
     assert choose(Larger(514, 66, 16), "tensor", wide) == "tensor"
+
+
+def test_blocks_fill_the_gpu_at_an_images_size() -> None:
+    sizes = (512, 1024, 2048, 3000, 4096, 8192)
+    found = [Problem.of_image(s, s, 32).block for s in sizes]
+    assert found[:2] == [None, None]
+    assert None not in found[2:]
+    assert found[4] == found[5] == BLOCKS.usual
+    programs = [Problem.of_image(s, s, 32).program for s in sizes]
+    assert programs[0] == programs[4] == "conv2d-k32"
+    assert len({programs[i] for i in (2, 3, 4)}) == 3
+
+
+def test_a_block_less_is_no_new_program_without_a_reason() -> None:
+    blocks = Blocks(100, 4, (Block(8, 4), Block(8, 2)), warps=1.5)
+    assert blocks.chosen(100, 128 * MULTIPROCESSORS) == Block(8, 4)  # one full round
+    assert blocks.chosen(100, 64 * MULTIPROCESSORS) == Block(8, 2)
+    assert blocks.chosen(100, 64 * MULTIPROCESSORS + 1) is None  # two rounds for half of the work
+    assert blocks.chosen(1, 1) is None
+    assert blocks.suffix(None) == blocks.suffix(Block(8, 4)) == ""
+    assert blocks.suffix(Block(8, 2)) == "-8x2"
+
+
+def schedules() -> Iterator[tuple[Case, Any, Any]]:
+    """Each program of other blocks than the usual ones: a size that has it, a small size of it."""
+    for case, small in (
+        (CASE, [Problem(515, 9, taps) for taps in (16, 32)]),
+        (DOWNSAMPLE, [Smaller(257, 33, taps) for taps in (16, 32)]),
+        (UPSAMPLE, [Larger(1026, 34, 16), Larger(101, 37, 32)]),
+    ):
+        for problem in small:
+            found: dict[str, Any] = {}
+            for size in range(1024, 8192, 64):
+                other = replace(problem, width=size, height=size)
+                if other.block is not None and other.program != problem.program:
+                    found.setdefault(other.program, other)
+            yield from ((case, other, problem) for other in found.values())
+
+
+@pytest.mark.parametrize(
+    ("case", "large", "small"), list(schedules()), ids=lambda x: getattr(x, "program", "")
+)
+def test_numbers_of_other_blocks(case: Case, large: Any, small: Any) -> None:
+    rng = np.random.default_rng(5)
+    kernel = hb.compile(case.build(large, "wgmma"), target="sm_90a")
+    inputs = {s.name: rng.standard_normal(s.shape).astype(np.float16) for s in small.inputs}
+    found = kernel.interpret(**inputs, sizes=small.output.shape)
+    exact = {n: v.astype(np.float64) for n, v in inputs.items()}
+    wanted = case.reference(small, exact, np)
+    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+    if available():
+        (usage,) = resource_usage(kernel.cubin()).values()
+        assert usage.local_accesses == 0

@@ -115,7 +115,7 @@ def _halves(p: WindowProduct) -> tuple[Piece, Piece]:
 
 def _whole(entry: Entry) -> Entry:
     """The one name of a band, whether or not its last 16 bytes of depth are in a pair."""
-    return replace(entry, paired=False)
+    return replace(entry, paired=False) if entry.paired else entry
 
 
 def _blocks(p: WindowProduct) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MULTIPROCESSORS = 132  # of an H100 or H200
-START = 3.0  # what a block takes before its first tile, in rows of a group
 WORTH = 0.95  # of the usual block's time, for one program more
 
 
@@ -24,13 +23,18 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Blocks of ``groups`` groups, ``width`` outputs wide; the first of ``choices`` is the usual
-    one. ``warps``: how many times as long as full rounds the schedule for warps takes.
+    one.
+
+    Times in rows of a group, fitted to those of an H200: ``start``, what a block takes beside its
+    rows; ``warps``, what the schedule for warps takes in any case, and for a row of outputs of
+    every multiprocessor's groups.
     """
 
     width: int
     groups: int
     choices: tuple[Block, ...]
-    warps: float
+    start: float
+    warps: tuple[float, float]
 
     @property
     def usual(self) -> Block:
@@ -48,10 +52,10 @@ class Blocks:
         return "" if block in (None, self.usual) else f"-{block.rows}x{block.tiles}"
 
     def _time(self, block: Block, width: int, height: int) -> float:
-        """In rows of a group."""
         across = -(-width // self.width)
         blocks = across * -(-height // (block.rows * self.groups * block.tiles))
-        return -(-blocks // MULTIPROCESSORS) * (block.rows * block.tiles + START)
+        return -(-blocks // MULTIPROCESSORS) * (block.rows * block.tiles + self.start)
 
     def _by_warps(self, width: int, height: int) -> float:
-        return self.warps * width * height / (self.width * self.groups * MULTIPROCESSORS)
+        once, row = self.warps
+        return once + row * width * height / (self.width * self.groups * MULTIPROCESSORS)

@@ -15,7 +15,17 @@ TAPS = (16, 32)
 
 ELEMENTS = ("f16", "bf16")
 
-BLOCKS = Blocks(512, 4, (Block(16, 4), Block(16, 2), Block(16, 3), Block(8, 2)), warps=1.6)
+# Of warpgroups. 16 taps wait for memory.
+CHOICES = (Block(16, 4), Block(16, 2), Block(16, 3), Block(8, 2))
+FEW = Blocks(512, 4, CHOICES, start=8, warps=(12, 1.3))
+MANY = Blocks(512, 4, CHOICES, start=3, warps=(8, 1.43))
+
+
+def blocks_for(taps: int) -> Blocks | None:
+    """Of the schedule for warpgroups; None if it has no tiles for the taps."""
+    if taps == 16:
+        return FEW
+    return MANY if 24 <= taps <= 32 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +69,15 @@ class Problem:
     @property
     def program(self) -> str:
         element = "" if self.element == "f16" else f"-{self.element}"
-        other = BLOCKS.suffix(self.block)
+        blocks = blocks_for(self.taps)
+        other = "" if blocks is None else blocks.suffix(self.block)
         return f"conv2d-k{self.taps}{element}{suffix(self.boundary)}{other}"
 
     @property
     def block(self) -> Block | None:
         """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
-        if self.taps != 16 and not 24 <= self.taps <= 32:
-            return None
-        return BLOCKS.chosen(self.width, self.height)
+        blocks = blocks_for(self.taps)
+        return None if blocks is None else blocks.chosen(self.width, self.height)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

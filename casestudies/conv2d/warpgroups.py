@@ -7,7 +7,7 @@ import halide as hl
 from casestudies.common.blocks import Block
 from casestudies.common.filters import Filter
 from casestudies.common.warpgroups import Windows, windows
-from casestudies.conv2d.problem import BLOCKS
+from casestudies.conv2d.problem import CHOICES
 
 
 def windows_for(taps: int, block: Block | None = None) -> Windows:
@@ -17,8 +17,8 @@ def windows_for(taps: int, block: Block | None = None) -> Windows:
     """
     if taps < 16:
         return Windows(rows=4, groups=4, tiles=16)
-    size = block or BLOCKS.usual
-    return Windows(size.rows, BLOCKS.groups, size.tiles, 1 if taps > 16 and size.rows > 8 else 2)
+    size = block or CHOICES[0]
+    return Windows(size.rows, 4, size.tiles, 1 if taps > 16 and size.rows > 8 else 2)
 
 
 def warpgroups(p: Filter, block: Block | None = None) -> hl.Func:

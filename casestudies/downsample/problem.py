@@ -12,9 +12,10 @@ from casestudies.common.case import ArraySpec
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
-FEW = Blocks(256, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), warps=1.4)
-MANY = Blocks(256, 4, (Block(16, 2), Block(8, 2), Block(8, 3)), warps=2.0)
-BY_FOUR = Blocks(128, 2, (Block(8, 2),), warps=1.8)
+# Of warpgroups.
+FEW = Blocks(256, 4, (Block(8, 2),), start=3, warps=(30, 1.0))
+MANY = Blocks(256, 4, (Block(16, 2), Block(8, 2), Block(8, 3)), start=5, warps=(9, 1.55))
+BY_FOUR = Blocks(128, 2, (Block(8, 2),), start=3, warps=(0, 1.8))
 
 
 def blocks_for(taps: int, factor: int) -> Blocks | None:

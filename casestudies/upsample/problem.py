@@ -13,8 +13,9 @@ from selector.diagnostics import UserError
 
 TAPS = (16, 32)
 
-FEW = Blocks(1024, 4, (Block(4, 4), Block(4, 2), Block(4, 3)), warps=1.3)
-MANY = Blocks(1024, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), warps=1.3)
+# Of warpgroups.
+FEW = Blocks(1024, 4, (Block(4, 4), Block(4, 2), Block(4, 3)), start=3, warps=(0, 1.3))
+MANY = Blocks(1024, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), start=3, warps=(0, 1.3))
 
 
 def blocks_for(phase_taps: int, factor: int) -> Blocks | None:

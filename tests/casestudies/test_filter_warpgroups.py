@@ -13,7 +13,7 @@ import halide_bridge as hb
 from casestudies.common.blocks import MULTIPROCESSORS, Block, Blocks
 from casestudies.common.case import Case
 from casestudies.conv2d import CASE, build, on_target
-from casestudies.conv2d.problem import BENCHMARK, BLOCKS, Problem
+from casestudies.conv2d.problem import BENCHMARK, CHOICES, Problem
 from casestudies.conv2d.reference import reference
 from casestudies.downsample import CASE as DOWNSAMPLE
 from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
@@ -118,7 +118,7 @@ def test_which_schedule_stands_behind_tensor() -> None:
 
 
 def test_which_schedule_stands_behind_tensor_of_downsampling() -> None:
-    large, small, other = DOWNSAMPLED[0], Smaller(257, 17, 16), Smaller(2040, 2040, 16, 3)
+    large, small, other = DOWNSAMPLED[0], Smaller(257, 17, 32), Smaller(2040, 2040, 16, 3)
     wide, narrow = find_target("sm_90a"), find_target("sm_80")
     choose = DOWNSAMPLE.on_target
     assert choose is not None
@@ -142,14 +142,14 @@ def test_blocks_fill_the_gpu_at_an_images_size() -> None:
     found = [Problem.of_image(s, s, 32).block for s in sizes]
     assert found[:2] == [None, None]
     assert None not in found[2:]
-    assert found[4] == found[5] == BLOCKS.usual
+    assert found[4] == found[5] == CHOICES[0]
     programs = [Problem.of_image(s, s, 32).program for s in sizes]
     assert programs[0] == programs[4] == "conv2d-k32"
     assert len({programs[i] for i in (2, 3, 4)}) == 3
 
 
 def test_a_block_less_is_no_new_program_without_a_reason() -> None:
-    blocks = Blocks(100, 4, (Block(8, 4), Block(8, 2)), warps=1.5)
+    blocks = Blocks(100, 4, (Block(8, 4), Block(8, 2)), start=3, warps=(0, 1.5))
     assert blocks.chosen(100, 128 * MULTIPROCESSORS) == Block(8, 4)  # one full round
     assert blocks.chosen(100, 64 * MULTIPROCESSORS) == Block(8, 2)
     assert blocks.chosen(100, 64 * MULTIPROCESSORS + 1) is None  # two rounds for half of the work

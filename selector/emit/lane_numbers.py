@@ -14,7 +14,7 @@ from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext, Region
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Role, Var
 from selector.ir.traverse import free_vars, walk_expr
-from selector.ir.types import FLOAT32
+from selector.ir.types import FLOAT32, INT32
 
 _MARK = re.compile(r"@add:(-?\d+):(-?\d+):(\w*)@")
 _LANE = {"$m", "$n", LANE_ROW.name, LANE_PAIR.name}
@@ -47,7 +47,7 @@ def _is_known(e: Expr, context: KernelContext) -> bool:
 
 
 def _number(e: Cast, factor: Expr | None, region: Region, context: KernelContext) -> Var | None:
-    if e.type != FLOAT32 or not e.value.type.is_integer or e.value.type.bits != 32:
+    if e.type != FLOAT32 or e.value.type != INT32:  # unsigned numbers wrap around
         return None
     index, m, n = to_affine(e.value), Var("$m"), Var("$n")
     steps = index.coefficient(m).constant, index.coefficient(n).constant

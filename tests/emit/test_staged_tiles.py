@@ -5,6 +5,7 @@ element, a function of f16's accuracy. Variants of attention have all of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import halide as hl
 import pytest
@@ -69,15 +70,26 @@ def test_places_are_converted_once() -> None:
     assert steps[:4] == ["8.0f", "9.0f", "", "1.0f"]
 
 
-def test_places_alone_are_added_to() -> None:
-    pipeline = attend(
-        64, run=64, variant=Variant(lambda s, n, m, h: s + hl.sqrt(hl.f32(n + 3 * m)))
-    )
+def of_places(number: Callable[[hl.Expr], hl.Expr]) -> str:
+    """With the root of a place added to a score."""
+
+    def score(s: hl.Expr, n: hl.Expr, m: hl.Expr, h: hl.Expr) -> hl.Expr:
+        return s + hl.sqrt(number(n + 3 * m))
+
     tiles = Tiles(2, 64, 64, 2, 64, groups=True)
-    text = hb.compile(tensor(pipeline, tiles), target="sm_90a").source
-    assert re.findall(r"sqrtf\(\(place\w*(?: \+ )?([\d.]*f?)\)\)", text)[4:8] == [
-        "8.0f", "9.0f", "32.0f", "33.0f"
-    ]  # fmt: skip
+    pipeline = tensor(attend(64, run=64, variant=Variant(score)), tiles)
+    return hb.compile(pipeline, target="sm_90a").source
+
+
+def test_places_alone_are_added_to() -> None:
+    steps = re.findall(r"sqrtf\(\(place\w*(?: \+ )?([\d.]*f?)\)\)", of_places(hl.f32))
+    assert steps[4:8] == ["8.0f", "9.0f", "32.0f", "33.0f"]
+
+
+def test_unsigned_places_wrap_around() -> None:
+    text = of_places(lambda place: hl.f32(hl.cast(hl.UInt(32), place)))
+    assert "sqrtf(" in text
+    assert "sqrtf((place" not in text
 
 
 @pytest.mark.parametrize("rounded", [False, True])

@@ -11,7 +11,8 @@ from math import prod
 from casestudies.common.multiples import rounded
 
 TAPS = 3
-UNIT = 16  # filters come in sixteens: the copy engine stores rows of 64 or 128 bytes
+UNIT = 8  # filters come in eights, the columns of an instruction
+ROW = 16  # with warpgroups in sixteens: the copy engine stores rows of 64 or 128 bytes
 DEPTH = 16  # channels of one vector statement
 ALIGNED = 8  # channels of the 16 bytes at which the copy engine wants pixels to begin
 WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
@@ -21,7 +22,7 @@ SHARED = 220 << 10  # bytes of a block, nearly all that there is
 ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
-WARP_FILTERS = (8, 16, 24, 32, 48, 64)  # eights are the columns of an instruction
+WARP_FILTERS = (8, 16, 24, 32, 48, 64)
 MULTIPROCESSORS = 132
 MOST_STAGES = 6
 MANY = 64 * 64  # channels times filters, from where weights come in runs
@@ -77,7 +78,7 @@ def groups_for(channels: int, filters: int, images: int = 1) -> Groups | None:
     filters or of some; None if there is none.
     """
     part = filters_of_block(filters, 128)
-    for most in (rounded(filters, UNIT), part):
+    for most in (rounded(filters, ROW), part):
         for size in (replace(c, images=images) for c in CANDIDATES):
             if _fits(channels, most, size):
                 return replace(size, filters=part) if most < filters else size
@@ -96,7 +97,7 @@ def shared_bytes(channels: int, filters: int, size: Groups) -> int:
     """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
     panels of 128 bytes, and a box of results for each warp.
     """
-    pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, UNIT)))
+    pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, ROW)))
     image = size.images * (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
     weights = TAPS**2 * rounded(channels, DEPTH) * row
     return size.stages * image + weights + size.groups * PIXELS * 128
@@ -115,7 +116,7 @@ def vector(filters: int) -> int:
 
 def boxed(filters: int) -> int:
     """Filters of one vector statement for warpgroups, whose rows of results a box holds."""
-    return FILTERS if filters % FILTERS == 0 else UNIT
+    return FILTERS if filters % FILTERS == 0 else ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
         for images in IMAGES
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
-    best = min(sizes, key=lambda size: (_time(layer, size), _work(layer, size), size.images))
+    best = min(sizes, key=lambda size: (_time(layer, size), _staged(layer, size.images)))
     slots, room = rounded(layer.channels, DEPTH) // DEPTH, SHARED
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
@@ -231,18 +232,10 @@ def _staged(layer: Extents, images: int) -> int:
     return prod(_blocks(layer, images, layer.height)) * images * (PIXELS // images + TAPS - 1)
 
 
-def _tiles(layer: Extents, size: GroupChunks) -> int:
-    return prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
-
-
 def _rounds(layer: Extents, size: GroupChunks) -> int:
     """How often all multiprocessors get a block."""
-    return -(-_tiles(layer, size) // MULTIPROCESSORS)
-
-
-def _work(layer: Extents, size: GroupChunks) -> int:
-    """Pixels times filters that all blocks compute."""
-    return _tiles(layer, size) * size.height * size.filters
+    tiles = prod(_blocks(layer, size.images, size.height)) * -(-layer.filters // size.filters)
+    return -(-tiles // MULTIPROCESSORS)
 
 
 def _time(layer: Extents, size: GroupChunks) -> int:

@@ -12,14 +12,14 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.multiples import rounded
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import ALIGNED, DEPTH, TAPS, UNIT, Groups, boxed
+from casestudies.conv_layer.tiles import ALIGNED, DEPTH, ROW, TAPS, Groups, boxed
 
 
 def warpgroups(p: Layer, size: Groups) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
     xo, xi, yo, yb, ys, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yb", "ys", "yi", "yw"))
     cb, co, ci, ni = (hl.Var(n) for n in ("cb", "co", "ci", "ni"))
-    filters, channels = size.filters or rounded(p.outputs, UNIT), rounded(p.inputs, DEPTH)
+    filters, channels = size.filters or rounded(p.outputs, ROW), rounded(p.inputs, DEPTH)
     wide, several = boxed(filters), size.images > 1
     if several:
         p.output.split(p.n, p.n, ni, size.images)

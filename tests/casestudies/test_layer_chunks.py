@@ -112,9 +112,9 @@ def test_tiles_follow_the_size() -> None:
     }
     assert found == {
         (64, 56): GroupChunks(64, 8, 2, 2, stages=6, blocks=1),
-        (128, 28): GroupChunks(64, 16, 1, 7),
+        (128, 28): GroupChunks(64, 8, 1, 7, stages=5),
         (512, 7): GroupChunks(64, 8, 1, 2, stages=6),
-        (512, 14): GroupChunks(64, 32, 1, 7),
+        (512, 14): GroupChunks(64, 8, 1, 7, stages=5),
     }
     assert group_tiles(Extents(1, 14, 14, 256, 256)) == GroupChunks(64, 1, 1, 1, stages=6)
     assert group_tiles(Extents(4096, 64, 64, 16, 16)) == Groups()

@@ -32,6 +32,7 @@ class Windows:
     stages: int = 2
     blocks: int = 0
     types: tuple[hl.Type, hl.Type] = (F16, F32)  # of the operands, of the result
+    copied: bool = False  # the image before, into pixels of whole 16 bytes
 
 
 def rounded(n: int, unit: int) -> int:
@@ -65,11 +66,21 @@ def convolution(p: Windows) -> hl.Func:
     update.vectorize(ri).vectorize(ci).vectorize(x)
     update.unroll(co).unroll(y).unroll(ro).unroll(r.y).unroll(r.z)
     windows = (channels, PIXELS + p.taps[0] - 1, height + p.taps[1] - 1)
-    staged = _copied(image.in_(conv).compute_at(out, ys), windows)
+    source = _aligned(image.in_(conv)) if p.copied else image
+    staged = _copied(source.in_(conv).compute_at(out, ys), windows)
     if p.stages > 1:
         hb.pipeline_stages(staged, p.stages)
     _copied(weights.in_(conv).compute_at(out, xo), (filters, channels, *p.taps))
     return hb.persistent(out, p.blocks) if p.blocks else out
+
+
+def _aligned(copy: hl.Func) -> hl.Func:
+    """A kernel's own copy, whose rows have constant length, a multiple of 16 bytes."""
+    c, x, y = copy.args()
+    co, ci, xo, xi = variables("co ci xo xi")
+    copy.compute_root().align_storage(c, 8).split(c, co, ci, 8).split(x, xo, xi, 64)
+    copy.reorder(ci, co, xi, xo, y).vectorize(ci).gpu_threads(xi).gpu_blocks(xo, y)
+    return copy
 
 
 def _copied(staged: hl.Func, extents: tuple[int, ...]) -> hl.Func:
@@ -101,6 +112,8 @@ VARIANTS: dict[str, Windows] = {
     "lasting": Windows((16, 32), strips=2, blocks=1),
     "lasting_unmapped": Windows((3, 30), rows=2, blocks=2),
     "unstaged": Windows((16, 16), stages=1),
+    "aligned": Windows((20, 20), copied=True),
+    "aligned_few": Windows((3, 64), strips=2, blocks=1, copied=True),
 }
 
 

@@ -44,6 +44,7 @@ def programs() -> Iterator[tuple[str, str]]:
 
 
 def lowered(program: str, target: str) -> Module:
+    """The pipeline scheduled and lowered, from the start each time."""
     name, *rest = program.split()
     if name == "amx_matmul":
         layout, order = rest

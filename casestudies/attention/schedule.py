@@ -47,10 +47,8 @@ def groups_for(depth: int, matrices: bool = False) -> Tiles:
     """As many groups as leave room for the sums in their registers, and as many runs of keys as do
     for ``matrices`` in shared memory.
     """
-    units, keys, stages = (3, 128, 3) if depth <= 64 else (2, 160, 2)
-    if matrices:
-        keys, stages = 128, 2
-    return Tiles(units, 64, keys, stages, 64, groups=True)
+    units = 3 if depth <= 64 else 2
+    return Tiles(units, 64, keys=128, stages=2 if matrices else 3, vector=64, groups=True)
 
 
 def tensor(p: Attention, tiles: Tiles | None = None) -> hl.Func:

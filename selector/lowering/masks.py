@@ -48,8 +48,8 @@ def floors_of(s: Stmt) -> Floors:
         if not isinstance(x, Store) or grows(x, x.buffer):
             continue
         start = _constant(x.value)
-        finite = start is not None and isfinite(start)
-        found[x.buffer] = min(found.get(x.buffer, inf), start if finite else -inf)
+        low = start if start is not None and isfinite(start) else -inf
+        found[x.buffer] = min(found.get(x.buffer, inf), low)
     return {name: low for name, low in found.items() if isfinite(low)}
 
 
@@ -114,7 +114,8 @@ def _adds_nothing(s: Store, parent: Expr | Store, low: float, floors: Floors) ->
         case Call(_, name, (*bases, _)) if name in EXPONENTIALS:
             function = EXPONENTIALS[name]
             fits = name != "pow_f32" or (len(bases) == 1 and _constant(bases[0]) == 2.0)
-            return function is not None and fits and not function.evaluate(np.float32([low])).any()
+            value = np.array([low], np.float32)
+            return function is not None and fits and not function.evaluate(value).any()
         case _:
             return False
 

@@ -27,7 +27,7 @@ template <int row_bytes, int run, class T> __device__ __forceinline__ void store
     T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
     int columns) {
   const int width = row_bytes / sizeof(T);
-  #pragma unroll 4
+  #pragma unroll 2
   for (int i = lane; i < 16 * width; i += 32) {
     const int r = i / width, c = i % width, at = c * (int)sizeof(T);
     const int turn = row_bytes == 128 ? r & 7 : r >> 1 & 3;

@@ -11,6 +11,7 @@ from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import Accumulator, KernelContext, Region, slice_offset, thread_part
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import nodes_of
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -24,7 +25,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import substitute, walk_expr, walk_stmt
+from selector.ir.traverse import substitute, walk_stmt
 from selector.lowering.fragments import is_swapped
 from selector.lowering.normalize import TENSOR_MEMORY, is_tensor_store
 from selector.lowering.structure import stored_names, thread_regions
@@ -114,8 +115,8 @@ def _accumulator_uses(region: Stmt, context: KernelContext) -> Iterator[tuple[st
         if s.buffer in context.accumulators:
             yield s.buffer, s.index
             continue
-        for e in walk_expr(s.value):
-            if isinstance(e, Load) and e.buffer in context.accumulators:
+        for e in nodes_of(s.value, Load):
+            if e.buffer in context.accumulators:
                 yield e.buffer, e.index
 
 

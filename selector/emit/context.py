@@ -176,11 +176,13 @@ class KernelContext:
         assert isinstance(e, Binary)
         if e.type != INT32:
             return None
-        placed = self.grid | set(self.units.values())
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        allowed = self.sizes | placed if quotient else self.sizes
-        if any(self.units.get(name, name) not in allowed for name in free_vars(e)):
-            return None  # most of them, so that this comes before any work
+        for name in free_vars(e):
+            known = self.units.get(name, name)
+            fixed = known in self.grid or known in self.units.values()
+            if known not in self.sizes and not (quotient and fixed):
+                return None  # most of them, so that this comes before any work
+        placed = self.grid | set(self.units.values())
         e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
         assert isinstance(e, Binary)
         names = free_vars(e)

@@ -69,6 +69,7 @@ def _kept(
     parts: dict[str, set[tuple[Affine, ...]]] = {name: set() for name in names}
     sizes = dict.fromkeys(sorted(names), 0)
     lost: set[str] = set()
+    by_loops: dict[tuple[object, ...], tuple[Affine, ...]] = {}
     for s, loops in uses:
         for name in (_reads(s) | {s.buffer}) & names:
             reach = _reach(s, name, context, covered)
@@ -77,7 +78,11 @@ def _kept(
                 continue
             sizes[name] = max(sizes[name], reach)
             for index in _indices(s, name):
-                parts[name].add(by_warp(thread_part(first_lane(index), context), loops))
+                part = thread_part(first_lane(index), context)
+                key = (part, *loops)
+                if key not in by_loops:
+                    by_loops[key] = by_warp(part, loops)
+                parts[name].add(by_loops[key])
     return {
         name: size
         for name, size in sizes.items()

@@ -17,8 +17,9 @@ from selector.emit.units import Unit
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.products import is_zero_fill
 from selector.emit.warpgroups.windows import is_window
-from selector.ir.nodes import Load, Stmt, Store
-from selector.ir.traverse import walk_expr, walk_stmt
+from selector.ir.contents import loaded
+from selector.ir.nodes import Stmt, Store
+from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import Accumulate
@@ -97,9 +98,9 @@ class Runs:
             self.emitter.tiles.regions.known, self.filled = self.filled, None
 
     def _fills_from_arguments(self, s: Store) -> bool:
-        read = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
-        constant = self.context.params.keys() - self.emitter.exchanged
-        return s.buffer in self.context.accumulators and is_loaded_fill(s) and read <= constant
+        if s.buffer not in self.context.accumulators or not is_loaded_fill(s):
+            return False
+        return loaded(s.value) <= self.context.params.keys() - self.emitter.exchanged
 
     def _enter(self, s: Stmt, *, first: bool) -> None:
         """Before a statement of a run: only the ``first`` one may need a barrier."""

@@ -189,16 +189,14 @@ def to_affine(e: Expr) -> Affine:
 def _gather(e: Expr, factor: int, total: dict[Monomial, int]) -> None:
     """Add ``factor * e`` to a sum."""
     match e:
-        case IntImm(value, _):
-            total[()] = total.get((), 0) + factor * value
         case Var():
-            total[(e,)] = total.get((e,), 0) + factor
-        case Binary(BinaryOp.ADD, a, b):
+            m = (e,)
+            total[m] = total.get(m, 0) + factor
+        case IntImm(value):
+            total[()] = total.get((), 0) + factor * value
+        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
             _gather(a, factor, total)
-            _gather(b, factor, total)
-        case Binary(BinaryOp.SUB, a, b):
-            _gather(a, factor, total)
-            _gather(b, -factor, total)
+            _gather(b, factor if op is BinaryOp.ADD else -factor, total)
         case Binary(BinaryOp.MUL, a, IntImm(value, _)) | Binary(BinaryOp.MUL, IntImm(value, _), a):
             _gather(a, factor * value, total)
         case Cast(t, value) if t == value.type:

@@ -85,9 +85,9 @@ FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
 
 def constant(e: Expr) -> int | None:
     """The integer that every lane of ``e`` holds, if it is a literal or a broadcast of one."""
-    while isinstance(e, Broadcast):
+    while type(e) is Broadcast:
         e = e.value
-    return e.value if isinstance(e, IntImm) else None
+    return e.value if type(e) is IntImm else None
 
 
 def literal(value: int, t: Type) -> Expr:
@@ -118,11 +118,12 @@ def mod(a: Expr, b: Expr) -> Expr:
 
 def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     """``a op b`` with constants folded and neutral elements dropped."""
-    if not a.type.is_integer:
+    t = a.type
+    if not t.is_integer:
         return Binary(op, a, b)
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
-        return literal(FOLD[op](x, y), a.type)
+        return literal(FOLD[op](x, y), t)
     match op:
         case BinaryOp.ADD:
             return _add(a, b, x, y)

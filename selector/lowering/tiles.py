@@ -16,11 +16,13 @@ from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
+    Broadcast,
     Call,
     Expr,
     ExprVar,
     IntImm,
     Load,
+    Ramp,
     Store,
     Var,
 )
@@ -223,5 +225,7 @@ def _moved(window: Access, band: Banded, lead: int) -> tuple[Access, Banded]:
 
 def first_lane(index: Expr) -> Affine:
     """Lane 0 of a vector index."""
+    while isinstance(index, Ramp | Broadcast):
+        index = index.base if isinstance(index, Ramp) else index.value
     lanes = index.type.lanes
     return to_affine(lane(index, ((IntImm(0), lanes),)) if lanes > 1 else index)

@@ -59,12 +59,12 @@ def loads_of(e: Expr) -> Iterator[Load]:
 
 def loaded(e: Expr) -> frozenset[str]:
     """Buffers that an expression loads from."""
-    if not kinds_of(e) & _LOAD:
-        return _NO_NAMES
     try:
         return e.known_loads
     except AttributeError:
-        found = union_of_names([loaded(x) for x in expr_children(e)])
+        if not kinds_of(e) & _LOAD:
+            return _NO_NAMES
+        found = union_of_names(map(loaded, expr_children(e)))
         if isinstance(e, Load) and e.buffer not in found:
             found |= {e.buffer}
         keep(e, "known_loads", found)

@@ -220,6 +220,8 @@ def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def substitute_stmt(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
     """Replace free variables in a statement tree; loops and lets hide outer names."""
+    if not values:
+        return s
     match s:
         case For() | LetStmt() if s.name in values:
             inner = {k: v for k, v in values.items() if k != s.name}

@@ -201,7 +201,8 @@ class _Fusion:
         local: list[Allocate] = []
         for region, shape in zip(regions, shapes, strict=True):
             assert region is not None
-            names = {a: Var(b) for (a, _), (b, _) in zip(shape, shapes[0], strict=True)}
+            pairs = zip(shape, shapes[0], strict=True)
+            names = {a: Var(b) for (a, _), (b, _) in pairs if a != b}
             more, stmts = flat(substitute_stmt(peel_threads(region)[1], names))
             local += more
             inner.append(stmts)
@@ -359,6 +360,8 @@ def _region(stmts: list[Stmt]) -> For | None:
 
 
 def _same_variable(loop: For, like: For) -> For:
+    if loop.name == like.name:
+        return loop
     body = substitute_stmt(loop.body, {loop.name: Var(like.name)})
     return replace(loop, name=like.name, body=body)
 

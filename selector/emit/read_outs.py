@@ -74,6 +74,7 @@ class RegionCode:
         self.context = context
         self.lanes = LaneStores(context, self._texts)
         self.known: dict[str, str] = {}  # what accumulators are filled with, and its variable
+        self._boxes: dict[tuple[Store, Region, Digits], BoxStore | None] = {}
 
     def prepare_fill(self, s: Store) -> None:
         """Declare what a fill puts into accumulators, for all fills until ``known`` is reset; not
@@ -201,7 +202,7 @@ class RegionCode:
             self._store_part(plan)
             return
         staged = self.context.staging is not None
-        boxes = [as_box_store(s, r, o, self.context) if staged else None for r, o in plan.regions]
+        boxes = [self._box(s, r, o) if staged else None for r, o in plan.regions]
         if takes(boxes, self.context):
             self._leave([plan], [b for b in boxes if b is not None])
         else:
@@ -262,10 +263,17 @@ class RegionCode:
         parts = any(r.parts > 1 for r, _ in regions)
         if parts or row_sums(s) or s.buffer not in self.context.storages:
             return []
-        found = [as_box_store(s, r, o, self.context) for r, o in regions]
+        found = [self._box(s, r, o) for r, o in regions]
         rows = [r.tiles[0] for r, _ in regions]
         boxes = [b for b, n in zip(found, rows, strict=True) if b is not None for _ in range(n)]
         return boxes if None not in found else []
+
+    def _box(self, s: Store, region: Region, outer: Digits) -> BoxStore | None:
+        """How a region leaves by boxes: the same each time that somebody asks."""
+        key = (s, region, outer)
+        if key not in self._boxes:
+            self._boxes[key] = as_box_store(s, region, outer, self.context)
+        return self._boxes[key]
 
     def sum_rows(self, stmts: tuple[Store, ...]) -> None:
         """Sums over the rows of accumulators, or of tiles that are kept in registers; several

@@ -186,8 +186,8 @@ def bounded_extents(
         room = slack(condition)
         if condition == TRUE or room in at:
             continue  # nothing lies before the first element
-        bounds = [] if room is None else [(d, room + c + 1) for d, c in enumerate(at)]
-        fitting = [(d, b.to_expr()) for d, b in bounds if free_vars(b.to_expr()) <= known]
+        bounds = [] if room is None else [(room + c + 1).to_expr() for c in at]
+        fitting = [(d, bound) for d, bound in enumerate(bounds) if free_vars(bound) <= known]
         if not fitting:
             return None
         d, bound = fitting[0]

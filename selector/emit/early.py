@@ -10,6 +10,8 @@ holds them starts none early.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from selector.emit.writer import Writer
 from selector.ir.nodes import Allocate, Block, Stmt
 from selector.lowering.structure import loaded_names, stored_names
@@ -36,7 +38,7 @@ class EarlyStart:
         if not isinstance(s, Block | Allocate):
             self.before_access(loaded_names(s) | stored_names(s))
 
-    def before_access(self, names: set[str]) -> None:
+    def before_access(self, names: Set[str]) -> None:
         """The same for an access to those buffers, outside of loops and branches."""
         if self._shared is not None and names & self._shared:
             self.finish()

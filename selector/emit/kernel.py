@@ -93,7 +93,7 @@ class KernelEmitter:
         self.lasting: LastingRing | None = None
         self.early = EarlyStart(context.shared_launches, context.writer)
         self.placement = Placement(kernel.body, context)
-        self.exchanged = stored_names(kernel.body) & loaded_names(kernel.body)
+        self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
 
     def emit(self) -> None:
         """The whole body."""
@@ -355,8 +355,8 @@ class KernelEmitter:
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what the kernel both reads and writes."""
         exchanged = self.exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
-        reads = loaded_names(s) & exchanged
-        return (reads | {BANDS}) if holds_tensor(s) else reads, stored_names(s) & exchanged
+        reads = exchanged & loaded_names(s)
+        return (reads | {BANDS}) if holds_tensor(s) else reads, exchanged & stored_names(s)
 
     def before(self, s: Stmt, unit: Unit) -> None:
         """The barrier that a statement needs before it, and what it touches."""

@@ -4,6 +4,8 @@ like, which depend on no input.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from selector.ir.nodes import Allocate, Module, Var
 from selector.ir.traverse import walk_all_exprs, walk_expr, walk_stmt
 from selector.lowering.kernels import Kernel, Program
@@ -28,7 +30,7 @@ def constant_kernels(program: Program, module: Module) -> frozenset[int]:
     return frozenset(n for n, (_, writes) in enumerate(traffic) if writes <= constant)
 
 
-def traffic_of(kernel: Kernel) -> tuple[set[str], set[str]]:
+def traffic_of(kernel: Kernel) -> tuple[Set[str], Set[str]]:
     """Buffers beyond the kernel that it reads, and those that it writes."""
     own = {s.name for s in walk_stmt(kernel.body) if isinstance(s, Allocate)}
     return loaded_names(kernel.body) - own, stored_names(kernel.body) - own

@@ -11,6 +11,7 @@ Used for targets whose operands lie in memory (AMX); on a GPU the emitter lays b
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from selector.ir.affine import Affine
@@ -103,7 +104,7 @@ class _Frame:
     """An enclosing statement and the buffers that are written somewhere in it."""
 
     statement: Stmt
-    stored: set[str]
+    stored: Set[str]
 
 
 Frames = tuple[_Frame, ...]

@@ -34,9 +34,10 @@ LOWERING = "lowering.json"
 
 
 def programs() -> Iterator[tuple[Any, Any]]:
-    """Case and problem of each program of the benchmarks."""
+    """Case and problem of each program of the benchmarks, and of the small sizes of the tests."""
     for case in gpu_cases():
-        yield from ((case, p) for p in {p.program: p for p in case.benchmark}.values())
+        problems = {p.program: p for p in (*case.small, *case.benchmark)}
+        yield from ((case, problem) for problem in problems.values())
 
 
 def lower_all(folder: Path) -> None:

@@ -69,16 +69,19 @@ def warpgroups(p: Layer, size: Groups) -> hl.Func:
 
 
 def copied(p: Layer) -> hl.Func:
-    """The image as a kernel of its own copies it before, 16 bytes of a pixel a thread: pixels begin
-    at multiples of 16 bytes, as the copy engine wants them.
+    """The image as a kernel of its own copies it before, 16 bytes of a pixel a thread, so that
+    neighbours write what lies side by side: pixels begin at multiples of 16 bytes, as the copy
+    engine wants them.
     """
+    pieces = rounded(p.inputs, ALIGNED) // ALIGNED
     copy = p.image.in_(p.conv)
     c, x, y, n = copy.args()
     co, ci, xo, xi, yo, yi = (hl.Var(name) for name in ("co", "ci", "xo", "xi", "yo", "yi"))
     copy.compute_root().align_storage(c, ALIGNED)
-    copy.split(c, co, ci, ALIGNED).split(x, xo, xi, 32).split(y, yo, yi, 8)
+    copy.split(c, co, ci, ALIGNED)
+    copy.split(x, xo, xi, 32).split(y, yo, yi, max(1, 8 // pieces))
     copy.reorder(ci, co, xi, yi, xo, yo, n).vectorize(ci)
-    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, n)
+    return copy.gpu_threads(co, xi, yi).gpu_blocks(xo, yo, n)
 
 
 def vectorize(stage: hl.Func | hl.Stage, *loops: hl.Var | hl.RVar) -> hl.Func | hl.Stage:

@@ -105,22 +105,17 @@ def changed(program: str, line: str) -> str:
     return re.sub(rf"^{re.escape(start)}=.*\n", lambda _: line, program, flags=re.MULTILINE)
 
 
-def test_the_worked_example(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    script = tmp_path / "blur.py"
-    script.write_text(block(README, "file", "blur.py"))
+@pytest.mark.parametrize(("name", "most"), [("blur.py", 1e-6), ("window.py", 2e-3)])
+def test_a_program_and_its_error(
+    name: str, most: float, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The worked example, and attention with another score; both print their error last."""
+    script = tmp_path / name
+    script.write_text(block(README, "file", name))
     done = run_here(script)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split()[-1]) < 1e-6
-    compare("output", "blur.py", done.stdout, request)
-
-
-def test_attention_with_another_score(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    script = tmp_path / "window.py"
-    script.write_text(block(README, "file", "window.py"))
-    done = run_here(script)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split()[-1]) < 2e-3
-    compare("output", "window.py", done.stdout, request)
+    assert float(done.stdout.split()[-1]) < most
+    compare("output", name, done.stdout, request)
 
 
 def test_large_images(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -15,7 +15,18 @@ from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
-from selector.ir.nodes import Binary, BinaryOp, BufferParam, Call, Expr, IntImm, Load, Store, Var
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    BufferParam,
+    Call,
+    Expr,
+    IntImm,
+    Load,
+    Role,
+    Store,
+    Var,
+)
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32
 from selector.lowering.strips import Strips
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
+LANE_NAMES = frozenset({"$m", "$n", LANE_ROW.name, LANE_PAIR.name})  # differ between elements
 SHARED_ALIGNMENT = 128
 
 
@@ -231,6 +243,11 @@ class KernelContext:
     @property
     def shared_alignment(self) -> int:
         return PANEL_ALIGNMENT if self.panels else SHARED_ALIGNMENT
+
+    def is_input(self, buffer: str) -> bool:
+        """Whether a buffer is an array that the caller gives and the kernel only reads."""
+        param = self.params.get(buffer)
+        return param is not None and param.role is Role.INPUT
 
     def as_accumulate(self, s: Store) -> Accumulate | None:
         """The parts of an accumulate statement, windows in shared memory aligned; None for any

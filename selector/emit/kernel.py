@@ -34,12 +34,14 @@ from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.boxes import STORES_READY
+from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
+from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -357,6 +359,14 @@ class KernelEmitter:
         exchanged = self.exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
         reads = exchanged & loaded_names(s)
         return (reads | {BANDS}) if holds_tensor(s) else reads, exchanged & stored_names(s)
+
+    def is_argument_fill(self, s: Store) -> bool:
+        """Whether a statement fills an accumulator with numbers from few places of arrays that the
+        kernel does not write: a bias, say.
+        """
+        read_only = self.context.params.keys() - self.exchanged
+        filled = s.buffer in self.context.accumulators and is_loaded_fill(s)
+        return filled and loaded(s.value) <= read_only
 
     def before(self, s: Stmt, unit: Unit) -> None:
         """The barrier that a statement needs before it, and what it touches."""

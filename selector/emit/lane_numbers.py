@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 
-from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext, Region
+from selector.emit.context import LANE_NAMES, KernelContext, Region
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Role, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32
 
 _MARK = re.compile(r"@add:(-?\d+):(-?\d+):(\w*)@")
-_LANE = {"$m", "$n", LANE_ROW.name, LANE_PAIR.name}
 
 
 def mark_number(e: Expr, region: Region, context: KernelContext) -> Var | None:
@@ -29,7 +28,9 @@ def mark_number(e: Expr, region: Region, context: KernelContext) -> Var | None:
         case Cast():
             return _number(e, None, region, context)
         case Binary(BinaryOp.MUL, a, Cast() as place) | Binary(BinaryOp.MUL, Cast() as place, a):
-            uniform = not _LANE & free_vars(a) and all(_is_known(x, context) for x in walk_expr(a))
+            uniform = not LANE_NAMES & free_vars(a) and all(
+                _is_known(x, context) for x in walk_expr(a)
+            )
             return _number(place, a, region, context) if uniform else None
         case _:
             return None
@@ -38,8 +39,7 @@ def mark_number(e: Expr, region: Region, context: KernelContext) -> Var | None:
 def _is_known(e: Expr, context: KernelContext) -> bool:
     match e:
         case Load(_, buffer, _, _):
-            param = context.params.get(buffer)
-            return param is not None and param.role is Role.INPUT
+            return context.is_input(buffer)
         case Call(_, name):
             return not name.startswith("tile.")
         case _:

@@ -14,8 +14,7 @@ from functools import partial
 
 from selector.diagnostics import EmitError
 from selector.emit.context import (
-    LANE_PAIR,
-    LANE_ROW,
+    LANE_NAMES,
     KernelContext,
     Region,
     slice_offset,
@@ -57,7 +56,6 @@ from selector.ir.nodes import (
     FloatImm,
     IntImm,
     Load,
-    Role,
     Select,
     Store,
     Var,
@@ -375,12 +373,7 @@ class RegionCode:
 
     def _is_uniform(self, load: Load) -> bool:
         """Whether all elements read the same number of an input."""
-        param = self.context.params.get(load.buffer)
-        if param is None or param.role is not Role.INPUT:
-            return False
-        parts = (load.index,) if load.predicate is None else (load.index, load.predicate)
-        changing = {"$n", "$m", LANE_ROW.name, LANE_PAIR.name}
-        return not any(changing & free_vars(e) for e in parts)
+        return self.context.is_input(load.buffer) and not LANE_NAMES & free_vars(load)
 
     def _loaded_once(self, load: Load) -> Var:
         """The variable that holds a number which all elements read."""

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from selector.diagnostics import EmitError
 from selector.emit.row_sums import joined_sums
 from selector.emit.units import Unit
-from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.products import is_zero_fill
 from selector.emit.warpgroups.windows import is_window
-from selector.ir.contents import loaded
 from selector.ir.nodes import Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_read_out
@@ -87,7 +85,7 @@ class Runs:
     def _share_fills(self, s: Stmt) -> None:
         """Fills that follow each other, of rows of tiles with one bias say, load it once."""
         regions = self.emitter.tiles.regions
-        if self.context.group and isinstance(s, Store) and self._fills_from_arguments(s):
+        if self.context.group and isinstance(s, Store) and self.emitter.is_argument_fill(s):
             self.filled = dict(regions.known) if self.filled is None else self.filled
             regions.prepare_fill(s)
         else:
@@ -96,11 +94,6 @@ class Runs:
     def _end_fills(self) -> None:
         if self.filled is not None:
             self.emitter.tiles.regions.known, self.filled = self.filled, None
-
-    def _fills_from_arguments(self, s: Store) -> bool:
-        if s.buffer not in self.context.accumulators or not is_loaded_fill(s):
-            return False
-        return loaded(s.value) <= self.context.params.keys() - self.emitter.exchanged
 
     def _enter(self, s: Stmt, *, first: bool) -> None:
         """Before a statement of a run: only the ``first`` one may need a barrier."""

@@ -12,15 +12,14 @@ import pytest
 import halide_bridge as hb
 from casestudies.common.blocks import MULTIPROCESSORS, Block, Blocks
 from casestudies.common.case import Case
+from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv2d import CASE, build, on_target
 from casestudies.conv2d.problem import BENCHMARK, CHOICES, Problem
-from casestudies.conv2d.reference import reference
 from casestudies.downsample import CASE as DOWNSAMPLE
 from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
 from casestudies.downsample.problem import Problem as Smaller
 from casestudies.upsample import CASE as UPSAMPLE
 from casestudies.upsample.problem import Problem as Larger
-from selector.ir.bfloat16 import from_bits, to_bits
 from selector.runtime.nvrtc import available, resource_usage, sass
 from selector.targets import find_target
 
@@ -36,20 +35,17 @@ SIZES = (
 )
 
 
+def assert_right(kernel: Any, case: Case, problem: Any, *, seed: int) -> None:
+    """The interpreter's numbers are those of float64."""
+    inputs = random_inputs(problem, seed, np)
+    found = kernel.interpret(**inputs, sizes=problem.output.shape)
+    wanted = case.reference(problem, decoded(problem, inputs, np), np)
+    assert relative_error(found, wanted, np) < 1e-6
+
+
 @pytest.mark.parametrize("problem", SIZES, ids=lambda p: p.name)
 def test_numbers(problem: Problem) -> None:
-    rng = np.random.default_rng(3)
-    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
-    wide = {s.name: rng.standard_normal(s.shape).astype(np.float32) for s in problem.inputs}
-    if problem.element == "bf16":
-        inputs = {n: to_bits(v) for n, v in wide.items()}
-        exact = {n: from_bits(v).astype(np.float64) for n, v in inputs.items()}
-    else:
-        inputs = {n: v.astype(np.float16) for n, v in wide.items()}
-        exact = {n: v.astype(np.float64) for n, v in inputs.items()}
-    found = kernel.interpret(**inputs, sizes=problem.output.shape)
-    wanted = reference(problem, exact, np)
-    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+    assert_right(hb.compile(build(problem, "wgmma"), target="sm_90a"), CASE, problem, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +78,7 @@ def test_numbers(problem: Problem) -> None:
     ids=lambda x: x.name,
 )
 def test_numbers_of_other_resolutions(case: Case, problem: Smaller | Larger) -> None:
-    rng = np.random.default_rng(4)
-    kernel = hb.compile(case.build(problem, "wgmma"), target="sm_90a")
-    inputs = {s.name: rng.standard_normal(s.shape).astype(np.float16) for s in problem.inputs}
-    found = kernel.interpret(**inputs, sizes=problem.output.shape)
-    exact = {n: v.astype(np.float64) for n, v in inputs.items()}
-    wanted = case.reference(problem, exact, np)
-    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+    assert_right(hb.compile(case.build(problem, "wgmma"), target="sm_90a"), case, problem, seed=4)
 
 
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
@@ -179,13 +169,8 @@ def schedules() -> Iterator[tuple[Case, Any, Any]]:
     ("case", "large", "small"), list(schedules()), ids=lambda x: getattr(x, "program", "")
 )
 def test_numbers_of_other_blocks(case: Case, large: Any, small: Any) -> None:
-    rng = np.random.default_rng(5)
     kernel = hb.compile(case.build(large, "wgmma"), target="sm_90a")
-    inputs = {s.name: rng.standard_normal(s.shape).astype(np.float16) for s in small.inputs}
-    found = kernel.interpret(**inputs, sizes=small.output.shape)
-    exact = {n: v.astype(np.float64) for n, v in inputs.items()}
-    wanted = case.reference(small, exact, np)
-    assert np.linalg.norm(found - wanted) < 1e-6 * np.linalg.norm(wanted)
+    assert_right(kernel, case, small, seed=5)
     if available():
         (usage,) = resource_usage(kernel.cubin()).values()
         assert usage.local_accesses == 0

@@ -27,7 +27,6 @@ from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.iterations import (
-    is_loaded_fill,
     only_accumulates,
     read_by_threads,
     slot_readers,
@@ -35,7 +34,6 @@ from selector.emit.warpgroups.iterations import (
 )
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
-from selector.ir.contents import loaded
 from selector.ir.nodes import Allocate, For, IntImm, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
@@ -373,10 +371,8 @@ class GroupRing(Ring):
         """
         stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
         inside = {s.name for s in walk_stmt(self.loop) if isinstance(s, For | LetStmt)}
-        constant = self.context.params.keys() - self.emitter.exchanged
         for s in stores:
-            known = loaded(s.value) <= constant and not (inside | varying) & free_vars(s.value)
-            if known and s.buffer in self.context.accumulators and is_loaded_fill(s):
+            if self.emitter.is_argument_fill(s) and not (inside | varying) & free_vars(s.value):
                 self.emitter.tiles.regions.prepare_fill(s)
 
     def _acquire(self) -> None:

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from selector import environment, pipeline
@@ -41,12 +41,10 @@ class Kernel:
         artifact: Artifact,
         clock: pipeline.Clock,
         entry: CacheEntry | None,
-        work: pipeline.Work | None = None,
     ) -> None:
         self._artifact = artifact
         self._clock = clock
         self._entry = entry
-        self._work = work
 
     def __call__(
         self, *args: Any, out: Any = None, stream: Any = None, sizes: Any = None, **named: Any
@@ -108,8 +106,7 @@ class Kernel:
     @cached_property
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why."""
-        report = Report.from_dict(self._artifact.report)
-        return report if self._work is None else report.explained(partial(_reselected, self._work))
+        return Report.from_dict(self._artifact.report)
 
     @cached_property
     def module(self) -> Module:
@@ -268,14 +265,13 @@ def compile_module(
         found = entry[0].get(entry[1])
         if found is not None:
             clock.time("cached", start)
-            return _warned(Kernel(found, clock, entry, work))
+            return _warned(Kernel(found, clock, entry))
     if service is not None:
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements, clock.seconds)  # grows by what is done later
-    text, data = report.text(chain=False), report.as_dict(chain=False)
-    artifact = Artifact(work.plan, str(work.module), text, data, {}, versions())
+    artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)
     kernel = Kernel(artifact, clock, entry)
@@ -295,14 +291,7 @@ def _compiled_elsewhere(
     clock.time("service", start)
     if found.versions == versions() and entry is not None:
         entry[0].put(entry[1], found)
-    return Kernel(found, clock, entry if found.versions == versions() else None, work)
-
-
-def _reselected(work: pipeline.Work) -> Report:
-    """The report of a kernel that was found, with the chains that the cache does not keep."""
-    from selector.eqsat.select import select
-
-    return select(work.module, work.target, False, work.instructions).report
+    return Kernel(found, clock, entry if found.versions == versions() else None)
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
@@ -356,6 +345,5 @@ def _with_cubin(artifact: Artifact, code: bytes) -> Artifact:
 def _warned(kernel: Kernel) -> Kernel:
     """Warn about statements that were asked onto a tensor unit and stayed plain code."""
     if kernel.report.misses:
-        text = kernel.report.text(chain=False)
-        warnings.warn(f"not everything was selected:\n{text}", stacklevel=3)
+        warnings.warn(f"not everything was selected:\n{kernel.report}", stacklevel=3)
     return kernel

@@ -99,6 +99,11 @@ def _select(work: Work) -> Work:
     return replace(work, module=selection.module, statements=tuple(selection.reports))
 
 
+def _explain(work: Work) -> Work:
+    """The chain of rules of each result."""
+    return replace(work, statements=tuple(s.explained() for s in work.statements))
+
+
 def _hoist(work: Work) -> Work:
     """Temporaries in memory, for targets whose operands lie there."""
     from selector.lowering.hoist import hoist
@@ -125,12 +130,15 @@ def _program(_: Work, after: Work) -> dict[str, str]:
     return {".vir": str(after.module)}
 
 
-def _selection(before: Work, after: Work) -> dict[str, str]:
+def _selected(before: Work, after: Work) -> dict[str, str]:
     return {
         ".vir": str(after.module),
         ".egg": dump.egg_program(before.module, before.target, before.instructions),
-        ".report.txt": f"{Report(after.statements)}\n",
     }
+
+
+def _reported(_: Work, after: Work) -> dict[str, str]:
+    return {".report.txt": f"{Report(after.statements)}\n"}
 
 
 def _source(_: Work, after: Work) -> dict[str, str]:
@@ -140,7 +148,8 @@ def _source(_: Work, after: Work) -> dict[str, str]:
 
 STAGES = (
     Stage("verify", _verify, _program),
-    Stage("select", _select, _selection),
+    Stage("select", _select, _selected),
+    Stage("explain", _explain, _reported),
     Stage("hoist", _hoist, _program, "amx"),
     Stage("emit", _emit, _source),
 )

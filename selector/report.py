@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 from selector.diagnostics import Where
@@ -50,7 +49,7 @@ class StatementReport:
     hint: str = ""
     capped: tuple[str, ...] = ()
     copies: int = 1
-    explain: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    explain: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def func(self) -> str:
@@ -59,9 +58,13 @@ class StatementReport:
     @property
     def rules(self) -> tuple[str, ...]:
         """The chain of rules that led to the result, in the order in which they apply: they are
-        enough, and without any of them the statement is not selected so. Found when first asked
-        for, in some tenths of a second; empty if it was not kept."""
-        return () if self.explain is None else self.explain()
+        enough, and without any of them the statement is not selected so."""
+        return self.explain()
+
+    def explained(self) -> StatementReport:
+        """The entry with its chain found."""
+        rules = self.rules
+        return replace(self, explain=lambda: rules)
 
     @property
     def laws(self) -> dict[str, str]:
@@ -70,9 +73,8 @@ class StatementReport:
 
         return {rule: laws().get(rule, "") for rule in self.rules}
 
-    def as_dict(self, chain: bool = True, laws: bool = False) -> dict[str, object]:
-        """The entry as data, for JSON; without the chain, ``rules`` is None. ``laws``: with the law
-        of each rule."""
+    def as_dict(self, laws: bool = False) -> dict[str, object]:
+        """The entry as data, for JSON; ``laws``: with the law of each rule."""
         block = self.block
         more: dict[str, object] = {"laws": self.laws} if laws else {}
         return more | {
@@ -88,7 +90,7 @@ class StatementReport:
             "useful_macs": 0 if block is None else block.useful_macs,
             "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
-            "rules": list(self.rules) if chain and self.explain is not None else None,
+            "rules": list(self.rules),
             "matched": list(self.matched),
             "temporaries": list(self.temporaries),
             "miss": self.miss,
@@ -100,7 +102,7 @@ class StatementReport:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
-        rules = None if data["rules"] is None else tuple(data["rules"])
+        rules = tuple(data["rules"])
         return StatementReport(
             Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
@@ -111,13 +113,12 @@ class StatementReport:
             data["hint"],
             tuple(data["capped"]),
             data["copies"],
-            None if rules is None else lambda: rules,
+            lambda: rules,
         )
 
-    def text(self, laws: bool = False, chain: bool = True) -> str:
-        """The entry in words; ``laws``: with the law of each rule; without the chain, the rules
-        that matched."""
-        return "\n".join(_lines(self, laws, chain))
+    def text(self, laws: bool = False) -> str:
+        """The entry in words; ``laws``: with the law of each rule."""
+        return "\n".join(_lines(self, laws))
 
     def __str__(self) -> str:
         return self.text()
@@ -139,7 +140,7 @@ _WITHOUT_PRODUCT = {
 }
 
 
-def _lines(s: StatementReport, laws: bool, chain: bool) -> list[str]:
+def _lines(s: StatementReport, laws: bool) -> list[str]:
     copies = f" x{s.copies}" if s.copies > 1 else ""
     place = f"  {s.where.location}" if s.where.location else ""
     head = f"{s.where.func} ({s.stage}){copies}{place}"
@@ -155,13 +156,13 @@ def _lines(s: StatementReport, laws: bool, chain: bool) -> list[str]:
     elif s.stage in _WITHOUT_PRODUCT:
         lines.append(f"  {_WITHOUT_PRODUCT[s.stage]}")
     lines += [f"  temporary {t}" for t in s.temporaries]
-    lines += _rules(s, laws, chain)
+    lines += _rules(s, laws)
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]
     return lines
 
 
-def _rules(s: StatementReport, laws: bool, chain: bool) -> list[str]:
-    rules = s.rules if chain else ()
+def _rules(s: StatementReport, laws: bool) -> list[str]:
+    rules = s.rules
     if not rules:
         return [f"  matched {' '.join(s.matched)}"] if s.matched else []
     if not laws:
@@ -189,21 +190,10 @@ class Report:
         """The statements that became multiply-adds."""
         return tuple(s for s in self.statements if s.block is not None)
 
-    def explained(self, again: Callable[[], Report]) -> Report:
-        """The report with the chains of another one of the same program, made when asked for."""
-        made = cache(again)
-
-        def chain(i: int) -> Callable[[], tuple[str, ...]]:
-            return lambda: made().statements[i].rules
-
-        statements = (replace(s, explain=chain(i)) for i, s in enumerate(self.statements))
-        return replace(self, statements=tuple(statements))
-
-    def as_dict(self, chain: bool = True, laws: bool = False) -> dict[str, object]:
-        """The report as data, for JSON; without chains, ``rules`` is None in every entry. ``laws``:
-        with the law of each rule."""
+    def as_dict(self, laws: bool = False) -> dict[str, object]:
+        """The report as data, for JSON; ``laws``: with the law of each rule."""
         return {
-            "statements": [s.as_dict(chain, laws) for s in self.statements],
+            "statements": [s.as_dict(laws) for s in self.statements],
             "seconds": dict(self.seconds),
         }
 
@@ -213,10 +203,9 @@ class Report:
         statements = tuple(StatementReport.from_dict(s) for s in data["statements"])
         return Report(statements, {str(k): float(v) for k, v in data["seconds"].items()})
 
-    def text(self, laws: bool = False, chain: bool = True) -> str:
-        """The report in words; ``laws``: with the law of each rule; without chains, the rules that
-        matched."""
-        lines = [s.text(laws, chain) for s in self.statements]
+    def text(self, laws: bool = False) -> str:
+        """The report in words; ``laws``: with the law of each rule."""
+        lines = [s.text(laws) for s in self.statements]
         lines = lines or ["no statement is placed on a tensor unit"]
         if self.seconds:
             times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())

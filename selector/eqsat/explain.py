@@ -1,10 +1,9 @@
 """Which rules a result needs: a minimal chain, in the order in which its rules first apply.
 
-Every rule sits in a ruleset of its own here, so that any subset of rules is one command away and
-none is parsed twice. From the rules that matched, one after the other is taken away; if the same
-instruction still comes out with the same operands, it stays away. Fewer rules never find more, so
-what remains is minimal: it is enough, and none of it can be left out. A rule without which the
-search no longer ends is needed too.
+From the rules that matched, one after the other is taken away; if the same instruction still comes
+out with the same operands, it stays away. Fewer rules never find more, so what remains is minimal:
+it is enough, and none of it can be left out. A rule without which the search no longer ends is
+needed too. Many such subsets are tried in one run (``worlds``).
 
 Rules that only ask questions or note facts (``is_telling``) are part of every run and of no chain.
 """
@@ -12,17 +11,15 @@ Rules that only ask questions or note facts (``is_telling``) are part of every r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from rules import rule_files
-from selector.eqsat.bindings import egglog
 from selector.eqsat.decode import Decoder, Term
-from selector.eqsat.extract import Graph, Shape, read_graph
+from selector.eqsat.extract import Graph, Shape
 from selector.eqsat.facts import instruction_facts
-from selector.eqsat.saturate import Engine, Saturation
-from selector.eqsat.stepping import RunawayError, Stepper
+from selector.eqsat.saturate import Saturation
+from selector.eqsat.worlds import RuleFiles, Worlds
 from selector.intrinsics import find
 from selector.ir.nodes import Store, Var
 
@@ -37,88 +34,6 @@ PLUMBING = (
 def is_telling(rule: str) -> bool:
     """Whether a rule tells something about a result: it is a law, not a question."""
     return not rule.startswith(PLUMBING)
-
-
-RuleFiles = tuple[tuple[str, str], ...]
-"""(file name, text), in loading order."""
-
-
-@dataclass
-class Subsets:
-    """An e-graph in which every run says which rules it may use; ``rulesets`` in loading order."""
-
-    rules: RuleFiles
-    engine: Engine = field(default_factory=lambda: Engine("", rules=()))
-    rulesets: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-
-    def __post_init__(self) -> None:
-        for file, text in self.rules:
-            for command in self.engine.graph.parse_program(text, file):
-                self._add(command)
-
-    def _add(self, command: object) -> None:
-        """A rule goes into the ruleset ``<its own>.<its name>``; what it was in is made per run."""
-        match command:
-            case egglog.RuleCommand():
-                r = command.rule
-                name = self._own(r.ruleset, r.name)
-                moved = egglog.Rule(r.span, r.head, r.body, r.name, name)
-                self.engine.graph.run_program(egglog.RuleCommand(moved))
-            case egglog.RewriteCommand():
-                name = self._own(command.name, command.rewrite.name)
-                moved = egglog.RewriteCommand(name, command.rewrite, command.subsume)
-                self.engine.graph.run_program(moved)
-            case egglog.AddRuleset():
-                self.rulesets[command.name] = []
-            case _:
-                self.engine.graph.run_program(command)  # type: ignore[arg-type]
-
-    def _own(self, ruleset: str, rule: str) -> str:
-        self.rulesets[ruleset].append(rule)
-        self.engine.run(f"(ruleset {ruleset}.{rule})")
-        return f"{ruleset}.{rule}"
-
-    @property
-    def order(self) -> dict[str, int]:
-        """The position of every rule in the files."""
-        return {r: i for i, r in enumerate(r for rules in self.rulesets.values() for r in rules)}
-
-    def commands(self, statement: str, facts: str, only: frozenset[str] | None) -> list[str]:
-        """What makes a graph of one statement in which only these rules run (None: all)."""
-        parts = {
-            ruleset: [f"{ruleset}.{r}" for r in rules if only is None or r in only]
-            for ruleset, rules in self.rulesets.items()
-        }
-        chosen = [
-            f"(unstable-combined-ruleset {ruleset} {' '.join(rules)})" if rules
-            else f"(ruleset {ruleset})"
-            for ruleset, rules in parts.items()
-        ]  # fmt: skip
-        return [*chosen, facts, f"(set (statement 0) {statement})"]
-
-    def run(
-        self, statement: str, facts: str, only: frozenset[str] | None
-    ) -> tuple[Graph, Saturation]:
-        """The graph of one statement under a subset of rules."""
-        with self.engine.saturated(self.commands(statement, facts, only)) as saturation:
-            return read_graph(self.engine.graph, 1), saturation
-
-    def first_firings(self, statement: str, facts: str, only: frozenset[str]) -> dict[str, int]:
-        """The step of the run in which each rule first matched."""
-        self.engine.run("(push)")
-        try:
-            for command in self.commands(statement, facts, only):
-                self.engine.run(command)
-            stepper = Stepper(self.engine)
-            with suppress(RunawayError):  # a search that stops at its cap has a result as well
-                stepper.saturate()
-        finally:
-            self.engine.run("(pop)")
-        first: dict[str, int] = {}
-        for i, step in enumerate(stepper.steps):
-            for rule in step.fired:
-                first.setdefault(rule, i)
-        return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,57 +83,106 @@ def _symbols(term: object) -> Iterable[str]:
 
 
 def chain(
-    statement: str, facts: str, result: Wanted, rules: RuleFiles | None = None
+    statement: str,
+    facts: str,
+    result: Wanted,
+    run: Saturation,
+    rules: RuleFiles | None = None,
 ) -> tuple[str, ...]:
     """A minimal set of telling rules with which an encoded statement still comes to its result, in
-    the order in which they first apply.
+    the order in which they first apply; none if the statement alone does not come to it.
 
-    ``facts`` are those of the target; the one instruction suffices, unless another's shape lent its
-    tile. ``rules`` are the standard ones if not given.
+    ``run`` is the saturation that found the result and ``facts`` are its facts of the target; the
+    one instruction suffices, unless another's shape lent its tile. ``rules`` are the standard ones
+    if not given.
     """
-    subsets = _subsets(rule_files() if rules is None else rules)
-    own = result.facts
-    graph, saturation = subsets.run(statement, own, None)
-    if not result(graph):
-        own = facts
-        graph, saturation = subsets.run(statement, own, None)
-    endless = bool(saturation.capped)
+    known = _known(rule_files() if rules is None else rules)
+    worlds, matched = known.worlds, frozenset(r for r, n in run.matches.items() if n)
+    worlds.load(matched)
+    order = sorted(filter(is_telling, matched), key=worlds.order.__getitem__)
+    for own in (result.facts, facts):
 
-    def attempt(rules: frozenset[str]) -> frozenset[str] | None:
-        found, run = subsets.run(statement, own, rules)
-        return _matched(run) if result(found) and (endless or not run.capped) else None
+        def attempt(some: Sequence[frozenset[str]], own: str = own) -> list[bool]:
+            return worlds.reaching(statement, own, some, result, bool(run.capped))
 
-    order = sorted(subsets.order, key=subsets.order.__getitem__)
-    kept = minimal(_matched(saturation), attempt, order)
-    first = subsets.first_firings(statement, own, kept)
-    telling = [r for r in kept if is_telling(r) and r in first]
-    return tuple(sorted(telling, key=lambda r: (first[r], subsets.order[r])))
+        kept = minimal(order, known.expected, attempt)
+        if kept is not None:
+            known.learn(order, kept)
+            first = worlds.first_firings(statement, own, kept)
+            return tuple(sorted(kept, key=lambda r: (first.get(r, 0), worlds.order[r])))
+    return ()  # only beside the other statements of its scope
 
 
 def minimal(
-    matched: frozenset[str],
-    attempt: Callable[[frozenset[str]], frozenset[str] | None],
     order: Sequence[str],
-) -> frozenset[str]:
-    """The rules left when no telling one can be taken away; ``attempt`` gives the rules that
-    matched in a run with these, or None if the result is lost."""
-    kept = matched
-    for rule in order:
-        if rule in kept and is_telling(rule):
-            kept = attempt(kept - {rule}) or kept
-    return kept
+    expected: Set[str],
+    attempt: Callable[[Sequence[frozenset[str]]], list[bool]],
+) -> frozenset[str] | None:
+    """The rules left when they are taken away one after the other, in ``order``, wherever the
+    result still comes out; None if it does not come out of all of them.
+
+    ``attempt`` says for several sets at once whether the result comes out. So all decisions are
+    made at once, each as if those before it had come out as ``expected``: up to the first that is
+    not so they are right, and so is that one, the other way round. What is expected makes the
+    search shorter and never changes its result.
+    """
+    kept = [rule in expected for rule in order]
+    needed: set[str] = set()  # lost without it, whatever else there is
+    start = 0
+    while True:
+        without = [frozenset(chosen(order, kept, i)) for i in range(len(order))]
+        asked = [i for i in range(start, len(order)) if kept[i] and order[i] not in needed]
+        enough, *found = attempt([frozenset(chosen(order, kept)), *(without[i] for i in asked)])
+        wrong = [i for i, comes_out in zip(asked, found, strict=True) if comes_out]
+        if not enough:
+            left = [i for i in range(start, len(order)) if not kept[i]]
+            whole, *lost = attempt([frozenset(order), *(without[i] for i in left)])
+            if not whole:
+                return None
+            missing = [i for i, comes_out in zip(left, lost, strict=True) if not comes_out]
+            wrong = [*(i for i in wrong if i < missing[0]), missing[0]]
+        if not wrong:
+            return frozenset(chosen(order, kept))
+        for i in asked:
+            if i not in wrong and without[i] == frozenset(order) - {order[i]}:
+                needed.add(order[i])
+        for i in wrong:
+            kept[i] = not kept[i]
+        start = min(wrong) + 1
 
 
-def _matched(saturation: Saturation) -> frozenset[str]:
-    return frozenset(r for r, n in saturation.matches.items() if n)
+def chosen(order: Sequence[str], kept: Sequence[bool], i: int | None = None) -> Iterator[str]:
+    """The rules that are kept; with the number of one, those before it, and all behind it."""
+    for j, rule in enumerate(order):
+        if i is None or j < i:
+            if kept[j]:
+                yield rule
+        elif j > i:
+            yield rule
+
+
+@dataclass
+class _Known:
+    """The worlds of a set of rules, and what is expected of a rule: what was found of it last."""
+
+    worlds: Worlds
+    expected: set[str] = field(default_factory=set[str])
+
+    def learn(self, order: Sequence[str], kept: frozenset[str]) -> None:
+        self.expected -= set(order)
+        self.expected |= kept
 
 
 _local = threading.local()
+_MOST_KNOWN = 4
 
 
-def _subsets(rules: RuleFiles) -> Subsets:
+def _known(rules: RuleFiles) -> _Known:
     """One for each set of rules and thread: an e-graph belongs to its thread."""
-    table: dict[RuleFiles, Subsets] = _local.__dict__.setdefault("table", {})
+    table: dict[RuleFiles, _Known] = _local.__dict__.setdefault("table", {})
     if rules not in table:
-        table[rules] = Subsets(rules)
+        if len(table) >= _MOST_KNOWN:
+            del table[next(iter(table))]
+        worlds = Worlds(rules, is_telling)
+        table[rules] = _Known(worlds, set(filter(is_telling, worlds.order)))
     return table[rules]

@@ -164,20 +164,27 @@ def _converters(graph: egglog.EGraph) -> dict[str, Callable[[egglog.Value], obje
     }
 
 
-def read_graph(graph: egglog.EGraph, count: int) -> Graph:
-    """Read the constructors' rows of a saturated graph with ``count`` statements."""
+def read_graph(graph: egglog.EGraph, count: int, world: int | None = None) -> Graph:
+    """Read the constructors' rows of a saturated graph with ``count`` statements; of one world, if
+    every table has a column for its number first (``worlds``)."""
     functions = graph.freeze().functions
-    convert = _converters(graph)
+    convert, skipped = _converters(graph), 0 if world is None else 1
+
+    def rows(f: egglog.FrozenFunction) -> Iterator[tuple[list[egglog.Value], egglog.Value]]:
+        for row in f.rows:
+            if world is None or graph.value_to_i64(row.inputs[0]) == world:
+                yield row.inputs[skipped:], row.output
+
     nodes: list[Node] = []
     for name, f in functions.items():
         if f.output_sort not in _TERMS or name == "statement" or f.is_let_binding:
             continue
-        sorts = tuple(f.input_sorts)
+        sorts = tuple(f.input_sorts)[skipped:]
         readers = [convert[s] for s in sorts]
-        for row in f.rows:
-            args = tuple(read(v) for read, v in zip(readers, row.inputs, strict=True))
-            nodes.append(Node(name, args, sorts, row.output))
-    roots = {graph.value_to_i64(r.inputs[0]): r.output for r in functions["statement"].rows}
+        for inputs, output in rows(f):
+            args = tuple(read(v) for read, v in zip(readers, inputs, strict=True))
+            nodes.append(Node(name, args, sorts, output))
+    roots = {graph.value_to_i64(number): cls for (number,), cls in rows(functions["statement"])}
     return Graph(tuple(nodes), tuple(roots[i] for i in range(count)))
 
 

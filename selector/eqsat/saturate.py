@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -26,6 +26,8 @@ PHASES: tuple[tuple[str, str, int], ...] = (
     ("lowering", "(run-schedule (saturate (run lowering)))", 4),
 )
 """Name, schedule of one round, most rounds."""
+
+Watch = Callable[[egglog.RunReport], None]
 
 
 @dataclass
@@ -91,12 +93,13 @@ class Engine:
         """Saturate a graph of these Store terms, numbered from 0."""
         return self.saturated([f"(set (statement {i}) {s})" for i, s in enumerate(statements)])
 
-    def saturate(self) -> Saturation:
+    def saturate(self, watch: Watch = lambda report: None) -> Saturation:
+        """Run all phases; ``watch`` is told what each round did."""
         result = Saturation()
         for phase, schedule, most in PHASES:
             result.rounds[phase] = 0
             while True:
-                updated = self.round(schedule, result)
+                updated = self.round(schedule, result, watch)
                 result.rounds[phase] += 1
                 if not updated:
                     break
@@ -106,11 +109,12 @@ class Engine:
         result.rows = self.size()
         return result
 
-    def round(self, schedule: str, result: Saturation) -> bool:
+    def round(self, schedule: str, result: Saturation, watch: Watch = lambda report: None) -> bool:
         updated = False
         for output in self.run(schedule):
             assert isinstance(output, egglog.RunScheduleOutput)
             report = output.report
+            watch(report)
             result.matches.update(report.num_matches_per_rule)
             updated = updated or report.updated
         return updated

@@ -13,9 +13,10 @@ from selector.diagnostics import InternalError
 from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE
 from selector.eqsat.decode import Decoder, Term
-from selector.eqsat.explain import RuleFiles, chain, is_telling, wanted
+from selector.eqsat.explain import chain, is_telling, wanted
 from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
 from selector.eqsat.saturate import Engine, Saturation, engine_for
+from selector.eqsat.worlds import RuleFiles
 from selector.ir.nodes import Store
 
 
@@ -60,10 +61,11 @@ class Solution:
         if index not in self.chains:
             term = self.terms[index]
             result = None if term is None else wanted(term)
+            statement = self.statements[index]
             self.chains[index] = (
                 ()
                 if result is None
-                else chain(self.statements[index], self.facts, result, self.rules)
+                else chain(statement, self.facts, result, self.saturation, self.rules)
             )
         return self.chains[index]
 

@@ -54,7 +54,7 @@ def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
     work = pipeline.run(work, clock, watch)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements)
-    text, data = report.text(chain=False), report.as_dict(chain=False)
+    text, data = str(report), report.as_dict()
     more: dict[str, object] = {}
     cubins: dict[str, bytes] = {}
     if request["cubin"] or request["sass"]:
@@ -72,11 +72,10 @@ def explain_program(request: Mapping[str, Any], watch: Watch) -> Made:
     from selector.workbench.extended import extended_bench
 
     work = _work(request, watch, False)
-    stages = [s for s in pipeline.STAGES if s.name in ("verify", "select")]
+    stages = [s for s in pipeline.STAGES if s.name in ("verify", "select", "explain")]
     for stage in stages:
         watch(stage.name)
         work = stage.run(work)
-    watch("explain")
     report = Report(work.statements)
     data = report.as_dict(laws=True)
     if work.rules:

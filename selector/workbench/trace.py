@@ -134,12 +134,13 @@ def _chain(
     bench: Bench, solved: SolvedScope, index: int, statement: str, steps: Sequence[Step]
 ) -> tuple[str, ...]:
     """The rules that are enough; for a fill or a read, what the last phase did."""
-    term = solved.solution.terms[index]
+    solution = solved.solution
+    term = solution.terms[index]
     result = None if term is None else wanted(term)
     if result is None:
         return tuple(f.rule for f in firings(steps) if f.phase == "lowering")
     rules = None if bench.files == standard_files() else bench.files
-    return chain(statement, solved.solution.facts, result, rules)
+    return chain(statement, solution.facts, result, solution.saturation, rules)
 
 
 def _table(found: Sequence[Firing]) -> Iterator[str]:

@@ -115,9 +115,9 @@ def test_a_whole_compilation(program: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_stages_show_where_the_time_goes() -> None:
     case = next(c for c in gpu_cases() if c.name == "conv1d")
     kernel = hb.compile(case.scheduled(case.small[0], "tensor", "sm_90a"), target="sm_90a")
-    assert list(kernel.stages) == ["lower", "verify", "select", "emit"]
+    assert list(kernel.stages) == ["lower", "verify", "select", "explain", "emit"]
     kernel.cubin()
-    assert list(kernel.stages) == ["lower", "verify", "select", "emit", "cubin"]
+    assert list(kernel.stages) == ["lower", "verify", "select", "explain", "emit", "cubin"]
     assert all(seconds > 0 for seconds in kernel.stages.values())
     last = str(kernel.report).splitlines()[-1]
     assert re.fullmatch(r"compiled in: lower .* ms, .*emit .* ms, cubin [\d.]+ ms", last)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from clock import assert_quick
+from subsets import Subsets
 from tensor_programs import SM80, Spec, convolution, matmul
 
 import selector
 from rules import laws, rule_files
 from selector.eqsat import select
-from selector.eqsat.explain import Subsets, Wanted, is_telling, wanted
+from selector.eqsat.explain import Wanted, is_telling, minimal, wanted
 from selector.eqsat.extract import read_graph
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
@@ -148,21 +151,30 @@ def test_temporaries_have_the_users_names():
     assert update.temporaries == ("32 x 16 in VNNI order (groups of 2) of B",)
 
 
-def test_compiling_does_not_look_for_chains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    head, body = str(matmul(16, 16, 16, a_layout="column")).split("body {", 1)
+def staged(module: Module) -> Module:
+    """A product inside a kernel's block and warp, as it is compiled."""
+    head, body = str(module).split("body {", 1)
     kernel = body.rstrip().removesuffix("}")
     loops = "gpu_block<CUDA> (block, 0, 1) {\ngpu_thread<CUDA> (warp, 0, 1) {"
-    module = parse_module(f"{head}body {{\n{loops}\n{kernel}\n}}\n}}\n}}")
-    monkeypatch.setenv("SELECTOR_CACHE_DIR", str(tmp_path / "cache"))
+    return parse_module(f"{head}body {{\n{loops}\n{kernel}\n}}\n}}\n}}")
 
-    def not_now(*_: object) -> tuple[str, ...]:
-        raise AssertionError("compiling looked for a chain")
+
+def test_chains_are_found_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Their time is counted; a kernel that was found, or loaded, has them without a search."""
+    module = staged(matmul(16, 16, 16, a_layout="column"))
+    monkeypatch.setenv("SELECTOR_CACHE_DIR", str(tmp_path / "cache"))
+    forget()
+    first = selector.compile(module, "sm_80")
+    assert list(first.stages) == ["verify", "select", "explain", "emit"]
+    assert "explain" in str(first.report).splitlines()[-1]
+
+    def not_again(*_: object) -> tuple[str, ...]:
+        raise AssertionError("a chain was looked for twice")
 
     forget()
-    with monkeypatch.context() as patch:
-        patch.setattr("selector.eqsat.solve.chain", not_now)
-        first = selector.compile(module, "sm_80")
-        second = selector.compile(module, "sm_80")
+    monkeypatch.setattr("selector.eqsat.solve.chain", not_again)
+    monkeypatch.setattr("selector.eqsat.solve.saturated", not_again)
+    second = selector.compile(module, "sm_80")
     assert "cached" in second.stages
     chain = first.report.updates[0].rules
     assert "matmul" in chain
@@ -173,9 +185,35 @@ def test_compiling_does_not_look_for_chains(monkeypatch: pytest.MonkeyPatch, tmp
     assert str(loaded.report) == str(first.report)
 
 
-def test_without_a_chain_the_rules_that_matched_are_printed():
+def test_a_report_is_quick() -> None:
+    """A chain costs a few saturations, not one for each rule, and reading a report none."""
+    selected = [select(matmul(16, 16, k), SM80).report for k in (16, 32, 48)]
+    assert str(selected[0]), "what all share is loaded"
+    assert_quick(lambda: forget() or str(select(convolution(256, 24), SM80).report), 0.110)
+    report = selected[0]
+    assert_quick(lambda: Report.from_dict(report.as_dict()).text(), 0.005)
+
+
+def test_what_is_expected_does_not_change_a_chain() -> None:
+    """Two of three ways lead to the result; the rules that are taken away first are not it."""
+    order = ("a", "b", "c", "d", "e")
+    ways = ({"a", "b"}, {"b", "d", "e"}, {"c", "d"})
+    tried: list[int] = []
+
+    def attempt(some: Sequence[frozenset[str]]) -> list[bool]:
+        tried.append(len(some))
+        return [any(way <= rules for way in ways) for rules in some]
+
+    for expected in (set(order), {"b", "d", "e"}, set[str](), {"a", "b"}):
+        assert minimal(order, expected, attempt) == {"c", "d"}
+    tried.clear()
+    assert minimal(order, {"c", "d"}, attempt) == {"c", "d"}
+    assert tried == [3]
+    assert minimal(("a", "e"), set(), attempt) is None
+
+
+def test_rules_that_matched_are_printed_where_there_is_no_chain():
     report = select(matmul(16, 16, 16), SM80).report
-    short = Report.from_dict(report.as_dict(chain=False))
-    assert short.updates[0].rules == ()
-    assert "  matched add-commutes " in str(short)
-    assert str(short) == report.text(chain=False)
+    data = report.as_dict()
+    data["statements"][1]["rules"] = []  # type: ignore[index]
+    assert "  matched add-commutes " in str(Report.from_dict(data))

@@ -68,7 +68,7 @@ def operands() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_module_becomes_a_kernel() -> None:
     kernel = matmul()
-    assert list(kernel.stages) == ["verify", "select", "emit"]
+    assert list(kernel.stages) == ["verify", "select", "explain", "emit"]
     assert "mma" in kernel.source
     assert repr(kernel) == "<Kernel mm(A, B, out) for sm_90a>"
     assert not kernel.report.misses
@@ -97,14 +97,14 @@ def test_a_second_compilation_is_found(own_cache: Path) -> None:
     assert second.source == first.source
     assert str(second.module) == str(first.module)
     assert second.report == first.report
-    assert list(matmul(cache=False).stages) == ["verify", "select", "emit"]
+    assert list(matmul(cache=False).stages) == ["verify", "select", "explain", "emit"]
 
 
 def test_a_damaged_entry_is_compiled_again(own_cache: Path) -> None:
     matmul()
     (entry,) = own_cache.glob("*/*.kernel")
     entry.write_bytes(entry.read_bytes()[:100])
-    assert list(matmul().stages) == ["verify", "select", "emit"]
+    assert list(matmul().stages) == ["verify", "select", "explain", "emit"]
     assert list(matmul().stages) == ["cached"]
 
 

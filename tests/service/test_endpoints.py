@@ -26,7 +26,7 @@ def test_a_program_is_compiled_and_then_found(server: Server, tmp_path: Path) ->
     assert first.status == 200
     assert list(first.data) == ["artifact", "source", "report", "stages", "cached"]
     assert first.data["cached"] is False
-    assert set(first.data["stages"]) == {"verify", "select", "emit"}
+    assert set(first.data["stages"]) == {"verify", "select", "explain", "emit"}
     second, third = (server.compile(renamed("found_again")) for _ in range(2))
     assert second.data == {**first.data, "cached": True}
     assert second.body == third.body

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from selector import environment, pipeline
-from selector.diagnostics import TargetError
+from selector.diagnostics import ArtifactError, TargetError
 from selector.ir.nodes import Module
 from selector.report import Report
 from selector.runtime import artifact as artifacts
@@ -41,8 +41,10 @@ class Kernel:
         artifact: Artifact,
         clock: pipeline.Clock,
         entry: CacheEntry | None,
+        trust: bool = True,
     ) -> None:
         self._artifact = artifact
+        self._trust = trust
         self._clock = clock
         self._entry = entry
 
@@ -89,6 +91,11 @@ class Kernel:
     @property
     def name(self) -> str:
         return self.plan.name
+
+    @property
+    def trusted(self) -> bool:
+        """Whether code for the CPU may be run: it was compiled here, or loaded with trust."""
+        return self._trust
 
     @property
     def plan(self) -> Plan:
@@ -157,7 +164,8 @@ class Kernel:
 
         ``tiles``: ``"hardware"`` for tile registers, which needs no such CPU to compile;
         ``"software"`` for the same program on arrays; default: what this CPU has. ``TargetError``
-        for a target that is no CPU, and without a compiler.
+        for a target that is no CPU, and without a compiler; ``ArtifactError`` for a kernel that was
+        loaded without trust.
         """
         if self.target.family != "amx":
             raise TargetError(
@@ -168,6 +176,13 @@ class Kernel:
             raise TargetError(
                 f"tiles={tiles!r} is neither 'hardware' nor 'software'",
                 hint="leave it out for what this CPU has",
+            )
+        if not self._trust:
+            raise ArtifactError(
+                f"{self.name} was read from a file, and is code for the CPU",
+                why="such code runs as this process does, and can do whatever you can",
+                hint="selector.load(path, trust=True), if you know who could write the file; "
+                "kernel.interpret(...) needs no trust",
             )
         from selector.runtime import cpu_compile
 
@@ -205,11 +220,11 @@ class Kernel:
             return artifacts.to_bytes(self._whole())
         return artifacts.to_bytes(replace(self._artifact, cubins={}, libraries=()))
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Kernel], tuple[bytes]]:
+    def __reduce__(self) -> tuple[Callable[[bytes, bool], Kernel], tuple[bytes, bool]]:
         """Pickled as its saved bytes, with the machine code that there is: nothing of it is run
-        when it is read.
+        when it is read. Trusted like this one: a pickle can run anything anyway.
         """
-        return load_bytes, (artifacts.to_bytes(self._artifact),)
+        return load_bytes, (artifacts.to_bytes(self._artifact), self._trust)
 
     def _whole(self) -> Artifact:
         """The artifact with its machine code and the whole report."""
@@ -294,14 +309,19 @@ def _compiled_elsewhere(
     return Kernel(found, clock, entry if found.versions == versions() else None)
 
 
-def load(path: str | os.PathLike[str]) -> Kernel:
-    """Read a kernel that ``Kernel.save`` wrote; ``ArtifactError`` if it cannot be read."""
-    return Kernel(artifacts.load(path), pipeline.Clock(), None)
+def load(path: str | os.PathLike[str], trust: bool = False) -> Kernel:
+    """Read a kernel that ``Kernel.save`` wrote; ``ArtifactError`` if it cannot be read.
+
+    A saved kernel is code. One for a GPU runs there, on the arrays that it is called with. One for
+    the CPU runs as this process does, so it is called only with ``trust=True``: that whoever could
+    write the file may run programs as you. Without, ``interpret`` gives its results.
+    """
+    return Kernel(artifacts.load(path), pipeline.Clock(), None, trust)
 
 
-def load_bytes(data: bytes) -> Kernel:
-    """Read what ``Kernel.to_bytes`` gave; ``ArtifactError`` if it cannot be read."""
-    return Kernel(artifacts.from_bytes(data), pipeline.Clock(), None)
+def load_bytes(data: bytes, trust: bool = False) -> Kernel:
+    """Read what ``Kernel.to_bytes`` gave, as ``load`` does."""
+    return Kernel(artifacts.from_bytes(data), pipeline.Clock(), None, trust)
 
 
 def resolve_target(name: str) -> Target:

@@ -15,6 +15,7 @@ target ``amx``), as for every program.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from selector.diagnostics import UserError
@@ -55,22 +56,34 @@ def patience() -> float | None:
 def cache_directory() -> Path | None:
     """The folder of the kernel cache, or None for no cache.
 
-    ``UserError`` if ``SELECTOR_CACHE_DIR`` names something that cannot be a folder to write to; a
-    default that cannot be one means no cache.
+    ``UserError`` if ``SELECTOR_CACHE_DIR`` names something that cannot be a folder to write to, or
+    that others can write to: what lies there is run. A default that is so means no cache.
     """
     value = os.environ.get("SELECTOR_CACHE_DIR")
     if value is not None:
-        return _folder("SELECTOR_CACHE_DIR", Path(value)) if value else None
+        return _own_folder("SELECTOR_CACHE_DIR", Path(value)) if value else None
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return _folder("XDG_CACHE_HOME", Path(base) / "tensor-selector")
+        return _own_folder("XDG_CACHE_HOME", Path(base) / "tensor-selector")
     except (UserError, RuntimeError):  # RuntimeError: no home
         return None
 
 
-def _folder(variable: str, path: Path) -> Path:
+def _own_folder(variable: str, path: Path) -> Path:
+    """A folder that belongs to this user, and that nobody else can write to."""
+    status = _folder(variable, path, 0o700).stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UserError(
+            f"{variable}: others can write to {path}",
+            why="the kernels that lie in it are run",
+            hint=f"chmod go-w {path}, or name a folder of your own",
+        )
+    return path
+
+
+def _folder(variable: str, path: Path, mode: int = 0o777) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"{variable}: {path} cannot be used as a folder", why=error.strerror or str(error)

@@ -18,32 +18,34 @@ import numpy as np
 from selector.api import Kernel, load_bytes
 
 KERNELS_AT_MOST = 16
-_loaded: OrderedDict[str, tuple[Kernel, threading.Lock]] = OrderedDict()
+_loaded: OrderedDict[tuple[str, bool], tuple[Kernel, threading.Lock]] = OrderedDict()
 _loading = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A saved kernel: its bytes and their SHA-256."""
+    """A saved kernel: its bytes, their SHA-256, and whether it may run code on the CPU."""
 
     data: bytes
     sha256: str
+    trust: bool
 
     @staticmethod
     def of(kernel: Kernel, machine_code: bool) -> Parcel:
         data = kernel.to_bytes(machine_code)
-        return Parcel(data, hashlib.sha256(data).hexdigest())
+        return Parcel(data, hashlib.sha256(data).hexdigest(), kernel.trusted)
 
     def kernel(self) -> tuple[Kernel, threading.Lock]:
         """The kernel, read once in this process, and who may launch it."""
+        key = self.sha256, self.trust
         with _loading:
-            found = _loaded.get(self.sha256)
+            found = _loaded.get(key)
             if found is None:
-                found = load_bytes(self.data), threading.Lock()
-                _loaded[self.sha256] = found
+                found = load_bytes(self.data, self.trust), threading.Lock()
+                _loaded[key] = found
                 while len(_loaded) > KERNELS_AT_MOST:
                     _loaded.popitem(last=False)
-            _loaded.move_to_end(self.sha256)
+            _loaded.move_to_end(key)
             return found
 
 

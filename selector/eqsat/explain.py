@@ -99,7 +99,7 @@ def chain(
     known = _known(rule_files() if rules is None else rules)
     worlds, matched = known.worlds, frozenset(r for r, n in run.matches.items() if n)
     worlds.load(matched)
-    order = sorted(filter(is_telling, matched), key=worlds.order.__getitem__)
+    order = [r for r in worlds.order if r in matched and is_telling(r)]
     for own in (result.facts, facts):
 
         def attempt(some: Sequence[frozenset[str]], own: str = own) -> list[bool]:

@@ -29,6 +29,7 @@ RuleFiles = tuple[tuple[str, str], ...]
 
 Form = str | tuple["Form", ...]
 _TOKEN = re.compile(r';[^\n]*|"(?:[^"\\]|\\.)*"|[()]|[^\s()";]+')
+_RULES = ("rule", "rewrite", "birewrite")
 _WORLD = "w!"
 _BITS = 32
 """Rules of which one number says whether a world has them."""
@@ -72,14 +73,14 @@ class Worlds:
 
     def __post_init__(self) -> None:
         forms = [form for _, source in self.rules for form in parse(source)]
-        rules = [f for f in forms if f[0] in ("rule", "rewrite", "birewrite")]
+        rules = [f for f in forms if f[0] in _RULES]
         written = {name for rule in rules for name in _names(rule[2])}
         self._tagged = frozenset(
             str(f[1])
             for f in forms
             if f[0] in ("constructor", "function") or (f[0] == "relation" and f[1] in written)
         )
-        others = [f for f in forms if f not in rules]
+        others = [f for f in forms if f[0] not in _RULES]
         self.engine.run("\n".join([*(shown(self._declared(f)) for f in others), _DECLARATIONS]))
         for rule in rules:
             name = _option(rule, ":name").strip('"')
@@ -120,8 +121,8 @@ class Worlds:
         return parts
 
     def load(self, names: frozenset[str]) -> None:
-        """Make rules known."""
-        for name in sorted(names - self._loaded, key=self.order.__getitem__):
+        """Make rules of these files known."""
+        for name in sorted((names & self.order.keys()) - self._loaded, key=self.order.__getitem__):
             part, bit = divmod(self.order[name], _BITS)
             self.engine.run(f"{self._texts[name]} (bit! {text(name)} {part} {1 << bit})")
             self._loaded.add(name)

@@ -2,7 +2,8 @@
 
 A zip archive with fixed names, so that any tool can look inside:
 
-* ``manifest.json``: what the file is, its version, and the SHA-256 of every other member
+* ``manifest.json``: what the file is, its version, and the SHA-256 of every other member; a file
+  with a member that is not in it is refused
 * ``plan.json``: parameters, launches and sizes (``runtime.plan_json``)
 * ``module.vir``: the selected program in the text form, for ``interpret``
 * ``kernel.cu`` or ``kernel.c``: the source
@@ -10,16 +11,18 @@ A zip archive with fixed names, so that any tool can look inside:
   code, absent until it was asked for
 * ``report.json``, ``report.txt``: what was selected, as data and as text
 
-Nothing is pickled and nothing in it is executed while reading. Whatever is wrong with a file, the
-answer is ``ArtifactError``.
+Nothing is pickled, nothing in it is executed while reading, and reading takes no more memory than
+``members`` allows. Whatever is wrong with a file, the answer is ``ArtifactError``. A whole file says
+nothing about who wrote it: what it holds is code, and calling the kernel runs it (``api.load``).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
+import re
+import stat
 import struct
 import tempfile
 import zipfile
@@ -31,15 +34,16 @@ from typing import Any
 
 from selector.diagnostics import ArtifactError, UserError
 from selector.runtime.cpu_compile import Build, Library
+from selector.runtime.members import MOST_BYTES, pack, parse_json, unpack
 from selector.runtime.plan import Plan
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 from selector.targets import find_target
 
 FORMAT = "tensor-selector kernel"
-VERSION = 1
+VERSION = 2
 _MANIFEST = "manifest.json"
-_LARGEST_MEMBER = 1 << 28
-_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal kernels are equal files
+_ALWAYS = ("plan.json", "module.vir", "report.json", "report.txt")
+_MACHINE_CODE = re.compile(r"sm_\d+a?\.cubin|\d\.so")
 _AGAIN = "save it again: kernel.save(path)"
 # What zipfile and json raise on damaged input: bad headers, wrong lengths, unknown compression.
 _DAMAGE = (
@@ -75,7 +79,7 @@ class Artifact:
 
 
 def to_bytes(artifact: Artifact) -> bytes:
-    """The file's bytes; the same for equal artifacts."""
+    """The file's bytes; the same for equal artifacts. ``ArtifactError`` if they are too many."""
     members = {
         "plan.json": _json(plan_to_json(artifact.plan)),
         "module.vir": artifact.module_text.encode(),
@@ -95,11 +99,10 @@ def to_bytes(artifact: Artifact) -> bytes:
         "versions": dict(artifact.versions),
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     }
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in {_MANIFEST: _json(manifest), **members}.items():
-            archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+    try:
+        return pack({_MANIFEST: _json(manifest), **members})
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.plan.name} cannot be saved", why=str(error)) from error
 
 
 def from_bytes(data: bytes, name: str = "artifact") -> Artifact:
@@ -138,17 +141,27 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     """Read a saved kernel; ``ArtifactError`` if there is none, or not a whole one."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = bytes_of(path)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read", why=error.strerror or str(error)) from error
     return from_bytes(data, str(path))
 
 
+def bytes_of(path: Path) -> bytes:
+    """What a file holds, if that is not too much to be a saved kernel."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(0, "it is a folder")
+    if not stat.S_ISREG(status.st_mode):  # a pipe, a device: without an end
+        raise OSError(0, "it is no file")
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
 def is_artifact(path: Path) -> bool:
     """Whether a file says of itself that it is a saved kernel, of whatever version."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _manifest(archive, str(path)).get("format") == FORMAT
+        return _manifest(unpack(bytes_of(path)), str(path)).get("format") == FORMAT
     except (ArtifactError, *_DAMAGE):
         return False
 
@@ -171,15 +184,16 @@ def write_atomically(path: Path, data: bytes) -> None:
 def _read(data: bytes, name: str) -> Artifact:
     if not data.startswith(b"PK"):
         raise ArtifactError(f"{name} is not a saved kernel", hint=_AGAIN)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        manifest = _manifest(archive, name)
-        _check_version(manifest, name)
-        members = {n: _member(archive, n) for n in manifest["sha256"]}
+    members = unpack(data)
+    manifest = _manifest(members, name)
+    _check_version(manifest, name)
+    del members[_MANIFEST]
+    _check_names(members, manifest)
     for member, content in members.items():
         if hashlib.sha256(content).hexdigest() != manifest["sha256"][member]:
             raise ArtifactError(f"{name} is damaged", why=f"{member} has changed", hint=_AGAIN)
     source = members[_source_member(manifest["target"])].decode()
-    plan = plan_from_json(json.loads(members["plan.json"]), source)
+    plan = plan_from_json(parse_json("plan.json", members["plan.json"]), source)
     if (plan.name, plan.target) != (manifest["name"], manifest["target"]):
         raise ArtifactError(f"{name} is damaged", why="manifest and plan differ", hint=_AGAIN)
     cubins = {n.removesuffix(".cubin"): c for n, c in members.items() if n.endswith(".cubin")}
@@ -187,7 +201,7 @@ def _read(data: bytes, name: str) -> Artifact:
         plan,
         members["module.vir"].decode(),
         members["report.txt"].decode(),
-        dict(json.loads(members["report.json"])),
+        dict(parse_json("report.json", members["report.json"])),
         cubins,
         dict(manifest["versions"]),
         _libraries(members),
@@ -199,7 +213,7 @@ def _source_member(target: str) -> str:
 
 
 def _libraries(members: Mapping[str, bytes]) -> tuple[Library, ...]:
-    builds = json.loads(members.get("libraries.json", b"[]"))
+    builds = parse_json("libraries.json", members.get("libraries.json", b"[]"))
     return tuple(
         Library(
             Build(str(b["tiles"]), _texts(b["flags"]), _texts(b["needs"]), str(b["compiler"])),
@@ -213,13 +227,25 @@ def _texts(values: list[Any]) -> tuple[str, ...]:
     return tuple(str(v) for v in values)
 
 
-def _manifest(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
-    if _MANIFEST not in archive.namelist():
+def _manifest(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    if _MANIFEST not in members:
         raise ArtifactError(f"{name} is not a saved kernel", why="it has no manifest")
-    manifest = json.loads(_member(archive, _MANIFEST))
+    manifest = parse_json(_MANIFEST, members[_MANIFEST])
     if not isinstance(manifest, dict):
         raise ArtifactError(f"{name} is not a saved kernel", why="its manifest is none")
     return dict(manifest)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _check_names(members: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
+    """``ValueError`` for members that are not in the manifest, that are missing, or that are none
+    of ours."""
+    listed = set(manifest["sha256"])
+    for name in sorted(listed ^ members.keys()):
+        raise ValueError(f"{name} is {'missing' if name in listed else 'not in its manifest'}")
+    known = {*_ALWAYS, "libraries.json", _source_member(manifest["target"])}
+    for name in sorted(members.keys() - known):
+        if not _MACHINE_CODE.fullmatch(name):
+            raise ValueError(f"{name} is no part of a saved kernel")
 
 
 def _check_version(manifest: Mapping[str, Any], name: str) -> None:
@@ -233,12 +259,6 @@ def _check_version(manifest: Mapping[str, Any], name: str) -> None:
             f"{name} has format version {version}, this package reads {VERSION}",
             hint="save it again with this version, or load it with the one that saved it",
         )
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > _LARGEST_MEMBER:
-        raise ValueError(f"{name} is too large")
-    return archive.read(name)
 
 
 def _json(data: object) -> bytes:

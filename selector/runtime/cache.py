@@ -3,7 +3,8 @@
 An entry is an artifact (``runtime.artifact``), named by a hash of the program's text, the target
 and the versions of everything that has a say in the result. Entries are written in one step and
 checked when read, so any number of processes may share a folder; a damaged entry counts as a miss
-and is removed. When the folder outgrows ``limit``, the entries that were not used for longest go.
+and is removed. Entries are code that is run without a question, so the folder is one that nobody
+else can write to (``environment.cache_directory``). When the folder outgrows ``limit``, the entries that were not used for longest go.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from selector.diagnostics import ArtifactError
-from selector.runtime.artifact import Artifact, from_bytes, to_bytes, write_atomically
+from selector.runtime.artifact import Artifact, bytes_of, from_bytes, to_bytes, write_atomically
 
 LIMIT = 512 << 20
 _SUFFIX = ".kernel"
@@ -41,7 +42,7 @@ class KernelCache:
         """The entry of that key, or None."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            data = bytes_of(path)
         except OSError:
             return None
         try:
@@ -56,9 +57,9 @@ class KernelCache:
         """Store an entry, and make room if there is too much."""
         path = self.path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(path, to_bytes(artifact))
-        except OSError:
+        except (OSError, ArtifactError):
             return
         self._evict(path)
 

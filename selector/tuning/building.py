@@ -68,7 +68,7 @@ def call_measure(measure: Any, kernel: bytes, value: Any) -> Measurement:
     """What a user's function says of a saved kernel: microseconds, or a ``Measurement``."""
     from selector.api import load_bytes
 
-    found = measure(load_bytes(kernel), value)
+    found = measure(load_bytes(kernel, trust=True), value)
     if isinstance(found, Measurement):
         return found
     microseconds = float(found)

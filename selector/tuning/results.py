@@ -155,7 +155,7 @@ class Tuning:
         """
         from selector.api import load
 
-        return load(self.best.kernel)
+        return load(self.best.kernel, trust=True)
 
     def table(self, most: int | None = None) -> str:
         """The trials as text: the fastest first, then the others with their reasons; ``most`` rows

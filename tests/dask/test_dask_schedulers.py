@@ -71,7 +71,7 @@ def test_few_kernels_are_kept() -> None:
     first = Parcel.of(kernel("blur"), machine_code=False)
     kept = first.kernel()[0]
     for i in range(KERNELS_AT_MOST):
-        Parcel(first.data, f"another {i}").kernel()
+        Parcel(first.data, f"another {i}", False).kernel()
     assert first.kernel()[0] is not kept
 
 

@@ -135,11 +135,11 @@ def test_stages_are_dumped_as_numbered_files(
     assert sorted(files) == [
         "00-verify.vir",
         "01-select.egg",
-        "01-select.report.txt",
         "01-select.vir",
-        "02-emit.cu",
+        "02-explain.report.txt",
+        "03-emit.cu",
     ]
-    assert files["02-emit.cu"] == kernel.source
+    assert files["03-emit.cu"] == kernel.source
     assert files["01-select.vir"] == str(kernel.module)
 
 

@@ -45,8 +45,11 @@ def accumulator_declaration(t: Type, name: str, fragments: int) -> str:
 
 
 def matrix_form(instruction: TensorInstruction, depth_blocks: int) -> MatrixForm:
-    """The m16n8 form over one or two 16-byte blocks of depth."""
+    """The m16n8 form over one or two 16-byte blocks of depth; its operands change places where the
+    instruction's m is too short for it (``lowering.fragments.is_swapped``)."""
     a, b, c = (_ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    if instruction.m % 16:
+        a, b = b, a
     k = depth_blocks * 16 // instruction.a_type.bytes
     name = f"mma_m16n8k{k}_{a}_{b}_{c}" if a != b else f"mma_m16n8k{k}_{a}_{c}"
     return MatrixForm(name, _wrapper(name, f"m16n8k{k}.row.col.{c}.{a}.{b}.{c}", c, depth_blocks))
@@ -79,11 +82,12 @@ def warpgroup_form(
     of bytes have no such form. The accumulators are ``n / 8`` pieces in a row (PTX ISA,
     "wgmma.mma_async").
     """
-    a, c = _ptx_type(instruction.a_type), _ptx_type(instruction.c_type)
+    a, b, c = (_ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
     ctype, constraint, count = _PIECES[c]
     shape = f"m64n{n}k{instruction.k}"
     left = "r" if across_a is None else "nt"[across_a]
-    name = f"wgmma_{shape}_{a}_{c}_{left}{'t' if across_b else 'n'}{'_fresh' * fresh}"
+    types = f"{a}_{b}_{c}" if a != b else f"{a}_{c}"
+    name = f"wgmma_{shape}_{types}_{left}{'t' if across_b else 'n'}{'_fresh' * fresh}"
     total = n // 8 * count
     places = [(i // count, i % count) for i in range(total)]
     d = ", ".join(f"%{i}" for i in range(total))
@@ -97,7 +101,7 @@ def warpgroup_form(
     operands, inputs, arguments = _group_operands(total, across_a is None)
     source = (
         f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], {arguments}) {{\n"
-        f'  asm volatile("wgmma.mma_async.sync.aligned.{shape}.{c}.{a}.{a} {{{d}}}, "\n'
+        f'  asm volatile("wgmma.mma_async.sync.aligned.{shape}.{c}.{a}.{b} {{{d}}}, "\n'
         f'    "{operands}, {modes};"\n'
         f"    : {outputs}\n"
         f"    : {inputs}); }}\n"

@@ -2,7 +2,8 @@
 
 What users write in several ways becomes ``acc = value`` and ``acc = acc + reduce(a * b)``:
 
-* lets are inlined, vectors of one lane are scalars;
+* lets are inlined (Halide makes one of an operand that occurs twice), vectors of one lane are
+  scalars;
 * a sum that is added to nothing is added to zero, or to what stands beside it: ``acc = bias + sum``
   is ``acc = bias; acc = acc + sum``;
 * several sums in one statement are several statements;
@@ -14,6 +15,7 @@ Sums of floats are taken in another order by this, as they are by any tensor ins
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.eqsat.operands import loads_from
@@ -45,6 +47,8 @@ from selector.ir.traverse import (
     map_stmt,
     substitute,
     substitute_stmt,
+    walk_expr,
+    walk_stmt,
 )
 from selector.ir.types import Type
 
@@ -56,7 +60,7 @@ def prepare(allocation: Allocate) -> Allocate:
 
     def visit(s: Stmt) -> Stmt:
         match s:
-            case LetStmt(name, value, body) if value.type.lanes > 1 and not _loads(value):
+            case LetStmt(name, value, body) if _inlined(value, body, placed):
                 return visit(substitute_stmt(body, {name: value}))
             case Store() if touches_tensor(s):
                 tidied = map_stmt(s, lambda x: x, _tidy)
@@ -68,8 +72,18 @@ def prepare(allocation: Allocate) -> Allocate:
     return factor_scales(replace(allocation, body=visit(allocation.body)))
 
 
-def _loads(e: Expr) -> bool:
-    return holds(e, Load)
+def _inlined(value: Expr, body: Stmt, placed: Mapping[str, Location]) -> bool:
+    """Whether a let's vector may stand where it is used. A load may in updates of accumulators, as
+    an operand that occurs twice, where nothing that it reads is written."""
+    if value.type.lanes == 1:
+        return False
+    if not holds(value, Load):
+        return True
+    if holds(value, LocToLoc):
+        return False
+    written = {s.buffer for s in walk_stmt(body) if isinstance(s, Store)}
+    read = {e.buffer for e in walk_expr(value) if isinstance(e, Load)}
+    return written <= placed.keys() and not written & read
 
 
 _UNTIDY = bits_of(Let, Ramp, Broadcast)

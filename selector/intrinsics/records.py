@@ -149,6 +149,20 @@ def _family(
     )  # fmt: skip
 
 
+def _mixed(
+    family: str, shapes: tuple[tuple[int, int, int], ...], source: str
+) -> tuple[TensorInstruction, ...]:
+    """Signed by unsigned bytes, and unsigned by signed."""
+    return tuple(
+        TensorInstruction(
+            f"{family}.m{m}n{n}k{k}.{_short(a)}.{_short(b)}.s32",
+            family, m, n, k, a, b, INT32, family, source,
+        )
+        for a, b in ((INT8, UINT8), (UINT8, INT8))
+        for m, n, k in shapes
+    )  # fmt: skip
+
+
 def _short(scalar: Type) -> str:
     """PTX's name of a type: f16, bf16, s8, u8, s32."""
     match str(scalar):
@@ -196,11 +210,13 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 16),), (BFLOAT16, FLOAT32), _MMA),
     *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
+    *_mixed("mma", ((16, 8, 32),), _MMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (INT8, INT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
+    *_mixed("wgmma", _WGMMA_BYTES, _WGMMA),
     *(_part(n, *types) for n in (4, 2) for types in _WGMMA_PARTS),
     _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
     _amx("tdpbssd", 64, INT8, INT8, INT32),

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import halide as hl
+import numpy as np
 import pytest
-from tiled import AMX, BF16, F16, F32, I8, I32, U8, Tiled, names_selected
+from tiled import AMX, BF16, F16, F32, I8, I32, U8, Tiled, names_selected, random
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError, SelectionError
@@ -143,11 +144,16 @@ SCENARIOS: dict[str, Scenario] = {
         amx(product), "target amx has no instruction for float16 x float16 -> float32",
         "store the operands as bfloat16 x bfloat16 -> float32", amx(), target="amx",
     ),
-    "unsigned by signed bytes on a GPU": Scenario(
-        gpu(lambda x, y, r: i32(U[r, y]) * i32(S[x, r]), accumulator=I32),
-        "has no instruction for uint8 x int8 -> int32; it needs amx",
-        "compile for a target with amx",
-        amx(lambda x, y, r: i32(U[r, y]) * i32(S[x, r]), accumulator=I32, depth=64),
+    "operands that occur twice, added first": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y] + A[r, y]) * f32(B[x, r])),
+        "an operand is computed on the fly from `A`", "compute it into its own Func",
+        with_copy("twice", lambda u, v: A[u, v] + A[u, v]),
+    ),
+    "operands that occur twice in a product of three": Scenario(
+        gpu(lambda x, y, r: f32(A[r, y]) * f32(A[r, y]) * f32(B[x, r])),
+        "the terms of the sum are products of 3 operands: `A` and `A` and `B`",
+        "multiply two of them in a Func of their own first",
+        with_copy("squares", lambda u, v: A[u, v] * A[u, v]),
     ),
     "floats": Scenario(
         gpu(lambda x, y, r: A_F32[r, y] * B_F32[x, r]),
@@ -357,6 +363,55 @@ def test_what_the_hint_says_is_selected(name: str) -> None:
 
 
 FIXED_ON_AMX = ("unsigned by signed bytes on a GPU",)
+
+
+TWICE: dict[str, Callable[..., hl.Expr]] = {
+    "(a + a)*b": lambda a, b: (f32(a) + f32(a)) * f32(b),
+    "max(a, a)*b": lambda a, b: f32(hl.max(a, a)) * f32(b),
+    "a*b + a*b": lambda a, b: f32(a) * f32(b) + f32(a) * f32(b),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_an_operand_that_occurs_twice_is_one(name: str) -> None:
+    """Halide binds it by a let; its value is that of the let, whatever the tile is."""
+    value = TWICE[name]
+    tile = gpu(lambda x, y, r: value(A[r, y], B[x, r]))
+    a, b = random(np.float16, 64, 64), random(np.float16, 64, 64, seed=1)
+    times = 1 if "max" in name else 2
+    kernel = hb.compile(tile(), target="sm_80")
+    assert names_selected(tile(), "sm_80")
+    truth = times * (a.astype(np.float64) @ b.astype(np.float64))
+    assert np.array_equal(kernel.interpret(A=a, B=b), truth)
+    assert names_selected(filtered(value), "sm_80")
+
+
+def filtered(value: Callable[..., hl.Expr]) -> hl.Func:
+    """A convolution of rows with 32 taps, 256 outputs at once."""
+    rows, taps = image("I"), image("K", dimensions=1)
+    conv, output = hl.Func("conv"), hl.Func("output")
+    x, y, xo, xi = (hl.Var(n) for n in ("x", "y", "xo", "xi"))
+    t = hl.RDom([(0, 32)], "t")
+    conv[x, y] = f32(0)
+    conv[x, y] += value(rows[x + t.x, y], taps[t.x])
+    output[x, y] = conv[x, y]
+    output.split(x, xo, xi, 256).reorder(xi, xo, y).vectorize(xi).gpu_blocks(xo, y)
+    conv.compute_at(output, xo).vectorize(x)
+    conv.update().atomic().vectorize(x).vectorize(t.x)
+    return hb.store_in(conv, hb.MemoryType.WMMAAccumulator) and output
+
+
+@pytest.mark.parametrize(("a", "b"), [(U, S), (S, U)], ids=["u8.s8", "s8.u8"])
+def test_bytes_of_two_kinds(a: hl.ImageParam, b: hl.ImageParam) -> None:
+    build = gpu(lambda x, y, r: i32(a[r, y]) * i32(b[x, r]), accumulator=I32, depth=32)
+    kernel = hb.compile(build(), target="sm_80")
+    (name,) = names_selected(build(), "sm_80")
+    assert name == f"mma.m16n8k32.{'u8.s8' if a is U else 's8.u8'}.s32"
+    assert f"s32.{'u8.s8' if a is U else 's8.u8'}.s32" in kernel.source
+    values = {"U": random(np.uint8, 64, 64) + np.uint8(200), "S": random(np.int8, 64, 64, seed=1)}
+    left, right = values["U" if a is U else "S"], values["S" if a is U else "U"]
+    truth = left.astype(np.int32) @ right.astype(np.int32)
+    assert np.array_equal(kernel.interpret(**values), truth)
 
 
 def test_part_of_the_sum_is_enough() -> None:

@@ -36,8 +36,12 @@ def test_every_promised_instruction_is_there():
         for types in ("f16.f32", "f16.f16", "bf16.f32", "s8.s32", "u8.s32"):
             assert f"wmma.mma.{shape}.{types}" in names
     for name in ("m16n8k16.f16.f32", "m16n8k16.f16.f16", "m16n8k16.bf16.f32", "m16n8k32.s8.s32",
-                 "m16n8k32.u8.s32"):  # fmt: skip
+                 "m16n8k32.u8.s32", "m16n8k32.s8.u8.s32", "m16n8k32.u8.s8.s32"):  # fmt: skip
         assert f"mma.{name}" in names
+    for types in ("f16.f32", "bf16.f32"):
+        assert f"wgmma.m64n256k16.{types}" in names
+    for types in ("s8.s32", "u8.s32", "s8.u8.s32", "u8.s8.s32"):
+        assert f"wgmma.m64n256k32.{types}" in names
     for name in ("tdpbf16ps.m16n16k32", "tdpbssd.m16n16k64", "tdpbsud.m16n16k64",
                  "tdpbusd.m16n16k64", "tdpbuud.m16n16k64"):  # fmt: skip
         assert f"amx.{name}" in names

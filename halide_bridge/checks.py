@@ -19,8 +19,8 @@ from halide_bridge.stock import (
     is_pipeline,
 )
 from selector.diagnostics import ScheduleError, Where
-from selector.ir.nodes import Stmt, Store, VectorReduce
-from selector.ir.printer import print_stmt
+from selector.ir.nodes import IfThenElse, Shuffle, Stmt, Store, VectorReduce
+from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import walk_expr, walk_stmt
 
 LARGEST_VECTOR = 65535
@@ -169,14 +169,48 @@ def check_marked(body: Stmt, directives: Mapping[str, Directives], names: Names)
 def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> ScheduleError:
     updates = [s for s in walk_stmt(body) if isinstance(s, Store) and s.buffer == buffer]
     statement = print_stmt(updates[-1]) if updates else ""
+    why, hint = _split_by(body, buffer, updates[-1]) if updates else ("it has no update", "")
+    innermost = (
+        f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction "
+        "variable innermost and the pure variables of one tile around it, unroll over tiles"
+    )
     return ScheduleError(
         f"the update of `{buffer}` is not one vector statement, so {_kind(asked)} cannot hold it",
-        why="its loops hold no reduction over vector lanes: it was not vectorized, or Halide "
-        "scalarized it",
-        hint=f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction "
-        "variable innermost and the pure variables of one tile around it, unroll over tiles",
+        why=f"its loops hold no reduction over vector lanes: {why}",
+        hint=hint or innermost,
         where=Where(where.func, where.stage, where.location, statement[:400]),
     )
+
+
+def _split_by(body: Stmt, buffer: str, update: Store) -> tuple[str, str]:
+    """What keeps an update from being one vector statement, and the way out if it is another than
+    to vectorize it."""
+    lanes = update.value.type.lanes
+    if any(isinstance(e, Shuffle) for e in walk_expr(update.value)):
+        return (
+            "its sum is vectorized outside of the tile, so Halide takes the vector apart and adds "
+            "the pieces",
+            "",
+        )
+    if lanes > 1:
+        return (
+            f"its {lanes} outputs are vectorized and its sum is not, whose terms are statements or "
+            "turns of a loop",
+            "",
+        )
+    conditions = [
+        s.condition
+        for s in walk_stmt(body)
+        if isinstance(s, IfThenElse) and any(x is update for x in walk_stmt(s))
+    ]
+    if conditions:
+        return (
+            "a condition guards it, under which Halide takes vectors apart: "
+            f"`{print_expr(conditions[-1])[:80]}`",
+            "write a condition of the algorithm (`RDom.where`) as `select(condition, a*b, 0)`; "
+            "where it is the tail of a split, let the tile divide the extent",
+        )
+    return "it was not vectorized", ""
 
 
 def _reduces(s: Store) -> bool:

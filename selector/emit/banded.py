@@ -107,7 +107,7 @@ class BandTables:
                 raise EmitError(
                     f"the taps in `{operand.buffer}` depend on the loop {name}",
                     "its extent is not a constant",
-                    hint="give the reduction domain constant extents",
+                    hint=_constant_extent(name),
                 )
             dims.append((name, low.value, extent.value))
         pointer = self.context.names.fresh(f"band_{self.context.names.get(operand.buffer)}")
@@ -281,6 +281,15 @@ class BandTables:
                 w.line(f"const u32* const {bases[key]} = {base} + {index};")
             base = bases[key]
         w.line(f"const u32 {register} = {base}[{offset.offset}];")
+
+
+def _constant_extent(loop: str) -> str:
+    """How a loop of Halide's, ``func.s1.r$x.ro`` or ``func.s0.x.xo``, gets a constant extent."""
+    func, _, *variables = loop.split(".")
+    if any("$" in v for v in variables):
+        return "give the reduction domain constant extents"
+    bounded = variables[0] if variables else loop
+    return f"`{func}.bound({bounded}, 0, extent)`, with a constant extent"
 
 
 def _progression(tables: list[Table]) -> list[Table]:

@@ -4,7 +4,8 @@ An entry is an artifact (``runtime.artifact``), named by a hash of the program's
 and the versions of everything that has a say in the result. Entries are written in one step and
 checked when read, so any number of processes may share a folder; a damaged entry counts as a miss
 and is removed. Entries are code that is run without a question, so the folder is one that nobody
-else can write to (``environment.cache_directory``). When the folder outgrows ``limit``, the entries that were not used for longest go.
+else can write to (``environment.cache_directory``). When the folder outgrows ``limit``, the entries
+that were not used for longest go.
 """
 
 from __future__ import annotations

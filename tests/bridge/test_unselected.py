@@ -12,7 +12,7 @@ import pytest
 from tiled import AMX, BF16, F16, F32, I8, I32, U8, Tiled, names_selected, random
 
 import halide_bridge as hb
-from selector.diagnostics import ScheduleError, SelectionError
+from selector.diagnostics import EmitError, ScheduleError, SelectionError
 from selector.report import Report
 
 Build = Callable[[], hl.Func]
@@ -99,6 +99,10 @@ def sum_outside(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) 
 def sum_alone(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
     outer, inner = loops(update, r, depth)
     update.reorder(inner, x, y, outer).atomic().vectorize(inner)
+
+
+def unrolled_tile(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
+    update.unroll(x, 2)
 
 
 def one_row(update: hl.Stage, x: hl.Var, y: hl.Var, r: hl.RVar, depth: int) -> None:
@@ -287,16 +291,26 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     # the schedule
     "the sum in a loop": Scenario(
-        gpu(update=serial_sum), "its loops hold no reduction over vector lanes",
+        gpu(update=serial_sum), "its 256 outputs are vectorized and its sum is not",
         "`mm.update().atomic().vectorize(r)", gpu(), error=ScheduleError,
     ),
     "the sum in a loop on AMX": Scenario(
-        amx(update=serial_sum), "its loops hold no reduction over vector lanes",
+        amx(update=serial_sum), "its 256 outputs are vectorized and its sum is not",
         "`mm.update().atomic().vectorize(r)", amx(), target="amx", error=ScheduleError,
     ),
     "the sum outside the tile": Scenario(
-        gpu(update=sum_outside), "it was not vectorized, or Halide scalarized it",
+        gpu(update=sum_outside), "its sum is vectorized outside of the tile",
         "vectorize a reduction variable innermost", gpu(), error=ScheduleError,
+    ),
+    "nothing vectorized": Scenario(
+        gpu(update=unrolled_tile), "no reduction over vector lanes: it was not vectorized",
+        "vectorize a reduction variable innermost", gpu(), error=ScheduleError,
+    ),
+    "a condition on the reduction domain": Scenario(
+        gpu(where=lambda x, y, r: r < 50),
+        "a condition guards it, under which Halide takes vectors apart: `((mm.s1.r$x.ro*16)",
+        "(`RDom.where`) as `select(condition, a*b, 0)`",
+        gpu(lambda x, y, r: hl.select(r < 50, product(x, y, r), 0.0)), error=ScheduleError,
     ),
     "the sum alone as a vector": Scenario(
         gpu(update=sum_alone),
@@ -358,11 +372,7 @@ def test_what_the_hint_says_is_selected(name: str) -> None:
     s = SCENARIOS[name]
     assert s.fixed is not None
     output = s.fixed()
-    target = "amx" if name in FIXED_ON_AMX or s.target == "amx" else "sm_80"
-    assert names_selected(output, target)
-
-
-FIXED_ON_AMX = ("unsigned by signed bytes on a GPU",)
+    assert names_selected(output, s.target)
 
 
 TWICE: dict[str, Callable[..., hl.Expr]] = {
@@ -399,6 +409,73 @@ def filtered(value: Callable[..., hl.Expr]) -> hl.Func:
     conv.compute_at(output, xo).vectorize(x)
     conv.update().atomic().vectorize(x).vectorize(t.x)
     return hb.store_in(conv, hb.MemoryType.WMMAAccumulator) and output
+
+
+def banks(extent: hl.Expr | int | None = None, channels: int | None = None) -> hl.Func:
+    """Filters of 8 taps: a bank of ``channels`` over every second pixel, or of ``extent`` rows of
+    taps, one after the other."""
+    rows, taps = image("I"), image("K")
+    conv, output = hl.Func("conv"), hl.Func("output")
+    x, y, c, xo, xi = (hl.Var(n) for n in ("x", "y", "c", "xo", "xi"))
+    t = hl.RDom([(0, 8), (0, 1 if extent is None else extent)], "t")
+    conv[x, c, y] = f32(0)
+    bank = c if extent is None else t.y
+    conv[x, c, y] += f32(rows[2 * x + t.x, y]) * f32(taps[t.x, bank])
+    output[x, c, y] = conv[x, c, y]
+    if channels is not None:
+        output.bound(c, 0, channels)
+    output.split(x, xo, xi, 256).reorder(xi, c, xo, y).vectorize(xi).gpu_blocks(xo, y)
+    conv.compute_at(output, c).vectorize(x)
+    conv.update().reorder(t.x, x, c, y, t.y).atomic().vectorize(x).vectorize(t.x)
+    return hb.store_in(conv, hb.MemoryType.WMMAAccumulator) and output
+
+
+TAPS = hl.Param(hl.Int(32), "taps", 5)
+BANKS: dict[str, tuple[Build, str, Build]] = {
+    "over the output": (banks, "`output.bound(c, 0, extent)`", lambda: banks(channels=2)),
+    "over the taps": (
+        lambda: banks(TAPS), "give the reduction domain constant extents", lambda: banks(5),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_taps_of_a_loop_without_an_end(name: str) -> None:
+    """The hint names the loop's own way to a constant extent."""
+    refused, hint, fixed = BANKS[name]
+    with pytest.raises(EmitError, match="the taps in `K` depend on the loop") as caught:
+        hb.compile(refused(), target="sm_80", cache=False)
+    assert hint in caught.value.hint
+    assert names_selected(fixed(), "sm_80")
+
+
+def by_warpgroup(step: int = 1, across: int = 1, copied_first: bool = False) -> hl.Func:
+    """A product whose first factor is every ``step``-th row and ``across``-th column of ``A``."""
+    n, m, no, mo, ni, mi, u, v = (hl.Var(x) for x in ("n", "m", "no", "mo", "ni", "mi", "u", "v"))
+    k, ko, ki = hl.RDom([(0, 64)], "k"), hl.RVar("ko"), hl.RVar("ki")
+    mm, out, picked = hl.Func("mm"), hl.Func("out"), hl.Func("picked")
+    picked[u, v] = A[u * across, v * step]
+    left = picked[k.x, m] if copied_first else A[k.x * across, m * step]
+    mm[n, m] = f32(0)
+    mm[n, m] += f32(left) * f32(B[n, k.x])
+    out[n, m] = mm[n, m]
+    out.tile(n, m, no, mo, ni, mi, 32, 64).vectorize(ni).vectorize(mi).gpu_blocks(no, mo)
+    mm.compute_at(out, no).vectorize(n).vectorize(m)
+    update = mm.update().split(k.x, ko, ki, 16).reorder(ki, n, m, ko).atomic()
+    update.vectorize(n).vectorize(m).vectorize(ki)
+    for staged in (picked if copied_first else A.in_(mm), B.in_(mm)):
+        staged.compute_at(mm, ko).store_in(hl.MemoryType.GPUShared).vectorize(staged.args()[0])
+    return hb.store_in(mm, hb.MemoryType.WGMMAAccumulator) and out
+
+
+@pytest.mark.parametrize("strides", [{"step": 2}, {"across": 2}], ids=["rows", "columns"])
+def test_operands_of_a_warpgroup_that_lie_apart(strides: dict[str, int]) -> None:
+    with pytest.raises(ScheduleError, match="cannot be an operand of wgmma") as caught:
+        hb.compile(by_warpgroup(**strides), target="sm_90a", cache=False)
+    apart = "its rows are read" if "step" in strides else "its columns 2, where"
+    assert apart in caught.value.why
+    assert "`f(u, v) = a(u, 2*v)`" in caught.value.hint
+    assert names_selected(by_warpgroup(**strides, copied_first=True), "sm_90a")
 
 
 @pytest.mark.parametrize(("a", "b"), [(U, S), (S, U)], ids=["u8.s8", "s8.u8"])

@@ -27,7 +27,8 @@ SIZE = 64
 @dataclass(frozen=True)
 class Tiled:
     """How ``mm`` is computed; ``read`` is what ``out`` makes of it, ``update`` schedules the sum,
-    ``staged`` are Funcs computed before. ``on``: the target, if not that of the memory."""
+    ``staged`` are Funcs computed before, ``where`` is a condition on ``r``. ``on``: the target, if not that
+    of the memory."""
 
     value: Value
     accumulator: hl.Type = field(default_factory=lambda: F32)
@@ -41,6 +42,7 @@ class Tiled:
     staged: tuple[hl.Func, ...] = ()
     on: str = ""
     scalar_read: bool = False
+    where: Value | None = None
 
     @property
     def is_gpu(self) -> bool:
@@ -53,6 +55,8 @@ class Tiled:
         mm, out = hl.Func("mm"), hl.Func("out")
         mm[x, y] = hl.cast(self.accumulator, 0)
         value = self.value(x, y, r.x)
+        if self.where is not None:
+            r.where(self.where(x, y, r.x))
         if self.combine is None:
             mm[x, y] += value
         else:

@@ -21,6 +21,7 @@ from selector.emit.writer import comment
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
+from selector.ir.printer import print_expr
 from selector.lowering.tiles import Access, Accumulate, first_lane
 
 GROUP_M, WIDEST = 64, 256
@@ -220,6 +221,8 @@ class GroupEmitter:
             raise _bytes_across(s, o.buffer)
         step = s.instruction.k if along else min(rows, panels.width)
         start = panels.start(at, step, 1 if along else GROUP_ROWS) if along or across else None
+        if not along and not across:
+            raise _apart(s, o, panels.pitch)
         if start is None:
             raise ScheduleError(
                 f"`{o.buffer}` cannot be an operand of {s.instruction.name} as it lies",
@@ -315,6 +318,19 @@ def _is_width(n: int, instruction: TensorInstruction) -> bool:
     """Whether an instruction has ``n`` columns: bytes are multiplied by sixteens of them."""
     narrow = instruction.a_type.bytes > 1 or n in (8, 24)
     return n <= WIDEST and n % (8 if narrow else 16) == 0
+
+
+def _apart(s: Accumulate, o: Access, pitch: int) -> ScheduleError:
+    """An operand whose rows or columns are not neighbours in the buffer that holds them."""
+    strides = [print_expr(x.to_expr()) for x in (o.row_stride, o.depth_stride)]
+    return ScheduleError(
+        f"`{o.buffer}` cannot be an operand of {s.instruction.name} as it lies",
+        f"its rows are read {strides[0]} elements apart and its columns {strides[1]}, where the "
+        f"staged rows lie {pitch} apart: one has to be 1, the other {pitch}",
+        "stage what is multiplied and no more: a Func in GPUShared in which the operand's rows and "
+        "columns are neighbours, such as `f(u, v) = a(u, 2*v)` for every second row",
+        Where(func=s.accumulator),
+    )
 
 
 def _bytes_across(s: Accumulate, buffer: str) -> ScheduleError:

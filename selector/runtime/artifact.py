@@ -13,7 +13,8 @@ A zip archive with fixed names, so that any tool can look inside:
 
 Nothing is pickled, nothing in it is executed while reading, and reading takes no more memory than
 ``members`` allows. Whatever is wrong with a file, the answer is ``ArtifactError``. A whole file
-says nothing about who wrote it: what it holds is code, and calling the kernel runs it (``api.load``).
+says nothing about who wrote it: what it holds is code, and calling the kernel runs it
+(``api.load``).
 """
 
 from __future__ import annotations

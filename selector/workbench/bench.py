@@ -15,7 +15,7 @@ from functools import cached_property
 from selector.diagnostics import ParseError, UserError
 from selector.eqsat.bindings import egglog
 from selector.eqsat.facts import instruction_facts, legal_instructions
-from selector.eqsat.saturate import Engine, Saturation
+from selector.eqsat.saturate import Engine, Saturation, Watch
 from selector.eqsat.stepping import RunawayError, Stepper, run_text
 from selector.targets import find_target
 from selector.workbench.cases import SCHEDULES, Case, Kind, is_check
@@ -44,8 +44,9 @@ class Outcome:
 class WatchedEngine(Engine):
     """An engine that tells an author what stopped it, and stops where egglog would go on."""
 
-    def saturate(self) -> Saturation:
-        """``UserError`` if the rules have no end, or an action cannot be done."""
+    def saturate(self, watch: Watch = lambda report: None) -> Saturation:
+        """``UserError`` if the rules have no end, or an action cannot be done. ``watch`` is told
+        nothing: every run of a ruleset is one of its own here."""
         stepper = Stepper(self)
         hint = "`python -m selector rules check` names the rule at fault"
         try:

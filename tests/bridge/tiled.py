@@ -27,8 +27,8 @@ SIZE = 64
 @dataclass(frozen=True)
 class Tiled:
     """How ``mm`` is computed; ``read`` is what ``out`` makes of it, ``update`` schedules the sum,
-    ``staged`` are Funcs computed before, ``where`` is a condition on ``r``. ``on``: the target, if not that
-    of the memory."""
+    ``staged`` are Funcs computed before, ``where`` is a condition on ``r``. ``on``: the target,
+    if not that of the memory."""
 
     value: Value
     accumulator: hl.Type = field(default_factory=lambda: F32)

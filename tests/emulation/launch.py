@@ -92,7 +92,8 @@ def run(
     """The output of a kernel, or a dict of outputs by name, as ``kernel.interpret`` gives them, in
     NumPy (bfloat16 as its bits).
 
-    ``order``: 1 for threads from the last to the first. ``poison``: the byte of all memory that
+    ``order``: 1 for threads from the last to the first, plus 2 for a last lane of each warp that
+    runs only when no other thread can. ``poison``: the byte of all memory that
     nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those that a
     device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
 
@@ -118,7 +119,7 @@ def check(kernel: Any, *, sizes: Any = None, **options: Any) -> Any:
     not.
     """
     first = run(kernel, sizes=sizes, poison=POISONS[0], order=0, **options)
-    second = run(kernel, sizes=sizes, poison=POISONS[1], order=1, **options)
+    second = run(kernel, sizes=sizes, poison=POISONS[1], order=3, **options)
     pairs = first.items() if isinstance(first, dict) else [("the output", first)]
     for name, one in pairs:
         other = second[name] if isinstance(second, dict) else second
@@ -147,7 +148,8 @@ def _prepare(
     memory: dict[str, Guarded] = {}
     known: dict[str, Size] = {}
     for b in arguments.inputs_of(plan):
-        array = np.asarray(host.to_host(b.name, values[b.name]))
+        given = values[b.name]
+        array = given if isinstance(given, np.ndarray) else host.to_host(b.name, given)
         arguments.check_array(b, view(b.name, array))
         memory[b.name], array = _placed(b.name, array, poison)
         known[b.name] = arguments.size_of(b, view(b.name, array))

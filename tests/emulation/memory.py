@@ -11,6 +11,7 @@ import numpy as np
 
 ARRAY_GRAIN = 512  # device arrays are allocated in multiples of it
 SHARED_GRAIN = 128  # shared memory too
+GUARD = 1 << 20  # bytes on either side that cannot be touched
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -30,20 +31,19 @@ class Guarded:
         held = -(-max(size, 1) // grain) * grain
         pages = -(-held // page) * page
         self.name = name
-        self._map = mmap.mmap(-1, pages + 2 * page, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+        self._map = mmap.mmap(-1, pages + 2 * GUARD, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
         whole = np.frombuffer(self._map, np.uint8)
         start = whole.ctypes.data
-        whole[:] = poison
-        for guard in (start, start + page + pages):
-            if _libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(page), 0):
+        for guard in (start, start + GUARD + pages):
+            if _libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(GUARD), 0):
                 raise OSError(ctypes.get_errno(), "mprotect")
-        first = page + pages - held
-        self._around = whole[page : page + pages]
-        self._first, self._poison = first - page, poison
-        self.data = whole[first : first + size]
+        self._around = whole[GUARD : GUARD + pages]
+        self._around[:] = poison
+        self._first, self._poison = pages - held, poison
+        self.data = self._around[self._first : self._first + size]
         if fill is not None:
             self.data[:] = fill
-        self.address = start + first
+        self.address = start + GUARD + self._first
         self.size = size
 
     def stray(self) -> int | None:
@@ -55,8 +55,7 @@ class Guarded:
 
     def where(self, address: int) -> str | None:
         """What lies at an address in or near the pages, in words."""
-        page = mmap.PAGESIZE
         at = address - self.address
-        if not -self._first - page <= at < self._around.size - self._first + page:
+        if not -self._first - GUARD <= at < self._around.size - self._first + GUARD:
             return None
         return f"byte {at} of the {self.size} of {self.name}"

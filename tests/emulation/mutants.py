@@ -75,7 +75,7 @@ MUTATIONS = (
     _number("slots-lowered", r"\+\+slot == (\d+)", -1),
     _number("pitch-off-by-8", r"\(lane & 7\) \* \((\d+)\)", 8),
     _number("matrix-off-by-16", r"\bldmatrix[124]\w*\(a\d \+ (\d+)", 16),
-    _number("box-off-by-8", r"\btensor_copy\d\([^;]*&map_\w+, \([^;]*\* (\d+)\)", 8),
+    _number("box-off-by-8", r"\btensor_copy\d\([^;]*?&map_\w+, \(\w+ \* (\d+)\)", 8),
     _instead("lane-off-by-one", r"\(lane >> 4\)", "((lane + 1 & 31) >> 4)"),
     _instead("half-of-a-warp-off", r"\(lane >> 3\) & 1", "(lane >> 2) & 1"),
     _instead("neighbour-of-another-lane", r"(__shfl_xor_sync\([^;]*), 1\)", r"\1, 3)"),
@@ -89,7 +89,7 @@ MUTATIONS = (
     _number("core-matrix-stride", r"\bcore_descriptor\([^;]*, (\d+)\)", 16),
     _number("depth-step-of-descriptor", r"\bb \+ (\d+)", 2),
     _number("accumulator-not-cleared", r"\b(\w+)\[3\]\[2\] = (0)\.0f;", 1),
-    _instead("store-limit", r"(< [^;]*?\w+_extent_0)\)", r"\1 + 1)"),
+    _instead("store-limit", r"(< (?:out|output|C)_extent_[01])\)", r"\1 + 1)"),
     _instead("sum-over-fewer", r"(ko\w* < \(\()(\w+) \+ ", r"\1\2 - 64 + "),
 )  # fmt: skip
 

@@ -90,13 +90,16 @@ struct Place {
 };
 Place place_of(u32 address, Block& own_block);
 
+// Threads from the last to the first; the last lane of each warp only when no other can go on.
+constexpr int BACKWARDS = 1, SLOW = 2;
+
 // The launch that runs.
 struct Launch {
   void (*body)(void** arguments);
   void** arguments;
   uint3 grid;
   u32 threads, shared_bytes, cluster;
-  int order;   // 1: threads from the last to the first
+  int order;   // BACKWARDS, SLOW, both or none
   int poison;  // the byte that nobody wrote
   int report;  // where a failure is written to
 };

@@ -115,14 +115,23 @@ static void run_thread(Thread& thread) {
 }
 
 // A warp runs until all of its lanes wait: warps drift apart as far as the program lets them.
-static void run_warp(Block& block, int warp) {
+static void run_warp(Block& block, int warp, bool slow) {
   const int first = warp * 32, last = std::min<int>(first + 32, block.threads.size()) - 1;
+  const int quick = last - (launch.order & SLOW && !slow);
   u64 before;
   do {
     before = progress;
-    for (int i = 0; i <= last - first; ++i)
-      run_thread(block.threads[launch.order & 1 ? last - i : first + i]);
-  } while (progress != before);
+    for (int i = first; i <= quick; ++i)
+      run_thread(block.threads[launch.order & BACKWARDS ? first + quick - i : i]);
+  } while (progress != before && !slow);
+}
+
+static void run_warps(Cluster& cluster, bool slow) {
+  for (Block& block : cluster.blocks) {
+    const int warps = block.warps.size();
+    for (int i = 0; i < warps; ++i)
+      run_warp(block, launch.order & BACKWARDS ? warps - 1 - i : i, slow);
+  }
 }
 
 static void all_wait(Cluster& cluster) {
@@ -141,7 +150,7 @@ static bool is_live(const Cluster& cluster) {
 }
 
 static void end_one() {
-  const bool last = launch.order & 1;
+  const bool last = launch.order & BACKWARDS;
   auto end = std::move(last ? unfinished.back() : unfinished.front());
   last ? unfinished.pop_back() : unfinished.pop_front();
   end();
@@ -151,10 +160,8 @@ static void end_one() {
 static void run_cluster(Cluster& cluster) {
   while (is_live(cluster)) {
     const u64 before = progress;
-    for (Block& block : cluster.blocks) {
-      const int warps = block.warps.size();
-      for (int i = 0; i < warps; ++i) run_warp(block, launch.order & 1 ? warps - 1 - i : i);
-    }
+    run_warps(cluster, false);
+    if (progress == before && launch.order & SLOW) run_warps(cluster, true);
     if (progress != before) continue;
     if (unfinished.empty()) all_wait(cluster);
     end_one();

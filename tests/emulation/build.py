@@ -19,7 +19,7 @@ from emulation.translate import to_cpp
 
 SHIM = Path(__file__).parent / "shim"
 _COMMON = ("-std=c++20", "-march=native", "-fPIC", "-fwrapv", "-fno-strict-aliasing")
-_RUNTIME = (*_COMMON, "-O2", "-shared")
+_RUNTIME = (*_COMMON, "-O1", "-shared")
 # Every access of memory is a call of the runtime (a sanitizer's, whose library is left out);
 # registers begin with a pattern.
 _TEXT = (

@@ -92,8 +92,8 @@ def run(
     """The output of a kernel, or a dict of outputs by name, as ``kernel.interpret`` gives them, in
     NumPy (bfloat16 as its bits).
 
-    ``order``: 1 for threads from the last to the first, plus 2 for a last lane of each warp that
-    runs only when no other thread can. ``poison``: the byte of all memory that
+    ``order``: 1 for threads from the last to the first, plus 2 for a last thread of each block
+    that runs only when no other can. ``poison``: the byte of all memory that
     nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those that a
     device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
 

@@ -115,23 +115,15 @@ static void run_thread(Thread& thread) {
 }
 
 // A warp runs until all of its lanes wait: warps drift apart as far as the program lets them.
-static void run_warp(Block& block, int warp, bool slow) {
-  const int first = warp * 32, last = std::min<int>(first + 32, block.threads.size()) - 1;
-  const int quick = last - (launch.order & SLOW && !slow);
+static void run_warp(Block& block, int warp) {
+  const int threads = block.threads.size() - (launch.order & SLOW ? 1 : 0);
+  const int first = warp * 32, last = std::min(first + 32, threads) - 1;
   u64 before;
   do {
     before = progress;
-    for (int i = first; i <= quick; ++i)
-      run_thread(block.threads[launch.order & BACKWARDS ? first + quick - i : i]);
-  } while (progress != before && !slow);
-}
-
-static void run_warps(Cluster& cluster, bool slow) {
-  for (Block& block : cluster.blocks) {
-    const int warps = block.warps.size();
-    for (int i = 0; i < warps; ++i)
-      run_warp(block, launch.order & BACKWARDS ? warps - 1 - i : i, slow);
-  }
+    for (int i = first; i <= last; ++i)
+      run_thread(block.threads[launch.order & BACKWARDS ? first + last - i : i]);
+  } while (progress != before);
 }
 
 static void all_wait(Cluster& cluster) {
@@ -160,8 +152,13 @@ static void end_one() {
 static void run_cluster(Cluster& cluster) {
   while (is_live(cluster)) {
     const u64 before = progress;
-    run_warps(cluster, false);
-    if (progress == before && launch.order & SLOW) run_warps(cluster, true);
+    for (Block& block : cluster.blocks) {
+      const int warps = block.warps.size();
+      for (int i = 0; i < warps; ++i)
+        run_warp(block, launch.order & BACKWARDS ? warps - 1 - i : i);
+    }
+    if (progress == before && launch.order & SLOW)
+      for (Block& block : cluster.blocks) run_thread(block.threads.back());
     if (progress != before) continue;
     if (unfinished.empty()) all_wait(cluster);
     end_one();

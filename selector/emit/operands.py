@@ -9,17 +9,17 @@ convolution need no copy.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 
 from selector.emit.banded import BandTables
 from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.scalar import Space
+from selector.emit.unwritten import along_rows
 from selector.ir.affine import Affine
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
 from selector.ir.traverse import substitute
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
 from selector.lowering.predicates import conjunction
-from selector.lowering.tiles import DEPTH, ROW, Access, Banded, Operand
+from selector.lowering.tiles import DEPTH, ROW, Access, Banded
 
 
 def matrix_load(block: Block, context: KernelContext) -> str | None:
@@ -30,31 +30,12 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     per = BLOCK_BYTES // o.type.bytes
     if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
         return None
-    if _along_rows(o, context):
+    if along_rows(o, context):
         # Past the operand's depth it reads what follows in the row: harmless only where that meets
         # a band's zeros.
         return "" if not block.ragged or o.meets_band else None
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
-
-
-def _along_rows(o: Access, context: KernelContext) -> bool:
-    """Whether the depth runs along rows that are a multiple of 16 bytes apart."""
-    per = BLOCK_BYTES // o.type.bytes
-    return o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per)
-
-
-def settled(operand: Operand, context: KernelContext) -> Operand:
-    """The operand, whose elements past its depth may be read into a band's zeros only where numbers
-    are known to lie there: in arrays, or in the 16 bytes that a staged copy has filled to their end
-    and ldmatrix reads whole. Elements that come one by one stop at the depth.
-    """
-    if isinstance(operand, Banded) or not operand.meets_band:
-        return operand
-    storage = context.storages[operand.buffer]
-    whole = context.is_multiple(operand.base, BLOCK_BYTES // operand.type.bytes)
-    filled = storage.rounded_rows and whole and _along_rows(operand, context)
-    return replace(operand, meets_band=storage.space is Space.GLOBAL or filled)
 
 
 class BlockFetcher:

@@ -13,8 +13,9 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.instructions import matrix_form
-from selector.emit.operands import BlockFetcher, settled
+from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
+from selector.emit.unwritten import check, settled
 from selector.emit.writer import comment
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
@@ -43,6 +44,8 @@ class TileEmitter:
         statements = [
             replace(s, a=settled(s.a, self.context), b=settled(s.b, self.context)) for s in statements
         ]
+        for s in statements:
+            check(s, self.context)
         everywhere = self._unmasked(statements)
         w = self.context.writer
         if everywhere is None or everywhere == TRUE:

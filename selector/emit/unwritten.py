@@ -1,0 +1,142 @@
+"""Staged buffers beside zeros: what their elements are, the zeros that a kernel writes for it, and
+the check of every operand.
+
+``intrinsics.unwritten`` says what memory may hold where no statement writes it, and finds out what
+a staged buffer holds. Here a kernel adds what it alone knows: copies fill the last 16 bytes of a
+row, instructions read whole steps of their depth. ``BlockFetcher`` and this module are the only ones
+that decide how far an operand is read; ``check`` refuses an operand that reads an element beside a
+zero which is no number, or outside of its buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from selector.diagnostics import InternalError
+from selector.emit.context import KernelContext
+from selector.emit.copies import as_copy
+from selector.emit.nests import as_nest
+from selector.emit.scalar import Space
+from selector.emit.threads import ThreadCode
+from selector.emit.units import Unit
+from selector.intrinsics.unwritten import Contents, Filled, Places, contents, covered, places, zeros
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store, Var
+from selector.ir.printer import print_expr
+from selector.ir.traverse import stmt_children
+from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
+from selector.lowering.normalize import holds_tensor
+from selector.lowering.structure import stored_names
+from selector.lowering.tiles import DEPTH, ROW, Access, Accumulate, Banded, Operand
+
+
+def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
+    """``contents`` of a buffer that has its place, by what its copies fill."""
+    found: dict[int, Filled] = {}
+    _find_copies(s.body, s.name, context, found)
+    return contents(s, lambda x: found.get(id(x)))
+
+
+def _find_copies(s: Stmt, name: str, context: KernelContext, found: dict[int, Filled]) -> None:
+    """What copies into a buffer fill, where that is more than the program says."""
+    threads = isinstance(s, For) and s.kind is ForKind.GPU_THREAD
+    if threads and not holds_tensor(s):
+        return  # element by element
+    alone = isinstance(s, For | Store) and not threads and stored_names(s) == {name}
+    nest = as_nest(s) if alone else None
+    copy = as_copy(nest, context) if nest is not None else None
+    if copy is None:
+        for x in stmt_children(s):
+            _find_copies(x, name, context, found)
+    elif copy.rounded:
+        ranges = {d.var.name: (0, d.count or 1) for d in copy.rows}
+        found[id(s)] = copy.index, {**ranges, copy.x.var.name: (0, copy.chunks * copy.per)}
+
+
+def write_zeros(s: Allocate, known: Contents, slot: int, context: KernelContext, unit: Unit) -> None:
+    """Zero what is unwritten in all slots of a buffer, ``slot`` elements apart."""
+    w, storage = context.writer, context.storages[s.name]
+    for number in range(s.stages):
+        if number:
+            pointer = f"({storage.pointer} + {number * slot})"
+            context.storages[s.name] = replace(storage, pointer=pointer)
+        for runs in known.runs:
+            nest = as_nest(zeros(s.name, s.type.element, runs))
+            assert nest is not None
+            ThreadCode(context).spread(nest, unit.rank, unit.size)
+    context.storages[s.name] = storage
+    unit.touch(set(), {s.name})
+    if context.group:
+        unit.panels = True
+        unit.wait(w)
+
+
+# -------------------------------------------------------------------------------- operands
+
+
+def along_rows(o: Access, context: KernelContext) -> bool:
+    """Whether the depth runs along rows that are a multiple of 16 bytes apart."""
+    per = BLOCK_BYTES // o.type.bytes
+    return o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per)
+
+
+def settled(operand: Operand, context: KernelContext) -> Operand:
+    """The operand, whose elements past its depth may be read into a band's zeros only where numbers
+    are known to lie there: in arrays, and in what staged copies fill. Others stop at the depth.
+    """
+    if isinstance(operand, Banded) or not operand.meets_band:
+        return operand
+    storage = context.storages[operand.buffer]
+    numbers = context.numbers.get(operand.buffer)
+    filled = storage.rounded_rows and numbers is not None
+    filled = filled and covered(_reached(operand, context), numbers)
+    return replace(operand, meets_band=storage.space is Space.GLOBAL or filled)
+
+
+def _reached(o: Access, context: KernelContext) -> Places | None:
+    """The elements of a buffer that instructions read of a settled operand."""
+    depth = depth_blocks(o) * BLOCK_BYTES // o.type.bytes if o.meets_band else o.depth
+    index = o.base + o.row_stride * ROW + o.depth_stride * DEPTH
+    return places(index, {**context.ranges, ROW.name: (0, o.rows), DEPTH.name: (0, depth)})
+
+
+def check(s: Accumulate, context: KernelContext) -> None:
+    """``InternalError`` for a settled operand in shared memory that meets zeros of the other one,
+    and reads there what is not known to be a number.
+    """
+    for operand, other in ((s.a, s.b), (s.b, s.a)):
+        if isinstance(operand, Banded) or not _has_zeros(other):
+            continue
+        numbers = context.numbers.get(operand.buffer)
+        reached = None if numbers is None else _reached(operand, context)
+        if numbers is None or numbers.all() and reached is None:
+            continue
+        if not covered(reached, numbers):
+            raise InternalError(
+                f"`{s.accumulator}` multiplies what nobody wrote in `{operand.buffer}` by a zero: "
+                f"{operand.rows} rows of {operand.depth} elements from "
+                f"{print_expr(operand.base.to_expr())} on"
+            )
+
+
+def _has_zeros(operand: Operand) -> bool:
+    return isinstance(operand, Banded) or operand.predicate is not None
+
+
+def constant_ranges(body: Stmt) -> dict[str, tuple[int, int]]:
+    """First value and number of values of the loops of a kernel; of one name all that there are."""
+    found: dict[str, tuple[int, int]] = {}
+    unknown: set[str] = set()
+    stack = [body]
+    while stack:
+        s = stack.pop()
+        stack += stmt_children(s)
+        match s:
+            case For(name, IntImm(low), IntImm(extent)):
+                first, count = found.get(name, (low, extent))
+                begin, end = min(low, first), max(low + extent, first + count)
+                found[name] = (begin, end - begin)
+            case For(name):
+                unknown.add(name)
+            case _:
+                pass
+    return {name: known for name, known in found.items() if name not in unknown}

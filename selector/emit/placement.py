@@ -74,7 +74,7 @@ class Placement:
             self._place_shared(s, copies)
             known = staged_contents(s, c)
             if known is not None:
-                c.numbers[s.name] = known.numbers
+                c.numbers[s.name] = known.written
                 if known.runs:
                     write_zeros(s, known, self.slot_elements(s), c, unit)
 

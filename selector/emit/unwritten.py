@@ -64,6 +64,7 @@ def write_zeros(s: Allocate, known: Contents, slot: int, context: KernelContext,
             assert nest is not None
             ThreadCode(context).spread(nest, unit.rank, unit.size)
     context.storages[s.name] = storage
+    context.numbers[s.name] = known.written | known.unwritten
     unit.touch(set(), {s.name})
     if context.group:
         unit.panels = True

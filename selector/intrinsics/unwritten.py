@@ -155,11 +155,6 @@ class Contents:
         """The elements that have to be zeroed."""
         return runs_of(self.unwritten)
 
-    @property
-    def numbers(self) -> Marks:
-        """The elements that are numbers once the others are zeroed."""
-        return self.written | self.unwritten
-
 
 def meets_zeros(name: str, body: Stmt) -> bool:
     """Whether a product reads a buffer beside zeros of the other operand."""

@@ -15,7 +15,7 @@ from selector.emit.context import (
 from selector.emit.instructions import matrix_form
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
-from selector.emit.unwritten import check, settled
+from selector.emit.unwritten import settled
 from selector.emit.writer import comment
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
@@ -41,11 +41,7 @@ class TileEmitter:
         each of the read-outs ``finished`` once its tiles are complete, so that their registers are
         free for what follows.
         """
-        statements = [
-            replace(s, a=settled(s.a, self.context), b=settled(s.b, self.context)) for s in statements
-        ]
-        for s in statements:
-            check(s, self.context)
+        statements = [settled(s, self.context) for s in statements]
         everywhere = self._unmasked(statements)
         w = self.context.writer
         if everywhere is None or everywhere == TRUE:

@@ -3,9 +3,9 @@ the check of every operand.
 
 ``intrinsics.unwritten`` says what memory may hold where no statement writes it, and finds out what
 a staged buffer holds. Here a kernel adds what it alone knows: copies fill the last 16 bytes of a
-row, instructions read whole steps of their depth. ``BlockFetcher`` and this module are the only ones
-that decide how far an operand is read; ``check`` refuses an operand that reads an element beside a
-zero which is no number, or outside of its buffer.
+row, instructions read whole steps of their depth. How far an operand is read is decided here alone,
+and one that reads an element beside a zero which is no number, or lies outside of its buffer, is
+refused: no kernel gets past the check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
 from selector.intrinsics.unwritten import Contents, Filled, Places, contents, covered, places, zeros
-from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store, Var
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
 from selector.ir.printer import print_expr
 from selector.ir.traverse import stmt_children
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
@@ -41,7 +41,7 @@ def _find_copies(s: Stmt, name: str, context: KernelContext, found: dict[int, Fi
     threads = isinstance(s, For) and s.kind is ForKind.GPU_THREAD
     if threads and not holds_tensor(s):
         return  # element by element
-    alone = isinstance(s, For | Store) and not threads and stored_names(s) == {name}
+    alone = isinstance(s, For | Store) and not threads and set(stored_names(s)) == {name}
     nest = as_nest(s) if alone else None
     copy = as_copy(nest, context) if nest is not None else None
     if copy is None:
@@ -52,7 +52,9 @@ def _find_copies(s: Stmt, name: str, context: KernelContext, found: dict[int, Fi
         found[id(s)] = copy.index, {**ranges, copy.x.var.name: (0, copy.chunks * copy.per)}
 
 
-def write_zeros(s: Allocate, known: Contents, slot: int, context: KernelContext, unit: Unit) -> None:
+def write_zeros(
+    s: Allocate, known: Contents, slot: int, context: KernelContext, unit: Unit
+) -> None:
     """Zero what is unwritten in all slots of a buffer, ``slot`` elements apart."""
     w, storage = context.writer, context.storages[s.name]
     for number in range(s.stages):
@@ -80,17 +82,30 @@ def along_rows(o: Access, context: KernelContext) -> bool:
     return o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per)
 
 
-def settled(operand: Operand, context: KernelContext) -> Operand:
-    """The operand, whose elements past its depth may be read into a band's zeros only where numbers
-    are known to lie there: in arrays, and in what staged copies fill. Others stop at the depth.
+def settled(s: Accumulate, context: KernelContext) -> Accumulate:
+    """The statement, whose operands know how far past their depth they may be read; checked."""
+    s = replace(s, a=_settled(s.a, context), b=_settled(s.b, context))
+    for operand, other in ((s.a, s.b), (s.b, s.a)):
+        if isinstance(operand, Access) and _has_zeros(other):
+            _check(s, operand, context)
+    return s
+
+
+def _settled(operand: Operand, context: KernelContext) -> Operand:
+    """Elements past the depth may be read into a band's zeros only where numbers are known to lie
+    there: in arrays, and in what staged copies fill. Others stop at the depth.
     """
     if isinstance(operand, Banded) or not operand.meets_band:
         return operand
     storage = context.storages[operand.buffer]
     numbers = context.numbers.get(operand.buffer)
-    filled = storage.rounded_rows and numbers is not None
-    filled = filled and covered(_reached(operand, context), numbers)
-    return replace(operand, meets_band=storage.space is Space.GLOBAL or filled)
+    known = storage.space is Space.GLOBAL
+    if storage.rounded_rows and numbers is not None:
+        reached = _reached(operand, context)
+        whole = context.is_multiple(operand.base, BLOCK_BYTES // operand.type.bytes)
+        whole = whole and along_rows(operand, context) and bool(numbers.all())
+        known = whole if reached is None else covered(reached, numbers)
+    return replace(operand, meets_band=known)
 
 
 def _reached(o: Access, context: KernelContext) -> Places | None:
@@ -100,23 +115,20 @@ def _reached(o: Access, context: KernelContext) -> Places | None:
     return places(index, {**context.ranges, ROW.name: (0, o.rows), DEPTH.name: (0, depth)})
 
 
-def check(s: Accumulate, context: KernelContext) -> None:
-    """``InternalError`` for a settled operand in shared memory that meets zeros of the other one,
-    and reads there what is not known to be a number.
+def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
+    """``InternalError`` for an operand in shared memory that meets zeros of the other one, and
+    reads there what is not known to be a number. Places that are not known are of the program's
+    own elements: they have to be numbers all.
     """
-    for operand, other in ((s.a, s.b), (s.b, s.a)):
-        if isinstance(operand, Banded) or not _has_zeros(other):
-            continue
-        numbers = context.numbers.get(operand.buffer)
-        reached = None if numbers is None else _reached(operand, context)
-        if numbers is None or numbers.all() and reached is None:
-            continue
-        if not covered(reached, numbers):
-            raise InternalError(
-                f"`{s.accumulator}` multiplies what nobody wrote in `{operand.buffer}` by a zero: "
-                f"{operand.rows} rows of {operand.depth} elements from "
-                f"{print_expr(operand.base.to_expr())} on"
-            )
+    numbers = context.numbers.get(o.buffer)
+    if numbers is None:
+        return
+    reached = _reached(o, context)
+    if not (numbers.all() if reached is None else covered(reached, numbers)):
+        raise InternalError(
+            f"`{s.accumulator}` multiplies what nobody wrote in `{o.buffer}` by a zero: "
+            f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on"
+        )
 
 
 def _has_zeros(operand: Operand) -> bool:

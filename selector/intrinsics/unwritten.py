@@ -38,7 +38,6 @@ from selector.ir.nodes import (
     Allocate,
     Binary,
     BinaryOp,
-    Block,
     Call,
     Expr,
     ExprVar,
@@ -49,13 +48,12 @@ from selector.ir.nodes import (
     IntImm,
     LetStmt,
     Load,
-    Memory,
     Stmt,
     Store,
     Var,
 )
 from selector.ir.simplify import add, div, mod, mul
-from selector.ir.traverse import walk_expr, walk_stmt
+from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.ir.types import Type
 
 Marks = NDArray[np.bool_]
@@ -171,8 +169,6 @@ def contents(s: Allocate, filled_by: FilledBy = lambda s: None) -> Contents | No
     product reads beside zeros. ``filled_by``: what a statement writes where that is more than the
     program says.
     """
-    if s.memory is not Memory.GPU_SHARED:
-        return None
     sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
     if len(sizes) < len(s.extents) or not meets_zeros(s.name, s.body):
         return None
@@ -268,29 +264,28 @@ def _events(s: Stmt, name: str, scope: Scope, filled_by: FilledBy) -> Iterator[E
         yield Event(*filled, scope)
         return
     match s:
-        case For(_, _, IntImm(extent), _, body) if extent > 0:
-            yield from _events(body, name, scope.inside(s), filled_by)
-        case For(body=body):  # perhaps there is no iteration
-            yield from _reads(_events(body, name, scope.inside(s), filled_by))
-        case IfThenElse(_, then, otherwise):
-            yield from _reads(_events(then, name, scope, filled_by))
-            if otherwise is not None:
-                yield from _reads(_events(otherwise, name, scope, filled_by))
-        case Block(stmts):
-            for x in stmts:
-                yield from _events(x, name, scope, filled_by)
-        case Allocate(body=body):
-            yield from _events(body, name, scope, filled_by)
-        case LetStmt(body=body):
-            yield from _events(body, name, scope.inside(s), filled_by)
-        case Store(buffer, index, value, predicate):
-            for load in _beside_zeros(value):
-                if load.buffer == name:
-                    yield _event(load.index, scope, reads=True)
-            if buffer == name and predicate is None:
-                yield _event(index, scope)
+        case Store():
+            yield from _of_store(s, name, scope)
+        case For() | LetStmt():
+            inside = _events(s.body, name, scope.inside(s), filled_by)
+            yield from inside if _runs(s) else _reads(inside)
         case _:
-            pass
+            for x in stmt_children(s):
+                inside = _events(x, name, scope, filled_by)
+                yield from _reads(inside) if isinstance(s, IfThenElse) else inside
+
+
+def _runs(s: For | LetStmt) -> bool:
+    """Whether there is an iteration."""
+    return isinstance(s, LetStmt) or (isinstance(s.extent, IntImm) and s.extent.value > 0)
+
+
+def _of_store(s: Store, name: str, scope: Scope) -> Iterator[Event]:
+    for load in _beside_zeros(s.value):
+        if load.buffer == name:
+            yield _event(load.index, scope, reads=True)
+    if s.buffer == name and s.predicate is None:
+        yield _event(s.index, scope)
 
 
 def _event(index: Expr, scope: Scope, *, reads: bool = False) -> Event:

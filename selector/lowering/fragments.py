@@ -277,7 +277,7 @@ def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int])
 
 
 def _start_alike(a: Block, b: Block) -> bool:
-    """Whether ldmatrix may take both or neither: rows of 16 bytes start at multiples of 16 bytes."""
+    """Whether ldmatrix may take both or neither: its rows start at multiples of 16 bytes."""
     o = a.operand
     assert isinstance(o, Access)
     rows = o.depth_stride.constant == 1 or (o.row_stride.constant == 1 and o.type.bytes == 2)

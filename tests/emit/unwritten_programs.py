@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``truth(**inputs)`` is the float64 result of shape ``size``."""
+    """``truth(*inputs)`` is the float64 result of shape ``size``."""
 
     output: hl.Func
     size: Shape
@@ -105,8 +105,8 @@ def down_columns(element: str = "f16", taps: int = 5) -> Program:
     accumulate(sums, t.x, x, y)
     stage(image, sums, out, block)
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        return sum(I[i : i + 32].astype(float) * K[i] for i in range(taps))  # type: ignore[return-value]
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        return sum(seen[i : i + 32].astype(float) * given[i] for i in range(taps))  # type: ignore[return-value]
 
     return Program(out, (32, 32), {"I": (31 + taps, 32), "K": (taps,)}, truth, element)
 
@@ -128,8 +128,8 @@ def interleaved(element: str = "f16", channels: int = 8, taps: int = 5) -> Progr
     accumulate(sums, t.x, c, x)
     stage(image, sums, out, xo)
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        return sum(I[:, i : i + 32].astype(float) * K[i] for i in range(taps))  # type: ignore[return-value]
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        return sum(seen[:, i : i + 32].astype(float) * given[i] for i in range(taps))  # type: ignore[return-value]
 
     size = (3, 32, channels)
     return Program(out, size, {"I": (3, 31 + taps, channels), "K": (taps,)}, truth, element)
@@ -153,8 +153,8 @@ def across_rows(
     accumulate(sums, t.x, x)
     stage(image, sums, out, block)
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        parts = (I[i * dilation :][:8].astype(float) * K[i] for i in range(taps))
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        parts = (seen[i * dilation :][:8].astype(float) * given[i] for i in range(taps))
         return sum(parts)  # type: ignore[return-value]
 
     wide = width + 37
@@ -179,8 +179,8 @@ def masked(element: str = "f16", count: int = 12, depth: int = 32, staged: str =
         if name in staged:
             stage(operand, sums, out, block)
 
-    def truth(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        return A[:, :count].astype(float) @ B[:count].astype(float)
+    def truth(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return one[:, :count].astype(float) @ other[:count].astype(float)
 
     return Program(out, (32, 32), {"A": (32, depth), "B": (depth, 32)}, truth, element)
 
@@ -205,9 +205,9 @@ def runs_of_taps(
     stage(image, sums, out, block)
     reach = stride * 255 + 1
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        taps = enumerate(K.reshape(-1).astype(float))
-        return sum(I[:, i * dilation :][:, :reach:stride] * k for i, k in taps)  # type: ignore[return-value]
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        taps = enumerate(given.reshape(-1).astype(float))
+        return sum(seen[:, i * dilation :][:, :reach:stride] * k for i, k in taps)  # type: ignore[return-value]
 
     shapes = {"I": (4, reach + dilation * (run * count - 1)), "K": (count, run)}
     return Program(out, (4, 256), shapes, truth, element)
@@ -228,9 +228,9 @@ def in_phases(element: str = "f16", taps: int = 5, phases: int = 4, width: int =
     stage(image, sums, out, block)
     inputs = 2 * width // phases
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        windows = np.stack([I[:, i : i + inputs].astype(float) for i in range(taps)], axis=-1)
-        return (windows @ K.T.astype(float)).reshape(4, -1)
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        windows = np.stack([seen[:, i : i + inputs].astype(float) for i in range(taps)], axis=-1)
+        return (windows @ given.T.astype(float)).reshape(4, -1)
 
     shapes = {"I": (4, inputs + taps - 1), "K": (phases, taps)}
     return Program(out, (4, 2 * width), shapes, truth, element)
@@ -253,9 +253,11 @@ def filter_bank(element: str = "f16", taps: int = 16, hop: int = 1, warps: int =
     stage(bank, sums, out, wo)
     windows = 32 * warps
 
-    def truth(S: np.ndarray, B: np.ndarray) -> np.ndarray:
-        seen = np.stack([S[hop * i :][:taps].astype(float) for i in range(windows)], axis=-1)
-        return B.astype(float) @ seen
+    def truth(heard: np.ndarray, other: np.ndarray) -> np.ndarray:
+        windowed = np.stack(
+            [heard[hop * i :][:taps].astype(float) for i in range(windows)], axis=-1
+        )
+        return other.astype(float) @ windowed
 
     shapes = {"S": (hop * (windows - 1) + taps,), "B": (32, taps)}
     return Program(out, (32, windows), shapes, truth, element)
@@ -275,9 +277,9 @@ def unrolled_taps(element: str = "f16", depth: int = 8, step: int = 2) -> Progra
     accumulate(sums, k.x, x, y).reorder(k.x, x, y, k.y).unroll(k.y)
     stage(image, sums, out, block)
 
-    def truth(I: np.ndarray, K: np.ndarray) -> np.ndarray:  # noqa: E741
-        blocks = enumerate(K.reshape(4, depth, -1).astype(float))
-        return sum(I[:, step * i :][:, :depth].astype(float) @ b for i, b in blocks)  # type: ignore[return-value]
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        blocks = enumerate(given.reshape(4, depth, -1).astype(float))
+        return sum(seen[:, step * i :][:, :depth].astype(float) @ b for i, b in blocks)  # type: ignore[return-value]
 
     shapes = {"I": (32, depth + 3 * step), "K": (4 * depth, 32)}
     return Program(out, (32, 32), shapes, truth, element)

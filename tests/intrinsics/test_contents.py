@@ -117,7 +117,7 @@ def test_products_without_zeros_need_none() -> None:
 
 
 def test_what_is_written_in_the_same_iteration_counts() -> None:
-    """A row is written before each product of a loop; what other iterations write does not count."""
+    """What is written before a product of a loop; that of other iterations does not count."""
     one = f"for (i, 0, 4) {{\n {FULL}\n}}"
     assert unwritten(one) == ()
     text = str(program(FULL))

@@ -13,7 +13,7 @@ from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
-from selector.intrinsics.unwritten import Marks
+from selector.intrinsics.unwritten import Marks, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (
@@ -166,8 +166,8 @@ class KernelContext:
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
     row_registers: dict[str, RowRegisters] = field(default_factory=dict)
-    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)  # of loops, as far as known
-    numbers: dict[str, Marks] = field(default_factory=dict)  # what a staged buffer's elements are
+    loops: Scope = field(default_factory=Scope)  # that are alike wherever their names come
+    numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])  # in staged buffers
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)

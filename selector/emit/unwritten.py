@@ -19,10 +19,19 @@ from selector.emit.nests import as_nest
 from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
-from selector.intrinsics.unwritten import Contents, Filled, Places, contents, covered, places, zeros
-from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
+from selector.intrinsics.unwritten import (
+    Contents,
+    Event,
+    Filled,
+    Places,
+    Scope,
+    contents,
+    covered,
+    zeros,
+)
+from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
 from selector.ir.printer import print_expr
-from selector.ir.traverse import stmt_children
+from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.structure import stored_names
@@ -112,19 +121,16 @@ def _reached(o: Access, context: KernelContext) -> Places | None:
     """The elements of a buffer that instructions read of a settled operand."""
     depth = depth_blocks(o) * BLOCK_BYTES // o.type.bytes if o.meets_band else o.depth
     index = o.base + o.row_stride * ROW + o.depth_stride * DEPTH
-    return places(index, {**context.ranges, ROW.name: (0, o.rows), DEPTH.name: (0, depth)})
+    return Event(index, {ROW.name: (0, o.rows), DEPTH.name: (0, depth)}, context.loops).places()
 
 
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     """``InternalError`` for an operand in shared memory that meets zeros of the other one, and
-    reads there what is not known to be a number. Places that are not known are of the program's
-    own elements: they have to be numbers all.
+    reads there what is not known to be a number. One whose places are not known stays inside its
+    depth, all of which has been seen to.
     """
-    numbers = context.numbers.get(o.buffer)
-    if numbers is None:
-        return
-    reached = _reached(o, context)
-    if not (numbers.all() if reached is None else covered(reached, numbers)):
+    numbers, reached = context.numbers.get(o.buffer), _reached(o, context)
+    if numbers is not None and reached is not None and not covered(reached, numbers):
         raise InternalError(
             f"`{s.accumulator}` multiplies what nobody wrote in `{o.buffer}` by a zero: "
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on"
@@ -135,21 +141,13 @@ def _has_zeros(operand: Operand) -> bool:
     return isinstance(operand, Banded) or operand.predicate is not None
 
 
-def constant_ranges(body: Stmt) -> dict[str, tuple[int, int]]:
-    """First value and number of values of the loops of a kernel; of one name all that there are."""
-    found: dict[str, tuple[int, int]] = {}
-    unknown: set[str] = set()
-    stack = [body]
-    while stack:
-        s = stack.pop()
-        stack += stmt_children(s)
-        match s:
-            case For(name, IntImm(low), IntImm(extent)):
-                first, count = found.get(name, (low, extent))
-                begin, end = min(low, first), max(low + extent, first + count)
-                found[name] = (begin, end - begin)
-            case For(name):
-                unknown.add(name)
-            case _:
-                pass
-    return {name: known for name, known in found.items() if name not in unknown}
+def loops_of(body: Stmt) -> Scope:
+    """The loops of a kernel, outer ones first; without those of one name that differ."""
+    found: dict[str, For] = {}
+    differ: set[str] = set()
+    for s in walk_stmt(body):
+        if isinstance(s, For):
+            known = found.setdefault(s.name, s)
+            if (known.min, known.extent) != (s.min, s.extent):
+                differ.add(s.name)
+    return Scope(tuple(s for s in found.values() if s.name not in differ))

@@ -193,7 +193,7 @@ def contents(s: Allocate, filled_by: FilledBy = lambda s: None) -> Contents | No
         start = event.index.offset
         key = (len(before), id(event.scope), event.index - start, tuple(event.own.items()))
         if key not in touched:
-            touched[key] = replace(event, index=event.index - start).places(Scope())
+            touched[key] = replace(event, index=event.index - start).places()
         found = touched[key]
         _mark(read := np.full(size, found is None), None if found is None else found + start)
         unwritten |= read & ~known
@@ -229,7 +229,7 @@ class Event:
     scope: Scope
     reads: bool = False
 
-    def places(self, other: Scope) -> Places | None:
+    def places(self, other: Scope | None = None) -> Places | None:
         """The elements, in one iteration of the loops that are around another statement, too; None
         where they are not known.
         """
@@ -240,7 +240,7 @@ class Event:
             match s:
                 case LetStmt(_, value):
                     index = index.rest(variable) + factor * value
-                case For(name, low, IntImm(extent)) if not other.holds(s):
+                case For(name, low, IntImm(extent)) if other is None or not other.holds(s):
                     index = index + factor * low
                     ranges[name] = (0, extent)
                 case _:

@@ -42,6 +42,10 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "rows with padding": across_rows,
     "rows of 256 with padding": partial(across_rows, width=256),
     "every second row with padding": partial(across_rows, dilation=2),
+    "padding in a ring": partial(across_rows, stages=3),
+    "padding in turns": partial(across_rows, stages=1),
+    "padding by warps": partial(across_rows, by_warps=True),
+    "padding by warps in a ring": partial(across_rows, stages=2, by_warps=True),
     "rows of bytes": partial(across_rows, "s8", 256),
     "mask of a staged left operand": masked,
     "mask inside 16 bytes": partial(masked, count=9, depth=16),
@@ -83,11 +87,11 @@ def body(kernel: hb.CompiledKernel) -> str:
 
 
 def test_zeros_are_written_once_and_only_where_nobody_writes() -> None:
-    """Five rows of 136 elements, of which 128 are staged: the padding of the last is not read."""
+    """Three rows of 136 elements, of which 128 are staged: the padding of the last is not read."""
     text = body(hb.compile(across_rows().output, target="sm_80"))
     assert text.count("= to_f16(0.0f)") == 1
-    (head,) = re.findall(r"for \(int i = \(int\)threadIdx.x; i < (\d+); i \+= 128\)", text)
-    assert int(head) == 5 * 8
+    (head,) = re.findall(r"for \(int i = \(int\)threadIdx.x; i < (\d+); i \+= 64\)", text)
+    assert int(head) == 3 * 8
     zeros, copies, barrier = (text.index(x) for x in ("to_f16(0.0f)", "copy16(", "__syncthreads"))
     assert zeros < barrier < copies
     for program in (down_columns(), runs_of_taps(), in_phases(), masked(count=9, depth=16)):

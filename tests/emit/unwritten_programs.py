@@ -55,11 +55,12 @@ def accumulate(sums: hl.Func, reduced: hl.RVar, *tile: hl.Var) -> hl.Func:
     return update
 
 
-def stage(source: hl.ImageParam, reader: hl.Func, out: hl.Func, at: hl.Var) -> None:
+def stage(source: hl.ImageParam, reader: hl.Func, out: hl.Func, at: hl.Var) -> hl.Func:
     copy = source.in_(reader)
     copy.compute_at(out, at).store_in(SHARED)
     for v in copy.args():
         copy.vectorize(v)
+    return copy
 
 
 def tiles(out: hl.Func, x: hl.Var, y: hl.Var) -> hl.Var:
@@ -70,12 +71,17 @@ def tiles(out: hl.Func, x: hl.Var, y: hl.Var) -> hl.Var:
     return xo
 
 
-def rows(out: hl.Func, x: hl.Var, y: hl.Var, width: int, count: int) -> tuple[hl.Var, hl.Var]:
-    """Blocks of ``count`` warps, a row of ``width`` elements each."""
-    xo, xi, yo, yi = names("xo xi yo yi")
-    out.split(x, xo, xi, width).split(y, yo, yi, count).reorder(xi, yi, xo, yo)
+def rows(
+    out: hl.Func, x: hl.Var, y: hl.Var, width: int, count: int, turns: int = 1
+) -> tuple[hl.Var, hl.Var]:
+    """Blocks of ``count`` warps, a row of ``width`` elements each, in ``turns`` one after the
+    other; the loop that stages, and that of warps.
+    """
+    xo, xi, yo, ys, yi = names("xo xi yo ys yi")
+    out.split(x, xo, xi, width).split(y, yo, yi, count * turns).split(yi, ys, yi, count)
+    out.reorder(xi, yi, ys, xo, yo)
     out.vectorize(xi).gpu_blocks(xo, yo).gpu_threads(yi)
-    return xo, yi
+    return (ys if turns > 1 else xo), yi
 
 
 def operands(element: str, *dims: tuple[str, int]) -> list[Any]:
@@ -136,10 +142,16 @@ def interleaved(element: str = "f16", channels: int = 8, taps: int = 5) -> Progr
 
 
 def across_rows(
-    element: str = "f16", width: int = 128, taps: int = 3, dilation: int = 1
+    element: str = "f16",
+    width: int = 128,
+    taps: int = 3,
+    dilation: int = 1,
+    stages: int = 0,
+    by_warps: bool = False,
 ) -> Program:
     """A filter down the rows of a block, as a band whose dilation is the pitch of staged rows,
-    which the bridge pads.
+    which the bridge pads. ``stages``: of a loop over rows, ahead of which they are staged;
+    ``by_warps``: each stages its own.
     """
     x, y = names("x y")
     image, weights = operands(element, ("I", 2), ("K", 1))
@@ -148,10 +160,12 @@ def across_rows(
     sums[x, y] = zero(element)
     sums[x, y] += times(element, image[x, y + dilation * t.x], weights[t.x])
     out[x, y] = sums[x, y]
-    block, warp = rows(out, x, y, width, 4)
+    block, warp = rows(out, x, y, width, 2, 4 if stages else 1)
     sums.compute_at(out, warp).bound_extent(x, width)
     accumulate(sums, t.x, x)
-    stage(image, sums, out, block)
+    copy = stage(image, sums, out, warp if by_warps else block)
+    if stages:
+        hb.pipeline_stages(copy, stages)
 
     def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
         parts = (seen[i * dilation :][:8].astype(float) * given[i] for i in range(taps))

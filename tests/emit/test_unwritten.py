@@ -57,7 +57,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "stride and dilation of 2": partial(runs_of_taps, count=1, stride=2, dilation=2),
     "runs at stride and dilation of 2": partial(runs_of_taps, stride=2, dilation=2),
     "four phases": in_phases,
-    "three phases": partial(in_phases, taps=4, phases=3, width=384),
+    "two phases": partial(in_phases, taps=6, phases=2),
     "filter bank": filter_bank,
     "filter bank of two warps": partial(filter_bank, warps=2),
     "short filters of two warps": partial(filter_bank, taps=10, warps=2),

@@ -10,6 +10,7 @@ refused: no kernel gets past the check.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from selector.diagnostics import InternalError
@@ -24,25 +25,41 @@ from selector.intrinsics.unwritten import (
     Event,
     Filled,
     Places,
+    Ranges,
     Scope,
     contents,
     covered,
     zeros,
 )
+from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
 from selector.ir.printer import print_expr
 from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.structure import stored_names
-from selector.lowering.tiles import DEPTH, ROW, Access, Accumulate, Banded, Operand
+from selector.lowering.tiles import DEPTH, ROW, Access, Accumulate, Banded, Operand, as_accumulate
 
 
 def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     """``contents`` of a buffer that has its place, by what its copies fill."""
     found: dict[int, Filled] = {}
     _find_copies(s.body, s.name, context, found)
-    return contents(s, lambda x: found.get(id(x)))
+    return contents(s, lambda x: found.get(id(x)), _read_by)
+
+
+def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
+    statement = as_accumulate(s)
+    if statement is None:
+        return
+    for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
+        if isinstance(o, Access) and _has_zeros(other):
+            yield o.buffer, *_elements(o, o.depth)
+
+
+def _elements(o: Access, depth: int) -> Filled:
+    index = o.base + o.row_stride * ROW + o.depth_stride * DEPTH
+    return index, {ROW.name: (0, o.rows), DEPTH.name: (0, depth)}
 
 
 def _find_copies(s: Stmt, name: str, context: KernelContext, found: dict[int, Filled]) -> None:
@@ -120,8 +137,13 @@ def _settled(operand: Operand, context: KernelContext) -> Operand:
 def _reached(o: Access, context: KernelContext) -> Places | None:
     """The elements of a buffer that instructions read of a settled operand."""
     depth = depth_blocks(o) * BLOCK_BYTES // o.type.bytes if o.meets_band else o.depth
-    index = o.base + o.row_stride * ROW + o.depth_stride * DEPTH
-    return Event(index, {ROW.name: (0, o.rows), DEPTH.name: (0, depth)}, context.loops).places()
+    start = o.base.offset
+    key = (o.base - start, o.row_stride, o.depth_stride, o.rows, depth)
+    if key not in context.reached:
+        index, ranges = _elements(o, depth)
+        context.reached[key] = Event(index - start, ranges, context.loops).places()
+    found = context.reached[key]
+    return None if found is None else found + start
 
 
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:

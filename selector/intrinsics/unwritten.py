@@ -56,19 +56,22 @@ from selector.ir.simplify import add, div, mod, mul
 from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.ir.types import Type
 
+LARGEST = 1 << 17  # places, from which on it pays to have each of them once
+
 Marks = NDArray[np.bool_]
 Places = NDArray[np.int64]
 Range = tuple[int, int]  # first value and number of values
 Ranges = Mapping[str, Range]
 Filled = tuple[Affine, Ranges]  # an index and the ranges of variables of its own
 FilledBy = Callable[[Stmt], Filled | None]
+ReadBy = Callable[[Store], Iterable[tuple[str, Affine, Ranges]]]
 
 
 # -------------------------------------------------------------------------------- regions
 
 
 def places(index: Affine, ranges: Ranges) -> Places | None:
-    """All values of an index, in order; None where one of its variables has no known range."""
+    """All values of an index, in any order; None where one of its variables has no known range."""
     found = np.array([index.offset], np.int64)
     for monomial, factor in index:
         if not monomial:
@@ -78,7 +81,8 @@ def places(index: Affine, ranges: Ranges) -> Places | None:
             return None
         low, extent = span
         steps = factor * np.arange(low, low + extent, dtype=np.int64)
-        found = np.unique(np.add.outer(found, steps))
+        found = np.add.outer(found, steps).ravel()
+        found = np.unique(found) if found.size > LARGEST else found
     return found
 
 
@@ -96,7 +100,7 @@ def covered(touched: Places | None, marks: Marks) -> bool:
     """Whether all elements that are touched are known, lie in the buffer and are marked."""
     if touched is None:
         return False
-    inside = touched.size == 0 or (touched[0] >= 0 and touched[-1] < marks.size)
+    inside = touched.size == 0 or (touched.min() >= 0 and touched.max() < marks.size)
     return bool(inside and marks[touched].all())
 
 
@@ -154,23 +158,20 @@ class Contents:
         return runs_of(self.unwritten)
 
 
-def meets_zeros(name: str, body: Stmt) -> bool:
-    """Whether a product reads a buffer beside zeros of the other operand."""
-    return any(
-        name == load.buffer
-        for s in walk_stmt(body)
-        if isinstance(s, Store)
-        for load in _beside_zeros(s.value)
-    )
-
-
-def contents(s: Allocate, filled_by: FilledBy = lambda s: None) -> Contents | None:
+def contents(
+    s: Allocate,
+    filled_by: FilledBy = lambda s: None,
+    read_by: ReadBy | None = None,
+) -> Contents | None:
     """What lies in a staged buffer; None for memory that is not of a block, or that no
     product reads beside zeros. ``filled_by``: what a statement writes where that is more than the
-    program says.
+    program says; ``read_by``: what it reads beside zeros.
     """
     sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
-    if len(sizes) < len(s.extents) or not meets_zeros(s.name, s.body):
+    if len(sizes) < len(s.extents):
+        return None
+    events = list(_events(s.body, s.name, Scope(), filled_by, read_by or _read_by))
+    if not any(event.reads for event in events):
         return None
     size = prod(sizes)
     if s.type.is_integer:  # any is a number
@@ -179,7 +180,7 @@ def contents(s: Allocate, filled_by: FilledBy = lambda s: None) -> Contents | No
     before: list[Event] = []
     known, within = np.zeros(size, np.bool_), (0, Scope())
     touched: dict[Hashable, Places | None] = {}  # of reads that differ in where they begin
-    for event in _events(s.body, s.name, Scope(), filled_by):
+    for event in events:
         if not event.reads:
             before.append(event)
             continue
@@ -190,13 +191,17 @@ def contents(s: Allocate, filled_by: FilledBy = lambda s: None) -> Contents | No
             written &= known
         if known.all():
             continue
-        start = event.index.offset
-        key = (len(before), id(event.scope), event.index - start, tuple(event.own.items()))
+        index = event.index
+        key = (len(before), id(event.scope), index - index.offset, tuple(event.own.items()))
         if key not in touched:
-            touched[key] = replace(event, index=event.index - start).places()
+            touched[key] = replace(event, index=key[2]).places()
         found = touched[key]
-        _mark(read := np.full(size, found is None), None if found is None else found + start)
-        unwritten |= read & ~known
+        if found is None:
+            unwritten |= ~known
+        else:
+            found = found + index.offset
+            found = found[(found >= 0) & (found < size)]
+            unwritten[found[~known[found]]] = True
     return Contents(written & ~unwritten, unwritten)
 
 
@@ -257,7 +262,9 @@ def _walked(base: Affine, levels: tuple[tuple[Affine, int], ...]) -> Filled:
     return base, ranges
 
 
-def _events(s: Stmt, name: str, scope: Scope, filled_by: FilledBy) -> Iterator[Event]:
+def _events(
+    s: Stmt, name: str, scope: Scope, filled_by: FilledBy, read_by: ReadBy
+) -> Iterator[Event]:
     """Writes of a buffer that always happen, and reads of it beside zeros, in order."""
     filled = filled_by(s)
     if filled is not None and _stores(s) == {name}:
@@ -265,13 +272,13 @@ def _events(s: Stmt, name: str, scope: Scope, filled_by: FilledBy) -> Iterator[E
         return
     match s:
         case Store():
-            yield from _of_store(s, name, scope)
+            yield from _of_store(s, name, scope, read_by)
         case For() | LetStmt():
-            inside = _events(s.body, name, scope.inside(s), filled_by)
+            inside = _events(s.body, name, scope.inside(s), filled_by, read_by)
             yield from inside if _runs(s) else _reads(inside)
         case _:
             for x in stmt_children(s):
-                inside = _events(x, name, scope, filled_by)
+                inside = _events(x, name, scope, filled_by, read_by)
                 yield from _reads(inside) if isinstance(s, IfThenElse) else inside
 
 
@@ -280,19 +287,23 @@ def _runs(s: For | LetStmt) -> bool:
     return isinstance(s, LetStmt) or (isinstance(s.extent, IntImm) and s.extent.value > 0)
 
 
-def _of_store(s: Store, name: str, scope: Scope) -> Iterator[Event]:
-    for load in _beside_zeros(s.value):
-        if load.buffer == name:
-            yield _event(load.index, scope, reads=True)
+def _of_store(s: Store, name: str, scope: Scope, read_by: ReadBy) -> Iterator[Event]:
+    if isinstance(s.value, Call):
+        for buffer, index, ranges in read_by(s):
+            if buffer == name:
+                yield Event(index, ranges, scope, reads=True)
     if s.buffer == name and s.predicate is None:
-        yield _event(s.index, scope)
+        yield Event(*_lanes(s.index), scope)
 
 
-def _event(index: Expr, scope: Scope, *, reads: bool = False) -> Event:
+def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
+    return ((load.buffer, *_lanes(load.index)) for load in _beside_zeros(s.value))
+
+
+def _lanes(index: Expr) -> Filled:
+    """A vector index by its lanes; one that is not affine is a variable of no known range."""
     seen = access(index)
-    if seen is None:
-        return Event(Affine.of(Var("$unknown")), {}, scope, reads)
-    return Event(*_walked(seen.base, seen.levels), scope, reads)
+    return (Affine.of(Var("$unknown")), {}) if seen is None else _walked(seen.base, seen.levels)
 
 
 def _reads(events: Iterable[Event]) -> Iterator[Event]:

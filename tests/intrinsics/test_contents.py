@@ -55,7 +55,7 @@ def test_places_of_an_index() -> None:
     index = to_affine(parse_expr("x*24 + y + 3"))
     found = places(index, {"x": (1, 2), "y": (0, 3)})
     assert found is not None
-    assert found.tolist() == [27, 28, 29, 51, 52, 53]
+    assert sorted(found.tolist()) == [27, 28, 29, 51, 52, 53]
     assert places(index, {"x": (0, 2)}) is None
     folded = places(to_affine(parse_expr("(z % 4)*8")), {})
     assert folded is not None

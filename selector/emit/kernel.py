@@ -31,6 +31,7 @@ from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
+from selector.emit.unwritten import loops_of
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.boxes import STORES_READY
@@ -105,6 +106,7 @@ class KernelEmitter:
         threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
         self._check_tensor_placement(bool(warps))
         c.warps = max(warps, default=1)
+        c.loops = loops_of(self.kernel.body)
         arrange_groups(self.kernel.body, self.placement.in_registers, c)
         if c.group:
             self.last_loop = last_for_all(self.kernel.body)

@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from selector.emit.banded import BandTables
 from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.scalar import Space
+from selector.emit.unwritten import along_rows
 from selector.ir.affine import Affine
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
 from selector.ir.traverse import substitute
@@ -29,7 +30,7 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     per = BLOCK_BYTES // o.type.bytes
     if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
         return None
-    if o.depth_stride.constant == 1 and context.is_multiple(o.row_stride, per):
+    if along_rows(o, context):
         # Past the operand's depth it reads what follows in the row: harmless only where that meets
         # a band's zeros.
         return "" if not block.ragged or o.meets_band else None

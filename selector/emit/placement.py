@@ -13,6 +13,7 @@ from selector.emit.register_tiles import allocate, register_names
 from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
+from selector.emit.unwritten import staged_contents, write_zeros
 from selector.ir.nodes import Allocate, Memory, Stmt
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY
@@ -71,6 +72,11 @@ class Placement:
         else:
             copies = c.warps if in_warp and unit.size == c.unit_threads else 1
             self._place_shared(s, copies)
+            known = staged_contents(s, c)
+            if known is not None:
+                c.numbers[s.name] = known.written
+                if known.runs:
+                    write_zeros(s, known, self.slot_elements(s), c, unit)
 
     def _place_shared(self, s: Allocate, copies: int) -> None:
         """In shared memory, ``copies`` times: each unit has its own."""

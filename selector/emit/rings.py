@@ -73,6 +73,8 @@ class Ring:
         return bool(written & {name for reads, _ in touched for name in reads})
 
     def _emit(self, unit: Unit, *, in_warp: bool) -> None:
+        if unit.must_wait(set(), {a.name for a in self.staged}):  # zeros lie beside the copies
+            unit.wait(self.context.writer)
         self.start(unit)
         if not self.signals:  # copies made before are of the first group, which arrives first
             unit.copying = False

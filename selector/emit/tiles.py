@@ -15,12 +15,12 @@ from selector.emit.context import (
 from selector.emit.instructions import matrix_form
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
-from selector.emit.scalar import Space
+from selector.emit.unwritten import settled
 from selector.emit.writer import comment
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
-from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, Operand, first_lane
+from selector.lowering.tiles import DEPTH, ROW, Accumulate, Banded, first_lane
 
 FETCH_TOGETHER = 4
 FETCH_AHEAD = 8  # a GEMM of 1024 with four warps a block: 12.8 us instead of 17.4 on an H200
@@ -41,7 +41,7 @@ class TileEmitter:
         each of the read-outs ``finished`` once its tiles are complete, so that their registers are
         free for what follows.
         """
-        statements = [replace(s, a=self._settle(s.a), b=self._settle(s.b)) for s in statements]
+        statements = [settled(s, self.context) for s in statements]
         everywhere = self._unmasked(statements)
         w = self.context.writer
         if everywhere is None or everywhere == TRUE:
@@ -54,16 +54,6 @@ class TileEmitter:
             for s in finished:
                 self.regions.read_out(s)
         self.context.interleaved = []
-
-    def _settle(self, operand: Operand) -> Operand:
-        """Reading past the depth into a band's zeros is allowed where numbers are known to lie
-        there.
-        """
-        if isinstance(operand, Banded) or not operand.meets_band:
-            return operand
-        storage = self.context.storages[operand.buffer]
-        known = storage.space is Space.GLOBAL or storage.rounded_rows
-        return replace(operand, meets_band=known)
 
     def _unmasked(self, statements: list[Accumulate]) -> Expr | None:
         result: Expr | None = TRUE

@@ -62,7 +62,8 @@ def _is_gathered(operand: object, instruction: TensorInstruction) -> bool:
     """Whether an operand in memory cannot be fetched by ``ldmatrix``, whose rows of 16 bytes start
     at multiples of 16 bytes: neither its rows nor its columns are known to be such. Tiles that are
     configured load rows from anywhere; wgmma reads rows that overlap where they start 16 bytes
-    apart.
+    apart. A band is gathered whose phases are windows over one another, of a signal say: it is the
+    other operand that slides over that.
     """
     match operand:
         case ("Matrix", _, _, _, ("Int", int(outer)), _, ("Int", int(inner)), int(count), _):
@@ -71,6 +72,17 @@ def _is_gathered(operand: object, instruction: TensorInstruction) -> bool:
             if instruction.family == "wgmma" and outer < count and outer != per:
                 rows = False
             return not (rows or columns or instruction.configurable)
+        case ("Materialize", ("Toeplitz", _, _, _, _, _, int(phases), ("Load", _, _, taps, _))):
+            return _windows_overlap(taps, phases)
+        case _:
+            return False
+
+
+def _windows_overlap(taps: object, phases: int) -> bool:
+    """Whether taps of several phases are known to share elements."""
+    match taps:
+        case ("Ramp", ("Ramp", _, ("Int", int(along)), int(count)), ("Int", int(apart)), _):
+            return abs(apart) < count * abs(along) and abs(along) < phases * abs(apart)
         case _:
             return False
 

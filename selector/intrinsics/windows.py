@@ -12,6 +12,7 @@ from functools import reduce
 
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
 from selector.intrinsics.records import find
+from selector.intrinsics.unwritten import contents, zeros
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -66,17 +67,21 @@ def windows(body: Stmt) -> frozenset[str]:
 
 
 def with_zeros(module: Module) -> Module:
-    """The module with stores that make ``windows`` start as zeros, for the interpreter: a kernel
-    gets such memory, from the runtime or by a line of its own.
+    """The module with stores that make ``windows``, and what is ``unwritten`` in staged buffers,
+    start as zeros, for the interpreter: a kernel gets such memory, from the runtime or by lines of
+    its own.
     """
-    names = windows(module.body)
-    return replace(module, body=_filled(module.body, names)) if names else module
+    return replace(module, body=_filled(module.body, windows(module.body)))
 
 
 def _filled(s: Stmt, names: frozenset[str]) -> Stmt:
     s = map_stmt(s, lambda x: _filled(x, names), lambda e: e)
-    if not isinstance(s, Allocate) or s.name not in names:
+    if not isinstance(s, Allocate):
         return s
+    if s.name not in names:
+        found = contents(s)
+        fills = [] if found is None else [zeros(s.name, s.type.element, r) for r in found.runs]
+        return replace(s, body=Block((*fills, s.body))) if fills else s
     counter, elements = Var(f"{s.name}.zero"), reduce(mul, s.extents, IntImm(1))
     zero = Store(s.name, counter, FloatImm(0.0, s.type.element), None)
     fill = For(counter.name, IntImm(0), elements, ForKind.SERIAL, zero)

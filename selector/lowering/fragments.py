@@ -269,11 +269,19 @@ def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int])
         for block in (*op.a, *op.b):
             if block.key in held or block.key in found or isinstance(block.operand, Banded):
                 continue
-            if block.family == first.family:
+            if block.family == first.family and _start_alike(block, first):
                 found[block.key] = block
             if len(found) == 4:
                 return list(found.values())
     return list(found.values())
+
+
+def _start_alike(a: Block, b: Block) -> bool:
+    """Whether ldmatrix may take both or neither: its rows start at multiples of 16 bytes."""
+    o = a.operand
+    assert isinstance(o, Access)
+    rows = o.depth_stride.constant == 1 or (o.row_stride.constant == 1 and o.type.bytes == 2)
+    return not rows or (a.offset - b.offset) % a.per == 0
 
 
 def _is_grid(blocks: list[Block]) -> bool:

@@ -27,6 +27,25 @@ def test_an_operand_at_odd_addresses_costs_more() -> None:
         assert block_cost(block(outer, inner))[0] == GATHERED * aligned[0]
 
 
+def band(apart: int, taps: int = 8, phases: int = 2) -> tuple[object, ...]:
+    index = ("Ramp", ("Ramp", ("Sym", "t"), ("Int", 1), taps), ("Int", apart), phases)
+    load = ("Load", "float16", "K", index, None)
+    found = list(block(8, 1))
+    found[7] = ("Materialize", ("Toeplitz", "float16", 15, 16, 1, 1, phases, load))
+    return tuple(found)
+
+
+def test_a_band_of_phases_that_slide_over_a_signal_costs_more() -> None:
+    """Those of a bank of filters do not share taps, nor do those that alternate."""
+    plain = block_cost(band(8))
+    assert plain[0] == 16 * 16 * 16
+    for apart in (1, 2, 7, -3):
+        assert block_cost(band(apart))[0] == GATHERED * plain[0]
+    for apart in (8, 9, -8):
+        assert block_cost(band(apart)) == plain
+    assert block_cost(band(1, taps=1)) == plain
+
+
 @pytest.mark.parametrize("taps", [3, 10, 12, 13])
 def test_upsampling_reads_whole_rows_of_matrices(taps: int) -> None:
     """Eight columns would be fewer multiply-adds, of windows 8 bytes apart."""

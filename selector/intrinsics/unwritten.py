@@ -1,0 +1,336 @@
+"""What memory holds where no statement writes it.
+
+A product reads more than the sums as written need: a band has zeros beside its taps, a mask makes
+one factor zero, and an instruction takes whole steps of its depth. There the other factor has to be
+a number, because zero times NaN is NaN, and memory that nobody wrote holds whatever ran before. So
+of an element that no statement writes, one of these is true, and nothing else:
+
+- it is never read: an operand that comes element by element stops at its depth;
+- it is read by lanes whose results are never stored: rows and columns of a tile that hang over;
+- it is zero, because the allocation that it lies in says so. This module finds the elements of
+  staged buffers that a product reads beside a zero and that are not written before, and they are
+  zeroed once, before anything else touches the buffer: ``windows.with_zeros`` does it for the
+  interpreter, ``emit.placement`` in a kernel. What a copy fills beyond its rows counts as written:
+  it knows that itself (``emit.copies``).
+
+Elements of arrays, and what a copy takes from beside its rows, are the caller's numbers: his NaN
+beside a zero is one in the result (README, "Limits").
+
+Regions are marks on the elements of one allocation, exact where indices are sums of loop variables
+with constant ranges. What is not known is not written, and what is read of such a buffer is all of
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
+from selector.intrinsics.records import find
+from selector.ir.access import access
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Call,
+    Expr,
+    ExprVar,
+    FloatImm,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.simplify import add, div, mod, mul
+from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
+from selector.ir.types import Type
+
+LARGEST = 1 << 17  # places, from which on it pays to have each of them once
+
+Marks = NDArray[np.bool_]
+Places = NDArray[np.int64]
+Range = tuple[int, int]  # first value and number of values
+Ranges = Mapping[str, Range]
+Filled = tuple[Affine, Ranges]  # an index and the ranges of variables of its own
+FilledBy = Callable[[Stmt], Filled | None]
+ReadBy = Callable[[Store], Iterable[tuple[str, Affine, Ranges]]]
+
+
+# -------------------------------------------------------------------------------- regions
+
+
+def places(index: Affine, ranges: Ranges) -> Places | None:
+    """All values of an index, in any order; None where one of its variables has no known range."""
+    found = np.array([index.offset], np.int64)
+    for monomial, factor in index:
+        if not monomial:
+            continue
+        span = _span(monomial[0], ranges) if len(monomial) == 1 else None
+        if span is None:
+            return None
+        low, extent = span
+        steps = factor * np.arange(low, low + extent, dtype=np.int64)
+        found = np.add.outer(found, steps).ravel()
+        found = np.unique(found) if found.size > LARGEST else found
+    return found
+
+
+def _span(atom: Expr, ranges: Ranges) -> Range | None:
+    match atom:
+        case Var(name, _):
+            return ranges.get(name)
+        case Binary(BinaryOp.MOD, _, IntImm(divisor)) if divisor > 0:
+            return (0, divisor)
+        case _:
+            return None
+
+
+def covered(touched: Places | None, marks: Marks) -> bool:
+    """Whether all elements that are touched are known, lie in the buffer and are marked."""
+    if touched is None:
+        return False
+    inside = touched.size == 0 or (touched.min() >= 0 and touched.max() < marks.size)
+    return bool(inside and marks[touched].all())
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """``count`` runs of ``length`` elements, ``step`` apart, from element ``start`` on."""
+
+    start: int
+    length: int
+    step: int
+    count: int
+
+
+def runs_of(marks: Marks) -> tuple[Runs, ...]:
+    """The marked elements, neighbours of one length and distance together."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], marks, [False])).astype(np.int8)))
+    found: list[Runs] = []
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        last, length = found[-1] if found else None, stop - start
+        if last is not None and last.length == length:
+            step = start - last.start - last.step * (last.count - 1)
+            if last.count == 1 or step == last.step:
+                found[-1] = Runs(last.start, length, step, last.count + 1)
+                continue
+        found.append(Runs(start, length, length, 1))
+    return tuple(found)
+
+
+def zeros(name: str, element: Type, runs: Runs) -> For:
+    """Statements that write zeros there."""
+    item = Var(f"{name}.zero")
+    index: Expr = add(IntImm(runs.start), item)
+    if runs.count > 1:
+        row, rest = div(item, IntImm(runs.length)), mod(item, IntImm(runs.length))
+        index = add(add(IntImm(runs.start), mul(row, IntImm(runs.step))), rest)
+    store = Store(name, index, FloatImm(0.0, element), None)
+    return For(item.name, IntImm(0), IntImm(runs.count * runs.length), ForKind.SERIAL, store)
+
+
+# -------------------------------------------------------------------------------- programs
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the elements of an allocation are: ``written`` before a product reads them beside
+    zeros, or ``unwritten`` and read so.
+    """
+
+    written: Marks
+    unwritten: Marks
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The elements that have to be zeroed."""
+        return runs_of(self.unwritten)
+
+
+def contents(
+    s: Allocate,
+    filled_by: FilledBy = lambda s: None,
+    read_by: ReadBy | None = None,
+) -> Contents | None:
+    """What lies in a staged buffer; None for memory that is not of a block, or that no
+    product reads beside zeros. ``filled_by``: what a statement writes where that is more than the
+    program says; ``read_by``: what it reads beside zeros.
+    """
+    sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
+    if len(sizes) < len(s.extents):
+        return None
+    events = list(_events(s.body, s.name, Scope(), filled_by, read_by or _read_by))
+    if not any(event.reads for event in events):
+        return None
+    size = prod(sizes)
+    if s.type.is_integer:  # any is a number
+        return Contents(np.ones(size, np.bool_), np.zeros(size, np.bool_))
+    written, unwritten = np.ones(size, np.bool_), np.zeros(size, np.bool_)
+    before: list[Event] = []
+    known, within = np.zeros(size, np.bool_), (0, Scope())
+    touched: dict[Hashable, Places | None] = {}  # of reads that differ in where they begin
+    for event in events:
+        if not event.reads:
+            before.append(event)
+            continue
+        if within[0] != len(before) or within[1] is not event.scope:
+            known, within = np.zeros(size, np.bool_), (len(before), event.scope)
+            for write in before:
+                _mark(known, write.places(event.scope))
+            written &= known
+        if known.all():
+            continue
+        index = event.index
+        key = (len(before), id(event.scope), index - index.offset, tuple(event.own.items()))
+        if key not in touched:
+            touched[key] = replace(event, index=key[2]).places()
+        found = touched[key]
+        if found is None:
+            unwritten |= ~known
+        else:
+            found = found + index.offset
+            found = found[(found >= 0) & (found < size)]
+            unwritten[found[~known[found]]] = True
+    return Contents(written & ~unwritten, unwritten)
+
+
+def _mark(marks: Marks, found: Places | None) -> None:
+    if found is not None:
+        marks[found[(found >= 0) & (found < marks.size)]] = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """The loops and lets around a statement, outermost first."""
+
+    around: tuple[For | LetStmt, ...] = ()
+
+    def inside(self, s: For | LetStmt) -> Scope:
+        return Scope((*self.around, s))
+
+    def holds(self, s: For) -> bool:
+        return any(x is s for x in self.around)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A statement that always writes elements ``index`` of a buffer, or ``reads`` them beside
+    zeros; the variables in ``own`` are its lanes.
+    """
+
+    index: Affine
+    own: Ranges
+    scope: Scope
+    reads: bool = False
+
+    def places(self, other: Scope | None = None) -> Places | None:
+        """The elements, in one iteration of the loops that are around another statement, too; None
+        where they are not known.
+        """
+        index, ranges = self.index, dict(self.own)
+        for s in reversed(self.scope.around):  # counted from each loop's first value
+            variable = Var(s.name)
+            factor = index.coefficient(variable)
+            match s:
+                case LetStmt(_, value):
+                    index = index.rest(variable) + factor * value
+                case For(name, low, IntImm(extent)) if other is None or not other.holds(s):
+                    index = index + factor * low
+                    ranges[name] = (0, extent)
+                case _:
+                    pass
+        return places(index, ranges)
+
+
+def _walked(base: Affine, levels: tuple[tuple[Affine, int], ...]) -> Filled:
+    ranges: dict[str, Range] = {}
+    for number, (stride, count) in enumerate(levels):
+        lane = Var(f"$lane{number}")
+        ranges[lane.name] = (0, count)
+        base = base + stride * lane
+    return base, ranges
+
+
+def _events(
+    s: Stmt, name: str, scope: Scope, filled_by: FilledBy, read_by: ReadBy
+) -> Iterator[Event]:
+    """Writes of a buffer that always happen, and reads of it beside zeros, in order."""
+    filled = filled_by(s)
+    if filled is not None and _stores(s) == {name}:
+        yield Event(*filled, scope)
+        return
+    match s:
+        case Store():
+            yield from _of_store(s, name, scope, read_by)
+        case For() | LetStmt():
+            inside = _events(s.body, name, scope.inside(s), filled_by, read_by)
+            yield from inside if _runs(s) else _reads(inside)
+        case _:
+            for x in stmt_children(s):
+                inside = _events(x, name, scope, filled_by, read_by)
+                yield from _reads(inside) if isinstance(s, IfThenElse) else inside
+
+
+def _runs(s: For | LetStmt) -> bool:
+    """Whether there is an iteration."""
+    return isinstance(s, LetStmt) or (isinstance(s.extent, IntImm) and s.extent.value > 0)
+
+
+def _of_store(s: Store, name: str, scope: Scope, read_by: ReadBy) -> Iterator[Event]:
+    if isinstance(s.value, Call):
+        for buffer, index, ranges in read_by(s):
+            if buffer == name:
+                yield Event(index, ranges, scope, reads=True)
+    if s.buffer == name and s.predicate is None:
+        yield Event(*_lanes(s.index), scope)
+
+
+def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
+    return ((load.buffer, *_lanes(load.index)) for load in _beside_zeros(s.value))
+
+
+def _lanes(index: Expr) -> Filled:
+    """A vector index by its lanes; one that is not affine is a variable of no known range."""
+    seen = access(index)
+    return (Affine.of(Var("$unknown")), {}) if seen is None else _walked(seen.base, seen.levels)
+
+
+def _reads(events: Iterable[Event]) -> Iterator[Event]:
+    """Of what may not happen, the reads."""
+    return (event for event in events if event.reads)
+
+
+def _stores(s: Stmt) -> set[str]:
+    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
+
+
+def _beside_zeros(value: Expr) -> Iterator[Load]:
+    """The operands of a product that meet zeros of the other one: of a band, or of a mask."""
+    match value:
+        case Call(_, name, (_, _, _, _, a, b)) if find(name) is not None:
+            for operand, other in ((a, b), (b, a)):
+                inner = operand.value if isinstance(operand, ExprVar) else operand
+                if isinstance(inner, Load) and has_zeros(other):
+                    yield inner
+        case _:
+            pass
+
+
+def has_zeros(operand: Expr) -> bool:
+    """Whether an operand is zero in places whatever memory holds: a band, or masked."""
+    return any(
+        (isinstance(x, Call) and x.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED))
+        or (isinstance(x, Load) and x.predicate is not None)
+        for x in walk_expr(operand)
+    )

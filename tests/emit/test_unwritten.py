@@ -1,0 +1,134 @@
+"""Products beside zeros, run as they are emitted, with NaN in all memory that nobody wrote: what
+nobody wrote is never multiplied by them. And the check that says so of every kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("halide")
+
+from emulation import run
+from unwritten_programs import (
+    Program,
+    across_rows,
+    down_columns,
+    filter_bank,
+    in_phases,
+    interleaved,
+    masked,
+    runs_of_taps,
+    unrolled_taps,
+)
+
+import halide_bridge as hb
+from selector.diagnostics import InternalError
+from selector.emit import placement, unwritten
+from selector.intrinsics.unwritten import Contents
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "5 taps down columns": down_columns,
+    "9 taps down columns": partial(down_columns, taps=9),
+    "bytes down columns": partial(down_columns, "s8"),
+    "unsigned bytes down columns": partial(down_columns, "u8", 9),
+    "8 channels": interleaved,
+    "16 channels": partial(interleaved, channels=16),
+    "16 channels of bytes": partial(interleaved, "s8", 16),
+    "rows with padding": across_rows,
+    "rows of 256 with padding": partial(across_rows, width=256),
+    "every second row with padding": partial(across_rows, dilation=2),
+    "padding in a ring": partial(across_rows, stages=3),
+    "padding in turns": partial(across_rows, stages=1),
+    "padding by warps": partial(across_rows, by_warps=True),
+    "padding by warps in a ring": partial(across_rows, stages=2, by_warps=True),
+    "rows of bytes": partial(across_rows, "s8", 256),
+    "mask of a staged left operand": masked,
+    "mask inside 16 bytes": partial(masked, count=9, depth=16),
+    "mask of two staged operands": partial(masked, staged="AB"),
+    "mask of a staged right operand": partial(masked, staged="B"),
+    "three runs of taps": runs_of_taps,
+    "aligned runs of taps": partial(runs_of_taps, run=8),
+    "runs of bytes": partial(runs_of_taps, "s8"),
+    "stride and dilation of 2": partial(runs_of_taps, count=1, stride=2, dilation=2),
+    "runs at stride and dilation of 2": partial(runs_of_taps, stride=2, dilation=2),
+    "four phases": in_phases,
+    "two phases": partial(in_phases, taps=6, phases=2),
+    "filter bank": filter_bank,
+    "filter bank of two warps": partial(filter_bank, warps=2),
+    "short filters of two warps": partial(filter_bank, taps=10, warps=2),
+    "taps 2 elements apart": unrolled_taps,
+    "taps 6 elements apart": partial(unrolled_taps, step=6),
+    "taps 4 bytes apart": partial(unrolled_taps, "s8", 16, 4),
+}
+
+
+def error(found: np.ndarray, truth: np.ndarray) -> float:
+    assert found.shape == truth.shape
+    assert np.isfinite(found.astype(float)).all()
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_nobody_wrote_does_not_matter(name: str) -> None:
+    program = PROGRAMS[name]()
+    kernel, inputs = hb.compile(program.output, target="sm_90a"), program.inputs()
+    truth = program.truth(*inputs.values())
+    assert error(run(kernel, sizes=program.size, **inputs), truth) < 1e-6
+    assert error(kernel.interpret(sizes=program.size, **inputs), truth) < 1e-6
+
+
+def body(kernel: hb.CompiledKernel) -> str:
+    return kernel.source.split("__global__")[1]
+
+
+def test_zeros_are_written_once_and_only_where_nobody_writes() -> None:
+    """Three rows of 136 elements, of which 128 are staged: the padding of the last is not read."""
+    text = body(hb.compile(across_rows().output, target="sm_80"))
+    assert text.count("= to_f16(0.0f)") == 1
+    (head,) = re.findall(r"for \(int i = \(int\)threadIdx.x; i < (\d+); i \+= 64\)", text)
+    assert int(head) == 3 * 8
+    zeros, copies, barrier = (text.index(x) for x in ("to_f16(0.0f)", "copy16(", "__syncthreads"))
+    assert zeros < barrier < copies
+    for program in (down_columns(), runs_of_taps(), in_phases(), masked(count=9, depth=16)):
+        assert "to_f16(0.0f)" not in body(hb.compile(program.output, target="sm_80"))
+
+
+@pytest.mark.parametrize("make", [across_rows, masked])
+def test_a_kernel_that_forgets_its_zeros_is_refused(
+    make: Callable[[], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "write_zeros", lambda *args: None)
+    with pytest.raises(InternalError, match=r"multiplies what nobody wrote in `[AI]_im_in_sums`"):
+        hb.compile(make().output, target="sm_80")
+
+
+@pytest.mark.parametrize("make", [down_columns, runs_of_taps])
+def test_a_kernel_that_reads_past_the_depth_is_refused(
+    make: Callable[[], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if every element past a depth were known to be a number."""
+    monkeypatch.setattr(unwritten, "_settled", lambda operand, context: operand)
+    with pytest.raises(InternalError, match="multiplies what nobody wrote in `I_im_in_sums`"):
+        hb.compile(make().output, target="sm_80")
+
+
+def test_rows_that_end_inside_16_bytes_are_read_element_by_element(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows that ldmatrix reads whole need the end of the last 16 bytes."""
+    assert "< 15)" not in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))
+    found = unwritten.staged_contents
+
+    def short(*args: object) -> Contents | None:
+        known = found(*args)  # type: ignore[arg-type]
+        if known is not None:
+            known.written[-1] = False
+        return known
+
+    monkeypatch.setattr(placement, "staged_contents", short)
+    assert "< 15)" in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))

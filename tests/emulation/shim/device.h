@@ -1,0 +1,9 @@
+// All that emitted text may use.
+#pragma once
+#include "cuda.h"
+#include "numbers.h"
+#include "warps.h"
+#include "matrices.h"
+#include "copies.h"
+#include "mbarriers.h"
+#include "engine.h"

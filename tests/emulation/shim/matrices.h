@@ -1,0 +1,14 @@
+// Warp-level matrices: ldmatrix, stmatrix, mma.sync.
+#pragma once
+#include "cuda.h"
+
+inline u32 word(u32 register_bits) { return register_bits; }
+inline u32 word(int value) { return (u32)value; }
+inline u32 word(float value) { return __float_as_uint(value); }
+
+enum Format { F16, BF16, S8, U8, F32, S32 };
+
+// m16n8k`k` of a warp: `a` and `b` are a lane's words, `d` points at its accumulators.
+void mma(Format a, Format b, Format sum, int k, void* const* d, const u32* left, const u32* right);
+void load_matrices(int count, bool transposed, void* const* to, u32 address);
+void store_matrices(int count, bool transposed, u32 address, const u32* from);

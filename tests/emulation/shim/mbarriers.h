@@ -1,0 +1,10 @@
+// Barriers in shared memory.
+#pragma once
+#include "cuda.h"
+
+void mbarrier_make(u32 barrier, u32 arrivals);
+void mbarrier_end(u32 barrier);
+void mbarrier_arrive(u32 barrier);
+void mbarrier_expect(u32 barrier, u32 bytes);
+void mbarrier_arrive_behind_copies(u32 barrier, bool counted);  // cp.async of this thread
+bool mbarrier_passed(u32 barrier, u32 parity);  // lets others run if it is not

@@ -1,0 +1,105 @@
+// What the runtime knows of the threads that it runs: each is a fiber, and one runs at a time.
+#pragma once
+#include <deque>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+#include "device.h"
+
+constexpr u32 SHARED_START = 1024;  // of dynamic shared memory in the shared window
+constexpr int BARRIERS = 16;        // named ones; number 0 is the block's
+
+struct Copy {
+  u32 to;
+  const void* from;
+  int bytes, valid;  // the rest are zeros
+};
+
+struct Block;
+
+struct Thread : ThreadView {
+  Block* owner;
+  int number;          // in the block
+  void* stack_pointer;
+  bool done;
+  const char* waits;   // what for, while it waits
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> groups;
+};
+
+// Those that have come to an instruction that they execute together.
+struct Meeting {
+  int arrived = 0, expected = 0;
+  unsigned turn = 0;
+  const char* instruction = nullptr;
+  void* operands[32];
+};
+
+struct Warp : Meeting {
+  int live = 0;
+};
+
+struct Phases {
+  long expected, pending, bytes;
+  u64 passed;
+};
+
+struct Block {
+  uint3 number;
+  unsigned char* shared;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  Meeting barriers[BARRIERS];
+  std::unordered_map<u32, Phases> phases;  // by the address of the barrier
+  int live;
+};
+
+// The launch that runs.
+struct Launch {
+  void (*body)(void** arguments);
+  void** arguments;
+  uint3 grid;
+  u32 threads, shared_bytes, cluster;
+  int order;   // 1: threads from the last to the first
+  int poison;  // the byte that nobody wrote
+  int report;  // where a failure is written to
+};
+extern Launch launch;
+extern u64 progress;  // counts what others may have waited for
+
+[[noreturn]] void fail(const char* form, ...);
+Thread& own();
+void let_others_run(const char* waits);
+void later(std::function<void()> end);  // what the hardware does by itself, and nobody knows when
+
+template <class Done> void wait_until(const char* waits, Done done) {
+  while (!done()) let_others_run(waits);
+  ++progress;
+}
+// The bytes of a block's shared memory at an address; it fails where there are none.
+unsigned char* shared_bytes(u32 address, u32 bytes, u32 alignment, const char* what);
+void end_copies(Thread& thread);
+void step(u32 barrier, Phases& phases);
+Phases& phases_of(u32 barrier);
+
+// All lanes of the warp come here with their operands; the last one executes for all.
+template <class T, class Execute>
+void together(const char* instruction, T& mine, Execute execute) {
+  Thread& thread = own();
+  Warp& warp = thread.owner->warps[thread.number / 32];
+  if (warp.arrived && strcmp(warp.instruction, instruction))
+    fail("lanes of a warp are at %s and at %s", warp.instruction, instruction);
+  warp.instruction = instruction;
+  warp.operands[thread.number % 32] = &mine;
+  const unsigned turn = warp.turn;
+  ++progress;
+  if (++warp.arrived < warp.live) {
+    wait_until(instruction, [&] { return warp.turn != turn; });
+    return;
+  }
+  if (warp.live < 32) fail("%s in a warp of %d threads", instruction, warp.live);
+  execute([&](int lane) -> T& { return *(T*)warp.operands[lane]; });
+  warp.arrived = 0;
+  ++warp.turn;
+}

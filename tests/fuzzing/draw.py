@@ -100,7 +100,7 @@ def _base(
 
 def rows(r: Random) -> Program:
     """Windows along the rows of an image."""
-    vector = r.choice((64, 128, 128, 256, 256, 512))
+    vector = r.choice((128, 128, 128, 256, 256, 256, 512, 64, 96))
     axes = (_axis(r, vector, r.choice((1, 1, 1, 2, 3))), _axis(r, 1, 1, r.choice((1, 2, 4, 3))))
     if r.random() < 0.2:
         axes = (axes[0], replace(axes[1], segments=r.choice((2, 3))))
@@ -152,7 +152,7 @@ def columns(r: Random) -> Program:
 
 def plane(r: Random) -> Program:
     """Windows of an image along both axes."""
-    vector = r.choice((64, 128, 128, 256))
+    vector = r.choice((128, 128, 128, 256, 256, 512, 64))
     axes = (_axis(r, vector), _axis(r, 1, r.choice((1, 2, 4)), r.choice((1, 2, 4))))
     tx, ty = r.choice((3, 4, 5, 7, 8, 9)), r.choice((2, 3, 4, 5))
     stride, dilation = r.choice((1, 1, 1, 2, 3)), r.choice((1, 1, 1, 2))

@@ -8,6 +8,7 @@ failure.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import warnings
@@ -18,8 +19,10 @@ from typing import Any
 import halide as hl
 import numpy as np
 
+import emulation
 import halide_bridge as hb
 import selector.intrinsics  # noqa: F401 - gives the interpreter the instructions' meaning
+from emulation import build as emulation_build
 from fuzzing import reference
 from fuzzing.outcome import Outcome, template
 from fuzzing.program import Program
@@ -30,6 +33,7 @@ from selector.ir.interpreter import evaluate_scalar, interpret
 from selector.ir.nodes import Module, Role
 
 COMPILE_LIMIT = 20.0  # seconds of the processor from a Func to machine code
+COMPILING = ("build", "lower", "select", "machine code")
 
 Array = np.ndarray[Any, Any]
 
@@ -40,22 +44,31 @@ def _refusal(error: UserError) -> str:
 
 
 class Clock:
-    """Seconds by stage; ``said`` is told each stage that begins."""
+    """Seconds of the processor by stage; ``said`` is told each stage that begins."""
 
     def __init__(self, said: Callable[[str], None]) -> None:
         self.seconds: dict[str, float] = {}
         self.said = said
-        self.stage = ""
 
     def run(self, stage: str, work: Callable[[], Any]) -> Any:
-        self.stage = stage
         self.said(stage)
-        start = time.process_time() if stage == "compile" else time.perf_counter()
+        start = time.process_time()
+        children = _children()
         try:
             return work()
         finally:
-            now = time.process_time() if stage == "compile" else time.perf_counter()
-            self.seconds[stage] = round(now - start, 4)
+            spent = time.process_time() - start + _children() - children
+            self.seconds[stage] = round(spent, 4)
+
+    @property
+    def compiling(self) -> float:
+        return sum(self.seconds.get(stage, 0.0) for stage in COMPILING)
+
+
+def _children() -> float:
+    """Seconds of processes that were waited for, such as g++."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +102,13 @@ def run_program(
 def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
     """The kernel with inputs and expected output, or why there is none."""
     try:
-        module, kernel = clock.run("compile", lambda: _compile(p))
-        if clock.seconds["compile"] > COMPILE_LIMIT:
-            text = f"{clock.seconds['compile']:.0f} s: {dict(kernel.stages)}"
-            return Outcome("slow", _longest(kernel), text, clock.seconds)
+        output = clock.run("build", lambda: build(p))
+        module = clock.run("lower", lambda: hb.lower(output, target=p.target, name="drawn"))
+        kernel = clock.run("select", lambda: _select(p, module))
+        clock.run("machine code", lambda: _machine_code(kernel))
+        if clock.compiling > COMPILE_LIMIT:
+            text = f"{clock.compiling:.0f} s: {clock.seconds}"
+            return Outcome("slow", f"in {_longest(clock)}", text, clock.seconds)
         arrays = reference.inputs(p, needed_extents(module, p))
         expected = clock.run("float64", lambda: reference.result(p, arrays))
         return Compiled(p, module, kernel, arrays, expected)
@@ -105,8 +121,8 @@ def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
         return Outcome("exception", _error_class(error), _traced(error), clock.seconds)
 
 
-def _longest(kernel: Kernel) -> str:
-    return max(kernel.stages, key=lambda s: kernel.stages[s])
+def _longest(clock: Clock) -> str:
+    return max(clock.seconds, key=lambda s: clock.seconds[s])
 
 
 def _error_class(error: Exception) -> str:
@@ -131,16 +147,16 @@ def build(p: Program, scheduled: bool = True) -> Any:
     return space["pipeline"](scheduled)
 
 
-def _compile(p: Program) -> tuple[Module, Kernel]:
-    module = hb.lower(build(p), target=p.target, name="drawn")
-    kernel = compile_module(
-        module, target=p.target, cache=False, instructions=p.instructions or None
-    )
+def _select(p: Program, module: Module) -> Kernel:
+    only = p.instructions or None
+    return compile_module(module, target=p.target, cache=False, instructions=only)
+
+
+def _machine_code(kernel: Kernel) -> None:
     if kernel.target.family == "cuda":
         kernel.cubin()
     else:
         kernel.library("software")
-    return module, kernel
 
 
 def needed_extents(module: Module, p: Program) -> dict[str, tuple[int, ...]]:
@@ -180,9 +196,10 @@ def _emulated(c: Compiled) -> Array | None:
     scalars = reference.scalars(c.program)
     if c.kernel.target.family == "amx":
         return c.kernel(**c.arrays, **scalars, sizes=c.shape)
-    from emulation import check
-
-    return check(c.kernel, sizes=c.shape, timeout=60, **c.arrays, **scalars)
+    try:
+        return emulation.check(c.kernel, sizes=c.shape, timeout=60, **c.arrays, **scalars)
+    finally:
+        emulation_build.build(c.kernel.source).unlink(missing_ok=True)  # thousands would fill a disk
 
 
 def _halide(c: Compiled) -> Array:
@@ -226,10 +243,10 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
             verdict = reference.differs(c.program, c.expected, found)
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)
+        except emulation.Unsupported as error:
+            notes.append(f"{name}: {template(str(error))}")
+            continue
         except Exception as error:
-            if type(error).__name__ == "Unsupported":
-                notes.append(f"{name}: {template(str(error))}")
-                continue
             verdict = f"{type(error).__name__}: {error}"
         if verdict:
             wrong[name] = verdict

@@ -25,8 +25,9 @@ ENVIRONMENT = {"SELECTOR_CHECK": "1", "SELECTOR_CACHE_DIR": "", "HL_NUM_THREADS"
 
 def serve(connection: Connection, gpu: bool, quiet: bool) -> None:
     """A worker's process: programs in, stages and outcomes out."""
-    if quiet:  # Halide's warnings go to the process's standard error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if quiet:  # Halide's warnings
+        for descriptor in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     from fuzzing.oracles import run_program
 
     while True:

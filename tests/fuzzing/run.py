@@ -11,18 +11,19 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fuzzing import report
 from fuzzing.draw import draw
 from fuzzing.outcome import FAILURES, Outcome
-from fuzzing.program import Program
+from fuzzing.program import Program, from_data
 from fuzzing.shrink import shrink
 from fuzzing.workers import ENVIRONMENT, Pool, Worker
 from fuzzing.writing import script
+from selector.api import resolve_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,14 @@ class Plan:
 def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
     """Programs that were not run before."""
     end = None if plan.seconds is None else time.monotonic() + plan.seconds
+    target = resolve_target("cuda").name if plan.gpu else ""
     number, given = plan.first, 0
     while plan.programs is None or given < plan.programs:
         if end is not None and time.monotonic() > end:
             return
         p = draw(plan.seed, number)
+        if target and p.memory != "amx":
+            p = replace(p, target=target)
         if p.digest not in seen:
             seen.add(p.digest)
             yield number, p
@@ -76,21 +80,20 @@ def run(plan: Plan) -> list[report.Record]:
     return records
 
 
-def smallest(plan: Plan, records: list[report.Record]) -> list[str]:
-    """Each class of failures once, as a short program; a hang is not shrunk."""
+def smallest(plan: Plan, records: list[report.Record]) -> Iterator[str]:
+    """Each class of failures once, as a short program, as they are found; a hang is not shrunk."""
     first: dict[tuple[str, str], report.Record] = {}
     for r in records:
         if r["kind"] in FAILURES and r["kind"] != "hang":
             first.setdefault((r["kind"], r["detail"]), r)
     chosen = list(first.values())[: plan.shrinks]
     with ThreadPoolExecutor(plan.workers) as threads:
-        return list(threads.map(lambda r: shrunk(plan, r), chosen))
+        for done in as_completed([threads.submit(shrunk, plan, r) for r in chosen]):
+            yield done.result()
 
 
 def shrunk(plan: Plan, r: dict[str, Any]) -> str:
     """A failure as a short program."""
-    from fuzzing.program import from_data
-
     worker = Worker(plan.gpu)
     outcome = Outcome(r["kind"], r["detail"], r["text"])
     try:
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str]) -> int:
     records = run(plan)
     spent = time.monotonic() - begin
     for text in smallest(plan, records):
-        print(f"\n{'-' * 80}\n{text}")
+        print(f"\n{'-' * 80}\n{text}", flush=True)
     found = report.summary(records)
     if plan.report is not None:
         path = plan.report.with_suffix(".summary.json")

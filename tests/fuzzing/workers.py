@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -45,6 +45,7 @@ class Worker:
     gpu: bool = False
     quiet: bool = True
     limit: float = LIMIT
+    work: Callable[[Connection, bool, bool], None] = serve
     process: Any = None
     connection: Any = None
     job: tuple[int, Program] | None = None
@@ -57,7 +58,7 @@ class Worker:
             self.connection, other = multiprocessing.Pipe()
             context = multiprocessing.get_context("spawn")
             self.process = context.Process(
-                target=serve, args=(other, self.gpu, self.quiet), daemon=True
+                target=self.work, args=(other, self.gpu, self.quiet), daemon=True
             )
             self.process.start()
             other.close()

@@ -339,8 +339,8 @@ def _vary(r: Random, p: Program) -> Program:
         p = _with_edges(r, p)
     if r.random() < 0.12:
         p = _produced(r, p)
-    if r.random() < 0.05:
-        p = replace(p, second=True)
+    if r.random() < 0.05 and all(o.staging is None or o.staging.at != "loop" for o in p.operands):
+        p = replace(p, second=True)  # a copy in the loop of one sum is not there for the other
     if r.random() < 0.08 and not any(a.segments > 1 for a in p.axes) and p.axes[0].block > 32:
         p = replace(p, after=r.choice(("shared", "shared", "root")))
     if r.random() < 0.04:

@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from fuzzing.outcome import FAILURES, Outcome
 from fuzzing.program import Program, features, to_data
@@ -40,6 +40,14 @@ def read(path: Path) -> Iterator[Record]:
             yield json.loads(line)
         except json.JSONDecodeError:
             continue
+
+
+def appended(path: Path) -> TextIO:
+    """The file, open at its end, which is the beginning of a line."""
+    whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
+    stream = path.open("a", encoding="utf-8")
+    stream.write("" if whole else "\n")
+    return stream
 
 
 def summary(records: Iterable[Record]) -> dict[str, Any]:

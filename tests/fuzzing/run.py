@@ -64,7 +64,7 @@ def run(plan: Plan) -> list[report.Record]:
     os.environ.update(ENVIRONMENT)
     records = list(report.read(plan.report)) if plan.report is not None else []
     seen = {r["digest"] for r in records}
-    stream = None if plan.report is None else plan.report.open("a", encoding="utf-8")
+    stream = None if plan.report is None else report.appended(plan.report)
     try:
         for number, p, outcome in Pool(plan.workers, plan.gpu).run(jobs(plan, seen)):
             found = report.record(plan.seed, number, p, outcome)

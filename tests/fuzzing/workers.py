@@ -18,6 +18,7 @@ from fuzzing.outcome import Outcome
 from fuzzing.program import Program
 
 LIMIT = 150.0  # seconds for one program, compiled and run by all oracles
+STARTING = 60.0  # seconds until a process is there
 PROGRAMS = 250  # of one process: what Halide compiles stays in memory
 ENVIRONMENT = {"SELECTOR_CHECK": "1", "SELECTOR_CACHE_DIR": "", "HL_NUM_THREADS": "1",
                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
@@ -77,12 +78,14 @@ class Worker:
                     if self.programs >= PROGRAMS:
                         self.stop()
                     return value
+                if self.stage == "start":  # the process is there, and has imported
+                    self.begun = time.monotonic()
                 self.stage = value
         except (EOFError, OSError):
             self.process.join(5)
             code = self.process.exitcode
             return self._lost(Outcome("crash", f"exit code {code} in {self.stage}"))
-        if time.monotonic() - self.begun > self.limit:
+        if time.monotonic() - self.begun > self.limit + (STARTING if self.stage == "start" else 0):
             return self._lost(Outcome("hang", f"in {self.stage}", f"over {self.limit:.0f} s"))
         return None
 

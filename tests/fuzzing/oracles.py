@@ -253,4 +253,12 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
     if not wrong:
         return Outcome("ok", "", "", clock.seconds, tuple(notes))
     text = "\n".join(f"{name}: {verdict[:1000]}" for name, verdict in wrong.items())
-    return Outcome("wrong", ", ".join(wrong), text, clock.seconds, tuple(notes))
+    detail = ", ".join(f"{name} ({_manner(verdict)})" for name, verdict in wrong.items())
+    return Outcome("wrong", detail, text, clock.seconds, tuple(notes))
+
+
+def _manner(verdict: str) -> str:
+    """How a result is wrong, in a word or two."""
+    if "are NaN" in verdict:
+        return "NaN"
+    return "values" if verdict.startswith("error") else template(verdict)

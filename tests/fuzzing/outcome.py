@@ -28,7 +28,14 @@ class Outcome:
         return self.kind in ("ok", "wrong")
 
     def same_class(self, other: Outcome) -> bool:
-        return (self.kind, self.detail) == (other.kind, other.detail)
+        """Whether both are the same kind of failure; a NaN may become a number as programs do."""
+        return self.place == other.place
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The kind, and where it was seen: what makes failures ones of a class."""
+        wrong = self.kind == "wrong"
+        return self.kind, re.sub(r" \([^()]*\)", "", self.detail) if wrong else self.detail
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -85,7 +85,7 @@ def smallest(plan: Plan, records: list[report.Record]) -> Iterator[str]:
     first: dict[tuple[str, str], report.Record] = {}
     for r in records:
         if r["kind"] in FAILURES and r["kind"] != "hang":
-            first.setdefault((r["kind"], r["detail"]), r)
+            first.setdefault(Outcome(r["kind"], r["detail"]).place, r)
     chosen = list(first.values())[: plan.shrinks]
     with ThreadPoolExecutor(plan.workers) as threads:
         for done in as_completed([threads.submit(shrunk, plan, r) for r in chosen]):

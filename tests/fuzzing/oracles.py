@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import emulation
 import halide as hl
 import numpy as np
+from emulation import build as emulation_build
 
-import emulation
 import halide_bridge as hb
 import selector.intrinsics  # noqa: F401 - gives the interpreter the instructions' meaning
-from emulation import build as emulation_build
 from fuzzing import reference
 from fuzzing.outcome import Outcome, template
 from fuzzing.program import Program
@@ -199,7 +199,9 @@ def _emulated(c: Compiled) -> Array | None:
     try:
         return emulation.check(c.kernel, sizes=c.shape, timeout=60, **c.arrays, **scalars)
     finally:
-        emulation_build.build(c.kernel.source).unlink(missing_ok=True)  # thousands would fill a disk
+        emulation_build.build(c.kernel.source).unlink(
+            missing_ok=True
+        )  # thousands would fill a disk
 
 
 def _halide(c: Compiled) -> Array:
@@ -261,4 +263,4 @@ def _manner(verdict: str) -> str:
     """How a result is wrong, in a word or two."""
     if "are NaN" in verdict:
         return "NaN"
-    return "values" if verdict.startswith("error") else template(verdict)
+    return "values" if verdict.startswith("error") else re.sub("[()]", "", template(verdict))

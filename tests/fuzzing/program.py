@@ -3,8 +3,8 @@
 One form holds all that is drawn. Outputs ``acc(x, y, z)`` are sums over up to three variables
 ``r.x``, ``r.y``, ``r.z`` of an element of A times one of B; every index is a sum of terms
 ``factor*((v/div) % mod)``. Products, windows, strides, dilations, phases and banks of filters are
-indices. The classes say nothing of Halide: ``writing.py`` makes a pipeline of them, ``reference.py``
-numbers.
+indices. The classes say nothing of Halide: ``writing.py`` makes a pipeline of them,
+``reference.py`` numbers.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class Index:
 class Staging:
     """Where and how an operand is copied, or computed, ahead of its use.
 
-    ``at``: "unit" (by the warp or group that uses it), "block", "loop" (the serial loop around it)
-    or "root" (a kernel of its own). ``idiom``: a name of ``writing.IDIOMS``; ``run``: elements of a
-    vector in it. ``rounding``: extents are promised, rounded up to so many elements along dimension
-    0; 0: nothing is promised; -1: one element less than is read. ``stages``: copies in flight. ``shared``: it is said that the copy is
-    in shared memory, else Halide decides. ``turned``: stored with dimension 1 innermost. ``align``:
-    rows are padded to multiples of so many elements.
+    ``at``: "unit" (by the warp or group that uses it), "part" or "block" (once for each part of a
+    block, or for all of it), "loop" (the serial loop of the sum) or "root" (a kernel of its own).
+    ``idiom``: how its loops run, a name of ``copies.IDIOMS``; ``run``: elements of a vector in it.
+    ``rounding``: extents are promised, rounded up to so many elements along dimension 0; 0: nothing
+    is promised; -1: one element less than is read. ``stages``: copies in flight. ``shared``: it is
+    said that the copy is in shared memory, else Halide decides. ``turned``: stored with dimension 1
+    innermost. ``align``: rows are padded to multiples of so many elements.
     """
 
     at: str
@@ -82,6 +83,13 @@ class Operand:
     def stored(self) -> str:
         """The type of the array."""
         return "f32" if self.produce else self.type
+
+    @property
+    def source(self) -> str:
+        """What the sum reads: the array, the array with edges, or what is made of it."""
+        if self.produce:
+            return f"made_{self.name}"
+        return f"wide_{self.name}" if self.edges else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +145,13 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that is drawn; ``inputs`` is the seed of the arrays. ``at``: sums are computed for a
-    "unit" or for a "block". ``after``: a stencil over the result, "shared" or "root" (in a kernel of
-    its own). ``second``: another sum with factors C, added. ``runs``: updates that share the sum
-    out (1: one update)."""
+    """All that is drawn; ``inputs`` is the seed of the arrays.
+
+    ``at``: sums are computed for a "unit" or for a "block". ``after``: a stencil over the result,
+    "shared" or "root" (in a kernel of its own). ``second``: another sum with factors C, added.
+    ``margin``: columns of the arrays that nobody needs. ``values``: "small" (integers whose sums
+    are exact) or "real".
+    """
 
     family: str
     target: str
@@ -169,6 +180,15 @@ class Program:
     @property
     def operands(self) -> tuple[Operand, Operand]:
         return self.a, self.b
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Those of the output, dimension 0 first."""
+        return tuple(NAMES[: len(self.axes)])
+
+    @property
+    def accumulators(self) -> tuple[str, ...]:
+        return ("acc", "more") if self.second else ("acc",)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -20,9 +20,9 @@ from fuzzing import report
 from fuzzing.draw import draw
 from fuzzing.outcome import FAILURES, Outcome
 from fuzzing.program import Program, from_data
+from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import ENVIRONMENT, Pool, Worker
-from fuzzing.writing import script
 from selector.api import resolve_target
 
 
@@ -73,7 +73,9 @@ def run(plan: Plan) -> list[report.Record]:
                 stream.write(json.dumps(found) + "\n")
                 stream.flush()
             if outcome.kind in FAILURES:
-                print(f"{plan.seed}/{number} {p.family}: {outcome.kind} {outcome.detail}", flush=True)
+                print(
+                    f"{plan.seed}/{number} {p.family}: {outcome.kind} {outcome.detail}", flush=True
+                )
     finally:
         if stream is not None:
             stream.close()
@@ -113,7 +115,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="run every kernel on the GPU as well")
     parser.add_argument("--report", type=Path, help="JSON lines, one a program; is resumed")
     parser.add_argument("--shrink", type=int, default=20, help="classes of failures to make small")
-    parser.add_argument("--show", type=int, metavar="NUMBER", help="print that program, run nothing")
+    parser.add_argument(
+        "--show", type=int, metavar="NUMBER", help="print that program, run nothing"
+    )
     parser.add_argument("--summarize", type=Path, nargs="+", help="tables of these reports")
 
 

@@ -67,29 +67,27 @@ def simpler(p: Program) -> Iterator[Program]:
     for name, value in DEFAULTS.items():
         if getattr(p, name) != value and not (name == "target" and p.memory != "wmma"):
             yield replace(p, **{name: value})
-    for i in range(len(p.directives) if len(p.directives) > 1 else 0):
-        yield replace(p, directives=p.directives[:i] + p.directives[i + 1 :])
-    for i in range(len(p.epilogue) if len(p.epilogue) > 1 else 0):
-        yield replace(p, epilogue=p.epilogue[:i] + p.epilogue[i + 1 :])
-    for kind in ("f32", p.accumulator):
-        if p.result != kind:
-            yield replace(p, result=kind)
-    if (p.a.type, p.accumulator) != ("f16", "f32") and p.memory != "amx":
-        yield replace(
-            p, a=replace(p.a, type="f16"), b=replace(p.b, type="f16"), accumulator="f32",
-            result="f32",
-        )  # fmt: skip
+    for name in ("directives", "epilogue"):
+        found = getattr(p, name)
+        for i in range(len(found) if len(found) > 1 else 0):
+            yield replace(p, **{name: found[:i] + found[i + 1 :]})
+    yield from _typed(p)
     for i, axis in enumerate(p.axes):
-        for a in _axes(axis):
-            yield replace(p, axes=(*p.axes[:i], a, *p.axes[i + 1 :]))
+        yield from (replace(p, axes=(*p.axes[:i], a, *p.axes[i + 1 :])) for a in _axes(axis))
     for i, s in enumerate(p.sums):
-        for other in _sums(s):
-            yield replace(p, sums=(*p.sums[:i], other, *p.sums[i + 1 :]))
+        yield from (replace(p, sums=(*p.sums[:i], x, *p.sums[i + 1 :])) for x in _sums(s))
     if len(p.sums) > 1:
         yield _without_last(p)
     for name in ("a", "b"):
-        for o in _operands(getattr(p, name)):
-            yield replace(p, **{name: o})
+        yield from (replace(p, **{name: o}) for o in _operands(getattr(p, name)))
+
+
+def _typed(p: Program) -> Iterator[Program]:
+    if p.result != p.accumulator:
+        yield replace(p, result=p.accumulator)
+    if (p.a.type, p.accumulator) != ("f16", "f32") and p.memory != "amx":
+        a, b = replace(p.a, type="f16"), replace(p.b, type="f16")
+        yield replace(p, a=a, b=b, accumulator="f32", result="f32")
 
 
 def _axes(a: Axis) -> Iterator[Axis]:
@@ -153,7 +151,9 @@ def _operands(o: Operand) -> Iterator[Operand]:
                 if getattr(s, name) != value:
                     yield replace(o, staging=replace(s, **{name: value}))
     if o.edges:
-        yield replace(o, edges="", index=tuple(replace(i, offset=max(0, i.offset)) for i in o.index))
+        yield replace(
+            o, edges="", index=tuple(replace(i, offset=max(0, i.offset)) for i in o.index)
+        )
         yield replace(o, edges="zero")
     if o.produce:
         yield replace(o, produce="")

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import halide_bridge as hb
 from fuzzing import oracles, reference, report
 from fuzzing.draw import draw, index
 from fuzzing.oracles import build, run_program
@@ -28,11 +30,10 @@ from fuzzing.program import (
     to_data,
 )
 from fuzzing.run import Plan, jobs, run
+from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import Pool, Worker
-from fuzzing.writing import pipeline_text, script
-
-import halide_bridge as hb
+from fuzzing.writing import pipeline_text
 from selector.api import Kernel, compile_module
 from selector.diagnostics import SelectionError
 from selector.runtime.artifact import Artifact
@@ -85,7 +86,8 @@ def test_what_is_printed_is_what_was_built(number: int):
     space: dict[str, Any] = {}
     exec(script(p, "A title.").split("DTYPES = ")[0], space)
     modules = [
-        hb.lower(output, target=p.target, name="drawn") for output in (space["pipeline"](), build(p))
+        hb.lower(output, target=p.target, name="drawn")
+        for output in (space["pipeline"](), build(p))
     ]
     printed, built = (re.sub(r' at "[^"]*"', "", str(m)) for m in modules)  # places in the text
     assert printed == built

@@ -2,11 +2,11 @@
 
     python tests/gpu/run_fuzzed.py FOLDER [--results FILE] [--only N] [--sanitize [TOOL ...]]
 
-``build_fuzzed.py`` has made the folder. Before each kernel all shared memory and the memory pool are
-NaN (and once more another pattern). Kernels run in a process that may be lost; one that does not
-come back, or destroys the context, costs itself. ``--sanitize`` runs ``--only`` so many of them,
-evenly chosen, under each tool of compute-sanitizer, without poison and each array an allocation of
-its own. Exit code 1 if anything is wrong.
+``build_fuzzed.py`` has made the folder. Before each kernel all shared memory and the memory pool
+are NaN (and once more another pattern). Kernels run in a process that may be lost; one that does
+not come back, or destroys the context, costs itself. ``--sanitize`` runs ``--only`` so many of
+them, evenly chosen, under each tool of compute-sanitizer, without poison and each array an
+allocation of its own. Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations

@@ -102,11 +102,52 @@ def _arrive(found: re.Match[str], o: Operands) -> str:
     return f"{expected}mbarrier_arrive({o.one(1)});"
 
 
+def _group_product(found: re.Match[str], o: Operands) -> str:
+    """``wgmma.mma_async d, a, b, add`` and, for floats, signs and which operands lie across."""
+    n, k, c, a, b = found.groups()
+    held = isinstance(o.values[1], tuple)
+    add, modes = o.one(3), [o.one(i) for i in range(4, len(o.values))]
+    a_sign, b_sign = modes[:2] if modes else ("1", "1")
+    *a_across, b_across = modes[2:] or ["0", "0"]
+    left = _words("left", o.several(1)) if held else "const u32* const left = nullptr;"
+    formats = ", ".join(_FORMATS[t] for t in (a, b, c))
+    fields = (
+        f"{formats}, {n}, {k}, {'0' if held else o.one(1)}, {o.one(2)}, (bool)({add}), {a_sign}, "
+        f"{b_sign}, {'false' if held else f'(bool)({a_across[0]})'}, (bool)({b_across})"
+    )
+    return (
+        f"{_pointers('to', o.several(0))} {left} "
+        f"group_multiply(GroupProduct{{{fields}}}, to, left);"
+    )
+
+
+def _box_copy(found: re.Match[str], o: Operands) -> str:
+    """``[to], [map, {place}], [barrier]`` and, for several blocks, which ones."""
+    blocks = o.one(4) if found[2] else "0"
+    return (
+        f"{_place(o, 2)} box_copy_later({o.one(0)}, (const TensorMap*)({o.one(1)}), place, "
+        f"{found[1]}, {o.one(3)}, {blocks});"
+    )
+
+
+def _box_store(found: re.Match[str], o: Operands) -> str:
+    return (
+        f"{_place(o, 1)} box_store_later({o.one(2)}, (const TensorMap*)({o.one(0)}), place, "
+        f"{found[1]});"
+    )
+
+
+def _place(o: Operands, i: int) -> str:
+    return f"const int place[] = {{{', '.join(f'(int)({x})' for x in o.several(i))}}};"
+
+
 def _nothing(_: re.Match[str], __: Operands) -> str:
     return ""
 
 
 _SHARED = r"\.shared(?:::cta)?"
+_BULK = r"cp\.async\.bulk"
+_LANDS = r"\.shared::cluster\.global\.mbarrier::complete_tx::bytes"
 INSTRUCTIONS: dict[str, Meaning] = {
     r"cvt\.f32\.f16": _result("half_value"),
     r"cvt\.rn\.f16\.f32": _result("half_bits"),
@@ -134,17 +175,28 @@ INSTRUCTIONS: dict[str, Meaning] = {
     ),
     rf"mbarrier\.init{_SHARED}\.b64": _call("mbarrier_make"),
     rf"mbarrier\.inval{_SHARED}\.b64": _call("mbarrier_end"),
-    rf"mbarrier\.arrive(\.expect_tx)?{_SHARED}\.b64": _arrive,
+    r"mbarrier\.arrive(\.expect_tx)?\.shared(?:::cta|::cluster)?\.b64": _arrive,
     rf"mbarrier\.expect_tx(?:\.relaxed\.cta)?{_SHARED}\.b64": _call("mbarrier_expect"),
     rf"mbarrier\.(?:test|try)_wait\.parity{_SHARED}\.b64": _result("mbarrier_passed"),
-    r"cp\.async\.bulk\.shared::cluster\.global\.mbarrier::complete_tx::bytes": _bulk_copy,
+    rf"{_BULK}{_LANDS}": _bulk_copy,
+    rf"{_BULK}\.tensor\.(\d)d{_LANDS}(\.multicast::cluster)?": _box_copy,
+    rf"{_BULK}\.tensor\.(\d)d\.global\.shared::cta\.bulk_group": _box_store,
+    rf"{_BULK}\.commit_group": _call("bulk_commit"),
+    rf"{_BULK}\.wait_group(?:\.read)?": _call("bulk_wait"),
+    r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)": _group_product,
+    r"wgmma\.fence\.sync\.aligned": _call("group_fence"),
+    r"wgmma\.commit_group\.sync\.aligned": _call("group_commit"),
+    r"wgmma\.wait_group\.sync\.aligned": _call("group_wait"),
+    r"mapa\.shared::cluster\.u32": _result("place_in"),
+    r"barrier\.cluster\.arrive(?:\.\w+)*": _call("cluster_arrive"),
+    r"barrier\.cluster\.wait(?:\.\w+)*": _call("cluster_wait"),
     r"(?:bar|barrier)\.sync(?:\.aligned)?": lambda _, o: (
         f"sync_named({o.one(0)}, {o.one(1)});" if len(o.values) > 1 else "sync_block();"
     ),
     rf"st{_SHARED}\.u32": _call("store_shared"),
     r"griddepcontrol\.(?:launch_dependents|wait)": _nothing,
-    r"fence\.mbarrier_init\.release\.cluster": _nothing,
-    r"fence\.proxy\.async(?:\.shared::cta)?": _nothing,
+    r"fence\.mbarrier_init\.release\.cluster": _call("fence_barriers"),
+    r"fence\.proxy\.async(?:\.shared::cta)?": _call("fence_stores"),
     r"prefetch\.tensormap": _nothing,
     r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32": _nothing,
 }

@@ -9,8 +9,9 @@ import os
 import re
 import select
 import signal
+import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,14 @@ from selector.runtime.plan import (
 )
 from selector.runtime.prepare import grid_of, output_sizes
 from selector.runtime.sizes import Environment, Size, check_requirements, environment
+from selector.runtime.tensor_map import BYTES as MAP_BYTES
+from selector.runtime.tensor_map import TensorMap
 
 MULTIPROCESSORS = 3  # of the emulated GPU: blocks that stay get several tiles each
 POISONS = (0xFF, 0x5A)  # NaN of every float, and -1; numbers, so that no NaN is taken for another
+
+
+_MAP_MARK = 0x7E4507
 
 
 class _Launch(ctypes.Structure):
@@ -78,7 +84,7 @@ def run(
     sizes: Any = None,
     order: int = 0,
     poison: int = POISONS[0],
-    maps_ready: bool | None = None,
+    maps_ready: bool = True,
     timeout: float = 120,
     source: str | None = None,
     **inputs: Any,
@@ -87,8 +93,8 @@ def run(
     NumPy (bfloat16 as its bits).
 
     ``order``: 1 for threads from the last to the first. ``poison``: the byte of all memory that
-    nobody wrote. ``maps_ready``: whether there are tensor maps; None for what the runtime would
-    find. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
+    nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those that a
+    device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
 
     ``Fault`` for an error that was seen, ``Unsupported`` for what cannot be emulated.
     """
@@ -134,7 +140,7 @@ def _compare(name: str, one: np.ndarray, other: np.ndarray) -> None:
 
 
 def _prepare(
-    plan: Plan, inputs: Mapping[str, Any], sizes: Any, poison: int, maps_ready: bool | None
+    plan: Plan, inputs: Mapping[str, Any], sizes: Any, poison: int, maps_ready: bool
 ) -> _Prepared:
     """Arrays with guards, and the launches on them. The checks of a call on a device hold."""
     values = arguments.match_names(plan, (), inputs)
@@ -156,12 +162,13 @@ def _prepare(
     for i in plan.intermediates:  # allocated as zeros
         count = max(evaluate_scalar(i.elements, env), 1)
         memory[i.name] = Guarded(i.name, count * i.type.bytes, poison, 0)
+    outputs = {b.name for b in arguments.outputs_of(plan)}
     calls: list[_Call] = []
     for launch in plan.launches:
         x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
         if min(x, y, z) > 0:
             grid = grid_of((x, y, z), launch, lambda: MULTIPROCESSORS)
-            cells = tuple(_cells(launch, env, scalars, memory, maps_ready))
+            cells = tuple(_cells(launch, env, scalars, memory, outputs, maps_ready))
             calls.append(_Call(launch, grid, cells))
     return _Prepared(plan, memory, known, tuple(calls))
 
@@ -185,9 +192,15 @@ def _cells(
     env: Environment,
     scalars: Mapping[str, Any],
     memory: Mapping[str, Guarded],
-    maps_ready: bool | None,
+    stored: Collection[str],
+    ready: bool,
 ) -> Iterator[np.ndarray]:
     """The arguments of a launch, in order."""
+    maps = {
+        a.name: _tensor_map(a, env, memory[a.name], a.name in stored) if ready else None
+        for a in launch.arguments
+        if isinstance(a, MapArgument)
+    }
     for a in launch.arguments:
         match a:
             case BufferArgument(name):
@@ -196,10 +209,40 @@ def _cells(
                 yield np.asarray(scalars[name]).reshape(1).copy()
             case ValueArgument():
                 yield numpy_dtype(a.type).type(evaluate_scalar(a.value, env)).reshape(1).copy()
-            case MapsReady():
-                yield np.array([bool(maps_ready)], np.int32)
-            case MapArgument():
-                yield np.zeros(16, np.uint64)
+            case MapsReady(names):
+                found = [m for n, m in maps.items() if not names or n in names]
+                yield np.array([all(m is not None for m in found)], np.int32)
+            case MapArgument(name):
+                made = maps[name]
+                yield np.zeros(MAP_BYTES, np.uint8) if made is None else made
+
+
+def _tensor_map(
+    argument: MapArgument, env: Environment, memory: Guarded, stored: bool
+) -> np.ndarray | None:
+    """128 bytes as the shim's copy engine reads them, aligned as a map; None where there is no map
+    on a device either.
+    """
+    size = argument.type.bytes
+    shape = TensorMap(
+        argument.type,
+        tuple(evaluate_scalar(e, env) for e in argument.extents),
+        tuple(evaluate_scalar(e, env) * size for e in argument.strides),
+        argument.box,
+        stored,
+    )
+    if not shape.possible(memory.address):
+        return None
+    rank, row = len(shape.box), shape.box[0] * size
+    swizzle = row if row in (32, 64, 128) else 0
+    words = (rank, size, swizzle, _MAP_MARK, memory.address)
+    filled = [(*x, *[0] * (5 - len(x))) for x in (shape.extents, shape.strides, shape.box)]
+    data = struct.pack("<4IQ5Q4Q5H", *words, *filled[0], *filled[1][:4], *filled[2])
+    room = np.zeros(2 * MAP_BYTES, np.uint8)
+    start = -room.ctypes.data % 64
+    made = room[start : start + MAP_BYTES]
+    made[: len(data)] = np.frombuffer(data, np.uint8)
+    return made
 
 
 def _execute(library: Path, prepared: _Prepared, order: int, poison: int, report: int) -> None:

@@ -7,3 +7,5 @@
 #include "copies.h"
 #include "mbarriers.h"
 #include "engine.h"
+#include "groups.h"
+#include "clusters.h"

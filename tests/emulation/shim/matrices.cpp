@@ -1,10 +1,8 @@
 // Warp-level matrices. Source of the layouts: PTX ISA, "Matrix Fragments", "ldmatrix".
 #include "runtime.h"
 
-static int bytes_of(Format format) { return format == S8 || format == U8 ? 1 : 2; }
-
 // Element e of a register that holds several.
-static float element(Format format, u32 word, int e) {
+float element(Format format, u32 word, int e) {
   switch (format) {
     case F16: return half_value((u16)(word >> 16 * e));
     case BF16: return brain_value((u16)(word >> 16 * e));
@@ -15,7 +13,7 @@ static float element(Format format, u32 word, int e) {
 }
 
 // Adds to an accumulator, two of which share a register if they are halves.
-static void add(Format format, void* const* d, int e, double sum) {
+void add(Format format, void* const* d, int e, double sum) {
   if (format == F32) {
     float& to = *(float*)d[e];
     to = (float)(to + sum);
@@ -68,6 +66,11 @@ void mma(Format a, Format b, Format sum, int k, void* const* d, const u32* left,
   together("mma.sync", mine, [](auto of) { multiply(of); });
 }
 
+static Thread& lane_of(int lane) {
+  Thread& thread = own();
+  return thread.owner->threads[thread.number / 32 * 32 + lane];
+}
+
 struct Rows {
   u32 address;
   void* const* registers;
@@ -102,8 +105,11 @@ void store_matrices(int count, bool transposed, u32 address, const u32* from) {
         (transposed ? rows[2 * q][g] : rows[g][2 * q]) = (u16)word;
         (transposed ? rows[2 * q + 1][g] : rows[g][2 * q + 1]) = (u16)(word >> 16);
       }
-      for (int r = 0; r < 8; ++r)
-        memcpy(shared_bytes(of(8 * m + r).address, 16, 16, "stmatrix"), rows[r], 16);
+      for (int r = 0; r < 8; ++r) {
+        const u32 to = of(8 * m + r).address;
+        memcpy(shared_bytes(to, 16, 16, "stmatrix"), rows[r], 16);
+        stored(lane_of(8 * m + r), to - SHARED_START, 16);
+      }
     }
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda.h"
 
+// Barriers of other blocks of the cluster by their address in the cluster (clusters.h).
 void mbarrier_make(u32 barrier, u32 arrivals);
 void mbarrier_end(u32 barrier);
 void mbarrier_arrive(u32 barrier);

@@ -14,9 +14,19 @@ struct Copy {
   u32 to;
   const void* from;
   int bytes, valid;  // the rest are zeros
+  u64 number;        // counts the thread's copies
 };
 
 struct Block;
+struct Cluster;
+
+// A store to global memory that the copy engine makes of what it finds in shared memory.
+struct BoxStore {
+  u32 from;
+  const TensorMap* map;
+  int place[BOX_DIMENSIONS];
+  std::vector<unsigned char> seen;  // the bytes when it began
+};
 
 struct Thread : ThreadView {
   Block* owner;
@@ -24,8 +34,13 @@ struct Thread : ThreadView {
   void* stack_pointer;
   bool done;
   const char* waits;   // what for, while it waits
+  u64 copies;          // begun so far
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> groups;
+  std::vector<BoxStore> open_stores;
+  std::deque<std::vector<BoxStore>> stores;
+  std::vector<std::pair<u32, u32>> unfenced;  // bytes of shared memory stored since the last fence
+  unsigned cluster_turn;  // of the cluster's barrier: what it waits for, if it has arrived
 };
 
 // Those that have come to an instruction that they execute together.
@@ -36,14 +51,19 @@ struct Meeting {
   void* operands[32];
 };
 
+struct GroupWork;
+
 struct Warp : Meeting {
   int live = 0;
+  GroupWork* work = nullptr;  // of wgmma, once there is any
 };
 
 struct Phases {
   long expected, pending, bytes;
   u64 passed;
+  int made_by;  // the thread that has not announced it yet, or none
 };
+constexpr int NONE = -1;
 
 struct Block {
   uint3 number;
@@ -52,8 +72,23 @@ struct Block {
   std::vector<Warp> warps;
   Meeting barriers[BARRIERS];
   std::unordered_map<u32, Phases> phases;  // by the address of the barrier
+  std::vector<u16> writers;  // by the byte: who stored it without a fence since, plus one
   int live;
+  u32 rank;
+  Cluster* cluster;
 };
+
+struct Cluster {
+  std::vector<Block> blocks;
+  Meeting barrier;
+};
+
+// An address in the cluster: the block, and the address in its shared window.
+struct Place {
+  Block* block;
+  u32 address;
+};
+Place place_of(u32 address, Block& own_block);
 
 // The launch that runs.
 struct Launch {
@@ -79,9 +114,19 @@ template <class Done> void wait_until(const char* waits, Done done) {
 }
 // The bytes of a block's shared memory at an address; it fails where there are none.
 unsigned char* shared_bytes(u32 address, u32 bytes, u32 alignment, const char* what);
-void end_copies(Thread& thread);
+unsigned char* shared_bytes(Block& of, u32 address, u32 bytes, u32 alignment, const char* what);
+void end_copies(Thread& thread, u64 first);  // so many of its copies
+void end_stores(Thread& thread);
+void end_group_work(Warp& warp);
 void step(u32 barrier, Phases& phases);
-Phases& phases_of(u32 barrier);
+Phases& phases_of(Place barrier);
+void stored(Thread& by, u32 offset, u32 bytes);  // by ordinary means, in shared memory
+void stored_by_engine(Block& in, u32 offset, u32 bytes);
+// What wgmma and the copy engine see at an address: poison in place of bytes without a fence.
+void seen_by_engine(Block& in, u32 address, u32 bytes, unsigned char* to, const char* what);
+// The same for bytes that it saw once before: those that have changed since are poison.
+void poison_changed(unsigned char* bytes, const unsigned char* before, u32 count);
+void* pages(size_t bytes);
 
 // All lanes of the warp come here with their operands; the last one executes for all.
 template <class T, class Execute>

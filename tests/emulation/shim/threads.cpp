@@ -75,13 +75,15 @@ void let_others_run(const char* waits) {
 void later(std::function<void()> end) { unfinished.push_back(std::move(end)); }
 
 static void leave(Thread& thread) {
-  end_copies(thread);
+  end_copies(thread, thread.copies);
+  end_stores(thread);
   thread.done = true;
   ++progress;
   Block& block = *thread.owner;
   Warp& warp = block.warps[thread.number / 32];
   --block.live;
   --warp.live;
+  if (!warp.live) end_group_work(warp);
   if (warp.live && warp.arrived)
     fail("a thread ends while others of its warp are at %s", warp.instruction);
   Meeting& barrier = block.barriers[0];
@@ -123,8 +125,8 @@ static void run_warp(Block& block, int warp) {
   } while (progress != before);
 }
 
-static void all_wait(std::vector<Block>& cluster) {
-  for (Block& block : cluster)
+static void all_wait(Cluster& cluster) {
+  for (Block& block : cluster.blocks)
     for (Thread& thread : block.threads)
       if (!thread.done) {
         here = &thread;
@@ -132,32 +134,37 @@ static void all_wait(std::vector<Block>& cluster) {
       }
 }
 
-static bool is_live(const std::vector<Block>& cluster) {
-  for (const Block& block : cluster)
+static bool is_live(const Cluster& cluster) {
+  for (const Block& block : cluster.blocks)
     if (block.live) return true;
   return false;
 }
 
-static void run_cluster(std::vector<Block>& cluster) {
+static void end_one() {
+  const bool last = launch.order & 1;
+  auto end = std::move(last ? unfinished.back() : unfinished.front());
+  last ? unfinished.pop_back() : unfinished.pop_front();
+  end();
+  ++progress;
+}
+
+static void run_cluster(Cluster& cluster) {
   while (is_live(cluster)) {
     const u64 before = progress;
-    for (Block& block : cluster) {
+    for (Block& block : cluster.blocks) {
       const int warps = block.warps.size();
       for (int i = 0; i < warps; ++i) run_warp(block, launch.order & 1 ? warps - 1 - i : i);
     }
     if (progress != before) continue;
     if (unfinished.empty()) all_wait(cluster);
-    auto end = std::move(unfinished.front());
-    unfinished.pop_front();
-    end();
-    ++progress;
+    end_one();
   }
-  for (auto& end : unfinished) end();
-  unfinished.clear();
+  while (!unfinished.empty()) end_one();
 }
 
 static void set_up(Block& block, uint3 number, unsigned char* shared, char* stacks) {
   const u32 threads = launch.threads;
+  block.writers.assign(launch.shared_bytes, 0);
   block.number = number;
   block.shared = shared;
   block.live = threads;
@@ -172,13 +179,15 @@ static void set_up(Block& block, uint3 number, unsigned char* shared, char* stac
     thread.number = i;
     thread.done = false;
     thread.waits = nullptr;
+    thread.cluster_turn = 0;
+    thread.copies = 0;
     ++block.warps[i / 32].live;
     start(thread, stacks + i * STACK);
   }
   memset(shared, launch.poison, launch.shared_bytes);
 }
 
-static void* pages(size_t bytes) {
+void* pages(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                  -1, 0);
   if (p == MAP_FAILED) fail("no memory for %zu bytes", bytes);
@@ -205,9 +214,14 @@ extern "C" void emulate(const Launch* wanted, unsigned char** shared) {
   for (u32 z = 0; z < launch.grid.z; ++z)
     for (u32 y = 0; y < launch.grid.y; ++y)
       for (u32 x = 0; x < launch.grid.x; x += launch.cluster) {
-        std::vector<Block> cluster(launch.cluster);
-        for (u32 i = 0; i < launch.cluster; ++i)
-          set_up(cluster[i], {x + i, y, z}, shared[i], stacks + i * launch.threads * STACK);
+        Cluster cluster;
+        cluster.blocks.resize(launch.cluster);
+        for (u32 i = 0; i < launch.cluster; ++i) {
+          Block& block = cluster.blocks[i];
+          block.rank = i;
+          block.cluster = &cluster;
+          set_up(block, {x + i, y, z}, shared[i], stacks + (size_t)i * launch.threads * STACK);
+        }
         run_cluster(cluster);
       }
   munmap(stacks, (size_t)launch.threads * launch.cluster * STACK);

@@ -156,27 +156,35 @@ def produced(r: Random, p: Program) -> Program:
 
 
 def masked(r: Random, p: Program, chance: float) -> Program:
-    """Products that do not count: taps, windows, triangles, by several ways of saying so."""
+    """Products that do not count: taps, windows, triangles, by several ways of saying so.
+
+    A domain is mostly cut along loops: along a vector Halide makes scalar code of it.
+    """
     if r.random() >= chance:
         return p
-    extent = p.sums[0].extent
-    limit = r.randint(1, extent)
-    kinds = ["taps", "taps", "from", "position", "block"]
-    if len(p.sums) > 1:
-        kinds += ["corner", "corner"]
-    if p.sums[0].dynamic:
-        kinds = ["triangle"]
+    limit = r.randint(1, p.sums[0].extent)
     axis = NAMES[len(p.axes) - 1]
-    condition = {
+    rows = index((-1, axis), offset=r.randint(0, max(1, p.axes[-1].size - 1)))
+    conditions = {
         "taps": index((-1, "r.x"), offset=limit - 1),
         "from": index((1, "r.x"), offset=-limit // 2),
         "position": index((1, "x"), (-1, "r.x"), offset=r.randint(0, 5)),
-        "block": index((-1, axis), offset=max(1, p.axes[-1].size // 2)),
         "triangle": index((1, axis), (-1, "r.x")),
-        "corner": index((-1, "r.x"), (-1, "r.y"), offset=limit),
-    }[r.choice(kinds)]
-    rectangular = not any(t.var in NAMES for t in condition.terms)
-    kind = r.choice(("where", "where", "select", "left", "right") if rectangular else
-                    ("select", "select", "left", "right", "where"))  # fmt: skip
-    mask = Mask(kind, condition, r.random() < 0.1)
+    }
+    loops = {"block": rows}
+    if len(p.sums) > 1:
+        extent = p.sums[1].extent
+        conditions["corner"] = index((-1, "r.x"), (-1, "r.y"), offset=limit)
+        loops["steps"] = index((-1, "r.y"), offset=r.randint(-1, extent - 1))
+        loops["steps from"] = index((1, "r.y"), offset=-r.randint(0, extent))
+        loops["steps by rows"] = index((1, axis), (-1, "r.y"), offset=r.randint(-2, 2))
+    along_loops = r.random() < 0.4
+    kind = r.choice(("where", "where", "select", "left", "right"))
+    if kind == "where":
+        along_loops = r.random() < 0.85
+    elif r.random() < 0.5:
+        along_loops = False
+        conditions = {"taps": conditions["taps"]}
+    condition = r.choice(list((loops if along_loops else conditions).values()))
+    mask = Mask(kind, condition, r.random() < 0.1, r.random() < 0.15)
     return replace(p, masks=(mask,))

@@ -136,11 +136,12 @@ class Sum:
 @dataclass(frozen=True, slots=True)
 class Mask:
     """The products count where ``condition`` >= 0. ``kind``: "where" (of the domain), "select" (of
-    the product), "left" or "right" (of a factor)."""
+    the product), "left" or "right" (of a factor). ``closed``: written with <=, not with <."""
 
     kind: str
     condition: Index
     likely: bool = False
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ def _operand(data: dict[str, Any]) -> Operand:
 def from_data(data: dict[str, Any]) -> Program:
     """The program of ``to_data``, also after JSON."""
     known = {f.name: _tuple(data[f.name]) for f in fields(Program) if f.name in data}
-    masks = tuple(Mask(m["kind"], _index(m["condition"]), m["likely"]) for m in data["masks"])
+    masks = tuple(Mask(**{**m, "condition": _index(m["condition"])}) for m in data["masks"])
     return Program(**{
         **known,
         "axes": tuple(Axis(**a) for a in data["axes"]),

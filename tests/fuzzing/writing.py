@@ -7,6 +7,7 @@ wanted its schedule (``schedule.py``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fuzzing.program import Index, Mask, Operand, Program, Term
 from fuzzing.schedule import schedule
@@ -40,7 +41,15 @@ def index_text(index: Index) -> str:
 
 
 def condition_text(m: Mask) -> str:
-    text = f"{index_text(m.condition)} >= 0"
+    """``condition >= 0`` as one writes it: what is subtracted stands on one side, alone."""
+    smaller = tuple(replace(t, factor=-t.factor) for t in m.condition.terms if t.factor < 0)
+    larger = tuple(t for t in m.condition.terms if t.factor > 0)
+    offset = m.condition.offset
+    if not smaller:  # 5 <= x, not x > 4: Halide's own order
+        left, right = Index((), -offset - (not m.closed)), Index(larger)
+    else:
+        left, right = Index(smaller), Index(larger, offset + (not m.closed))
+    text = f"{index_text(left)} {'<=' if m.closed else '<'} {index_text(right)}"
     return f"hl.likely({text})" if m.likely else text
 
 

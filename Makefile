@@ -3,6 +3,7 @@
 #   make demo    environment, installation, and the blur of a photograph through the whole way
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run
+#   make nightly  the tests that take minutes, too: the whole corpus, all mutants
 #   make check   formatting, lint and types
 
 # The first of these that is a Python of at least 3.11; else python3, which is then told that it will not do.
@@ -17,7 +18,7 @@ SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock
 WORKERS ?= 2
 TESTS ?= tests
 
-.PHONY: help demo serve test check clean
+.PHONY: help demo serve test nightly check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -40,6 +41,9 @@ serve: .venv/run.stamp
 
 test: .venv/dev.stamp
 	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+nightly: .venv/dev.stamp
+	@SELECTOR_CHECK=1 SELECTOR_NIGHTLY=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: .venv/dev.stamp
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright

@@ -8,6 +8,8 @@ import difflib
 import gc
 import importlib.util
 import os
+import platform
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,8 +53,25 @@ def why_no_nvrtc() -> str:
     return ""
 
 
+def why_no_gcc() -> str:
+    """Why emitted CUDA cannot run on this CPU; empty if it can."""
+    if platform.machine() != "x86_64":
+        return f"threads are made for x86-64, not {platform.machine()}"
+    return "" if shutil.which("g++") else "there is no g++"
+
+
+def why_not_now() -> str:
+    """Why tests that take long are left out; empty if they are not."""
+    return "" if os.environ.get("SELECTOR_NIGHTLY") else "runs with SELECTOR_NIGHTLY=1"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reasons = {"gpu": why_no_gpu, "nvrtc": why_no_nvrtc}
+    reasons = {
+        "gpu": why_no_gpu,
+        "nvrtc": why_no_nvrtc,
+        "gcc": why_no_gcc,
+        "nightly": why_not_now,
+    }
     for marker, ask in reasons.items():
         marked = [item for item in items if item.get_closest_marker(marker)]
         reason = ask() if marked else ""

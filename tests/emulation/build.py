@@ -25,7 +25,7 @@ _RUNTIME = (*_COMMON, "-O2", "-shared")
 _TEXT = (
     *_COMMON,
     "-w",
-    "-O1",
+    "-Og",
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
     "-ftrivial-auto-var-init=pattern",

@@ -38,21 +38,32 @@ from selector.api import Kernel, compile_module
 from selector.diagnostics import SelectionError
 from selector.runtime.artifact import Artifact
 
-SEED, PROGRAMS = 20261122, 40
+SEED, PROGRAMS = 20261122, 60
 
-# Classes of failures that are known and not mended, as (kind, the beginning of the detail). Empty
-# when there is none: then whatever the minute below finds is new.
-EXCUSED: tuple[tuple[str, str], ...] = (
-    ("wrong", "emulation"),  # memory that nobody wrote meets the zeros of a band or a mask
-    ("wrong", "selected, emulation"),  # masks that move to one factor only
-    ("wrong", "lowered, selected, emulation"),  # bounds promised smaller than what is read
-    ("wrong", "lowered, selected"),  # the same
-    ("nvrtc", "identifier"),  # bands that depend on the warp
-    ("internal", ""),  # empty runs of a reduction
-    ("exception", ""),  # indices that are not int32
-    ("slow", "in machine code"),  # texts that NVRTC takes too long for
-    ("hang", "in machine code"),  # the same
+# Classes of failures that are known and not mended: kind, where it is seen (``Outcome.place``), and
+# what its message holds (a regular expression). When it is empty, whatever the minute finds is new.
+EXCUSED: tuple[tuple[str, str, str], ...] = (
+    # Memory that nobody wrote meets the zeros of a band; rows of a band that are not staged.
+    ("wrong", "emulation", r"that nobody wrote|bytes of shared memory|NaN|misaligned"),
+    # Masks that move to one factor only.
+    ("wrong", "selected, emulation", r"NaN"),
+    # Promised bounds that are smaller than what is read or written.
+    ("wrong", "lowered, selected, emulation", r""),
+    ("wrong", "lowered, selected", r""),
+    # A group of warps that overtakes its own barrier, with threads in reverse order.
+    ("wrong", "emulation", r"all threads wait"),
+    # Bands that depend on the warp.
+    ("nvrtc", "identifier '...' is undefined", r"thread_id"),
+    # Texts that NVRTC takes too long for: copies whose rows are unrolled.
+    ("slow", "in machine code", r""),
+    ("hang", "in machine code", r""),
 )
+
+
+def excused(o: Outcome) -> bool:
+    return any(
+        o.place == (kind, place) and re.search(text, o.text) for kind, place, text in EXCUSED
+    )
 
 
 def staged_rows(**changes: Any) -> Program:
@@ -276,11 +287,7 @@ def test_a_minute_of_fuzzing_finds_nothing():
     plan = Plan(SEED, programs=PROGRAMS)
     done = list(Pool(1).run(jobs(plan, set())))
     assert len(done) == PROGRAMS
-    known = [
-        o for _, _, o in done
-        if any(o.kind == kind and o.place[1].startswith(detail) for kind, detail in EXCUSED)
-    ]  # fmt: skip
-    failed = [(n, o) for n, _, o in done if o.kind in FAILURES and o not in known]
+    failed = [(n, o) for n, _, o in done if o.kind in FAILURES and not excused(o)]
     assert not failed, "\n\n".join(
         f"{o.kind}: {o.detail}\n{o.text}\n{script(draw(SEED, n), f'Seed {SEED}, program {n}.')}"
         for n, o in failed

@@ -57,12 +57,22 @@ def _staging(p: Program, o: Operand, s: Staging) -> Iterator[str]:
     if s.rounding:
         count = staged_counts(p, staged_at(p, s))
         for d, index in enumerate(o.index):
-            unit = s.rounding if d == 0 and s.rounding > 0 else 1
+            unit = _multiple(p, s, d)
             extent = max(1, -(-(span(index, count) - (s.rounding < 0)) // unit) * unit)
             yield f"{name}.bound_extent({dims[d]}, {extent})"
     yield from _copied(p, name, dims, s)
     if s.stages > 1:
         yield f"hb.pipeline_stages({name}, {s.stages})"
+
+
+def _multiple(p: Program, s: Staging, d: int) -> int:
+    """What a promised extent is a multiple of: where it is rounded, a copy's whole pieces as well,
+    since what rounds a split up has to be promised."""
+    if s.rounding < 8:
+        return 1
+    pieces = s.idiom in ("split", "lanes", "threads", "fused")
+    warps = math.prod(a.warps for a in p.axes) if s.idiom in ("threads", "fused") else 1
+    return math.lcm(s.rounding, s.run if pieces else 1) if d == 0 else warps if d == 1 else 1
 
 
 def _own_kernel(p: Program, name: str, dims: list[str]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def warpgroup_product(r: Random) -> Program:
     byte = types[0] in ("s8", "u8")
     vector, depth = (16, 32) if byte else (32, 16)
     step = r.choice((128, 64)) if byte else r.choice((64, 64, 32))
-    groups = r.choice(((1, 1), (1, 1), (1, 2), (2, 1)))
+    groups = r.choice(((1, 1), (1, 2), (1, 2), (2, 1)))
     axes = (some_axis(r, vector, r.choice((1, 2, 4)), groups[0]), some_axis(r, 64, 1, groups[1]))
     total = r.choice((step, 2 * step, 3 * step, 75, 208, 40))
     sums = (Sum(total, depth, step, "serial", r.random() < 0.7),)
@@ -215,7 +215,7 @@ def warpgroup_windows(r: Random) -> Program:
     taps = r.choice((5, 7, 8, 9, 16, 17, 32))
     vector = 512 if stride == 1 or r.random() < 0.5 else 512 // stride
     step = r.choice((1, stride))
-    axes = (some_axis(r, vector), some_axis(r, 1, r.choice((2, 3, 4)), r.choice((1, 2)),
+    axes = (some_axis(r, vector), some_axis(r, 1, r.choice((2, 3, 4)), r.choice((1, 2, 2, 3)),
                                     r.choice((1, 1, 2, 3))))  # fmt: skip
     sums = (Sum(taps, taps), Sum(tap_rows, 1, 0, r.choice(("serial", "serial", "unrolled"))))
     a = (index((stride, "x"), (1, "r.x")), index((step, "y"), (1, "r.y")))

@@ -49,5 +49,6 @@ def template(text: str) -> str:
     line = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", line)
     line = re.sub(r"\b\w+\.(?:s\d+\.|extent|stride|min)[\w.$]*", "NAME", line)
     line = re.sub(r"\b\w*(?:\$|__|_\d)\w*(?:\.\w+)*", "NAME", line)
+    line = re.sub(r"\b0x[0-9a-f]+\b", "N", line)
     line = re.sub(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", "N", line)
     return re.sub(r"N(?:, N)+", "N...", line)[:200]

@@ -6,6 +6,7 @@
     not, and why
     python -m selector rules ...           the rule author's bench (rules --help)
     python -m selector serve               the compile service (serve --help)
+    python -m selector fuzz                random programs against every oracle (fuzz --help)
 
 ``-`` reads standard input. A mistake of the user ends in one message and exit code 2; ``explain``
 of a program with statements that were asked onto a tensor unit and cannot go there in exit code 1.
@@ -14,6 +15,7 @@ of a program with statements that were asked onto a tensor unit and cannot go th
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -50,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        required=True, metavar="dump | select | explain | rules | serve"
+        required=True, metavar="dump | select | explain | rules | serve | fuzz"
     )
     for name, run, what in (
         ("dump", dump, "read, verify and print a program"),
@@ -74,6 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     served = commands.add_parser("serve", help="the compile service, over HTTP")
     served.description = "Serve compilations over HTTP until a signal says stop."
     add_options(served)
+    # Its options are its own: with another prefix all that follows are arguments to pass on.
+    fuzzed = commands.add_parser(
+        "fuzz", help="random programs, by every oracle", add_help=False, prefix_chars="+"
+    )
+    fuzzed.add_argument("options", nargs="*")
+    fuzzed.set_defaults(command=fuzz, json=False)
     return parser
 
 
@@ -137,6 +145,20 @@ def explain(options: argparse.Namespace) -> int:
     text = json.dumps(report.as_dict(laws=laws), indent=2) if options.json else report.text(laws)
     write(text, options.out)
     return 1 if report.misses else 0
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Run the fuzzer, which is part of the tests: ``UserError`` without a checkout of them."""
+    tests = Path(__file__).resolve().parent.parent / "tests"
+    if not (tests / "fuzzing").is_dir():
+        raise UserError(
+            "the fuzzer is not installed",
+            why="it is part of the tests, which are no part of the package",
+            hint="run `python -m selector fuzz` in a checkout of the source",
+        )
+    sys.path.insert(0, str(tests))
+    fuzzing = importlib.import_module("fuzzing.run")
+    return int(fuzzing.main(options.options))
 
 
 if __name__ == "__main__":

@@ -99,3 +99,27 @@ def test_mistakes_are_one_message(arguments: tuple[str, ...], message: str) -> N
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_fuzzer_is_part_of_a_checkout(tmp_path: Path) -> None:
+    """An installed package has no tests: one message says where the fuzzer is."""
+    code = (
+        "import selector.__main__ as m; from pathlib import Path;"
+        f"m.__file__ = {str(tmp_path / 'site' / 'selector' / '__main__.py')!r};"
+        "raise SystemExit(m.main(['fuzz', '--seconds', '1']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the fuzzer is not installed\n  why:   it is part of the")
+    assert "in a checkout of the source" in done.stderr
+
+
+def test_the_fuzzer_prints_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "selector", "fuzz", "--seed", "3", "--show", "5"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith('"""Seed 3, program 5 (')
+    compile(done.stdout, "<printed>", "exec")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every GPU test and benchmark in one call, on a machine with NumPy, CuPy and torch, from what
 # build_artifacts.py and build_corpus.py have saved in artifacts/ and artifacts/corpus/; and on its
-# CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there.
+# CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; and the
+# drawn programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -34,6 +35,10 @@ fi
 if [ "$part" != 1 ]; then
   step corpus
   step python3 -m pytest -q tests/gpu
+  if [ -d artifacts/fuzzed ]; then
+    step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed --results "$results/fuzzed.json"
+    step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed --only 100 --sanitize --results "$results/fuzzed_sanitized.json"
+  fi
   if [ -d artifacts/amx ]; then
     step python3 -m casestudies.amx_matmul.bench artifacts/amx --results "$results/amx.json"
   fi

@@ -1,0 +1,245 @@
+"""Inputs of a drawn program, and its result in float64, both in NumPy alone, without Halide.
+
+Small values are integers whose sums every type on the way holds exactly, so that any element that
+differs is wrong; real ones are compared by their norm.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fuzzing.program import NAMES, Index, Operand, Program, array_extents
+
+Array = np.ndarray[Any, Any]
+DTYPES: dict[str, Any] = {
+    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "s8": np.int8, "u8": np.uint8,
+    "s32": np.int32,
+}  # fmt: skip
+# Unit roundoff that a result of the type may have, and what sums in it may lose.
+PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6, "s32": 0.0, "s8": 0.0, "u8": 0.0}
+SUMS = {"f16": 2e-2, "f32": 5e-6, "s32": 0.0}
+
+
+def to_bits(values: Array) -> Array:
+    """bfloat16 patterns, rounded to nearest even."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bits(bits: Array) -> Array:
+    return (np.asarray(bits).astype(np.uint32) << 16).view(np.float32)
+
+
+def numbers(values: Array, kind: str) -> Array:
+    """float64 (integers: int64) of an array of a type."""
+    values = from_bits(values) if kind == "bf16" else np.asarray(values)
+    return values.astype(np.int64 if kind in ("s8", "u8", "s32") else np.float64)
+
+
+def rounded(values: Array, kind: str) -> Array:
+    """Numbers as a type holds them, as numbers."""
+    if kind == "bf16":
+        return from_bits(to_bits(values)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        return numbers(np.asarray(values).astype(DTYPES[kind]), kind)
+
+
+def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: str) -> Array:
+    if kind in ("s8", "u8"):
+        low, high = (-128, 127) if kind == "s8" else (0, 255)
+        return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
+    if kind == "s32":
+        return rng.integers(-1000, 1000, shape, endpoint=True).astype(np.int32)
+    if values == "small":
+        found = rng.integers(1, 4, shape) * rng.choice(np.array([-1, 1]), shape)
+        found = found.astype(np.float32)
+    else:
+        found = rng.uniform(-1, 1, shape).astype(np.float32)
+    return to_bits(found) if kind == "bf16" else found.astype(DTYPES[kind])
+
+
+def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Type and extents (dimension 0 first) of every array, as large as the algorithm needs."""
+    found = {o.name: (o.stored, array_extents(p, o)) for o in p.operands}
+    if p.second:
+        found["C"] = found["B"]
+    sizes = p.stored
+    if p.start == "bias":
+        found["start"] = (p.accumulator, sizes[:1])
+    for e in p.epilogue:
+        if e.startswith("bias"):
+            found["bias"] = (p.accumulator, (max(sizes[0], sizes[-1]),))
+        if e == "rest":
+            found["rest"] = ("f16", sizes)
+    return found
+
+
+def grown(p: Program) -> tuple[int, ...]:
+    """Extents of what is stored before a stencil."""
+    return (p.sizes[0] + 1, *p.sizes[1:]) if p.after else p.sizes
+
+
+def inputs(p: Program, needed: Mapping[str, tuple[int, ...]] = {}) -> dict[str, Array]:
+    """Random arrays in NumPy's order of axes; ``needed``: extents that a compiled program asks for,
+    where they are larger."""
+    rng = np.random.default_rng(p.inputs)
+    found: dict[str, Array] = {}
+    for name, (kind, extents) in input_kinds(p).items():
+        more = needed.get(name, extents)
+        shape = tuple(max(a, b) for a, b in zip(extents, more, strict=True))
+        found[name] = _draw(rng, shape[::-1], kind, p.values)
+    return found
+
+
+def scalars(p: Program) -> dict[str, int]:
+    return {"alpha": 3} if p.factor == "param" else {}
+
+
+def _values(index: Index, point: Mapping[str, Array]) -> Array:
+    total: Array = np.asarray(index.offset)
+    for t in index.terms:
+        value = point[t.var] // t.div
+        total = total + t.factor * (value % t.mod if t.mod else value)
+    return total
+
+
+def beyond(at: Array, extent: int, edges: str) -> Array:
+    """Where an index is read inside of an array that goes on as ``edges`` says."""
+    if edges == "wrap":
+        return at % extent
+    if edges == "mirror":
+        at = at % (2 * extent)
+        return np.where(at < extent, at, 2 * extent - 1 - at)
+    return np.clip(at, 0, extent - 1)
+
+
+def _read(o: Operand, array: Array, point: Mapping[str, Array]) -> Array:
+    """Elements of an operand at a point of the sum, for all outputs."""
+    places: list[Array] = []
+    inside: Array = np.asarray(True)
+    for d, index in enumerate(o.index):
+        at = _values(index, point)
+        extent = array.shape[-1 - d]
+        if o.edges:
+            inside = inside & (at >= 0) & (at < extent)
+            at = beyond(at, extent, o.edges)
+        places.append(at)
+    found = array[tuple(np.broadcast_arrays(*places[::-1]))]
+    if o.edges == "zero":
+        found = np.where(inside, found, 0)
+    return made(o, found)
+
+
+def made(o: Operand, found: Array) -> Array:
+    """What an operand makes of elements of its array."""
+    if o.produce == "scale":
+        found = found * 0.5 + 1
+    if o.produce == "relu":
+        found = np.maximum(found, 0)
+    return rounded(found, o.type) if o.produce else found
+
+
+def result(p: Program, arrays: Mapping[str, Array]) -> Array:
+    """The output as numbers (float64, or int64), in NumPy's order of axes."""
+    sizes = p.stored
+    outputs = {
+        NAMES[i]: np.arange(n).reshape([-1 if j == i else 1 for j in range(len(sizes))][::-1])
+        for i, n in enumerate(sizes)
+    }
+    kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
+    wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
+    total = _sum(p, outputs, wide, sizes)
+    if p.second:
+        total = total + _sum(p, outputs, {**wide, "B": wide["C"]}, sizes)
+    total = rounded(_finish(p, total, outputs, wide), p.result)
+    if p.after:
+        total = rounded(total[..., :-1] + 2 * total[..., 1:], p.result)
+    return total
+
+
+def _sum(
+    p: Program, outputs: Mapping[str, Array], wide: Mapping[str, Array], sizes: tuple[int, ...]
+) -> Array:
+    integer = p.accumulator == "s32"
+    total = np.zeros(sizes[::-1], np.int64 if integer else np.float64)
+    match p.start:
+        case "one":
+            total += 1
+        case "bias":
+            total += wide["start"][: sizes[0]]
+        case _:
+            pass
+    factor = {"": 1, "left": 2, "product": 2, "param": 3}[p.factor]
+    for values in itertools.product(*(range(s.extent) for s in p.sums)):
+        point = {**outputs, **{f"r.{NAMES[i]}": np.asarray(v) for i, v in enumerate(values)}}
+        product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide["B"], point)
+        for m in p.masks:
+            product = np.where(_values(m.condition, point) >= 0, product, 0)
+        total += product
+    return total
+
+
+def _finish(
+    p: Program, value: Array, outputs: Mapping[str, Array], wide: Mapping[str, Array]
+) -> Array:
+    for name in p.epilogue:
+        match name:
+            case "relu":
+                value = np.maximum(value, 0)
+            case "bias":
+                value = value + wide["bias"][outputs[NAMES[0]]]
+            case "bias of rows":
+                value = value + wide["bias"][outputs[NAMES[len(p.axes) - 1]]]
+            case "scale":
+                value = value * 2
+            case "rest":
+                places = [outputs[NAMES[i]] for i in range(len(p.axes))][::-1]
+                value = value + wide["rest"][tuple(places)].astype(value.dtype)
+            case "parity":
+                odd = sum(outputs.values()) % 2
+                value = np.where(odd == 0, value, -value)
+            case "clamp":
+                value = np.clip(value, -50, 50)
+            case _:
+                raise AssertionError(name)
+    return value
+
+
+def tolerance(p: Program) -> tuple[float, float]:
+    """Relative Frobenius error, and largest error relative to the mean size, that are allowed."""
+    if p.result in ("s8", "u8", "s32") or p.accumulator == "s32":
+        return 0.0, 0.0
+    if p.values == "small" and p.accumulator == "f32":
+        exact = PRECISION[p.result] if p.after else 1e-6
+        return exact, 8 * exact
+    allowed = SUMS[p.accumulator] + PRECISION[p.result] + (2e-3 if p.a.produce else 0)
+    return allowed, 16 * allowed
+
+
+def differs(p: Program, expected: Array, found: Array) -> str:
+    """What is wrong with a result; empty if nothing is."""
+    found = numbers(np.asarray(found), p.result).reshape(np.shape(found))
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, not {expected.shape}"
+    wide, expected = found.astype(np.float64), expected.astype(np.float64)
+    bad = ~np.isfinite(wide) & np.isfinite(expected)
+    if bad.any():
+        return f"{int(bad.sum())} of {wide.size} are NaN or infinite, first {_first(bad)}"
+    off = np.abs(wide - expected)
+    off[~np.isfinite(expected)] = 0
+    scale = float(np.sqrt(np.mean(np.where(np.isfinite(expected), expected, 0) ** 2))) or 1.0
+    norm, largest = tolerance(p)
+    error, most = float(np.sqrt(np.mean(off**2))) / scale, float(off.max(initial=0)) / scale
+    if error <= norm and most <= largest:
+        return ""
+    wrong = off > max(largest, 1e-6) * scale
+    return f"error {error:.1e}, {int(wrong.sum())} of {wide.size} wrong, first {_first(wrong)}"
+
+
+def _first(where: Array) -> list[int]:
+    places = np.argwhere(where)
+    return [int(i) for i in places[0]] if len(places) else []

@@ -1,0 +1,155 @@
+"""``python -m selector fuzz``: draws, runs, reports, shrinks.
+
+Reports are resumable: programs that are in the file are not run again, nor any program twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fuzzing import report
+from fuzzing.draw import draw
+from fuzzing.outcome import FAILURES, Outcome
+from fuzzing.program import Program, from_data
+from fuzzing.script import script
+from fuzzing.shrink import shrink
+from fuzzing.workers import ENVIRONMENT, Pool, Worker
+from selector.api import resolve_target
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run: programs ``first`` ... of a seed, until there are so many or time is up."""
+
+    seed: int = 1
+    first: int = 0
+    programs: int | None = None
+    seconds: float | None = None
+    workers: int = 1
+    gpu: bool = False
+    report: Path | None = None
+    shrinks: int = 20
+    shrink_seconds: float = 90.0
+
+
+def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
+    """Programs that were not run before."""
+    end = None if plan.seconds is None else time.monotonic() + plan.seconds
+    target = resolve_target("cuda").name if plan.gpu else ""
+    number, given = plan.first, 0
+    while plan.programs is None or given < plan.programs:
+        if end is not None and time.monotonic() > end:
+            return
+        p = draw(plan.seed, number)
+        if target and p.memory != "amx":
+            p = replace(p, target=target)
+        if p.digest not in seen:
+            seen.add(p.digest)
+            yield number, p
+        given += 1
+        number += 1
+
+
+def run(plan: Plan) -> list[report.Record]:
+    """All records: those of the report so far, and the new ones."""
+    os.environ.update(ENVIRONMENT)
+    records = list(report.read(plan.report)) if plan.report is not None else []
+    seen = {r["digest"] for r in records}
+    stream = None if plan.report is None else report.appended(plan.report)
+    try:
+        for number, p, outcome in Pool(plan.workers, plan.gpu).run(jobs(plan, seen)):
+            found = report.record(plan.seed, number, p, outcome)
+            records.append(found)
+            if stream is not None:
+                stream.write(json.dumps(found) + "\n")
+                stream.flush()
+            if outcome.kind in FAILURES:
+                print(
+                    f"{plan.seed}/{number} {p.family}: {outcome.kind} {outcome.detail}", flush=True
+                )
+    finally:
+        if stream is not None:
+            stream.close()
+    return records
+
+
+def smallest(plan: Plan, records: list[report.Record]) -> Iterator[str]:
+    """Each class of failures once, as a short program, as they are found; a hang is not shrunk."""
+    first: dict[tuple[str, str], report.Record] = {}
+    for r in records:
+        if r["kind"] in FAILURES and r["kind"] != "hang":
+            first.setdefault(Outcome(r["kind"], r["detail"]).place, r)
+    chosen = list(first.values())[: plan.shrinks]
+    with ThreadPoolExecutor(plan.workers) as threads:
+        for done in as_completed([threads.submit(shrunk, plan, r) for r in chosen]):
+            yield done.result()
+
+
+def shrunk(plan: Plan, r: dict[str, Any]) -> str:
+    """A failure as a short program."""
+    worker = Worker(plan.gpu)
+    outcome = Outcome(r["kind"], r["detail"], r["text"])
+    try:
+        p = shrink(from_data(r["program"]), outcome, worker.run, plan.shrink_seconds)
+    finally:
+        worker.stop()
+    title = f"Seed {r['seed']}, program {r['number']} ({p.family}): {r['kind']}, {r['detail']}."
+    return script(p, title.replace('"', "'").replace("\\", "/"))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, help="how long to draw (default: 60)")
+    parser.add_argument("--programs", type=int, help="how many to draw")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first of the seed")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--gpu", action="store_true", help="run every kernel on the GPU as well")
+    parser.add_argument("--report", type=Path, help="JSON lines, one a program; is resumed")
+    parser.add_argument("--shrink", type=int, default=20, help="classes of failures to make small")
+    parser.add_argument(
+        "--show", type=int, metavar="NUMBER", help="print that program, run nothing"
+    )
+    parser.add_argument("--summarize", type=Path, nargs="+", help="tables of these reports")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; exit code 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="python -m selector fuzz", description=__doc__)
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    if options.show is not None:
+        p = draw(options.seed, options.show)
+        print(script(p, f"Seed {options.seed}, program {options.show} ({p.family})."))
+        return 0
+    if options.summarize:
+        print(report.table(report.summary(r for f in options.summarize for r in report.read(f))))
+        return 0
+    seconds = options.seconds
+    if seconds is None and options.programs is None:
+        seconds = 60.0
+    plan = Plan(
+        options.seed, options.first, options.programs, seconds, options.workers, options.gpu,
+        options.report, options.shrink,
+    )  # fmt: skip
+    begin = time.monotonic()
+    records = run(plan)
+    spent = time.monotonic() - begin
+    for text in smallest(plan, records):
+        print(f"\n{'-' * 80}\n{text}", flush=True)
+    found = report.summary(records)
+    if plan.report is not None:
+        path = plan.report.with_suffix(".summary.json")
+        path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print(f"\n{report.table(found)}\n{len(records)} in the report, {spent:.0f} s on {plan.workers} "
+          f"workers")  # fmt: skip
+    sys.stdout.flush()
+    return 1 if found["failures"] else 0

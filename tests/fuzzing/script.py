@@ -1,0 +1,81 @@
+"""A drawn program as a script of its own: it imports only Halide, this compiler and NumPy."""
+
+from __future__ import annotations
+
+from fuzzing.program import Program
+from fuzzing.reference import input_kinds, scalars
+from fuzzing.writing import pipeline_text
+
+SCRIPT = '''"""{title}"""
+import sys
+
+import halide as hl
+import numpy as np
+
+import halide_bridge as hb
+
+
+{pipeline}
+
+DTYPES = {{"f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}}
+LIMITS = {{"s8": (-128, 127), "u8": (0, 255), "s32": (-1000, 1000)}}
+rng = np.random.default_rng({seed})
+
+
+def bits(values):
+    wide = np.asarray(values, np.float32).view(np.uint32)
+    return ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def real(array):
+    return (array.astype(np.uint32) << 16).view(np.float32) if array.dtype == np.uint16 else array
+
+
+def draw(shape, kind):
+    if kind in LIMITS:
+        return rng.integers(*LIMITS[kind], shape, endpoint=True).astype(DTYPES[kind])
+    values = {values}
+    return bits(values) if kind == "bf16" else values.astype(np.float32).astype(DTYPES[kind])
+
+
+arrays = {{
+{arrays}}}
+kernel = hb.compile(pipeline(), target="{target}", cache=False{only})
+output, parameters = pipeline(scheduled=False)
+held = {{name: np.ascontiguousarray(real(array)) for name, array in arrays.items()}}
+for q in parameters:
+    q.set(hl.Buffer(held[q.name()]) if q.name() in held else {scalars}[q.name()])
+truth = np.array(output.realize({extents})).astype(np.float64)
+if "--emulate" in sys.argv:
+    from emulation import run
+
+    found = run(kernel, {call})
+else:
+    found = kernel.interpret({call})
+found = real(np.asarray(found)).astype(np.float64)
+error = np.linalg.norm(found - truth)/(np.linalg.norm(truth) or 1)
+print(f"relative error {{error:.1e}}, {{int(np.isnan(found).sum())}} of {{found.size}} are NaN")
+'''
+
+
+def script(p: Program, title: str) -> str:
+    """A program of its own that compares the selected program with Halide's own run; with
+    ``--emulate`` and tests/ on the path the emitted text."""
+    kinds = input_kinds(p)
+    arrays = "".join(
+        f'    "{name}": draw({extents[::-1]}, "{kind}"),\n'
+        for name, (kind, extents) in kinds.items()
+    )
+    only = f", instructions={p.instructions!r}" if p.instructions else ""
+    call = "**arrays, " + "".join(f"{n}={v}, " for n, v in scalars(p).items())
+    call += f"sizes={p.sizes[::-1]}"
+    values = (
+        "rng.integers(1, 4, shape)*rng.choice((-1, 1), shape)"
+        if p.values == "small"
+        else "rng.uniform(-1, 1, shape)"
+    )
+    return SCRIPT.format(
+        title=title, pipeline=pipeline_text(p), seed=p.inputs, arrays=arrays, values=values,
+        target=p.target, only=only, call=call, extents=list(p.sizes), scalars=scalars(p),
+        result=p.result,
+    )  # fmt: skip

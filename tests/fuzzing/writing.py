@@ -1,0 +1,190 @@
+"""A drawn program as Python text: what is built is what is printed.
+
+``pipeline_text`` gives a function ``pipeline(scheduled)``: the algorithm, and unless it is not
+wanted its schedule (``schedule.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fuzzing.program import Index, Mask, Operand, Program, Term
+from fuzzing.schedule import schedule
+
+TYPES = {
+    "f16": "hl.Float(16)", "bf16": "bf16", "f32": "hl.Float(32)", "s8": "hl.Int(8)",
+    "u8": "hl.UInt(8)", "s32": "hl.Int(32)",
+}  # fmt: skip
+EDGES = {
+    "zero": "hl.BoundaryConditions.constant_exterior({0}, hl.cast({1}, 0))",
+    "repeat": "hl.BoundaryConditions.repeat_edge({0})",
+    "mirror": "hl.BoundaryConditions.mirror_image({0})",
+    "wrap": "hl.BoundaryConditions.repeat_image({0})",
+}
+
+
+def term_text(t: Term) -> str:
+    text = t.var
+    if t.div > 1:
+        text = f"({text}/{t.div})"
+    if t.mod:
+        text = f"({text} % {t.mod})"
+    return text if t.factor == 1 else f"{t.factor}*{text}"
+
+
+def index_text(index: Index) -> str:
+    parts = [term_text(t) for t in index.terms]
+    if index.offset or not parts:
+        parts.append(str(index.offset))
+    return " + ".join(parts).replace("+ -", "- ")
+
+
+def condition_text(m: Mask) -> str:
+    """``condition >= 0`` as one writes it: what is subtracted stands on one side, alone."""
+    smaller = tuple(replace(t, factor=-t.factor) for t in m.condition.terms if t.factor < 0)
+    larger = tuple(t for t in m.condition.terms if t.factor > 0)
+    offset = m.condition.offset
+    if not smaller:  # 5 <= x, not x > 4: Halide's own order
+        left, right = Index((), -offset - (not m.closed)), Index(larger)
+    else:
+        left, right = Index(smaller), Index(larger, offset + (not m.closed))
+    text = f"{index_text(left)} {'<=' if m.closed else '<'} {index_text(right)}"
+    return f"hl.likely({text})" if m.likely else text
+
+
+def pipeline_text(p: Program) -> str:
+    """The function ``pipeline``; unscheduled it gives the parameters, too."""
+    lines = ["def pipeline(scheduled=True):"]
+    for line in (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *schedule(p)):
+        lines.append(f"    {line}")
+    return "\n".join(lines) + "\n"
+
+
+def _algorithm(p: Program) -> Iterator[str]:
+    names = p.variables
+    if "bf16" in (p.a.type, p.b.type, p.result):  # Halide's own code for it is slow
+        yield "bf16 = hl.BFloat(16) if scheduled else hl.Float(32)"
+    at = ", ".join(names)
+    yield f"{at} = " + ", ".join(f'hl.Var("{n}")' for n in names)
+    for o in p.operands:
+        yield f'{o.name} = hl.ImageParam({TYPES[o.stored]}, {len(o.index)}, "{o.name}")'
+        yield from _source(o)
+    yield from _extra_inputs(p)
+    depth = "A.dim(0).extent()"
+    extents = ", ".join(f"(0, {depth if s.dynamic else s.extent})" for s in p.sums)
+    yield f'r = hl.RDom([{extents}], "r")'
+    for m in p.masks:
+        if m.kind == "where":
+            yield f"r.where({condition_text(m)})"
+    for f in p.accumulators:
+        start = {"zero": "0", "one": "1", "bias": f"start[{names[0]}]"}[p.start]
+        yield f'{f} = hl.Func("{f}")'
+        yield f"{f}[{at}] = hl.cast({TYPES[p.accumulator]}, {start})"
+        yield f"{f}[{at}] += {_product(p, f)}"
+    yield 'out = hl.Func("out")'
+    value = _finished(p, " + ".join(f"{f}[{at}]" for f in p.accumulators))
+    if not p.after:
+        yield f"out[{at}] = {value}"
+        return
+    rest = ", ".join(names[1:])
+    yield 'kept = hl.Func("kept")'
+    yield f"kept[{at}] = {value}"
+    neighbour = f"kept[{names[0]} + 1{', ' + rest if rest else ''}]"
+    yield f"out[{at}] = kept[{at}] + {neighbour}*2"
+
+
+def _source(o: Operand) -> Iterator[str]:
+    dims = len(o.index)
+    args = ", ".join(f"{o.name.lower()}{d}" for d in range(dims))
+    variables = f"{args} = " + ", ".join(f'hl.Var("{a}")' for a in args.split(", "))
+    source = o.name
+    if o.edges == "clamp":
+        yield variables
+        yield f'wide_{o.name} = hl.Func("wide_{o.name}")'
+        clamped = ", ".join(
+            f"hl.clamp({a}, 0, {o.name}.dim({d}).extent() - 1)"
+            for d, a in enumerate(args.split(", "))
+        )
+        yield f"wide_{o.name}[{args}] = {o.name}[{clamped}]"
+        source = f"wide_{o.name}"
+    elif o.edges:
+        yield f"wide_{o.name} = " + EDGES[o.edges].format(o.name, TYPES[o.stored])
+        source = f"wide_{o.name}"
+    if o.produce:
+        yield variables
+        value = f"{source}[{args}]" + ("*0.5 + 1" if o.produce == "scale" else "")
+        if o.produce == "relu":
+            value = f"hl.max({source}[{args}], 0)"
+        yield f'made_{o.name} = hl.Func("made_{o.name}")'
+        yield f"made_{o.name}[{args}] = hl.cast({TYPES[o.type]}, {value})"
+
+
+def _extra_inputs(p: Program) -> Iterator[str]:
+    if _has(p, "start"):
+        yield f'start = hl.ImageParam({TYPES[p.accumulator]}, 1, "start")'
+    if _has(p, "C"):
+        yield f'C = hl.ImageParam({TYPES[p.b.stored]}, {len(p.b.index)}, "C")'
+    if _has(p, "alpha"):
+        yield f'alpha = hl.Param({TYPES[p.accumulator]}, "alpha")'
+    for name, kind, dims in (("bias", p.accumulator, 1), ("rest", "f16", len(p.axes))):
+        if _has(p, name):
+            yield f'{name} = hl.ImageParam({TYPES[kind]}, {dims}, "{name}")'
+
+
+def _product(p: Program, f: str) -> str:
+    wide = TYPES[p.accumulator]
+    texts: list[str] = []
+    for o, kind in ((p.a, "left"), (p.b, "right")):
+        name = "C" if f == "more" and o is p.b else o.source
+        element = f"{name}[{', '.join(index_text(i) for i in o.index)}]"
+        for m in p.masks:
+            if m.kind == kind:
+                element = f"hl.select({condition_text(m)}, {element}, hl.cast({TYPES[o.type]}, 0))"
+        texts.append(f"hl.cast({wide}, {element})")
+    if p.factor == "left":
+        texts[0] = f"({texts[0]}*2)"
+    product = "*".join(reversed(texts) if p.swapped else texts)
+    if p.factor in ("product", "param"):
+        product = f"{product}*{'2' if p.factor == 'product' else 'alpha'}"
+    for m in p.masks:
+        if m.kind == "select":
+            product = f"hl.select({condition_text(m)}, {product}, hl.cast({wide}, 0))"
+    return product
+
+
+def _finished(p: Program, value: str) -> str:
+    """What is stored of a sum."""
+    names = p.variables
+    for name in p.epilogue:
+        zero = f"hl.cast({TYPES[p.accumulator]}, 0)"
+        value = {
+            "relu": f"hl.max({value}, {zero})",
+            "bias": f"({value} + bias[{names[0]}])",
+            "bias of rows": f"({value} + bias[{names[-1]}])",
+            "scale": f"({value}*2)",
+            "rest": f"({value} + hl.cast({TYPES[p.accumulator]}, rest[{', '.join(names)}]))",
+            "parity": f"hl.select(({' + '.join(names)}) % 2 == 0, {value}, -({value}))",
+            "clamp": f"hl.clamp({value}, {zero} - 50, {zero} + 50)",
+        }[name]
+    return value if p.result == p.accumulator else f"hl.cast({TYPES[p.result]}, {value})"
+
+
+def _unscheduled(p: Program) -> Iterator[str]:
+    for f in (*p.accumulators, *(("kept",) if p.after else ())):
+        yield f"    {f}.compute_root()"
+    arrays = ["A", "B"] + [n for n in ("start", "C", "alpha", "bias", "rest") if _has(p, n)]
+    yield f"    return out, ({', '.join(arrays)})"
+
+
+def _has(p: Program, name: str) -> bool:
+    """Whether a parameter besides A and B is there."""
+    match name:
+        case "start":
+            return p.start == "bias"
+        case "C":
+            return p.second
+        case "alpha":
+            return p.factor == "param"
+        case _:
+            return any(e.startswith(name) for e in p.epilogue)

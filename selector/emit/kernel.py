@@ -285,8 +285,7 @@ class KernelEmitter:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
-        for x in body:
-            unit.touch(*self.touched(x))
+        self.begin_again(body, unit)
         before = unit.state()
         self.loop_depth += 1
         with self.loop_head(s):
@@ -323,6 +322,8 @@ class KernelEmitter:
             with w.block("" if every else f"if ({c.unit} < {total})"):
                 c.units |= self._decode(loops, c.unit)
                 inner = self._tensor_unit()
+                if self.loop_depth or self.lasting is not None:
+                    self.begin_again(sequence(body), inner)
                 self.statements(sequence(body), inner, in_warp=True)
                 inner.finish_copies(w)
             return
@@ -355,8 +356,20 @@ class KernelEmitter:
         self.statements(sequence(s.body), unit, in_warp=in_warp)
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
-        """Memory that a statement reads and writes, of what the kernel both reads and writes."""
-        exchanged = self.exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+        """Memory that a statement reads and writes, of what it and others of the kernel do."""
+        return self._touches(s, {x.name for x in walk_stmt(s) if isinstance(x, Allocate)})
+
+    def begin_again(self, stmts: Iterable[Stmt], unit: Unit) -> None:
+        """Before an iteration of ``stmts``: the one before it may not be over. That holds for
+        memory allocated inside, too, which is the same in all; but for that of a warp alone.
+        """
+        for s in stmts:
+            bodies = [body for _, body in thread_regions(s)]
+            own = {x.name for b in bodies for x in walk_stmt(b) if isinstance(x, Allocate)}
+            unit.touch(*self._touches(s, own))
+
+    def _touches(self, s: Stmt, own: set[str]) -> tuple[set[str], set[str]]:
+        exchanged = self.exchanged - own
         reads = exchanged & loaded_names(s)
         return (reads | {BANDS}) if holds_tensor(s) else reads, exchanged & stored_names(s)
 
@@ -384,7 +397,7 @@ class KernelEmitter:
         if not self.tables or self.bands_filled:
             return False
         self.early.before_access(self.tables.sources)
-        if unit.must_wait(self.tables.sources & self.exchanged, set()):
+        if unit.must_wait(self.tables.sources & self.exchanged, {BANDS}):
             unit.wait(self.context.writer)
         self.tables.fill(unit)
         if self.windows:

@@ -275,7 +275,7 @@ class KernelEmitter:
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
-        staged = [a for a in allocations if a.stages > 1 or a.name in self.context.slots]
+        staged = [a for a in allocations if self._is_ring(a)]
         ring = any(a.name in self.context.group_operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
@@ -322,10 +322,12 @@ class KernelEmitter:
             with w.block("" if every else f"if ({c.unit} < {total})"):
                 c.units |= self._decode(loops, c.unit)
                 inner = self._tensor_unit()
-                if self.loop_depth or self.lasting is not None:
-                    self.begin_again(sequence(body), inner)
+                reads, writes = self._touched(body, set())
+                own = {x.name for x in walk_stmt(body) if isinstance(x, Allocate)}
+                inner.touch(own & unit.read, own & unit.written)
                 self.statements(sequence(body), inner, in_warp=True)
                 inner.finish_copies(w)
+                unit.touch(own & reads, own & writes)
             return
         with w.block(f"for (int item = {unit.rank}; item < {total}; item += {unit.size})"):
             self._decode(loops, "item")
@@ -357,19 +359,21 @@ class KernelEmitter:
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Memory that a statement reads and writes, of what it and others of the kernel do."""
-        return self._touches(s, {x.name for x in walk_stmt(s) if isinstance(x, Allocate)})
+        return self._touched(s, {x.name for x in walk_stmt(s) if isinstance(x, Allocate)})
 
     def begin_again(self, stmts: Iterable[Stmt], unit: Unit) -> None:
-        """Before an iteration of ``stmts``: the one before it may not be over. That holds for
-        memory allocated inside, too, which is the same in all; but for that of a warp alone.
+        """Before an iteration of ``stmts``: the one before it may not be over. Memory allocated
+        inside is the same in all of them; only rings are left when nobody uses them any more.
         """
         for s in stmts:
-            bodies = [body for _, body in thread_regions(s)]
-            own = {x.name for b in bodies for x in walk_stmt(b) if isinstance(x, Allocate)}
-            unit.touch(*self._touches(s, own))
+            allocated = (x for x in walk_stmt(s) if isinstance(x, Allocate))
+            unit.touch(*self._touched(s, {a.name for a in allocated if self._is_ring(a)}))
 
-    def _touches(self, s: Stmt, own: set[str]) -> tuple[set[str], set[str]]:
-        exchanged = self.exchanged - own
+    def _is_ring(self, a: Allocate) -> bool:
+        return a.stages > 1 or a.name in self.context.slots
+
+    def _touched(self, s: Stmt, without: set[str]) -> tuple[set[str], set[str]]:
+        exchanged = self.exchanged - without
         reads = exchanged & loaded_names(s)
         return (reads | {BANDS}) if holds_tensor(s) else reads, exchanged & stored_names(s)
 

@@ -1,8 +1,9 @@
 """The nodes of the vectorized loop IR: expressions, statements, modules.
 
 Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
-how long a vector it is; a node whose parts do not fit is ``IllTyped``, under ``python -O``, too. The types of the commonest nodes are worked out as they are made: every pass asks for
-them again and again.
+how long a vector it is; a node whose parts do not fit is ``IllTyped``, under ``python -O``, too.
+The types of the commonest nodes are worked out as they are made: every pass asks for them again and
+again.
 
 Meaning of the vector nodes (``hardboiled`` section III):
 

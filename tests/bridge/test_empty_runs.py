@@ -1,4 +1,4 @@
-"""A reduction of which ``RDom.where`` leaves nothing contributes nothing; runs of it may be empty."""
+"""Nothing is added where ``RDom.where`` leaves nothing of a reduction, or of a run of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Where = Callable[[hl.RDom], hl.Expr]
 
 
 def filtered(where: Where, memory: hb.MemoryType = hb.MemoryType.WMMAAccumulator) -> hl.Func:
-    """``output[x, y] = sum of K[r.x, r.y, r.z] * I[x + r.x + 8*r.z, y + r.y]``, the runs unrolled."""
-    x, y, xo, xi, yo, yi = (hl.Var(n) for n in "x y xo xi yo yi".split())
+    """The sum over r of ``K[r.x, r.y, r.z] * I[x + r.x + 8*r.z, y + r.y]``, the runs unrolled."""
+    x, y, xo, xi, yo, yi = (hl.Var(n) for n in ["x", "y", "xo", "xi", "yo", "yi"])
     image, taps = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 3, "K")
     r = hl.RDom([(0, 8), (0, 3), (0, 3)], "r")
     r.where(where(r))

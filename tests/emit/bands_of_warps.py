@@ -52,7 +52,7 @@ class Filter:
     count: int = 8
 
     def build(self) -> hl.Func:
-        x, y, xo, xi, yo, yi, yj, yk = (hl.Var(n) for n in "x y xo xi yo yi yj yk".split())
+        x, y, xo, xi, yo, yi, yj, yk = map(hl.Var, ("x", "y", "xo", "xi", "yo", "yi", "yj", "yk"))
         image, taps = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 2, "K")
         r = hl.RDom([(0, self.count)], "r")
         conv, out, kept = hl.Func("conv"), hl.Func("out"), hl.Func("kept")

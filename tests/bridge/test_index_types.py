@@ -28,9 +28,8 @@ GUARDS: dict[str, Guard] = {
     "place": lambda t, x, y, r: hl.cast(t, x * SIZE + r) < limit(t),
     "row": lambda t, x, y, r: hl.cast(t, y * 2 + r) >= limit(t),
     "column": lambda t, x, y, r: hl.cast(t, x) < limit(t),
-    "depth": lambda t, x, y, r: hl.cast(t, r) != limit(t),
 }
-MASKED = ("product", "left", "right")
+MASKED = ("product", "right")
 
 
 def pipeline(t: hl.Type, guard: Guard, masked: str, memory: hb.MemoryType) -> hl.Func:
@@ -42,8 +41,6 @@ def pipeline(t: hl.Type, guard: Guard, masked: str, memory: hb.MemoryType) -> hl
         a, b, zero = left[r, y], right[x, r], hl.cast(operand, 0)
         counts = guard(t, x, y, r)
         match masked:
-            case "left":
-                a = hl.select(counts, a, zero)
             case "right":
                 b = hl.select(counts, b, zero)
             case _:

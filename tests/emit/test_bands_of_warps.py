@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("halide")
 
 from bands_of_warps import MASKS, TAPS, Filter
+from corpus_group_windows import Windows, windowed
 
 import halide_bridge as hb
-from selector.diagnostics import UserError
+from selector.diagnostics import ScheduleError, UserError
 from selector.runtime import nvrtc
 
 ROWS = 4  # warps of a block
@@ -57,6 +58,13 @@ def test_taps_of_a_warp_alone_are_refused() -> None:
     with pytest.raises(UserError, match="holds taps and is computed anew") as caught:
         source(Filter(taps="of a row", staged=frozenset("K"), own=True))
     assert "at the block" in caught.value.hint
+
+
+def test_warpgroups_share_their_bands() -> None:
+    output = windowed(Windows(groups=2, own_taps=True))
+    with pytest.raises(ScheduleError, match="differ from group to group") as caught:
+        hb.compile(output, target="sm_90a", cache=False)
+    assert "WMMAAccumulator" in caught.value.hint
 
 
 @pytest.mark.nvrtc

@@ -19,6 +19,7 @@ from halide_bridge.stock import (
     is_pipeline,
 )
 from selector.diagnostics import ScheduleError, Where
+from selector.ir.contents import loaded
 from selector.ir.nodes import IfThenElse, Shuffle, Stmt, Store, VectorReduce
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import walk_expr, walk_stmt
@@ -156,14 +157,22 @@ def check_directives(
 
 
 def check_marked(body: Stmt, directives: Mapping[str, Directives], names: Names) -> None:
-    """Every tensor Func must be updated by a vector reduction, not by scalar loops."""
+    """Every tensor Func must be updated by a vector reduction, not by scalar loops; or not at all,
+    where nothing is left of its reduction domain.
+    """
     reduced = {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and _reduces(s)}
     for name, asked in directives.items():
         buffer = names(name)
-        if asked.kind is None or buffer in reduced:
+        if asked.kind is None or buffer in reduced or not is_updated(body, buffer):
             continue
         where = Where(func=buffer, stage="update 0", location=asked.location)
         raise _scalarized(body, buffer, asked, where)
+
+
+def is_updated(body: Stmt, buffer: str) -> bool:
+    """Whether some statement computes elements of a buffer from what is in it."""
+    stores = (s for s in walk_stmt(body) if isinstance(s, Store) and s.buffer == buffer)
+    return any(buffer in loaded(s.value) for s in stores)
 
 
 def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> ScheduleError:

@@ -146,10 +146,13 @@ def _by_name(directives: Mapping[str, Directives], names: Names) -> dict[str, Di
 
 
 def _place(s: Stmt, directives: Mapping[str, Directives]) -> Stmt:
-    """Every allocation of a Func with directives gets its memory kind and number of copies."""
+    """Every allocation of a Func with directives gets its memory kind and number of copies. One
+    that nothing is added up in, because its reduction domain turned out empty, is ordinary memory.
+    """
     if isinstance(s, Allocate) and s.name in directives:
         asked = directives[s.name]
-        memory = s.memory if asked.kind is None else asked.kind.memory
+        summed = asked.kind is not None and checks.is_updated(s.body, s.name)
+        memory = asked.kind.memory if asked.kind is not None and summed else s.memory
         s = replace(s, memory=memory, stages=asked.stages)
     return map_stmt(s, lambda b: _place(b, directives), lambda e: e)
 

@@ -16,7 +16,7 @@ from halide_bridge.normalise import can_inline, normal_expr, whole_reduction
 from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
 from selector.ir import nodes as ir
-from selector.ir.types import BOOL, Kind, Type
+from selector.ir.types import BOOL, IllTyped, Kind, Type
 
 Record = tuple[Any, ...]
 
@@ -51,7 +51,7 @@ def read_type(record: Record) -> Type:
     kind, bits, lanes = record
     try:
         return Type(Kind(kind), bits, lanes)
-    except AssertionError:
+    except IllTyped:
         raise ScheduleError(
             f"the pipeline uses the type {kind}{bits}, which has no form in the loop IR",
             hint="supported: bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",

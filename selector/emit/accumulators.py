@@ -54,7 +54,7 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
     match s:
         case For(name, _, IntImm(extent), ForKind.GPU_THREAD, body):
             context.thread_vars[name] = extent
-            _visit(body, loops, context, tables)
+            _visit(body, {**loops, name: s}, context, tables)
         case For(name, _, _, _, body):
             _visit(body, {**loops, name: s}, context, tables)
         case Block(stmts):

@@ -277,7 +277,7 @@ class KernelEmitter:
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
-        staged = [a for a in allocations if a.stages > 1 or a.name in self.context.slots]
+        staged = [a for a in allocations if self._is_ring(a)]
         ring = any(a.name in self.context.group_operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
@@ -287,8 +287,7 @@ class KernelEmitter:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)
             return
-        for x in body:
-            unit.touch(*self.touched(x))
+        self.begin_again(body, unit)
         before = unit.state()
         self.loop_depth += 1
         with self.loop_head(s):
@@ -325,8 +324,12 @@ class KernelEmitter:
             with w.block("" if every else f"if ({c.unit} < {total})"):
                 c.units |= self._decode(loops, c.unit)
                 inner = self._tensor_unit()
+                reads, writes = self._touched(body, set())
+                own = {x.name for x in walk_stmt(body) if isinstance(x, Allocate)}
+                inner.touch(own & unit.read, own & unit.written)
                 self.statements(sequence(body), inner, in_warp=True)
                 inner.finish_copies(w)
+                unit.touch(own & reads, own & writes)
             return
         with w.block(f"for (int item = {unit.rank}; item < {total}; item += {unit.size})"):
             self._decode(loops, "item")
@@ -357,8 +360,22 @@ class KernelEmitter:
         self.statements(sequence(s.body), unit, in_warp=in_warp)
 
     def touched(self, s: Stmt) -> tuple[set[str], set[str]]:
-        """Memory that a statement reads and writes, of what the kernel both reads and writes."""
-        exchanged = self.exchanged - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+        """Memory that a statement reads and writes, of what it and others of the kernel do."""
+        return self._touched(s, {x.name for x in walk_stmt(s) if isinstance(x, Allocate)})
+
+    def begin_again(self, stmts: Iterable[Stmt], unit: Unit) -> None:
+        """Before an iteration of ``stmts``: the one before it may not be over. Memory allocated
+        inside is the same in all of them; only rings are left when nobody uses them any more.
+        """
+        for s in stmts:
+            allocated = (x for x in walk_stmt(s) if isinstance(x, Allocate))
+            unit.touch(*self._touched(s, {a.name for a in allocated if self._is_ring(a)}))
+
+    def _is_ring(self, a: Allocate) -> bool:
+        return a.stages > 1 or a.name in self.context.slots
+
+    def _touched(self, s: Stmt, without: set[str]) -> tuple[set[str], set[str]]:
+        exchanged = self.exchanged - without
         reads = exchanged & loaded_names(s)
         return (reads | {BANDS}) if holds_tensor(s) else reads, exchanged & stored_names(s)
 
@@ -386,7 +403,7 @@ class KernelEmitter:
         if not self.tables or self.bands_filled:
             return False
         self.early.before_access(self.tables.sources)
-        if unit.must_wait(self.tables.sources & self.exchanged, set()):
+        if unit.must_wait(self.tables.sources & self.exchanged, {BANDS}):
             unit.wait(self.context.writer)
         self.tables.fill(unit)
         if self.windows:

@@ -127,8 +127,7 @@ class Ring:
             self._point("slot")
             unit.forget()
             if self.signals:  # no barrier: other threads may still be in the last iteration
-                for x in self.consumers:
-                    unit.touch(*self.emitter.touched(x))
+                self.emitter.begin_again(self.consumers, unit)
             pieces = self._refill(unit)
             if self._every_warp_multiplies() and not c.group:
                 c.interleaved = pieces

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from selector.diagnostics import InternalError
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
-from selector.ir.access import level, ramp
+from selector.ir.access import level, repeated
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
@@ -37,6 +37,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
+from selector.ir.simplify import wrap
 from selector.ir.types import BOOL, INT32, Type
 
 Term = tuple[object, ...]
@@ -88,7 +89,7 @@ class Decoder:
             case ("Bop", str(op), tuple(a), tuple(b)):
                 return self.binary(BinaryOp(op), self.expr(a), self.expr(b))
             case ("Cmp", str(op), tuple(a), tuple(b)):
-                return Compare(CompareOp(op), self.expr(a), self.expr(b))
+                return Compare(CompareOp(op), *of_one_type(self.expr(a), self.expr(b)))
             case ("Not", tuple(a)):
                 return Not(self.expr(a))
             case ("Select", tuple(c), tuple(a), tuple(b)):
@@ -103,10 +104,13 @@ class Decoder:
     def vector(self, term: Term) -> Expr:
         match term:
             case ("Ramp", tuple(b), tuple(s), int(count)):
-                base = self.expr(b)
-                return ramp(base, self.expr(s), count)
+                base, stride = self.expr(b), self.expr(s)
+                if stride == IntImm(0) and base.type.element != INT32:
+                    return Broadcast(base, count)  # parts of any type, equal ones
+                lanes = base.type.lanes
+                return Ramp(*of_one_type(base, repeated(stride, lanes)), count)
             case ("RampV", tuple(b), tuple(s), int(count)):
-                return Ramp(self.expr(b), self.expr(s), count)
+                return Ramp(*of_one_type(self.expr(b), self.expr(s)), count)
             case ("Always", int(lanes)):
                 return Broadcast(IntImm(1, BOOL), lanes)
             case ("Broadcast", tuple(inner), int(count)):
@@ -160,4 +164,28 @@ class Decoder:
         """A binary operator; sums of bases that the rules formed are simplified."""
         if self.symbols and op in _ARITHMETIC and a.type == INT32:
             return Affine.of(Binary(op, a, b)).to_expr()
-        return Binary(op, a, b)
+        return Binary(op, *of_one_type(a, b))
+
+
+def of_one_type(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Both sides of an operator. Rules write numbers as int32: beside another type of integers they
+    are numbers of that one, whose sums and products wrap around in the same way.
+    """
+    s, t = a.type.element, b.type.element
+    if s == t:
+        return a, b
+    return (_numbers(a, t), b) if s == INT32 else (a, _numbers(b, s))
+
+
+def _numbers(e: Expr, t: Type) -> Expr:
+    match e:
+        case IntImm(value, kind) if kind == INT32 and t.is_integer:
+            return IntImm(wrap(value, t), t)
+        case Broadcast(value, count):
+            return Broadcast(_numbers(value, t), count)
+        case Ramp(base, stride, count):
+            return Ramp(_numbers(base, t), _numbers(stride, t), count)
+        case Binary(op, a, b) if op in _ARITHMETIC:
+            return Binary(op, _numbers(a, t), _numbers(b, t))
+        case _:
+            raise InternalError(f"the rules put a value of type {e.type} beside one of type {t}")

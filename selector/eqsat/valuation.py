@@ -29,7 +29,7 @@ from selector.eqsat.extract import Graph, Node
 from selector.intrinsics import find
 from selector.ir.arithmetic import dtype_of
 from selector.ir.evaluator import Buffer, Frame, evaluate
-from selector.ir.types import BFLOAT16, FLOAT16, INT32, Kind, Type
+from selector.ir.types import BFLOAT16, FLOAT16, INT32, IllTyped, Kind, Type
 
 Array = NDArray[Any]
 WORLDS = 6
@@ -112,7 +112,7 @@ class World:
                 self.frame.buffers[name] = self._memory[name, expression.type.element]
             with np.errstate(all="ignore"):
                 value = evaluate(expression, self.frame)
-        except (AssertionError, ValueError) as error:
+        except (IllTyped, InternalError, ValueError) as error:
             raise IllTypedError(str(error) or "the operands' types do not go together") from None
         return expression.type, np.broadcast_to(value, (WORLDS, expression.type.lanes))
 

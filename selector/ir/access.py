@@ -182,10 +182,11 @@ def level(base: Expr, stride: Expr, count: int) -> Expr:
     """One level of an index: nothing for one part, a broadcast for stride 0."""
     if count == 1:
         return base
-    return Broadcast(base, count) if stride == IntImm(0) else ramp(base, stride, count)
+    if stride == IntImm(0):
+        return Broadcast(base, count)
+    return Ramp(base, repeated(stride, base.type.lanes), count)
 
 
-def ramp(base: Expr, stride: Expr, count: int) -> Expr:
-    """A ramp with one scalar stride for every lane of the base."""
-    lanes = base.type.lanes
-    return Ramp(base, stride if lanes == 1 else Broadcast(stride, lanes), count)
+def repeated(e: Expr, lanes: int) -> Expr:
+    """A scalar in every lane of a vector."""
+    return e if lanes == 1 else Broadcast(e, lanes)

@@ -21,7 +21,7 @@ from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Va
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, div, floor_div, floor_mod, mod, mul, sub
 from selector.ir.traverse import free_vars, map_expr, substitute
-from selector.ir.types import INT32, Type
+from selector.ir.types import INT32, IllTyped, Type
 
 Monomial = tuple[Expr, ...]
 
@@ -136,8 +136,9 @@ class Affine:
         return Affine(tuple((m, c // divisor) for m, c in self.terms))
 
     def to_expr(self, t: Type = INT32) -> Expr:
-        """A sum of products, positive terms first."""
+        """A sum of products, positive terms first; ``t`` is the type of a sum without any."""
         result: Expr | None = None
+        t = next((m[0].type for m, _ in self.terms if m), t)
         for m, c in sorted(self.terms, key=_written_key):
             negative = c < 0 and bool(m) and result is not None
             factor = IntImm(-c if negative else c, t)
@@ -174,11 +175,11 @@ def to_affine(e: Expr) -> Affine:
 
     Divisions by a positive constant give up the multiples: ``(8*a + b)/8`` is ``a + b/8``.
     """
-    assert e.type.lanes == 1, f"to_affine wants a scalar, not {e.type}"
-    assert e.type.is_integer, f"to_affine wants an integer, not {e.type}"
     try:
         return e.known_affine
     except AttributeError:
+        if e.type.lanes != 1 or not e.type.is_integer:
+            raise IllTyped(f"a polynomial is of scalar integers, not {e.type}") from None
         total: dict[Monomial, int] = {}
         _gather(e, 1, total)
         found = _build(total)

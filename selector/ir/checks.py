@@ -1,7 +1,7 @@
 """The typing rule of each expression node, as a message: for the verifier and for data from
 outside.
 
-The nodes assert the same; those assertions are gone under ``python -O``, these checks are not.
+The nodes raise ``IllTyped`` for the same where they are made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The named forms of the text form: ``ramp(..)``, ``x8(..)``, ``float32(..)``, ``select(..)``,
 calls.
 
-Every rule that a node asserts is checked here first, so that a wrong text ends in an error with a
+Every rule that a node holds to is checked here first, so that a wrong text ends in an error with a
 place.
 """
 

@@ -56,7 +56,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.types import BOOL, INT32, Type
+from selector.ir.types import BOOL, INT32, IllTyped, Type
 
 FORMAT, VERSION = "selector-ir", 1
 MAX_NESTING = 400
@@ -183,7 +183,7 @@ def _exprs(value: object) -> tuple[list[Expr], list[int]]:
         reader = _RowReader(path, row, table, heights, sizes)
         try:
             e = build(reader)
-        except AssertionError as error:
+        except IllTyped as error:
             _fail(path, str(error) or "the operands do not fit")
         why = type_error(e)
         if why is not None:

@@ -1,9 +1,9 @@
 """The nodes of the vectorized loop IR: expressions, statements, modules.
 
 Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
-how long a vector it is; ``__post_init__`` asserts what the verifier would otherwise have to check
-everywhere. The types of the commonest nodes are worked out as they are made: every pass asks for
-them again and again.
+how long a vector it is; a node whose parts do not fit is ``IllTyped``, under ``python -O``, too.
+The types of the commonest nodes are worked out as they are made: every pass asks for them again and
+again.
 
 Meaning of the vector nodes (``hardboiled`` section III):
 
@@ -32,7 +32,7 @@ from selector.ir.kinds import (
     Role,
 )
 from selector.ir.known import Known, hashed_once, keep
-from selector.ir.types import BOOL, INT32, Type, round_to
+from selector.ir.types import BOOL, INT32, IllTyped, Type, round_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class IntImm(Known):
     type: Type = INT32
 
     def __post_init__(self) -> None:
-        assert self.type.is_integer
-        assert self.type.lanes == 1
+        if not self.type.is_integer or self.type.lanes != 1:
+            raise IllTyped(f"no integer literal is of type {self.type}")
 
     def __hash__(self) -> int:  # a program has few equal numbers of several types
         return hash(self.value)
@@ -57,8 +57,8 @@ class FloatImm(Known):
     type: Type
 
     def __post_init__(self) -> None:
-        assert self.type.is_float
-        assert self.type.lanes == 1
+        if not self.type.is_float or self.type.lanes != 1:
+            raise IllTyped(f"no float literal is of type {self.type}")
         object.__setattr__(self, "value", round_to(float(self.value), self.type))
 
 
@@ -78,7 +78,8 @@ class Cast(Known):
     value: Expr
 
     def __post_init__(self) -> None:
-        assert self.type.lanes == self.value.type.lanes, "a cast keeps the lanes"
+        if self.type.lanes != self.value.type.lanes:
+            raise IllTyped("a cast keeps the lanes")
 
 
 @hashed_once
@@ -91,7 +92,8 @@ class Binary(Known):
 
     def __post_init__(self) -> None:
         t = self.a.type
-        assert t == self.b.type, f"{self.op.name}: {t} and {self.b.type}"
+        if t != self.b.type:
+            raise IllTyped(f"{self.op.name}: {t} and {self.b.type}")
         keep(self, "type", t)
 
 
@@ -103,7 +105,8 @@ class Compare(Known):
     b: Expr
 
     def __post_init__(self) -> None:
-        assert self.a.type == self.b.type, f"{self.op.name}: {self.a.type} and {self.b.type}"
+        if self.a.type != self.b.type:
+            raise IllTyped(f"{self.op.name}: {self.a.type} and {self.b.type}")
 
     @property
     def type(self) -> Type:
@@ -116,7 +119,8 @@ class Not(Known):
     value: Expr
 
     def __post_init__(self) -> None:
-        assert self.value.type.is_bool
+        if not self.value.type.is_bool:
+            raise IllTyped(f"not: {self.value.type}")
 
     @property
     def type(self) -> Type:
@@ -133,10 +137,18 @@ class Select(Known):
 
     def __post_init__(self) -> None:
         t = self.then.type
-        assert t == self.otherwise.type
-        assert self.condition.type.is_bool
-        assert self.condition.type.lanes in (1, t.lanes)
+        if t != self.otherwise.type:
+            raise IllTyped(f"select: {t} and {self.otherwise.type}")
+        if not self.condition.type.is_bool or self.condition.type.lanes not in (1, t.lanes):
+            raise IllTyped(f"select: {self.condition.type} chooses among {t}")
         keep(self, "type", t)
+
+
+def _check_access(lanes: int, index: Expr, predicate: Expr | None) -> None:
+    if index.type.lanes != lanes:
+        raise IllTyped(f"{index.type.lanes} indices for {lanes} lanes")
+    if predicate is not None and predicate.type != BOOL.with_lanes(lanes):
+        raise IllTyped(f"a predicate of type {predicate.type} for {lanes} lanes")
 
 
 @hashed_once
@@ -150,8 +162,7 @@ class Load(Known):
     predicate: Expr | None = None
 
     def __post_init__(self) -> None:
-        assert self.type.lanes == self.index.type.lanes
-        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(self.type.lanes)
+        _check_access(self.type.lanes, self.index, self.predicate)
 
 
 @hashed_once
@@ -164,8 +175,10 @@ class Ramp(Known):
 
     def __post_init__(self) -> None:
         t = self.base.type
-        assert t == self.stride.type, "base and stride of a ramp have one type"
-        assert self.count >= 1
+        if t != self.stride.type:
+            raise IllTyped("base and stride of a ramp have one type")
+        if self.count < 1:
+            raise IllTyped(f"a ramp of {self.count} parts")
         keep(self, "type", t.with_lanes(t.lanes * self.count))
 
 
@@ -177,7 +190,8 @@ class Broadcast(Known):
     type: Type = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert self.count >= 1
+        if self.count < 1:
+            raise IllTyped(f"a broadcast of {self.count} parts")
         t = self.value.type
         keep(self, "type", t.with_lanes(t.lanes * self.count))
 
@@ -190,7 +204,8 @@ class VectorReduce(Known):
     lanes: int
 
     def __post_init__(self) -> None:
-        assert self.value.type.lanes % self.lanes == 0, "a reduction divides the lanes"
+        if self.value.type.lanes % self.lanes:
+            raise IllTyped("a reduction divides the lanes")
 
     @property
     def type(self) -> Type:
@@ -217,9 +232,8 @@ class Shuffle(Known):
 
     def __post_init__(self) -> None:
         total = sum(v.type.lanes for v in self.vectors)
-        assert self.vectors
-        assert self.indices
-        assert all(0 <= i < total for i in self.indices)
+        if not self.indices or not all(0 <= i < total for i in self.indices):
+            raise IllTyped(f"a shuffle of {total} lanes takes the lanes {self.indices}")
 
     @property
     def type(self) -> Type:
@@ -278,10 +292,7 @@ class Store(Known):
     predicate: Expr | None = None
 
     def __post_init__(self) -> None:
-        assert self.index.type.lanes == self.value.type.lanes
-        assert self.predicate is None or self.predicate.type == BOOL.with_lanes(
-            self.value.type.lanes
-        )
+        _check_access(self.value.type.lanes, self.index, self.predicate)
 
 
 @dataclass(frozen=True, slots=True)

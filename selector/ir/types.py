@@ -14,6 +14,12 @@ from enum import Enum
 from functools import cache
 
 
+class IllTyped(AssertionError):  # noqa: N818
+    """What is being made has no type: a defect of the pass that makes it, or of data from outside,
+    whose reader says where.
+    """
+
+
 class Kind(Enum):
     """What the bits of a scalar mean."""
 
@@ -55,8 +61,10 @@ class Type(_Facts):
     lanes: int = 1
 
     def __post_init__(self) -> None:
-        assert self.bits in _WIDTHS[self.kind], f"{self.kind.value}{self.bits} is not a type"
-        assert self.lanes >= 1, f"a type has at least one lane, got {self.lanes}"
+        if self.bits not in _WIDTHS[self.kind]:
+            raise IllTyped(f"{self.kind.value}{self.bits} is not a type")
+        if self.lanes < 1:
+            raise IllTyped(f"a type has at least one lane, got {self.lanes}")
         kind = self.kind
         object.__setattr__(self, "is_bool", kind is Kind.UINT and self.bits == 1)
         object.__setattr__(self, "is_float", kind in (Kind.FLOAT, Kind.BFLOAT))

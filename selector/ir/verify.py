@@ -1,7 +1,7 @@
 """What must hold of a module between any two stages; InternalError names the node that breaks it.
 
-Nodes assert their own types when they are built (not under ``python -O``); this checks what depends
-on the surroundings, and the types again:
+Nodes check their own types when they are built; this checks what depends on the surroundings, and
+the types again:
 
 * every variable is a loop, a let, a scalar parameter or a dimension of a buffer, with one type;
 * every buffer is a parameter or an allocation around its use, loads and stores have its element

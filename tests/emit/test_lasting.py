@@ -13,6 +13,8 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
+from casestudies.attention import build as attention
+from casestudies.attention.problem import Problem
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import SMALL, Groups, warpgroups
 from selector.diagnostics import ScheduleError
@@ -42,6 +44,15 @@ def test_the_ring_is_fed_in_a_loop_of_its_own() -> None:
     assert "group_sync(1" not in consuming  # results have their own memory
     assert producing.count("barrier_init(f") == 2
     assert "barrier_arrive(last)" in consuming.split("group_wait<0>")[1]
+
+
+def test_the_next_tile_waits_for_those_that_read_the_last_one() -> None:
+    """Queries are no part of the ring: every turn copies its own over those of the turn before."""
+    output = hb.persistent(attention(Problem(64, 4096, 64), "wgmma"), 1)
+    consuming = hb.compile(output, target="sm_90a").source.split("return;  // so that")[1]
+    turn, copy = consuming.index("turn += "), consuming.index("copy16(")
+    assert consuming[turn:copy].count("group_sync(1, 384);") == 1
+    assert consuming[copy:].count("group_sync(1, 384);") == 1  # they are all there
 
 
 TEAMS = replace(LARGE, m=64, groups_m=1, stages=5, teams=2)

@@ -21,7 +21,7 @@ class Windows:
     ``segments`` parts of a column one after the other, staged ``stages`` ahead. ``unrolled``: so
     are the rows of taps. ``part``: windows begin 8 pixels apart, whatever the stride. ``edges``:
     the image goes on beyond them, windows are centred. ``phases`` outputs of a pixel, with taps of
-    their own.
+    their own; with ``own_taps`` every row has its own.
     """
 
     taps: int = 16
@@ -39,6 +39,7 @@ class Windows:
     epilogue: bool = False
     part: bool = False
     phases: int = 1
+    own_taps: bool = False
 
     @property
     def window(self) -> int:
@@ -76,7 +77,9 @@ def windowed(p: Windows) -> hl.Func:
     row = p.tap_rows - 1 - t.y if p.reverse else t.y
     pixel, tap = (x, t.x) if p.phases == 1 else (x / p.phases, p.phases * t.x + x % p.phases)
     window = source[p.stride * pixel + t.x - p.back, p.step * y + row]
-    conv[x, y] += hl.cast(accumulator, window) * hl.cast(accumulator, weights[tap, t.y])
+    conv[x, y] += hl.cast(accumulator, window) * hl.cast(
+        accumulator, weights[tap, t.y + y if p.own_taps else t.y]
+    )
     value = hl.f32(conv[x, y])
     out[x, y] = hl.max(value * 0.5, -1.0) if p.epilogue else value
 

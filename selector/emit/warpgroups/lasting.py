@@ -240,11 +240,10 @@ def emit_lasting(emitter: KernelEmitter) -> None:
     groups = consumer_unit(c.consumers) if c.teams == 1 else team_unit(c.warps * c.unit_threads)
     emitter.lasting, emitter.in_consumers = ring, True
     statements = sequence(repeated.rest)
-    for x in statements:
-        groups.touch(*emitter.touched(x))
     ring.take_part()
     ring.prepare()
     with turns.each(teams=c.teams):
+        emitter.begin_again(statements, groups)
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)
         ring.skip(c.teams - 1)

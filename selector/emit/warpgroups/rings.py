@@ -326,8 +326,7 @@ class GroupRing(Ring):
             else:
                 self._acquire()
             self._point("slot")
-            for x in self.consumers:
-                groups.touch(*self.emitter.touched(x))
+            self.emitter.begin_again(self.consumers, groups)
             self._use(groups, trailing, deferred=later)
             if later:
                 self._release("last", "last && ")

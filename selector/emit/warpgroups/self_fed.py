@@ -86,8 +86,7 @@ class SelfFedRing(GroupRing):
         with self.emitter.loop_head(self.loop):
             self._acquire()
             self._point("slot")
-            for x in self.consumers:
-                groups.touch(*self.emitter.touched(x))
+            self.emitter.begin_again(self.consumers, groups)
             self._use(groups, [], deferred=bool(names))
             self._fill_again(groups, late=bool(names))
             self._advance()

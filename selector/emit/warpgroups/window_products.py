@@ -164,6 +164,14 @@ class WindowEmitter:
         for v in variables:
             base = base.rest(v)
         taps = self.tables.loops(b)
+        if any(t in self.context.thread_vars for t in taps):
+            raise ScheduleError(
+                f"the taps of `{b.buffer}` for `{s.accumulator}` differ from group to group",
+                "the bands of a block are shared by all of its warpgroups",
+                "give a block one warpgroup's rows, or place it in WMMAAccumulator: each warp has "
+                "bands of its own",
+                Where(func=s.accumulator),
+            )
         places = [[name for name, _, _ in n.loops].index(t) for t in taps if t in self._names(n)]
         if (
             None in steps

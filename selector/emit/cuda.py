@@ -64,7 +64,7 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     return Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
-        intermediates, tuple(launches), patience,
+        intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.ir.nodes import BufferParam, Expr, Requirement, ScalarParam
+from selector.ir.nodes import BufferParam, Expr, Promise, Requirement, ScalarParam
 from selector.ir.types import Type
 
 
@@ -108,3 +108,4 @@ class Plan:
     intermediates: tuple[Intermediate, ...]
     launches: tuple[Launch, ...]
     patience: float | None = None
+    promises: tuple[Promise, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from selector.ir.nodes import BufferParam, Dim, Expr, Requirement, Role, ScalarParam
+from selector.ir.nodes import BufferParam, Dim, Expr, Promise, Requirement, Role, ScalarParam
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
@@ -45,6 +45,9 @@ def plan_to_json(plan: Plan) -> Json:
         ],
         "launches": [_launch_to_json(launch) for launch in plan.launches],
         "patience": plan.patience,
+        "promises": [
+            {"condition": print_expr(p.condition), "message": p.message} for p in plan.promises
+        ],
     }
 
 
@@ -70,6 +73,10 @@ def plan_from_json(data: Json, source: str) -> Plan:
         ),
         launches=tuple(read.launch(entry) for entry in data["launches"]),
         patience=None if data.get("patience") is None else float(data["patience"]),
+        promises=tuple(
+            Promise(read.expr(p["condition"]), _text(p["message"]))
+            for p in data.get("promises", ())
+        ),
     )
 
 

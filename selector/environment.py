@@ -7,6 +7,8 @@
   empty: no cache.
 - ``SELECTOR_PATIENCE``: seconds that a thread of a GPU kernel waits at a barrier before the launch
   ends in an error; by default for ever.
+- ``SELECTOR_NVRTC_SECONDS``: seconds of the processor that NVRTC has for a large kernel, by default
+  10.
 
 ``XDG_CACHE_HOME`` moves the default of the kernel cache, and ``CC`` names the C compiler (for
 target ``amx``), as for every program.
@@ -40,7 +42,18 @@ def patience() -> float | None:
     """Seconds that kernels compiled now wait at a barrier; None for ever. ``UserError`` if the
     value is no positive number.
     """
-    value = os.environ.get("SELECTOR_PATIENCE", "")
+    return _seconds("SELECTOR_PATIENCE")
+
+
+def nvrtc_seconds() -> float:
+    """Seconds of the processor that NVRTC has for a kernel; ``UserError`` if the value is no
+    positive number.
+    """
+    return _seconds("SELECTOR_NVRTC_SECONDS") or 10.0
+
+
+def _seconds(variable: str) -> float | None:
+    value = os.environ.get(variable, "")
     if not value:
         return None
     try:
@@ -48,7 +61,7 @@ def patience() -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise UserError(f"SELECTOR_PATIENCE is {value!r}", hint="seconds, such as 2 or 0.5")
+        raise UserError(f"{variable} is {value!r}", hint="seconds, such as 2 or 0.5")
     return seconds
 
 

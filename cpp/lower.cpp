@@ -37,7 +37,11 @@ Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
     s = bounds_inference(s, p.outputs, p.order, p.groups, p.env, bounds, p.target);
     s = add_split_factor_checks(s, p.env);
     if (options.strip) {
-        p.promises = promises(s, p.known);
+        std::set<std::string> outputs;
+        for (const Function &f : p.outputs) {
+            outputs.insert(f.name());
+        }
+        p.promises = promises(s, p.known, outputs);
         s = substitute(p.known, strip_asserts(s));
     }
     s = remove_extern_loops(s);
@@ -184,8 +188,7 @@ std::map<std::pair<std::string, std::string>, Promise> broken_by_rounding(
                                   [&](const Function &f) { return f.name() == func; });
         Promise whole = of_algorithm(promise, lowered.environment, regions);
         bool once = !output && lowered.environment.at(func).schedule().compute_level().is_root();
-        if (!output && (is_const_one(whole.condition) ||
-                        (once && !is_const_zero(whole.condition)))) {
+        if (!output && (is_const_one(whole.condition) || (once && !whole.arguments.empty()))) {
             found.emplace(std::make_pair(func, promise.arguments[0]), whole);
         }
     }

@@ -97,7 +97,10 @@ ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env,
 ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
 
 // promises.cpp: what would be asserted at run time, as conditions on the parameters.
-std::vector<Promise> promises(const ir::Stmt &s, const std::map<std::string, Halide::Expr> &known);
+// Given the outputs, bounds of other Funcs are left out: they are asserted again where memory is
+// allocated, when more is known of the loops.
+std::vector<Promise> promises(const ir::Stmt &s, const std::map<std::string, Halide::Expr> &known,
+                              const std::set<std::string> &outputs = {});
 std::vector<Promise> constraints(const Parameters &parameters,
                                  const std::map<std::string, Halide::Expr> &known);
 Promise of_algorithm(const Promise &promise, const Environment &env,

@@ -41,6 +41,8 @@ struct Frame {
 class Collect : public IRVisitor {
     const std::map<std::string, Expr> &known;
     std::vector<Promise> &found;
+    const std::set<std::string> &outputs;
+    bool before_allocation;
     std::vector<Frame> frames;
 
     // The condition under which `e` holds wherever its statement is reached.
@@ -108,6 +110,10 @@ protected:
 
     void visit(const AssertStmt *op) override {
         const Call *message = op->message.as<Call>();
+        if (before_allocation && message && message->name == EXPLICIT_BOUNDS &&
+            !outputs.count(text(message->args[1]))) {
+            return;
+        }
         add(op->condition, message ? message->name : "",
             message ? message->args : std::vector<Expr>());
     }
@@ -141,8 +147,9 @@ protected:
     }
 
 public:
-    Collect(const std::map<std::string, Expr> &known, std::vector<Promise> &found)
-        : known(known), found(found) {
+    Collect(const std::map<std::string, Expr> &known, std::vector<Promise> &found,
+            const std::set<std::string> &outputs)
+        : known(known), found(found), outputs(outputs), before_allocation(!outputs.empty()) {
     }
 };
 
@@ -174,12 +181,13 @@ const Bound *bound_of(const Function &f, const std::string &var) {
 
 }  // namespace
 
-std::vector<Promise> promises(const Stmt &s, const std::map<std::string, Expr> &known) {
+std::vector<Promise> promises(const Stmt &s, const std::map<std::string, Expr> &known,
+                              const std::set<std::string> &outputs) {
     std::vector<Promise> found;
     AnyPromise any;
     s.accept(&any);
     if (any.found) {
-        Collect collect(known, found);
+        Collect collect(known, found, outputs);
         s.accept(&collect);
     }
     return found;

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from selector import environment, pipeline
+from selector import environment, performance, pipeline
 from selector.diagnostics import TargetError
 from selector.ir.nodes import Module
 from selector.report import Report
@@ -109,6 +109,7 @@ class Kernel:
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why."""
         report = Report.from_dict(self._artifact.report)
+        report = replace(report, copies=performance.copies_of(self.plan))
         return report if self._work is None else report.explained(partial(_reselected, self._work))
 
     @cached_property
@@ -273,7 +274,8 @@ def compile_module(
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
-    report = Report(work.statements, clock.seconds)  # grows by what is done later
+    copies = performance.copies_of(work.plan)
+    report = Report(work.statements, clock.seconds, copies)  # the times grow by what is done later
     text, data = report.text(chain=False), report.as_dict(chain=False)
     artifact = Artifact(work.plan, str(work.module), text, data, {}, versions())
     if entry is not None:
@@ -358,4 +360,5 @@ def _warned(kernel: Kernel) -> Kernel:
     if kernel.report.misses:
         text = kernel.report.text(chain=False)
         warnings.warn(f"not everything was selected:\n{text}", stacklevel=3)
+    performance.warn(kernel.plan, stacklevel=3)
     return kernel

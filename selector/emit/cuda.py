@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
+from selector.emit.copy_costs import copy_costs
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
@@ -174,6 +175,7 @@ def _emit_kernel(
         tuple(a for a, _ in kept),
         persistent=context.persistent,
         cluster=context.cluster,
+        copies=copy_costs(kernel.body, kernel.name, context),
     )
     return w.text(), launch, context.wrappers
 

@@ -27,7 +27,7 @@ from selector.runtime.text_size import TextSize, unrolled_size
 
 OPTIONS = ("-std=c++17", "-ftz=false")
 SMALL = 160_000
-"""Characters, loops unrolled, that NVRTC compiles in a few seconds: twice the largest case study."""
+"""Characters, loops unrolled, that NVRTC compiles in a few seconds: case studies have fewer."""
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
 _LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The size of a kernel's text with its loops unrolled, and what is said of one that is too large."""
+"""The size of a text with its loops unrolled, and what is said of a kernel that is too large."""
 
 from __future__ import annotations
 

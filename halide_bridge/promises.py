@@ -32,10 +32,14 @@ class Told(NamedTuple):
 
 
 Arguments = Sequence[str]
+_LONGEST = 80  # characters of an expression that a message shows
 
 
 def _explicit_bounds(a: Arguments) -> Told:
     var, func, low, high, needs_low, needs_high, extent, needed = a
+    if max(map(len, a)) > _LONGEST:
+        what = f"`{func}` is bounded to fewer elements along `{var}` than are needed"
+        return Told(func, what, f"bound `{func}` to all that its consumers read")
     return Told(
         func,
         f"`{func}` is bounded to {extent} elements along `{var}` ({low} to {high}), "

@@ -357,7 +357,7 @@ class KernelEmitter:
         nest = self._independent_nest(s) if total < unit.size else None
         if nest is None or self.context.storages[nest.store.buffer].space is not Space.SHARED:
             return None
-        return nest
+        return nest if prod(d.count or 1 for d in nest.digits) > total else None
 
     def _decode(self, loops: list[tuple[str, int]], number: str) -> dict[str, str]:
         """Declare the variables of the loops; what each is, of ``number``."""

@@ -188,8 +188,8 @@ std::map<std::pair<std::string, std::string>, Promise> broken_by_rounding(
                                   [&](const Function &f) { return f.name() == func; });
         Promise whole = of_algorithm(promise, lowered.environment, regions);
         bool once = !output && lowered.environment.at(func).schedule().compute_level().is_root();
-        bool refused = is_const_zero(promise.condition) && !whole.arguments.empty();
-        if (!output && (is_const_one(whole.condition) || (once && refused))) {
+        bool kept = is_const_one(whole.condition) || (once && !whole.arguments.empty());
+        if (!output && is_const_zero(promise.condition) && kept) {
             found.emplace(std::make_pair(func, promise.arguments[0]), whole);
         }
     }

@@ -21,13 +21,14 @@ struct Pipeline {
     bool gpu;
     Parameters parameters;
     std::map<std::string, Halide::Expr> known;
+    std::vector<Promise> promises;
 };
 
 Stmt create_loops(Pipeline &p, const Options &options) {
     bool memoized = false;
     Stmt s = schedule_functions(p.outputs, p.groups, p.env, p.target, memoized);
     s = inject_tracing(s, options.name, false, p.env, p.outputs, p.target);
-    return add_parameter_checks({}, s, p.target);
+    return add_parameter_checks(options.requirements, s, p.target);
 }
 
 Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
@@ -36,6 +37,11 @@ Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
     s = bounds_inference(s, p.outputs, p.order, p.groups, p.env, bounds, p.target);
     s = add_split_factor_checks(s, p.env);
     if (options.strip) {
+        std::set<std::string> outputs;
+        for (const Function &f : p.outputs) {
+            outputs.insert(f.name());
+        }
+        p.promises = promises(s, p.known, outputs);
         s = substitute(p.known, strip_asserts(s));
     }
     s = remove_extern_loops(s);
@@ -100,12 +106,24 @@ Stmt vectorize(const Stmt &flat, const Pipeline &p, const Options &options) {
     return simplify(s);
 }
 
-Pipeline copy_pipeline(const Functions &funcs, const Options &options) {
+using Dimensions = std::set<std::pair<std::string, std::string>>;  // of Funcs
+
+void forget_bounds(Environment &env, const Dimensions &forgotten) {
+    for (auto &[name, f] : env) {
+        std::vector<Bound> &bounds = f.schedule().bounds();
+        auto unwanted = [&, n = name](const Bound &b) { return forgotten.count({n, b.var}) > 0; };
+        bounds.erase(std::remove_if(bounds.begin(), bounds.end(), unwanted), bounds.end());
+    }
+}
+
+Pipeline copy_pipeline(const Functions &funcs, const Options &options,
+                       const Dimensions &forgotten) {
     Pipeline p;
     std::tie(p.outputs, p.env) = deep_copy(funcs, build_environment(funcs));
+    forget_bounds(p.env, forgotten);
     p.target = Halide::Target(options.target);
     p.gpu = p.target.has_gpu_feature();
-    p.parameters = find_parameters(p.env, p.outputs);
+    p.parameters = find_parameters(p.env, p.outputs, options.requirements);
     if (options.strip) {
         p.known = known_values(p.parameters);
     }
@@ -123,10 +141,8 @@ Pipeline copy_pipeline(const Functions &funcs, const Options &options) {
     return p;
 }
 
-}  // namespace
-
-Lowered lower(const Functions &funcs, const Options &options) {
-    Pipeline p = copy_pipeline(funcs, options);
+Lowered lower_once(const Functions &funcs, const Options &options, const Dimensions &forgotten) {
+    Pipeline p = copy_pipeline(funcs, options, forgotten);
     if (options.accumulators) {
         for (const std::string &name : options.tensor_funcs) {
             if (auto found = p.env.find(name); found != p.env.end()) {
@@ -142,7 +158,63 @@ Lowered lower(const Functions &funcs, const Options &options) {
     s = infer_bounds(s, p, options);
     s = flatten_storage(s, p, options);
     s = vectorize(s, p, options);
-    return {s, p.env, p.outputs};
+    if (options.strip) {
+        for (const std::vector<Promise> &more : {promises(s, p.known),
+                                                 constraints(p.parameters, p.known)}) {
+            p.promises.insert(p.promises.end(), more.begin(), more.end());
+        }
+    }
+    return {s, p.env, p.outputs, p.promises};
+}
+
+// Bounds of Funcs inside the pipeline that are broken by the rounding up of tiles alone, which is
+// ours, and what is left of them as promises. Of a Func that is computed once, all that is needed
+// is what is promised; of others, all is more than a tile needs.
+std::map<std::pair<std::string, std::string>, Promise> broken_by_rounding(
+    const Lowered &lowered, const Functions &funcs, const Options &options) {
+    std::map<std::pair<std::string, std::string>, Promise> found;
+    std::map<std::string, Box> regions;
+    for (const Promise &promise : lowered.promises) {
+        if (promise.kind != EXPLICIT_BOUNDS) {
+            continue;
+        }
+        if (regions.empty()) {
+            regions = required_regions(
+                funcs,
+                find_parameters(lowered.environment, lowered.outputs, options.requirements));
+        }
+        const std::string &func = promise.arguments[1];
+        bool output = std::any_of(funcs.begin(), funcs.end(),
+                                  [&](const Function &f) { return f.name() == func; });
+        Promise whole = of_algorithm(promise, lowered.environment, regions);
+        bool once = !output && lowered.environment.at(func).schedule().compute_level().is_root();
+        bool kept = is_const_one(whole.condition) || (once && !whole.arguments.empty());
+        if (!output && is_const_zero(promise.condition) && kept) {
+            found.emplace(std::make_pair(func, promise.arguments[0]), whole);
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+Lowered lower(const Functions &funcs, const Options &options) {
+    Lowered lowered = lower_once(funcs, options, {});
+    auto rounded = broken_by_rounding(lowered, funcs, options);
+    if (rounded.empty()) {
+        return lowered;
+    }
+    Dimensions forgotten;
+    for (const auto &[dimension, promise] : rounded) {
+        forgotten.insert(dimension);
+    }
+    lowered = lower_once(funcs, options, forgotten);
+    for (const auto &[dimension, promise] : rounded) {
+        if (!is_const_one(promise.condition)) {
+            lowered.promises.push_back(promise);
+        }
+    }
+    return lowered;
 }
 
 }  // namespace bridge

@@ -30,6 +30,9 @@ Options read_options(const py::dict &given) {
     o.tails = given["tails"].cast<bool>();
     o.rows = given["rows"].cast<bool>();
     o.strip = given["strip"].cast<bool>();
+    if (!given["pipeline"].is_none()) {
+        o.requirements = given["pipeline"].cast<Halide::Pipeline>().requirements();
+    }
     return o;
 }
 
@@ -72,6 +75,16 @@ py::list describe_regions(const std::map<std::string, ir::Box> &regions,
     return result;
 }
 
+// (kind, printed arguments, index of the condition's record).
+py::list describe_promises(const std::vector<Promise> &promises, Records &records) {
+    py::list result;
+    for (const Promise &p : promises) {
+        result.append(
+            py::make_tuple(p.kind, py::tuple(py::cast(p.arguments)), records.add(p.condition)));
+    }
+    return result;
+}
+
 py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given) {
     Options options = read_options(given);
     Functions funcs = functions(outputs);
@@ -81,13 +94,15 @@ py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given)
     {
         py::gil_scoped_release release;
         lowered = lower(funcs, options);
-        parameters = find_parameters(lowered.environment, lowered.outputs);
+        parameters =
+            find_parameters(lowered.environment, lowered.outputs, options.requirements);
         regions = required_regions(funcs, parameters);
     }
     Records records;
     py::dict result;
     result["body"] = records.add(lowered.body);
     result["regions"] = describe_regions(regions, parameters, records);
+    result["promises"] = describe_promises(lowered.promises, records);
     result["records"] = records.take();
     result["buffers"] = describe_buffers(parameters);
     py::list scalars;

@@ -10,12 +10,27 @@ using Halide::Parameter;
 
 namespace {
 
+std::string property(const Buffer &b, const char *what, size_t d) {
+    return b.name + "." + what + "." + std::to_string(d);
+}
+
+bool known(const Expr &e) {
+    return e.defined() && is_const(e);
+}
+
 Buffer describe(const Parameter &p, const std::string &name) {
-    Buffer b{name, p.type(), {}, {}, {}, false, name};
+    Buffer b{name, p.type(), {}, {}, {}, false, name, {}};
     for (int d = 0; d < p.dimensions(); d++) {
         b.min.push_back(p.min_constraint(d));
         b.extent.push_back(p.extent_constraint(d));
         b.stride.push_back(p.stride_constraint(d));
+        for (auto [what, value] : {std::make_pair("min", b.min[d]),
+                                   std::make_pair("extent", b.extent[d]),
+                                   std::make_pair("stride", b.stride[d])}) {
+            if (value.defined() && !is_const(value)) {
+                b.constraints.emplace_back(property(b, what, d), value);
+            }
+        }
     }
     return b;
 }
@@ -29,7 +44,11 @@ class FindParameters : public IRGraphVisitor {
             return;
         }
         if (p.is_buffer()) {
-            result.buffers.push_back(describe(p, p.name()));
+            Buffer b = describe(p, p.name());
+            result.buffers.push_back(b);
+            for (const auto &[name, value] : b.constraints) {
+                value.accept(this);
+            }
         } else {
             result.scalars.push_back({p.name(), p.type()});
         }
@@ -83,21 +102,17 @@ void apply_bounds(const Function &f, Buffer &b) {
     }
 }
 
-std::string property(const Buffer &b, const char *what, size_t d) {
-    return b.name + "." + what + "." + std::to_string(d);
-}
-
-bool known(const Expr &e) {
-    return e.defined() && is_const(e);
-}
-
 }  // namespace
 
-Parameters find_parameters(const Environment &env, const Functions &outputs) {
+Parameters find_parameters(const Environment &env, const Functions &outputs,
+                           const std::vector<Stmt> &requirements) {
     Parameters result;
     FindParameters find(result, outputs);
     for (const auto &[name, function] : env) {
         function.accept(&find);
+    }
+    for (const Stmt &requirement : requirements) {
+        requirement.accept(&find);
     }
     for (const Function &f : outputs) {
         for (size_t i = 0; i < f.output_buffers().size(); i++) {

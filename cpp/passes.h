@@ -27,12 +27,25 @@ struct Options {
     bool tails = true;                   // predicated stores and loads at the end of a loop
     bool rows = true;                    // rows of shared memory: an odd multiple of 16 bytes
     bool strip = true;                   // no asserts, no prologue; minima are zero
+    std::vector<ir::Stmt> requirements;  // of the pipeline as a whole, as asserts
 };
+
+// What Halide would assert at run time: the function of its runtime that would report it (or
+// "require"), the arguments of that, printed, and the condition on the parameters.
+struct Promise {
+    std::string kind;
+    std::vector<std::string> arguments;
+    Halide::Expr condition;
+};
+
+// Arguments: dimension, Func, promised minimum and maximum, needed ones; we add both extents.
+constexpr const char *EXPLICIT_BOUNDS = "halide_error_explicit_bounds_too_small";
 
 struct Lowered {
     ir::Stmt body;
     Environment environment;    // deep-copied and wrapped, as scheduled
     Functions outputs;          // of the deep copy
+    std::vector<Promise> promises;
 };
 
 // Halide's own lowering up to and including vectorization. Throws Halide::Error for a user's
@@ -46,6 +59,7 @@ struct Buffer {
     std::vector<Halide::Expr> min, extent, stride;  // per dimension; undefined if not known
     bool output = false;
     std::string func;  // of an output: the Func that it holds a value of
+    std::vector<std::pair<std::string, Halide::Expr>> constraints;  // of its shape, not constant
 };
 
 struct Scalar {
@@ -59,7 +73,8 @@ struct Parameters {
     std::vector<std::string> embedded;  // names of constant images inside the pipeline
 };
 
-Parameters find_parameters(const Environment &env, const Functions &outputs);
+Parameters find_parameters(const Environment &env, const Functions &outputs,
+                           const std::vector<ir::Stmt> &requirements);
 std::map<std::string, Halide::Expr> known_values(const Parameters &parameters);
 std::vector<Halide::Expr> ends_of(const Buffer &b);  // per dimension, one past the last index
 
@@ -80,6 +95,16 @@ ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env,
 
 // memory.cpp: what is allocated per block lives in shared memory, with padded rows.
 ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
+
+// promises.cpp: what would be asserted at run time, as conditions on the parameters.
+// Given the outputs, bounds of other Funcs are left out: they are asserted again where memory is
+// allocated, when more is known of the loops.
+std::vector<Promise> promises(const ir::Stmt &s, const std::map<std::string, Halide::Expr> &known,
+                              const std::set<std::string> &outputs = {});
+std::vector<Promise> constraints(const Parameters &parameters,
+                                 const std::map<std::string, Halide::Expr> &known);
+Promise of_algorithm(const Promise &promise, const Environment &env,
+                     const std::map<std::string, ir::Box> &regions);
 
 // requirements.cpp: the region of every buffer that the algorithm, not the schedule, needs.
 std::map<std::string, ir::Box> required_regions(const Functions &outputs,

@@ -17,6 +17,7 @@ from halide_bridge.memory import Directives, caller_location, directives_of, unu
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.normalise import normalise
+from halide_bridge.promises import promises_of
 from halide_bridge.records import Reader, Record, read_type
 from halide_bridge.stock import Func, Pipeline
 from selector.diagnostics import ScheduleError
@@ -108,6 +109,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         _requirements(lowered["regions"], reader, names, buffers),
         _origins(pipeline.directives, names),
         _grids(pipeline.directives, names),
+        promises_of(lowered["promises"], reader, buffers, scalars, pipeline.location),
     )
 
 
@@ -136,6 +138,7 @@ def _open(output: Any, target: str | Target, name: str | None, options: Options)
         **asdict(options),
         "target": _HALIDE_TARGET[families.family],
         "name": outputs[0].name() if name is None else name,
+        "pipeline": output if checks.is_pipeline(output) else None,
         "tensor_funcs": {n for n, d in directives.items() if d.kind is not None},
     }
     return _Pipeline(outputs, directives, location, request)

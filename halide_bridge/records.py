@@ -158,6 +158,8 @@ class Reader:
         values = tuple(self._nodes[a] for a in args)
         if name in _TRANSPARENT:
             return values[0]
+        if name == "require":  # its condition is one of the pipeline's promises
+            return values[1]
         result = self._type(type_)
         if name == "if_then_else" and len(values) == 3:
             return ir.Select(values[0], values[1], values[2])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from selector import environment, pipeline
+from selector import environment, performance, pipeline
 from selector.diagnostics import ArtifactError, TargetError
 from selector.ir.nodes import Module
 from selector.report import Report
@@ -113,7 +113,8 @@ class Kernel:
     @cached_property
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why."""
-        return Report.from_dict(self._artifact.report)
+        report = Report.from_dict(self._artifact.report)
+        return replace(report, copies=performance.copies_of(self.plan))
 
     @cached_property
     def module(self) -> Module:
@@ -285,7 +286,8 @@ def compile_module(
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
-    report = Report(work.statements, clock.seconds)  # grows by what is done later
+    copies = performance.copies_of(work.plan)
+    report = Report(work.statements, clock.seconds, copies)  # the times grow by what is done later
     artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)
@@ -366,4 +368,5 @@ def _warned(kernel: Kernel) -> Kernel:
     """Warn about statements that were asked onto a tensor unit and stayed plain code."""
     if kernel.report.misses:
         warnings.warn(f"not everything was selected:\n{kernel.report}", stacklevel=3)
+    performance.warn(kernel.plan, stacklevel=3)
     return kernel

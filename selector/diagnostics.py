@@ -101,5 +101,9 @@ class ServiceError(UserError):
     """A compile service that cannot be reached, refuses, or answers what it must not."""
 
 
+class PerformanceWarning(UserWarning):
+    """A kernel that is right, and much slower than another schedule would make it."""
+
+
 class InternalError(Exception):
     """A defect of this package, with what is needed to report it."""

@@ -7,6 +7,9 @@
   empty: no cache.
 - ``SELECTOR_PATIENCE``: seconds that a thread of a GPU kernel waits at a barrier before the launch
   ends in an error; by default for ever.
+- ``SELECTOR_PERFORMANCE``: ``0`` silences warnings about slow kernels; by default ``1``.
+- ``SELECTOR_NVRTC_SECONDS``: seconds of the processor that NVRTC has for a large kernel, by default
+  10.
 
 ``XDG_CACHE_HOME`` moves the default of the kernel cache, and ``CC`` names the C compiler (for
 target ``amx``), as for every program.
@@ -37,11 +40,30 @@ def checks_enabled() -> bool:
     return _SWITCH[value]
 
 
+def performance_warnings() -> bool:
+    """Whether to warn of slow kernels; ``UserError`` if the value is neither 0 nor 1."""
+    value = os.environ.get("SELECTOR_PERFORMANCE", "1")
+    if value not in _SWITCH:
+        raise UserError(f"SELECTOR_PERFORMANCE is {value!r}", hint="set it to 1 or 0")
+    return _SWITCH[value] or value == ""
+
+
 def patience() -> float | None:
     """Seconds that kernels compiled now wait at a barrier; None for ever. ``UserError`` if the
     value is no positive number.
     """
-    value = os.environ.get("SELECTOR_PATIENCE", "")
+    return _seconds("SELECTOR_PATIENCE")
+
+
+def nvrtc_seconds() -> float:
+    """Seconds of the processor that NVRTC has for a kernel; ``UserError`` if the value is no
+    positive number.
+    """
+    return _seconds("SELECTOR_NVRTC_SECONDS") or 10.0
+
+
+def _seconds(variable: str) -> float | None:
+    value = os.environ.get(variable, "")
     if not value:
         return None
     try:
@@ -49,7 +71,7 @@ def patience() -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise UserError(f"SELECTOR_PATIENCE is {value!r}", hint="seconds, such as 2 or 0.5")
+        raise UserError(f"{variable} is {value!r}", hint="seconds, such as 2 or 0.5")
     return seconds
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from selector import performance
 from selector.diagnostics import Where
+from selector.runtime.plan import CopyCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,14 @@ def _rules(s: StatementReport, laws: bool) -> list[str]:
 class Report:
     """All statements of a module that touch tensor memory, in program order.
 
-    ``seconds`` is the time that each stage of the compilation took, where that is known.
+    ``seconds`` is the time that each stage of the compilation took, where that is known; ``copies``
+    are those into shared memory: the threads that take part, bytes of an access, and the share of
+    the kernel's predicted time.
     """
 
     statements: tuple[StatementReport, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    copies: tuple[CopyCost, ...] = ()
 
     @property
     def misses(self) -> tuple[StatementReport, ...]:
@@ -207,6 +212,7 @@ class Report:
         """The report in words; ``laws``: with the law of each rule."""
         lines = [s.text(laws) for s in self.statements]
         lines = lines or ["no statement is placed on a tensor unit"]
+        lines += performance.lines(self.copies)
         if self.seconds:
             times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
             lines.append(f"compiled in: {', '.join(times)}")

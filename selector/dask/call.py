@@ -33,6 +33,7 @@ from selector.runtime.arrays import (
     view,
 )
 from selector.runtime.prepare import output_shapes
+from selector.runtime.promises import check_promises
 from selector.runtime.sizes import Size, check_requirements, environment
 
 try:
@@ -118,6 +119,7 @@ class _Call:
         self.whole = {b.name: values[b.name] for b in self.inputs if b.name not in self.cut}
         scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
         self.scalars = {name: values[name] for name in scalars}
+        self.checked = scalars
         self.numbers = arguments.integers(scalars)
         self.extents = self._output_extents(sizes)
         self.reasons: dict[int, str] = {}
@@ -127,7 +129,9 @@ class _Call:
         """The output's, innermost first; an ``ArgumentError`` if the inputs are too small."""
         shape = output_shapes(self.plan, self.known, self.numbers, sizes)[self.output.name]
         made = {self.output.name: _dense(shape)}
-        check_requirements(self.plan, environment(self.plan, self.known | made, self.numbers))
+        env = environment(self.plan, self.known | made, self.numbers)
+        check_requirements(self.plan, env)
+        check_promises(self.plan, env, self.checked)
         extents = shape[::-1]
         if 0 in extents:
             raise ArgumentError(

@@ -36,6 +36,7 @@ from selector.runtime.plan import MapArgument
 from selector.targets import Target
 
 if TYPE_CHECKING:
+    from selector.emit.copy_costs import Taking
     from selector.emit.warpgroups.left_rows import LeftBox
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
@@ -172,6 +173,7 @@ class KernelContext:
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, Taking] = field(default_factory=dict)  # by what they fill
     shared_bytes: int = 0
     interleaved: list[Callable[[], None]] = field(
         default_factory=list

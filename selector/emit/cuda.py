@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
+from selector.emit.copy_costs import copy_costs
 from selector.emit.kernel import KernelEmitter
 from selector.emit.preamble import preamble
 from selector.emit.scalar import Space, Storage, c_type
@@ -64,7 +65,7 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     return Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
-        intermediates, tuple(launches), patience,
+        intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
 
 
@@ -174,6 +175,7 @@ def _emit_kernel(
         tuple(a for a, _ in kept),
         persistent=context.persistent,
         cluster=context.cluster,
+        copies=copy_costs(kernel.body, kernel.name, context),
     )
     return w.text(), launch, context.wrappers
 

@@ -19,6 +19,7 @@ from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.copies import as_copy
 from selector.emit.copy_code import emit_copy
+from selector.emit.copy_costs import note, of_copy, of_nest, of_threads
 from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
 from selector.emit.placement import Placement
@@ -26,7 +27,7 @@ from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
 from selector.emit.runs import Runs
-from selector.emit.scalar import c_type
+from selector.emit.scalar import Space, c_type
 from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
@@ -229,21 +230,33 @@ class KernelEmitter:
         with w.block("else"):
             self.threads.spread(nest, unit.rank, unit.size)
 
-    def _loop_or_nest(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
+    def _independent_nest(self, s: Stmt) -> Nest | None:
+        """The nest that a statement is, if its iterations may run in any order."""
         nest = None if holds_tensor(s) else as_nest(s)
+        storage = None if nest is None else self.context.storages.get(nest.store.buffer)
+        if nest is None or storage is None:
+            return None
+        return nest if independent(nest, storage.param, storage.pitches) else None
+
+    def _nest(self, nest: Nest, s: Stmt, unit: Unit) -> None:
+        """A nest whose iterations are independent: a copy, or spread over the unit's threads."""
+        self.before(s, unit)
+        unit.panels |= nest.store.buffer in self.context.group_operands
+        copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
+        if copy is None:
+            note(nest.store, self.context, of_nest(nest, self.context, unit.size))
+            self._spread(nest, unit)
+            return
+        note(nest.store, self.context, of_copy(copy, self.context, unit.size))
+        emit_copy(copy, self.context, unit.rank, unit.size)
+        unit.copying = True
+        unit.copied.add(nest.store.buffer)
+
+    def _loop_or_nest(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
+        nest = self._independent_nest(s)
         if nest is not None:
-            storage = self.context.storages.get(nest.store.buffer)
-            if storage is not None and independent(nest, storage.param, storage.pitches):
-                self.before(s, unit)
-                unit.panels |= nest.store.buffer in self.context.group_operands
-                copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
-                if copy is not None:
-                    emit_copy(copy, self.context, unit.rank, unit.size)
-                    unit.copying = True
-                    unit.copied.add(nest.store.buffer)
-                else:
-                    self._spread(nest, unit)
-                return
+            self._nest(nest, s, unit)
+            return
         match s:
             case For():
                 self._uniform_loop(s, unit, in_warp=in_warp)
@@ -316,6 +329,10 @@ class KernelEmitter:
         if tensor:
             self.fill_bands(unit)
         tensor = tensor or bool(stored_names(body) & self.placement.by_rows.keys())
+        nest = None if tensor else self._fills_shared(s, total, unit)
+        if nest is not None:
+            self._nest(nest, s, unit)
+            return
         self.before(s, unit)
         w = self.context.writer
         if tensor:
@@ -331,9 +348,21 @@ class KernelEmitter:
                 inner.finish_copies(w)
                 unit.touch(own & reads, own & writes)
             return
+        filled = of_threads(body, loops, self.context, unit.size)
+        if filled is not None:
+            note(filled[0], self.context, filled[1])
         with w.block(f"for (int item = {unit.rank}; item < {total}; item += {unit.size})"):
             self._decode(loops, "item")
             self.threads.statement(body)
+
+    def _fills_shared(self, s: For, total: int, unit: Unit) -> Nest | None:
+        """The nest that fills shared memory by fewer threads than the unit has: what each of them
+        does in turn, all can do together.
+        """
+        nest = self._independent_nest(s) if total < unit.size else None
+        if nest is None or self.context.storages[nest.store.buffer].space is not Space.SHARED:
+            return None
+        return nest if prod(d.count or 1 for d in nest.digits) > total else None
 
     def _decode(self, loops: list[tuple[str, int]], number: str) -> dict[str, str]:
         """Declare the variables of the loops; what each is, of ``number``."""

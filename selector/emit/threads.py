@@ -30,6 +30,9 @@ from selector.ir.nodes import (
 from selector.ir.traverse import map_expr, walk_expr
 
 UNROLLED_STEPS = 32
+UNROLLED_LANES = (
+    64  # values, terms of sums counted, that a thread's vector statement is unrolled to
+)
 COMBINE = {
     ReduceOp.ADD: "{0} + {1}",
     ReduceOp.MUL: "{0} * {1}",
@@ -198,7 +201,7 @@ class ThreadCode:
             return
         var, extent = digits[level]
         name = self.context.names.get(var.name)
-        self.context.writer.line("#pragma unroll")
+        self.context.writer.line("#pragma unroll" if _few(s) else "#pragma unroll 1")
         with self.context.writer.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
             self._lanes(s, digits, level - 1)
 
@@ -224,6 +227,13 @@ class ThreadCode:
             text = self.context.scalar.expr(self.lane_of(value, inner))
             w.line(f"{total} = {COMBINE[op].format(total, text)};")
         return Var(names.verbatim(total), t)
+
+
+def _few(s: Store) -> bool:
+    """Whether a vector statement of one thread is short enough to be written out lane by lane."""
+    sums = [e for e in walk_expr(s.value) if isinstance(e, VectorReduce)]
+    terms = sum(e.value.type.lanes for e in sums)
+    return max(s.value.type.lanes, terms) <= UNROLLED_LANES
 
 
 def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:

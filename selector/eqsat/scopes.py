@@ -7,7 +7,7 @@ skeleton once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from selector.eqsat.abstract import Skeleton, abstract
 from selector.ir.contents import holds
@@ -17,12 +17,17 @@ from selector.ir.traverse import stmt_exprs, walk_stmt
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One outermost tensor allocation: its statements, and their skeletons in the same order."""
+    """One outermost tensor allocation: its statements, and their skeletons in the same order.
+
+    ``refusals``: why factors of an accumulator stay in its sums, by accumulator, as it is asked:
+    all statements of a scope are looked at for it.
+    """
 
     allocation: Allocate
     accumulators: dict[str, Location]
     stores: tuple[Store, ...]
     skeletons: tuple[Skeleton, ...]
+    refusals: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
     def distinct(self) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from selector.ir.nodes import (
     Module,
     Not,
     Origin,
+    Promise,
     Ramp,
     ReduceOp,
     Requirement,
@@ -117,6 +118,7 @@ def _read_module(data: object) -> Module:
         tuple(r.requirement(p, x) for p, x in _items("$.requirements", fields["requirements"])),
         tuple(r.origin(p, x) for p, x in _items("$.origins", fields["origins"])),
         tuple(r.grid(p, x) for p, x in _items("$.grids", fields.get("grids", []))),
+        tuple(r.promise(p, x) for p, x in _items("$.promises", fields.get("promises", []))),
     )
 
 
@@ -318,6 +320,10 @@ class _Reader:
         return Requirement(
             _string(path, buffer), at, self.expr(path, low, INT32), self.expr(path, high, INT32)
         )
+
+    def promise(self, path: str, value: object) -> Promise:
+        condition, message = _list(path, value, 2)
+        return Promise(self.expr(path, condition, BOOL), _string(path, message))
 
     def origin(self, path: str, value: object) -> Origin:
         return Origin(*(_string(path, x) for x in _list(path, value, 3)))

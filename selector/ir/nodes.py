@@ -391,6 +391,16 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What the user has promised of the parameters; ``message`` says what is broken where
+    ``condition`` is false.
+    """
+
+    condition: Expr
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where a Func or buffer comes from, for messages: the user's name and ``file:line``."""
 
@@ -419,6 +429,7 @@ class Module:
     requirements: tuple[Requirement, ...] = ()
     origins: tuple[Origin, ...] = ()
     grids: tuple[GridDirective, ...] = ()
+    promises: tuple[Promise, ...] = ()
 
     def buffer(self, name: str) -> BufferParam | None:
         return next((b for b in self.buffers if b.name == name), None)

@@ -25,6 +25,7 @@ from selector.ir.nodes import (
     GridKind,
     Module,
     Origin,
+    Promise,
     Requirement,
     Role,
     ScalarParam,
@@ -88,6 +89,7 @@ class _Header:
     buffers: list[BufferParam] = field(default_factory=list[BufferParam])
     scalars: list[ScalarParam] = field(default_factory=list[ScalarParam])
     requirements: list[Requirement] = field(default_factory=list[Requirement])
+    promises: list[Promise] = field(default_factory=list[Promise])
     origins: list[Origin] = field(default_factory=list[Origin])
     grids: list[GridDirective] = field(default_factory=list[GridDirective])
 
@@ -114,6 +116,7 @@ class ModuleParser(StatementParser):
             tuple(header.requirements),
             tuple(header.origins),
             tuple(header.grids),
+            tuple(header.promises),
         )
 
     def _header_line(self, header: _Header) -> None:
@@ -129,14 +132,16 @@ class ModuleParser(StatementParser):
                 header.scalars.append(scalar)
             case "require":
                 header.requirements.append(self._requirement())
+            case "promise":
+                header.promises.append(self._promise())
             case "origin":
                 header.origins.append(self._origin())
             case "resident" | "persistent" | "teams" | "cluster" | "self_fed":
                 header.grids.append(self._grid(GridKind(word)))
             case _:
                 self.expected(
-                    "input, output, scalar, require, origin, resident, persistent, teams, cluster, "
-                    "self_fed or body"
+                    "input, output, scalar, require, promise, origin, resident, persistent, teams, "
+                    "cluster, self_fed or body"
                 )
 
     def _declaration(self) -> tuple[str, Type]:
@@ -174,6 +179,12 @@ class ModuleParser(StatementParser):
         low = self.expr()
         self.take("to")
         return Requirement(buffer, dim, low, self.expr())
+
+    def _promise(self) -> Promise:
+        self.take("promise")
+        message = self._string()
+        self.take(":")
+        return Promise(self.expr(), message)
 
     def _origin(self) -> Origin:
         self.take("origin")

@@ -101,6 +101,8 @@ def _header(module: Module, printer: _Printer) -> Iterator[str]:
     for r in module.requirements:
         low, high = printer.expr(r.minimum), printer.expr(r.maximum)
         yield f"require {quote(r.buffer)} dim {r.dim} from {low} to {high}"
+    for p in module.promises:
+        yield f"promise {quote_string(p.message)}: {printer.expr(p.condition)}"
     for o in module.origins:
         func, location = quote_string(o.func), quote_string(o.location)
         yield f"origin {quote(o.name)}: func {func} at {location}"

@@ -55,6 +55,7 @@ def to_json(module: Module) -> dict[str, Any]:
         [r.buffer, r.dim, table.number(r.minimum), table.number(r.maximum)]
         for r in module.requirements
     ]
+    promises = [[table.number(p.condition), p.message] for p in module.promises]
     body = _stmt(module.body, table)
     grids = [[g.kind.value, g.func, g.blocks] for g in module.grids]
     return {
@@ -68,6 +69,7 @@ def to_json(module: Module) -> dict[str, Any]:
         "body": body,
         "exprs": table.rows,
         **({"grids": grids} if grids else {}),
+        **({"promises": promises} if promises else {}),
     }
 
 

@@ -42,7 +42,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.printer import print_expr, print_stmt
-from selector.ir.traverse import expr_children
+from selector.ir.traverse import expr_children, walk_expr
 from selector.ir.types import BOOL, INT32, Type
 
 _DEPTH = {ForKind.GPU_BLOCK: 1, ForKind.GPU_THREAD: 2, ForKind.GPU_LANE: 3}
@@ -92,6 +92,7 @@ def verify(module: Module) -> None:
             for e in (d.min, d.extent, d.stride):
                 _scalar_int(e, scope, f"a dimension of `{b.name}`")
     _check_requirements(module, scope)
+    _check_promises(module, scope)
     _stmt(module.body, scope)
 
 
@@ -123,6 +124,13 @@ def _check_requirements(module: Module, scope: _Scope) -> None:
             )
         for e in (r.minimum, r.maximum):
             _scalar_int(e, scope, f"a requirement on `{r.buffer}`")
+
+
+def _check_promises(module: Module, scope: _Scope) -> None:
+    for p in module.promises:
+        _expr(p.condition, scope)
+        if p.condition.type != BOOL or any(isinstance(e, Load) for e in walk_expr(p.condition)):
+            raise InternalError(f"not a condition on parameters: {print_expr(p.condition)}")
 
 
 def _fail(node: Expr | Stmt, why: str) -> NoReturn:

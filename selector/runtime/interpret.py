@@ -6,15 +6,13 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from selector.ir.interpreter import interpret
 from selector.ir.nodes import Module
-from selector.ir.types import Kind
 from selector.runtime import arguments, host
 from selector.runtime.arrays import view
 from selector.runtime.plan import Plan
 from selector.runtime.prepare import output_sizes
+from selector.runtime.promises import check_promises, number
 from selector.runtime.sizes import Size, check_requirements, environment
 
 
@@ -39,19 +37,11 @@ def interpret_plan(
     scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
     numbers = arguments.integers(scalars)
     known |= output_sizes(plan, known, numbers, sizes)
-    check_requirements(plan, environment(plan, known, numbers))
+    env = environment(plan, known, numbers)
+    check_requirements(plan, env)
+    check_promises(plan, env, scalars)
     shapes = {b.name: known[b.name].extents[::-1] for b in arguments.outputs_of(plan)}
-    results = interpret(
-        module, arrays, {n: _number(plan, n, v) for n, v in scalars.items()}, shapes
-    )
+    results = interpret(module, arrays, {n: number(plan, n, v) for n, v in scalars.items()}, shapes)
     given = [values[b.name] for b in inputs]
     made = {b.name: host.to_result(b, results[b.name], given) for b in arguments.outputs_of(plan)}
     return next(iter(made.values())) if len(made) == 1 else made
-
-
-def _number(plan: Plan, name: str, value: np.generic) -> object:
-    """A scalar as the interpreter takes it: a number, also where a device takes bfloat16 bits."""
-    scalar = next(s for s in plan.scalars if s.name == name)
-    if scalar.type.kind is not Kind.BFLOAT:
-        return value
-    return np.uint32(int(value) << 16).view(np.float32)

@@ -20,9 +20,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from selector.diagnostics import InternalError, ScheduleError, UserError
+from selector import environment
+from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError, Where
+from selector.runtime.nvrtc_child import compile_apart
+from selector.runtime.text_size import TextSize, unrolled_size
 
 OPTIONS = ("-std=c++17", "-ftz=false")
+SMALL = 160_000
+"""Characters, loops unrolled, that NVRTC compiles in a few seconds: case studies have fewer."""
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
 _LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
@@ -100,29 +105,53 @@ def include_directories() -> tuple[str, ...]:
     return (folder, str(libraries)) if libraries.is_dir() else (folder,)
 
 
-def compile_to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
+def compile_to_cubin(
+    source: str, arch: str, options: tuple[str, ...] = (), *, bounded: bool = True
+) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
+    A source that is large once its loops are unrolled is compiled in a process of its own, which
+    has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process that
+    is bounded as a whole.
+
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
-    cannot have the registers that an instruction needs; ``InternalError`` with
+    cannot have the registers that an instruction needs, or the source is too large to compile in
+    that time; ``InternalError`` with
     NVRTC's log and the line of the source if the source does not compile: emitted source always
     should.
     """
+    _check_arch(bindings(), arch)
+    size = unrolled_size(source) if bounded else None
+    if size is None or size.characters <= SMALL:
+        cubin, log = compiled(source, arch, options)
+    else:
+        seconds = environment.nvrtc_seconds()
+        try:
+            cubin, log = compile_apart(source, arch, options, seconds)
+        except LimitError as error:
+            raise _too_large(size, seconds) from error
+    if not cubin:
+        _refuse_registers(log)
+        raise InternalError(_failure(source, arch, log))
+    return cubin
+
+
+def compiled(source: str, arch: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """Machine code, or if there is none NVRTC's log. It takes what it takes: nothing can stop it
+    in this process.
+    """
     nvrtc = bindings()
-    _check_arch(nvrtc, arch)
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
     includes = (f"-I{folder}" for folder in include_directories())
     flags = [f.encode() for f in (*OPTIONS, f"-arch={arch}", *includes, *options)]
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = _log(nvrtc, program)
-            _refuse_registers(log)
-            raise InternalError(_failure(source, arch, log))
+            return b"", _log(nvrtc, program)
         size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         cubin = _buffer(size)
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin[:size]
+        return cubin[:size], ""
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -182,6 +211,18 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise InternalError(f"NVRTC failed: {status.name}")
     return values[0] if values else None
+
+
+def _too_large(size: TextSize, seconds: float) -> ScheduleError:
+    line = size.largest
+    return ScheduleError(
+        f"NVRTC does not compile the kernel in {seconds:g} s: it is {size.characters} characters "
+        "long once its loops are unrolled",
+        why=f"{line.copies} unrolled copies of one statement are {line.characters} of them",
+        hint="unroll fewer loops around that statement, or by a smaller factor, or vectorize them; "
+        "a statement that was not selected is better mended; SELECTOR_NVRTC_SECONDS is the limit",
+        where=Where(statement=line.line[:200]),
+    )
 
 
 def _refuse_registers(log: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.ir.nodes import BufferParam, Expr, Requirement, ScalarParam
+from selector.ir.nodes import BufferParam, Expr, Promise, Requirement, ScalarParam
 from selector.ir.types import Type
 
 
@@ -68,6 +68,23 @@ class Intermediate:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyCost:
+    """A copy into shared memory, for the report: how many of the threads of its unit take part,
+    bytes of an access, accesses of a warp that meet in one bank, and the predicted ``share`` of
+    the kernel's time.
+    """
+
+    kernel: str
+    to: str
+    source: str
+    threads: int
+    of: int
+    width: int
+    conflicts: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch: entry point, grid in blocks, threads per block, dynamic shared memory in
     bytes.
@@ -90,6 +107,7 @@ class Launch:
     persistent: int = 0
     cluster: int = 1
     early: bool = False
+    copies: tuple[CopyCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +126,4 @@ class Plan:
     intermediates: tuple[Intermediate, ...]
     launches: tuple[Launch, ...]
     patience: float | None = None
+    promises: tuple[Promise, ...] = ()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any, assert_never
 
-from selector.ir.nodes import BufferParam, Dim, Expr, Requirement, Role, ScalarParam
+from selector.ir.nodes import BufferParam, Dim, Expr, Promise, Requirement, Role, ScalarParam
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
 from selector.runtime.plan import (
     Argument,
     BufferArgument,
+    CopyCost,
     Intermediate,
     Launch,
     MapArgument,
@@ -45,6 +47,9 @@ def plan_to_json(plan: Plan) -> Json:
         ],
         "launches": [_launch_to_json(launch) for launch in plan.launches],
         "patience": plan.patience,
+        "promises": [
+            {"condition": print_expr(p.condition), "message": p.message} for p in plan.promises
+        ],
     }
 
 
@@ -70,6 +75,10 @@ def plan_from_json(data: Json, source: str) -> Plan:
         ),
         launches=tuple(read.launch(entry) for entry in data["launches"]),
         patience=None if data.get("patience") is None else float(data["patience"]),
+        promises=tuple(
+            Promise(read.expr(p["condition"]), _text(p["message"]))
+            for p in data.get("promises", ())
+        ),
     )
 
 
@@ -101,6 +110,7 @@ class _Reader:
             int(data.get("persistent", 0)),
             int(data.get("cluster", 1)),
             bool(data.get("early", False)),
+            tuple(_copy(entry) for entry in data.get("copies", ())),
         )
 
     def argument(self, data: Json) -> Argument:
@@ -118,6 +128,12 @@ class _Reader:
             names = data["maps_ready"]
             return MapsReady(() if names is True else tuple(_text(name) for name in names))
         return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
+
+
+def _copy(data: Any) -> CopyCost:
+    kernel, to, source, threads, of, width, conflicts, share = data
+    names = (_text(kernel), _text(to), _text(source))
+    return CopyCost(*names, int(threads), int(of), int(width), int(conflicts), float(share))
 
 
 def _text(value: Any) -> str:
@@ -148,6 +164,7 @@ def _launch_to_json(launch: Launch) -> Json:
         **({"persistent": launch.persistent} if launch.persistent else {}),
         **({"cluster": launch.cluster} if launch.cluster > 1 else {}),
         **({"early": True} if launch.early else {}),
+        **({"copies": [list(astuple(c)) for c in launch.copies]} if launch.copies else {}),
     }
 
 

@@ -27,6 +27,7 @@ from selector.runtime.plan import (
     Plan,
     ValueArgument,
 )
+from selector.runtime.promises import check_promises
 from selector.runtime.sizes import (
     Environment,
     Size,
@@ -133,6 +134,7 @@ def prepare(
         known |= output_sizes(plan, known, values, sizes)
     env = environment(plan, known, values)
     check_requirements(plan, env)
+    check_promises(plan, env, scalars)
     library = result_library(views.values())
     outputs = arguments.outputs_of(plan)
     return Prepared(
@@ -186,6 +188,7 @@ def sizes_use_scalars(plan: Plan) -> bool:
     exprs = [e for launch in plan.launches for e in launch.grid]
     exprs += [i.elements for i in plan.intermediates]
     exprs += [e for r in plan.requirements for e in (r.minimum, r.maximum)]
+    exprs += [p.condition for p in plan.promises]
     exprs += [
         a.value
         for launch in plan.launches

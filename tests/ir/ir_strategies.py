@@ -190,6 +190,7 @@ class Maker:
             self.stmt(2),
             tuple(self._requirement(n) for n in names),
             tuple(ir.Origin(n, self.draw(text), self.draw(text)) for n in names),
+            promises=tuple(ir.Promise(self.expr(BOOL, 2), self.draw(text)) for _ in names),
         )
 
     def _buffer(self, name: str) -> ir.BufferParam:

@@ -93,7 +93,7 @@ def test_statements(text: str, place: str, message: str) -> None:
         ("acc[0] = 1", "expected `module NAME`, the header of a module,"),
         (
             "module m",
-            "expected input, output, scalar, require, origin, resident, persistent, teams, cluster",
+            "expected input, output, scalar, require, promise, origin, resident, persistent, teams",
         ),
         ("module m\ninput I float32", "expected `:`"),
         ("module m\ninput I: float32x4 []", "a parameter holds scalars"),

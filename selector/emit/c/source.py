@@ -54,7 +54,7 @@ def emit(module: Module, target: Target) -> Plan:
     launch = Launch(entry, (IntImm(1), IntImm(1), IntImm(1)), 1, 0, arguments)
     return Plan(
         module.name, target.name, head + preamble(code) + "\n" + code, module.buffers,
-        module.scalars, module.requirements, (), (launch,),
+        module.scalars, module.requirements, (), (launch,), promises=module.promises,
     )  # fmt: skip
 
 

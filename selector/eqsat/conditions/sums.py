@@ -33,7 +33,10 @@ from selector.ir.traverse import expr_children, free_vars, walk_expr
 
 def factored(c: Context) -> Miss | None:
     """Factors of the sums could be taken out of them."""
-    why = refusal(c.scope.allocation, c.store.buffer).replace(f"`{c.store.buffer}`", f"`{c.func}`")
+    buffer, known = c.store.buffer, c.scope.refusals
+    if buffer not in known:
+        known[buffer] = refusal(c.scope.allocation, buffer)
+    why = known[buffer].replace(f"`{buffer}`", f"`{c.func}`")
     if not why:
         return None
     return c.miss(

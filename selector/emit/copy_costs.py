@@ -1,0 +1,150 @@
+"""What copies into shared memory cost a block, beside its tensor instructions: for the report.
+
+The prediction is simple on purpose, in cycles of a multiprocessor for all that a block does:
+
+* a tensor instruction: its multiply-adds, 1024 a cycle;
+* a copy: the most of 16 cycles for each access of a thread one after the other, 16 issue slots for
+  each access of a warp at 4 a cycle, and its bytes at 64 a cycle. Two accesses that meet in a bank
+  hide behind that; more take their time.
+
+A loop of unknown extent counts as 16 iterations, for copies and instructions alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+
+from selector.emit.context import KernelContext
+from selector.emit.copies import Copy
+from selector.emit.nests import Nest
+from selector.emit.scalar import Space
+from selector.intrinsics import records
+from selector.intrinsics.calls import constants
+from selector.ir.affine import to_affine
+from selector.ir.contents import loaded
+from selector.ir.nodes import Call, Expr, For, IntImm, Stmt, Store
+from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
+from selector.lowering.structure import loaded_names
+from selector.runtime.plan import CopyCost
+
+_UNKNOWN_LOOP = 16
+_MACS, _ISSUE, _SCHEDULERS, _BYTES, _BANKS = 1024, 16, 4, 64, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How the emitter writes a copy: who takes part, of how many, bytes of an access, and how many
+    accesses of a warp meet in one bank."""
+
+    source: str
+    threads: int
+    of: int
+    width: int
+    conflicts: int = 1
+
+
+def note(s: Store, context: KernelContext, taking: Taking | None) -> None:
+    """Remember how a statement is written, if it fills shared memory from elsewhere."""
+    if taking is not None:
+        context.copies.setdefault(s.buffer, taking)
+
+
+def of_nest(nest: Nest, context: KernelContext, size: int, threads: int = 0) -> Taking | None:
+    """A nest that is stored element by element; all of ``size`` threads that it has work for take
+    part, or so many."""
+    source = _source(nest.store, context)
+    if source is None:
+        return None
+    total = prod(d.count or size for d in nest.digits)
+    width = context.storages[nest.store.buffer].type.bytes
+    step = to_affine(nest.store.index).coefficient(nest.digits[0].var) if nest.digits else None
+    conflicts = 1 if step is None else _conflicts((step.constant or 1) * width)
+    return Taking(source, threads or min(size, total), size, width, conflicts)
+
+
+def of_copy(copy: Copy, context: KernelContext, size: int) -> Taking:
+    """A copy in chunks of 16 bytes, unless no chunk can start at a multiple of that."""
+    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    start = to_affine(copy.coordinates[0]).rest(copy.x.var)
+    moving = gcd(copy.per, *(c for term, c in start if term))
+    never = start.offset % moving != 0
+    width = 16 // copy.per if never else 16
+    return Taking(copy.source.buffer, min(size, total), size, width)
+
+
+def of_threads(
+    s: Stmt, loops: list[tuple[str, int]], context: KernelContext, size: int
+) -> tuple[Store, Taking] | None:
+    """The statement in gpu_thread loops that fills shared memory from what they read of global
+    memory, each thread its own; the last one, if there are several."""
+    known = context.storages
+    read = {n for n in loaded_names(s) if n in known and known[n].space is Space.GLOBAL}
+    filled = [x for x in walk_stmt(s) if isinstance(x, Store) and _is_shared(x.buffer, context)]
+    if not read or not filled:
+        return None
+    threads = min(size, prod(extent for _, extent in loops))
+    width = known[filled[-1].buffer].type.bytes
+    return filled[-1], Taking(min(read), threads, size, width)
+
+
+def copy_costs(body: Stmt, name: str, context: KernelContext) -> tuple[CopyCost, ...]:
+    """What each copy of a kernel costs, as a share of the kernel's predicted time."""
+    elements: dict[str, int] = {}
+    macs = _count(body, 1, context, elements)
+    cycles = {to: _cycles(context, to, elements.get(to, 0)) for to in context.copies}
+    total = sum(cycles.values()) + macs / _MACS
+    return tuple(
+        CopyCost(name, to, t.source, t.threads, t.of, t.width, t.conflicts, cycles[to] / total)
+        for to, t in context.copies.items()
+        if macs and cycles[to]
+    )
+
+
+def _cycles(context: KernelContext, to: str, elements: int) -> float:
+    taking = context.copies[to]
+    bytes_ = elements * context.storages[to].type.bytes
+    accesses = bytes_ / taking.width
+    issued = max(accesses / taking.threads, accesses / 32 / _SCHEDULERS) * _ISSUE
+    return max(issued * max(1, taking.conflicts / 2), bytes_ / _BYTES)
+
+
+def _count(s: Stmt, times: int, context: KernelContext, elements: dict[str, int]) -> int:
+    """Multiply-adds of tensor instructions that a block issues; elements stored are noted."""
+    match s:
+        case For(extent=extent, body=body):
+            count = extent.value if isinstance(extent, IntImm) else _UNKNOWN_LOOP
+            return _count(body, times * count, context, elements)
+        case Store(buffer, _, value, _):
+            if buffer in context.copies:
+                elements[buffer] = elements.get(buffer, 0) + times * value.type.lanes
+            return times * _macs(value)
+        case _:
+            return sum(_count(x, times, context, elements) for x in stmt_children(s))
+
+
+def _macs(e: Expr) -> int:
+    calls = (x for x in walk_expr(e) if isinstance(x, Call) and records.find(x.name) is not None)
+    return sum(prod(constants(call, 3)) for call in calls)
+
+
+def _source(s: Store, context: KernelContext) -> str | None:
+    """The global memory that a statement fills shared memory from."""
+    if not _is_shared(s.buffer, context):
+        return None
+    known = context.storages
+    sources = (n for n in sorted(loaded(s.value)) if n in known and known[n].space is Space.GLOBAL)
+    return next(sources, None)
+
+
+def _is_shared(name: str, context: KernelContext) -> bool:
+    known = context.storages.get(name)
+    return known is not None and known.space is Space.SHARED
+
+
+def _conflicts(step: int) -> int:
+    """Accesses of a warp that meet in one bank of 4 bytes, ``step`` bytes apart from lane to
+    lane."""
+    words = {abs(lane * step) // 4 for lane in range(32)}
+    banks = [sum(w % _BANKS == bank for w in words) for bank in range(_BANKS)]
+    return max(banks)

@@ -1,0 +1,40 @@
+"""What was not selected stays loops: a kernel that NVRTC compiles in a moment."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("halide")
+
+import halide as hl
+
+import halide_bridge as hb
+from selector.runtime import nvrtc
+from selector.runtime.text_size import unrolled_size
+
+
+def depthwise(tile: int) -> hl.Func:
+    """A 3 x 3 filter of its own for every channel, put where it has no place."""
+    half = hl.Float(16)
+    a, w = hl.ImageParam(half, 3, "a"), hl.ImageParam(half, 3, "w")
+    conv, out = hl.Func("conv"), hl.Func("out")
+    c, x, y, co, ci, xo, xi = (hl.Var(n) for n in ("c", "x", "y", "co", "ci", "xo", "xi"))
+    r = hl.RDom([(0, 3), (0, 3)], "r")
+    conv[c, x, y] = hl.f32(0)
+    conv[c, x, y] += hl.f32(a[c, x + r.x, y + r.y]) * hl.f32(w[c, r.x, r.y])
+    out[c, x, y] = conv[c, x, y]
+    out.split(c, co, ci, tile).split(x, xo, xi, tile).reorder(ci, xi, co, xo, y)
+    out.vectorize(ci).vectorize(xi).gpu_blocks(co, xo, y)
+    conv.compute_at(out, co).vectorize(c).vectorize(x)
+    conv.update().atomic().vectorize(c).vectorize(x).vectorize(r.x).vectorize(r.y)
+    hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
+    return out
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("tile", [16, 64])
+@pytest.mark.filterwarnings("ignore:not everything was selected")
+def test_a_depthwise_convolution(tile: int) -> None:
+    kernel = hb.compile(depthwise(tile), target="sm_80", strict=False)
+    assert unrolled_size(kernel.source).characters < nvrtc.SMALL / 4
+    assert kernel.cubin()[:4] == b"\x7fELF"

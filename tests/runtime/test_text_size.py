@@ -1,0 +1,81 @@
+"""The size of a text with its loops unrolled, and what is said of a kernel that is too large."""
+
+from __future__ import annotations
+
+import pytest
+
+from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError
+from selector.runtime import nvrtc
+from selector.runtime.nvrtc_child import compile_apart
+from selector.runtime.text_size import unrolled_size
+
+
+def kernel(*lines: str) -> str:
+    return "\n".join(('extern "C" __global__ void k(float* a) {', *lines, "}"))
+
+
+STORE = "a[0] = 1.0f;"
+
+
+@pytest.mark.parametrize(
+    ("loop", "copies"),
+    [
+        ("#pragma unroll\nfor (int i = 0; i < 40; ++i) {", 40),
+        ("#pragma unroll\nfor (int i = 2; i < 40; i += 4) {", 10),
+        ("#pragma unroll 4\nfor (int i = 0; i < 40; ++i) {", 4),
+        ("#pragma unroll 1\nfor (int i = 0; i < 8; ++i) {", 1),
+        ("for (int i = 0; i < 8; ++i) {", 8),
+        ("for (int i = 0; i < 40; ++i) {", 1),
+        ("for (int i = (int)threadIdx.x; i < 8; i += 1) {", 1),
+        ("if (a) {", 1),
+    ],
+)
+def test_loops(loop: str, copies: int) -> None:
+    assert unrolled_size(kernel(loop, STORE, "}")).largest.copies == copies
+
+
+def test_nested_loops_and_equal_lines() -> None:
+    text = kernel(
+        "#pragma unroll", "for (int i = 0; i < 20; ++i) {", "#pragma unroll",
+        "for (int j = 0; j < 30; ++j) {", "b_2[3] = b_1[7] * 2;", "b_4[5] = b_9[9] * 2;", "}", "}",
+    )  # fmt: skip
+    found = unrolled_size(text).largest
+    assert (found.line, found.copies) == ("b_2[3] = b_1[7] * 2;", 2 * 20 * 30)
+
+
+HUGE = kernel(*(f"a[{i}] = a[{i} + threadIdx.x] * 2.0f;" for i in range(8000)))
+LARGE = kernel(*(f"a[{i}] = {' + '.join(['1.0f'] * 300)};" for i in range(120)))
+
+
+@pytest.mark.nvrtc
+def test_what_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_NVRTC_SECONDS", "1")
+    with pytest.raises(ScheduleError) as caught:
+        nvrtc.compile_to_cubin(HUGE, "sm_80")
+    error = caught.value
+    assert "in 1 s" in error.what
+    assert "8000 unrolled copies" in error.why
+    assert "unroll fewer loops" in error.hint
+    assert error.where is not None
+    assert error.where.statement.startswith("a[0] =")
+
+
+@pytest.mark.nvrtc
+def test_a_large_kernel_is_the_same_wherever_it_is_compiled() -> None:
+    assert unrolled_size(LARGE).characters > nvrtc.SMALL
+    code = nvrtc.compile_to_cubin(LARGE, "sm_80")
+    assert code == nvrtc.compiled(LARGE, "sm_80", ())[0]
+    with pytest.raises(InternalError, match="does not compile"):
+        nvrtc.compile_to_cubin(LARGE.replace("a[17]", "b[17]"), "sm_80")
+
+
+def test_a_process_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(LimitError):
+        compile_apart(HUGE, "sm_80", (), 1)
+
+
+def test_seconds_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_NVRTC_SECONDS", "soon")
+    with pytest.raises(UserError, match="SELECTOR_NVRTC_SECONDS is 'soon'"):
+        nvrtc.compile_to_cubin(HUGE, "sm_80")

@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -95,9 +94,3 @@ def build(source: str) -> Path:
         code.unlink()
         os.replace(own, made)
     return made
-
-
-def prepare(sources: Iterable[str]) -> None:
-    """Build what is not there yet."""
-    for source in sources:
-        build(source)

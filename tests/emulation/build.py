@@ -34,7 +34,9 @@ _TEXT = (
 def folder() -> Path:
     named = os.environ.get("SELECTOR_EMULATION_DIR")
     found = Path(named or Path(tempfile.gettempdir()) / f"selector-emulation-{os.getuid()}")
-    found.mkdir(parents=True, exist_ok=True)
+    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if found.stat().st_uid != os.getuid():  # what lies there is loaded as code
+        raise Unsupported(f"{found} belongs to somebody else")
     return found
 
 

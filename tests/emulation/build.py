@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +34,9 @@ _TEXT = (
 def folder() -> Path:
     named = os.environ.get("SELECTOR_EMULATION_DIR")
     found = Path(named or Path(tempfile.gettempdir()) / f"selector-emulation-{os.getuid()}")
-    found.mkdir(parents=True, exist_ok=True)
+    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if found.stat().st_uid != os.getuid():  # what lies there is loaded as code
+        raise Unsupported(f"{found} belongs to somebody else")
     return found
 
 
@@ -95,9 +96,3 @@ def build(source: str) -> Path:
         code.unlink()
         os.replace(own, made)
     return made
-
-
-def prepare(sources: Iterable[str]) -> None:
-    """Build what is not there yet."""
-    for source in sources:
-        build(source)

@@ -40,14 +40,19 @@ def problems() -> list[Any]:
     return found
 
 
+PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in case.small}
+
+
 @cache
-def compiled(program: str, case: Case, problem: Any, target: str) -> Any:
+def compiled(program: str, target: str) -> Any:
+    """The kernel of all problems of that program."""
+    case, problem = PROGRAMS[program]
     return hb.compile(case.scheduled(problem, "tensor", target), target=target)
 
 
 @pytest.mark.parametrize(("case", "problem", "target"), problems())
 def test_text_computes_what_the_reference_does(case: Case, problem: Any, target: str) -> None:
-    kernel = compiled(problem.program, case, problem, target)
+    kernel = compiled(problem.program, target)
     inputs = case_inputs(case, problem, 11, np)
     found = check(kernel, **inputs, sizes=problem.output.shape)
     truth = case.reference(problem, decoded(problem, inputs, np), np)

@@ -1,6 +1,7 @@
-// wgmma. Each warp of a group has 16 of the 64 rows, and runs on its own. From its beginning until
-// a wait the accumulators are poison; operands are read at both times, and what has changed between
-// them is poison. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+// wgmma. Each warp of a group has 16 of the 64 rows, and runs on its own until it waits: an
+// instruction is complete for all warps or for none, so once all have issued it. From its beginning
+// until a wait the accumulators are poison; operands are read in the beginning and in the end, and
+// what has changed between is poison. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #include "runtime.h"
 #include <algorithm>
 #include <array>
@@ -27,6 +28,7 @@ struct GroupWork {
   std::deque<std::vector<Pending>> groups;
   std::map<void*, std::shared_ptr<Sums>> held;  // by the first register of lane 0
   std::map<void*, std::vector<u32>> known;      // what complete instructions left in lane 0
+  long committed = 0, completed = 0;            // groups so far
   bool fenced = false, ever_fenced = false;
 };
 
@@ -144,7 +146,7 @@ static std::shared_ptr<Sums> held_sums(GroupWork& work, const std::vector<void*>
 }
 
 static GroupWork& work_of(Warp& warp) {
-  if (!warp.work) warp.work = new GroupWork;
+  if (!warp.work) warp.work = std::make_shared<GroupWork>();
   return *warp.work;
 }
 static Warp& own_warp() { return own().owner->warps[own().number / 32]; }
@@ -203,13 +205,14 @@ void group_commit() {
     GroupWork& work = work_of(own_warp());
     work.groups.push_back(std::move(work.open));
     work.open.clear();
+    ++work.committed;
   });
 }
 
-static void complete(const Pending& pending, bool left_in_registers) {
+static void complete(const Pending& pending, int warp) {
   const GroupProduct& p = pending.product;
   auto a = pending.a, b = rows_of(p.b_matrix, 0, p.n, p.b_across);
-  if (!left_in_registers) a = rows_of(p.a_matrix, own().number / 32 % 4 * ROWS, ROWS, p.a_across);
+  if (p.a_matrix) a = rows_of(p.a_matrix, warp * ROWS, ROWS, p.a_across);
   poison_changed(a.data(), pending.a.data(), a.size());
   poison_changed(b.data(), pending.b.data(), b.size());
   multiply(p, *pending.sums, a, b);
@@ -230,18 +233,28 @@ static void release(GroupWork& work) {
   }
 }
 
+// Calls f(work, number) for the warps of the thread's group.
+template <class F> static void each_warp(F f) {
+  auto& warps = own().owner->warps;
+  const size_t first = own().number / 128 * 4;
+  for (int i = 0; i < 4 && first + i < warps.size(); ++i) f(work_of(warps[first + i]), i);
+}
+
 void group_wait(int pending) {
+  const long wanted = work_of(own_warp()).committed - pending;
+  wait_until("wgmma of another warp of the group", [=] {
+    bool all = true;
+    each_warp([&](GroupWork& work, int) { all &= work.committed >= wanted; });
+    return all;
+  });
   int nothing = 0;
   together("wgmma.wait_group", nothing, [=](auto) {
+    each_warp([=](GroupWork& work, int warp) {
+      for (; work.completed < wanted; work.groups.pop_front(), ++work.completed)
+        for (const Pending& one : work.groups.front()) complete(one, warp);
+    });
     GroupWork& work = work_of(own_warp());
-    for (; (int)work.groups.size() > pending; work.groups.pop_front())
-      for (const Pending& one : work.groups.front()) complete(one, one.product.a_matrix == 0);
     release(work);
     work.fenced = false;
   });
-}
-
-void end_group_work(Warp& warp) {
-  delete warp.work;
-  warp.work = nullptr;
 }

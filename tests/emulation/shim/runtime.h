@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -55,7 +56,7 @@ struct GroupWork;
 
 struct Warp : Meeting {
   int live = 0;
-  GroupWork* work = nullptr;  // of wgmma, once there is any
+  std::shared_ptr<GroupWork> work;  // of wgmma, once there is any
 };
 
 struct Phases {
@@ -120,7 +121,6 @@ unsigned char* shared_bytes(u32 address, u32 bytes, u32 alignment, const char* w
 unsigned char* shared_bytes(Block& of, u32 address, u32 bytes, u32 alignment, const char* what);
 void end_copies(Thread& thread, u64 first);  // so many of its copies
 void end_stores(Thread& thread);
-void end_group_work(Warp& warp);
 void step(u32 barrier, Phases& phases);
 Phases& phases_of(Place barrier);
 void stored(Thread& by, u32 offset, u32 bytes);  // by ordinary means, in shared memory

@@ -83,7 +83,6 @@ static void leave(Thread& thread) {
   Warp& warp = block.warps[thread.number / 32];
   --block.live;
   --warp.live;
-  if (!warp.live) end_group_work(warp);
   if (warp.live && warp.arrived)
     fail("a thread ends while others of its warp are at %s", warp.instruction);
   Meeting& barrier = block.barriers[0];

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import dictionary
 import pytest
 from tensor_programs import (
     SM80,
@@ -416,6 +417,7 @@ def test_a_refusal_says_what_why_and_how(name: str):
     assert "cannot go to the tensor unit" in error.what
     assert s.why in error.why
     assert s.hint in error.hint
+    dictionary.check("text form", name, error)
     assert error.why
     assert error.hint
     assert error.where is not None

@@ -90,6 +90,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
+        """The program's, by default that of its output."""
         return self.plan.name
 
     @property
@@ -99,10 +100,12 @@ class Kernel:
 
     @property
     def plan(self) -> Plan:
+        """What a launch needs: parameters with their types and axes, kernels, source."""
         return self._artifact.plan
 
     @property
     def target(self) -> Target:
+        """What it is compiled for; its name is ``kernel.target.name``."""
         return find_target(self.plan.target)
 
     @property

@@ -18,5 +18,6 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+highlight_language = "none"
 pygments_style = "friendly"
 pygments_dark_style = "monokai"

@@ -50,8 +50,9 @@ def page(kinds: Iterator[tuple[str, str]]) -> str:
 
 
 def _pipelines() -> Iterator[tuple[str, Exception]]:
-    import halide_bridge as hb
     from test_unselected import SCENARIOS
+
+    import halide_bridge as hb
 
     for name, s in SCENARIOS.items():
         only = s.instructions
@@ -62,10 +63,11 @@ def _pipelines() -> Iterator[tuple[str, Exception]]:
 
 
 def _text_form() -> Iterator[tuple[str, Exception]]:
+    from test_misses import SCENARIOS
+
     from selector.diagnostics import SelectionError
     from selector.eqsat import select
     from selector.targets import find_target
-    from test_misses import SCENARIOS
 
     for name, s in SCENARIOS.items():
         try:
@@ -75,8 +77,9 @@ def _text_form() -> Iterator[tuple[str, Exception]]:
 
 
 def _calls() -> Iterator[tuple[str, Exception]]:
-    from selector.diagnostics import ArgumentError
     from test_call_errors import CASES
+
+    from selector.diagnostics import ArgumentError
 
     for name, (run, _) in CASES.items():
         try:

@@ -90,8 +90,8 @@ def member_docs(kind: type[enum.Enum]) -> dict[str, str]:
 def directives() -> str:
     parts = [
         "# Directives\n\n"
-        "What a schedule says beyond Halide's own. Each takes the Func first and returns it. A Func "
-        "with a directive still compiles with stock Halide, which never sees it.\n"
+        "What a schedule says beyond Halide's own. Each takes the Func first and returns it. A "
+        "Func with a directive still compiles with stock Halide, which never sees it.\n"
     ]
     for function in DIRECTIVES:
         name = function.__name__
@@ -111,8 +111,8 @@ STOCK = {
 def memory() -> str:
     docs = member_docs(hb.MemoryType)
     parts = [
-        "# Memory kinds\n\nWhere the values of a Func live. Those of a tensor unit are asked for with "
-        "`hb.store_in(func, kind)`:\n"
+        "# Memory kinds\n\nWhere the values of a Func live. Those of a tensor unit are asked for "
+        "with `hb.store_in(func, kind)`:\n"
     ]
     for kind in hb.MemoryType:
         families = EXECUTES[kind.memory.location]
@@ -140,7 +140,7 @@ def targets() -> str:
     )
     head = ("target", "compute capability", "shared memory of a block", "has")
     return (
-        "# Targets\n\nWhat a kernel is compiled for: `hb.compile(output, target=...)`. `\"cuda\"` is "
+        '# Targets\n\nWhat a kernel is compiled for: `hb.compile(output, target=...)`. `"cuda"` is '
         "the best of these for the GPU at hand. Compiling needs no GPU.\n\n"
         f"{table(head, rows)}\n"
         "Machine code runs on its own major version from its own minor version on; that of "
@@ -152,9 +152,9 @@ def targets() -> str:
 def instructions() -> str:
     parts = [
         "# Instructions\n\nOne record each (`selector/intrinsics/records.py`), which rules, "
-        "interpreter, emitter and report read. An instruction multiplies m x k by k x n and adds to "
-        "m x n. A statement may be any multiple of m and n, and of any depth: the compiler cuts it "
-        "into instructions and fills up the depth with zeros. AMX tiles may have fewer rows and "
+        "interpreter, emitter and report read. An instruction multiplies m x k by k x n and adds "
+        "to m x n. A statement may be any multiple of m and n, and of any depth: the compiler cuts "
+        "it into instructions and fills up the depth with zeros. AMX tiles may have fewer rows and "
         "columns.\n"
     ]
     families = dict.fromkeys(i.family for i in INSTRUCTIONS)
@@ -181,8 +181,8 @@ def _row(i: TensorInstruction) -> tuple[object, ...]:
 def rule_pages() -> str:
     laws = rules.laws()
     parts = [
-        "# Rules\n\nWhat saturation knows, file by file, in the order in which they load. A rule has "
-        "the name that reports use, and a law. `python -m selector rules trace FILE.vir` shows "
+        "# Rules\n\nWhat saturation knows, file by file, in the order in which they load. A rule "
+        "has the name that reports use, and a law. `python -m selector rules trace FILE.vir` shows "
         "which of them a program took; [how to test rules](../howto/rules.md).\n"
     ]
     for name, text in rules.rule_files():

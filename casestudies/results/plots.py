@@ -45,23 +45,23 @@ def overview(results: Sequence[Result], run: str, folder: Path) -> Path:
     assert best is not None
     assert stock is not None
     figure, (before, after, times) = pyplot.subplots(
-        1, 3, figsize=(9, 2.7), dpi=100, gridspec_kw={"width_ratios": (1, 1, 1.7)}
+        1, 3, figsize=(8, 3), dpi=110, gridspec_kw={"width_ratios": (1, 1, 1.2)}
     )
     for axes, file, title in (
         (before, "photograph.png", "in"),
-        (after, "conv2d.png", "out: a filter of 16 x 16 taps"),
+        (after, "conv2d.png", "out: 16 x 16 taps"),
     ):
         axes.imshow(pyplot.imread(GALLERY / file), cmap="gray", vmin=0, vmax=1)
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=10)
         axes.axis("off")
     bars = (("this compiler", job.ours), ("stock Halide", stock), (best, job.libraries[best]))
     colours = (OURS_COLOUR, STOCK_COLOUR, STOCK_COLOUR)
-    found = times.barh(range(3), [time for _, time in bars], color=colours, height=0.6)
-    times.bar_label(found, [f"{time:.0f} us" for _, time in bars], padding=3, fontsize=8)
-    times.set_yticks(range(3), [name for name, _ in bars], fontsize=8)
-    times.invert_yaxis()
-    times.set_xlim(0, 1.2 * max(time for _, time in bars))
-    times.set_title(f"the same on 4080 x 4080 pixels, by\n{INSTRUCTION} ({run})", fontsize=9)
+    times.barh(range(3), [time for _, time in bars], color=colours, height=0.4)
+    for row, (name, time) in enumerate(bars):
+        times.text(0, row - 0.28, f"{name}: {time:.0f} us", fontsize=9)
+    times.set_ylim(2.4, -0.7)
+    times.set_yticks([])
+    times.set_title(f"the same on 4080 x 4080 pixels\n{INSTRUCTION}\n{run}", fontsize=9)
     times.spines[["top", "right", "bottom"]].set_visible(False)
     times.tick_params(axis="x", bottom=False, labelbottom=False)
     return _save(figure, folder / "overview.png")

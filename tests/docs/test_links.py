@@ -47,7 +47,9 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A page, here\n[1](page.md#a-page-here) [2](page.md#b) [3](none.md) `[4](x)`\n")
+    page.write_text(
+        "# A page, here\n[1](page.md#a-page-here) [2](page.md#b) [3](none.md) `[4](x)`\n"
+    )
     assert broken(page) == ["page.md#b", "none.md"]
 
 
@@ -61,7 +63,9 @@ def test_every_page_can_be_reached() -> None:
         links = (link.partition("#")[0] for link in _LINK.findall(prose(page)))
         found = {(page.parent / link).resolve() for link in links if link.endswith(".md")}
         ahead += [p for p in found if p.exists() and p not in seen]
-    assert not [p for p in pages() if p not in seen and (p.is_relative_to(DOCS) or p == CONTRIBUTING)]
+    assert not [
+        p for p in pages() if p not in seen and (p.is_relative_to(DOCS) or p == CONTRIBUTING)
+    ]
     for folder in (DOCS, *(p for p in DOCS.iterdir() if (p / "index.md").exists())):
         listed = re.findall(r"^([\w/-]+)$", read(folder / "index.md"), re.MULTILINE)
         here = {p.stem for p in folder.glob("*.md")} - {"index"}

@@ -62,7 +62,7 @@ def test_the_picture_names_the_instruction_that_the_tutorial_ends_with() -> None
 
 
 def test_the_tutorials_times() -> None:
-    """Its table is made from what run_variants writes; a step that is missing or wrong is a dash."""
+    """Its table is made from what run_variants writes; a step that is wrong is a dash."""
     row = {"passed": True, "timing": {"median": 100.0}, "error": 1e-7}
     rows = [copy.deepcopy(row) | {"contender": label} for label in tutorial.STEPS]
     data = {"date": "a day", "device": "a GPU", "rows": rows}

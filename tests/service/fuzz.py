@@ -123,7 +123,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--page", action="store_true", help="put the outcome into the page on the service")
+    parser.add_argument(
+        "--page", action="store_true", help="put the outcome into the page on the service"
+    )
     options = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

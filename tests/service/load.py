@@ -161,7 +161,9 @@ def main() -> int:
     parser.add_argument("--new", type=int, default=200, help="one in so many is a new program")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--page", action="store_true", help="put the figures into the page on the service")
+    parser.add_argument(
+        "--page", action="store_true", help="put the figures into the page on the service"
+    )
     options = parser.parse_args()
     known = [body(f"known{i}", 2 + i) for i in range(options.programs)]
     fresh = itertools.count()
@@ -201,10 +203,10 @@ def sentence(found: dict[str, object]) -> str:
         f"(`tests/service/load.py --seconds {paced['seconds']:g}`): "
         f"{paced['answers_per_second']:g} requests a second, answered from the store in "
         f"{cached['p50']} ms (median; {cached['p99']} ms at 99 %), {paced['uncached']} programs "
-        f"that were new (the README's convolution with 2 to 64 taps) in {uncached['p50']} ms (median; "
-        f"{uncached['p90']} ms at 90 %), {busy} times 429, no other error; the server took "
-        f"{server[0]} MiB at the beginning and {server[1]} MiB at most. As fast as they can, the "
-        f"same clients get {fast['answers_per_second']:g} answers a second.\n"
+        f"that were new (the README's convolution with 2 to 64 taps) in {uncached['p50']} ms "
+        f"(median; {uncached['p90']} ms at 90 %), {busy} times 429, no other error; the server "
+        f"took {server[0]} MiB at the beginning and {server[1]} MiB at most. As fast as they can, "
+        f"the same clients get {fast['answers_per_second']:g} answers a second.\n"
     )
 
 

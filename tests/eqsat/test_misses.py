@@ -91,6 +91,10 @@ def on_amx(module: Module) -> Module:
     return parse_module(str(module).replace("WMMAAccumulator", "AMXTile"))
 
 
+def on_groups(module: Module) -> Module:
+    return parse_module(str(module).replace("WMMAAccumulator", "WGMMAAccumulator"))
+
+
 def where(left: str, right: str, otherwise: str = "0.0f", zero_first: bool = False) -> Module:
     """The product where a comparison of 4096 lanes holds, another number elsewhere."""
     terms = f"{f32(A)}*{f32(B)}"
@@ -185,6 +189,11 @@ SCENARIOS: dict[str, Scenario] = {
     "outputs that no shape divides": Scenario(
         convolution(100, 8), "its 100 lanes are no multiple of any instruction's m x n",
         "vectorize 128 outputs at once", fixed=convolution(128, 8),
+    ),
+    "half of the outputs of a warpgroup": Scenario(
+        on_groups(convolution(256, 8)),
+        "its 256 lanes are no multiple of any instruction's m x n (512, ",
+        "vectorize 512 outputs at once", target="sm_90a", fixed=on_groups(convolution(512, 8)),
     ),
     "a column of outputs on amx": Scenario(
         on_amx(convolution(250, 8, spec=BF16)),
@@ -460,7 +469,9 @@ def test_the_nearest_instruction_is_one_of_the_accumulators_memory(
 def test_the_change_of_the_hint_is_selected(name: str):
     s = SCENARIOS[name]
     assert s.fixed is not None
-    selection = select(s.fixed, find_target("amx" if "AMXTile" in str(s.fixed) else "sm_80"))
+    targets = {"AMXTile": "amx", "WGMMAAccumulator": "sm_90a"}
+    target = next((t for memory, t in targets.items() if memory in str(s.fixed)), "sm_80")
+    selection = select(s.fixed, find_target(target))
     assert instructions(selection.module)
     check_same(s.fixed, selection.module)
 

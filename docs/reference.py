@@ -15,6 +15,7 @@ import enum
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ import selector.tuning  # noqa: E402
 from selector import diagnostics, environment  # noqa: E402
 from selector.eqsat.facts import EXECUTES  # noqa: E402
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
-from selector.report import Report, StatementReport  # noqa: E402
+from selector.report import Block, Report, StatementReport  # noqa: E402
 from selector.runtime.graph import LaunchGraph  # noqa: E402
 from selector.targets import TARGETS  # noqa: E402
 
@@ -66,8 +67,13 @@ def signature(name: str, thing: Callable[..., Any]) -> str:
         for p in inspect.signature(thing).parameters.values()
         if p.name != "self"
     ]
-    text = str(inspect.Signature(parameters))
-    return f"```\n{name}{text}\n```\n"
+    return _shown(name, str(inspect.Signature(parameters)))
+
+
+def _shown(name: str, parameters: str) -> str:
+    """A signature as a block, in lines that a page is wide."""
+    lines = textwrap.wrap(f"{name}{parameters}", 90, subsequent_indent="    ")
+    return "\n".join(["```", *lines, "```", ""])
 
 
 def member_docs(kind: type[enum.Enum]) -> dict[str, str]:
@@ -223,6 +229,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
     "Kernels": (
         ("kernel", selector.Kernel), ("graph", LaunchGraph),
         ("kernel.report", Report), ("kernel.report.statements[i]", StatementReport),
+        ("kernel.report.updates[i].block", Block),
     ),
     "Tuning": (
         ("hb.tune", hb.tune), ("selector.tuning.tune_saved", selector.tuning.tune_saved),
@@ -232,6 +239,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("selector.tuning.InlineExecutor", selector.tuning.InlineExecutor),
     ),
 }  # fmt: skip
+OUR_OWN = ("begun_with", "explained")  # what other rooms call, and users do not
 
 
 def interface() -> str:
@@ -262,21 +270,21 @@ def _presented(name: str, thing: Any) -> list[str]:
         for argument in (thing.args.vararg, thing.args.kwarg):
             assert argument is not None
             argument.annotation = None
-        shown = f"```\n{name}({ast.unparse(thing.args)})\n```\n"
+        shown = _shown(name, f"({ast.unparse(thing.args)})")
         return [f"### {name}\n", shown, markdown(ast.get_docstring(thing)), ""]
     if not inspect.isclass(thing):
         return [f"### {name}\n", signature(name, thing), markdown(thing.__doc__), ""]
     shown = signature(name, thing) if name.startswith("selector.") else ""
     parts = [f"### {name}\n", shown, markdown(thing.__doc__), ""]
     for member, value in vars(thing).items():
-        if member.startswith("_") and member != "__call__":
+        if (member.startswith("_") and member != "__call__") or member in OUR_OWN:
             continue
         function = getattr(value, "func", getattr(value, "fget", value))
         if isinstance(value, staticmethod) or not getattr(function, "__doc__", None):
             continue
         if callable(value):
             call = name if member == "__call__" else f"{name}.{member}"
-            head = signature(call, value).splitlines()[1]
+            head = " ".join(line.strip() for line in signature(call, value).splitlines()[1:-1])
             parts.append(f"**`{head}`**\n\n{markdown(function.__doc__)}\n")
         elif hasattr(value, "func") or isinstance(value, property):
             parts.append(f"**`{name}.{member}`**\n\n{markdown(function.__doc__)}\n")

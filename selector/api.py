@@ -83,7 +83,12 @@ class Kernel:
         return self._executable.graph(args, named, out, sizes)
 
     def interpret(self, *args: Any, sizes: Any = None, **named: Any) -> Any:
-        """Run the selected program under the reference semantics, in NumPy, on any machine."""
+        """Run the selected program in NumPy, each instruction by its record's meaning, on any
+        machine.
+
+        Arguments and result are those of a call, as NumPy arrays. ``ArgumentError`` for arrays that
+        do not fit. Some seconds for an image of 512 x 512.
+        """
         from selector.intrinsics.windows import with_zeros
 
         return interpret_plan(self.plan, with_zeros(self.module), args, named, sizes)
@@ -115,13 +120,13 @@ class Kernel:
 
     @cached_property
     def report(self) -> Report:
-        """What went to which instruction, by which rules; what did not, and why."""
+        """What went to which instruction, by which rules; what did not, and why. Prints as text."""
         report = Report.from_dict(self._artifact.report)
         return replace(report, copies=performance.copies_of(self.plan))
 
     @cached_property
     def module(self) -> Module:
-        """The selected program."""
+        """The selected program; ``str`` gives its text form."""
         from selector.ir.parser import parse_module
 
         return parse_module(self._artifact.module_text, f"{self.name}.vir")

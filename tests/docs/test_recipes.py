@@ -86,8 +86,9 @@ def pytest_in(clone: Path, *arguments: str) -> str:
 def test_how_to_add_an_instruction(clone: Path) -> None:
     follow(clone, INSTRUCTION)
     out = pytest_in(
-        clone, "tests/intrinsics", "tests/eqsat/test_selection.py", "-k", "u8.s8 or signed or block"
-    )
+        clone, "tests/intrinsics", "tests/eqsat/test_selection.py",
+        "-k", "m16n8k16.s8 or half_the_depth or block",
+    )  # fmt: skip
     assert " passed" in out
 
 
@@ -98,8 +99,8 @@ def test_the_added_instruction_in_machine_code(clone: Path) -> None:
     script.write_text(block("file", "bytes.py").text)
     done = run(script.name, clone=clone)
     assert done.returncode == 0, done.stderr
-    assert "mma.m16n8k32.u8.s8.s32" in done.stdout
-    assert "{'IMMA.16832.U8.S8'}" in done.stdout
+    assert "mma.m16n8k16.s8.s32" in done.stdout
+    assert "{'IMMA.16816.S8.S8'}" in done.stdout
 
 
 def test_how_to_add_a_rule(clone: Path) -> None:

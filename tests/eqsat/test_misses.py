@@ -147,15 +147,6 @@ SCENARIOS: dict[str, Scenario] = {
         "`A` is float32 in memory and converted to float16 inside the update",
         "convert it in a Func of its own (float16", fixed=GOOD,
     ),
-    "unsigned by signed bytes on wmma": Scenario(
-        update(
-            f"{reduce(f'int32x4096({A})*int32x4096({B})', kind='int32')} + {ACC}",
-            {"A": ("uint8", (16, 16)), "B": ("int8", (16, 16))}, spec=Spec("int8", "int32"),
-        ),
-        "has no instruction for uint8 x int8 -> int32; it needs amx",
-        "store the operands as int8 x int8 -> int32; uint8 x uint8 -> int32",
-        fixed=matmul(16, 16, 16, Spec("int8", "int32")),
-    ),
     "halves on amx": Scenario(
         on_amx(matmul(16, 16, 32)), "target amx has no instruction for float16 x float16",
         "store the operands as bfloat16 x bfloat16 -> float32", target="amx",

@@ -17,8 +17,8 @@ INTRODUCTION = """# Errors
 ## Kinds
 
 All are a `UserError` with `what` went wrong, `why`, a `hint` towards the way out, and `where`; as
-data, `error.as_dict()`. Two are not: a `PerformanceWarning` is a warning, and an `InternalError` is a
-defect of this package.
+data, `error.as_dict()`. Two are not: a `PerformanceWarning` is a warning, and an `InternalError` is
+a defect of this package.
 
 {kinds}
 What follows are the messages that tests provoke, one of each kind, with the names of the tests'

@@ -5,6 +5,7 @@
 #   make test    the same environment with the developer's tools, and every test this machine can run
 #   make nightly  the tests that take minutes, too: the whole corpus, all mutants
 #   make check   formatting, lint and types
+#   make docs    the pages of docs/ as a site, in docs/_build/html
 
 # The first of these that is a Python of at least 3.11; else python3, which is then told that it will not do.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -18,7 +19,7 @@ SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock
 WORKERS ?= 2
 TESTS ?= tests
 
-.PHONY: help demo serve test nightly check clean
+.PHONY: help demo serve test nightly check docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -48,5 +49,9 @@ nightly: .venv/dev.stamp
 check: .venv/dev.stamp
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright
 
+docs: .venv/dev.stamp
+	@$(VENV) -m sphinx -W --keep-going -q -b html -d docs/_build/trees docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 clean:
-	@rm -rf build dist .pytest_cache .ruff_cache
+	@rm -rf build dist docs/_build .pytest_cache .ruff_cache

@@ -21,9 +21,15 @@ def compile(  # noqa: A001 - the public name
     strict: bool = True,
     **options: Any,
 ) -> Kernel:
-    """Lower a pipeline and compile it for ``target``; see ``lower`` and ``selector.compile``.
+    """Lower a scheduled pipeline and compile it for ``target``, on any machine.
 
-    ``service="http://..."`` lowers here and has the rest done by a compile service.
+    ``output``: a Func, several, or a Pipeline. ``name`` and ``inputs`` are those of ``lower``,
+    ``strict`` and the other options those of ``selector.compile``; ``service="http://..."`` lowers
+    here and has the rest done by a compile service.
+
+    ``ScheduleError`` for what cannot be lowered or mapped onto the target, ``SelectionError`` for a
+    statement that cannot go to the tensor unit it was asked onto, ``TargetError`` for an unknown
+    target.
     """
     import selector
 

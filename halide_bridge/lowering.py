@@ -76,7 +76,8 @@ def lower(
     """The vectorized loops of a pipeline, its parameters, and what the algorithm needs of them.
 
     ``inputs`` fixes the calling order of ImageParams and Params, which else is that of their names.
-    ScheduleError for whatever cannot be lowered, with Halide's own text where Halide refused.
+    ``name`` is the module's, by default the output's. ``str(module)`` is the text form.
+    ``ScheduleError`` for whatever cannot be lowered, with Halide's own text where Halide refused.
     """
     with collector_paused():
         return _lowered(_open(output, target, name, options or Options()), name, inputs)

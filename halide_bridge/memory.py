@@ -26,8 +26,18 @@ class MemoryType(Enum):
     """A tensor unit's memory, where a Func's accumulator tiles live."""
 
     WMMAAccumulator = Memory.WMMA_ACCUMULATOR.value
+    """The registers of a warp. In a kernel with such a Func, ``gpu_threads`` loops count warps. A
+    product's operands may lie in global or in shared memory."""
     WGMMAAccumulator = Memory.WGMMA_ACCUMULATOR.value
+    """The registers of a warpgroup, four warps: ``gpu_threads`` loops count groups. Both operands
+    of a product have to be staged in shared memory, as plain tiles, or one of them as an image
+    whose windows along x and y they are; the first may come from other accumulators, rounded in
+    registers. A convolution is statements of 512 neighbouring outputs, 256 or 128 where these lie 2
+    or 4 pixels apart, its rows staged as they are. Staged tiles lie swizzled, as the hardware wants
+    them; where their copies are staged ahead, the copy engine (TMA) brings them."""
     AMXTile = Memory.AMX_TILE.value
+    """The tile registers of a CPU thread, of which there are eight, 16 rows of 64 bytes each. There
+    are no blocks and threads; ``parallel`` loops run on all cores."""
 
     @property
     def memory(self) -> Memory:
@@ -85,8 +95,11 @@ def _directives(func: object, directive: str, location: str) -> Directives:
 def store_in(func: _F, kind: MemoryType) -> _F:
     """Keep ``func`` in a tensor unit's memory; its update has to become that unit's instructions.
 
-    Returns ``func``. Stock Halide memory (``GPUShared`` and the like) is asked for with
-    ``func.store_in``; ScheduleError otherwise.
+    Vectorize the tile and, innermost, the reduction: ``func.update().atomic().vectorize(...)``.
+    Compute ``func`` at the ``gpu_threads`` loop of its consumer, which is to read whole tiles.
+
+    Returns ``func``. ``ScheduleError`` for what is no Func, and for stock Halide memory
+    (``GPUShared`` and the like), which is asked for with ``func.store_in``.
     """
     location = caller_location()
     directives = _directives(func, "store_in", location)
@@ -105,7 +118,8 @@ def store_in(func: _F, kind: MemoryType) -> _F:
 def pipeline_stages(func: _F, stages: int) -> _F:
     """Keep ``stages`` copies of the staged ``func`` in flight, filled ahead by the loop around it.
 
-    Returns ``func``.
+    ``func`` lies in shared memory, which has to hold all copies. ``stages``: 1 to 16. Returns
+    ``func``; ``ScheduleError`` for another number.
     """
     location = caller_location()
     directives = _directives(func, "pipeline_stages", location)
@@ -122,7 +136,8 @@ def resident_blocks(func: _F, blocks: int) -> _F:
     """Let ``blocks`` blocks of the kernel that computes ``func`` run on a multiprocessor at once.
 
     A thread gets no more registers than that leaves it, and no fewer blocks than shared memory
-    allows are asked for. Returns ``func``.
+    allows are asked for. ``blocks``: 1 to 32. Returns ``func``; ``ScheduleError`` for another
+    number.
     """
     return _ask_of_grid(func, "resident_blocks", GridKind.RESIDENT, blocks, 32)
 
@@ -131,7 +146,10 @@ def persistent(func: _F, blocks: int = 1) -> _F:
     """Run the kernel that computes ``func`` as ``blocks`` blocks on each multiprocessor, however
     large its grid is: each of them does the work of one block of the grid after the other, in the
     order of the block loops (innermost first), so that what the next one needs is on its way while
-    results leave. Returns ``func``.
+    results leave.
+
+    For kernels of warpgroups whose operands are staged ahead. ``blocks``: 1 to 32. Returns
+    ``func``; ``ScheduleError`` for another number.
     """
     return _ask_of_grid(func, "persistent", GridKind.PERSISTENT, blocks, 32)
 
@@ -139,7 +157,7 @@ def persistent(func: _F, blocks: int = 1) -> _F:
 def teams(func: _F, count: int) -> _F:
     """Let ``count`` teams, each of as many warps or groups as the ``gpu_threads`` loops count, do
     the work of a persistent block in turn: one multiplies while the other's results leave (ping-
-    pong). Returns ``func``.
+    pong). ``count``: 1 to 4. Returns ``func``; ``ScheduleError`` for another number.
     """
     return _ask_of_grid(func, "teams", GridKind.TEAMS, count, 4)
 
@@ -155,7 +173,7 @@ def self_fed(func: _F) -> _F:
 def cluster(func: _F, blocks: int) -> _F:
     """Let ``blocks`` neighbours along the innermost block loop of the kernel that computes ``func``
     run as a cluster: what all of them stage is read once, and each brings its part of it to all.
-    Returns ``func``.
+    ``blocks``: 1 to 8. Returns ``func``; ``ScheduleError`` for another number.
     """
     return _ask_of_grid(func, "cluster", GridKind.CLUSTER, blocks, 8)
 
@@ -179,8 +197,10 @@ def online(maximum: _F, *sums: Func) -> _F:
     """Take ``sums``, whose terms are all ``exp(x - maximum)`` times something, in one loop with the
     ``maximum`` that they need: with its value so far, and rescaled whenever it grows.
 
-    What both compute of an iteration is computed once. The loops that update them stand in one
-    place of the schedule and are split alike. Returns ``maximum``.
+    What both compute of an iteration is computed once, and a loop that a mask empties from some
+    iteration on (``select(k <= q, x, low)``) ends there: attention in one pass. Powers of 2 do as
+    well. The loops that update them stand in one place of the schedule and are split alike. Returns
+    ``maximum``; ``ScheduleError`` for a Func that is named twice.
     """
     location = caller_location()
     directives = _directives(maximum, "online", location)

@@ -83,13 +83,19 @@ class Kernel:
         return self._executable.graph(args, named, out, sizes)
 
     def interpret(self, *args: Any, sizes: Any = None, **named: Any) -> Any:
-        """Run the selected program under the reference semantics, in NumPy, on any machine."""
+        """Run the selected program in NumPy, each instruction by its record's meaning, on any
+        machine.
+
+        Arguments and result are those of a call, as NumPy arrays. ``ArgumentError`` for arrays that
+        do not fit. Some seconds for an image of 512 x 512.
+        """
         from selector.intrinsics.windows import with_zeros
 
         return interpret_plan(self.plan, with_zeros(self.module), args, named, sizes)
 
     @property
     def name(self) -> str:
+        """The program's, by default that of its output."""
         return self.plan.name
 
     @property
@@ -99,10 +105,12 @@ class Kernel:
 
     @property
     def plan(self) -> Plan:
+        """What a launch needs: parameters with their types and axes, kernels, source."""
         return self._artifact.plan
 
     @property
     def target(self) -> Target:
+        """What it is compiled for; its name is ``kernel.target.name``."""
         return find_target(self.plan.target)
 
     @property
@@ -112,13 +120,13 @@ class Kernel:
 
     @cached_property
     def report(self) -> Report:
-        """What went to which instruction, by which rules; what did not, and why."""
+        """What went to which instruction, by which rules; what did not, and why. Prints as text."""
         report = Report.from_dict(self._artifact.report)
         return replace(report, copies=performance.copies_of(self.plan))
 
     @cached_property
     def module(self) -> Module:
-        """The selected program."""
+        """The selected program; ``str`` gives its text form."""
         from selector.ir.parser import parse_module
 
         return parse_module(self._artifact.module_text, f"{self.name}.vir")

@@ -13,8 +13,8 @@ from selector.runtime.plan import CopyCost
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The instruction of an update: its name and shape, the block's extents, how often it is
-    issued."""
+    """The instruction of an update: its name and ``shape`` (m, n, k), the extents ``m`` x ``n`` x
+    ``k`` of the block, how often it is issued, and multiply-adds."""
 
     instruction: str
     shape: tuple[int, int, int]
@@ -188,6 +188,7 @@ class Report:
 
     @property
     def misses(self) -> tuple[StatementReport, ...]:
+        """The statements that were asked onto a tensor unit and did not go there."""
         return tuple(s for s in self.statements if s.miss)
 
     @property

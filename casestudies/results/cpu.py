@@ -1,4 +1,4 @@
-"""The README's tables that need no GPU: AMX against oneDNN, and compile time over taps.
+"""The tables that need no GPU: AMX against oneDNN, and compile time over taps.
 
 Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``), ``compile_time.json``
 (``python tests/perf/compile_time.py``) and ``compile_cases.json``

@@ -1,5 +1,5 @@
 """Plots of a run: how much faster than stock Halide each job is, what share of its limit it
-reaches, and conv1d over its taps. Needs matplotlib.
+reaches, conv1d over its taps, and the README's picture. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from casestudies.results.render import Result
 
+GALLERY = Path(__file__).resolve().parent.parent / "gallery"
+SHOWN = "conv2d-k16-4080x4080"  # the job of the README's picture, and what its update became:
+INSTRUCTION = "wgmma.m64n8k16.f16.f32"
 OURS_COLOUR, STOCK_COLOUR, LIMIT_COLOUR = "#1f6fb4", "#999999", "#333333"
 
 
@@ -26,6 +29,42 @@ def draw(results: Sequence[Result], gpu: str, folder: Path) -> list[Path]:
         _conv1d(results, gpu, folder / "conv1d.png"),
     ]
     return [path for path in drawn if path is not None]
+
+
+def overview(results: Sequence[Result], run: str, folder: Path) -> Path:
+    """A photograph before and after, the instruction, and times of the same filter on a large
+    image; ``run`` says on what and when these were measured. ``ImportError`` without matplotlib.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    (job,) = (r for r in results if r.problem == SHOWN)
+    best, stock = job.best_library, job.best_stock
+    assert best is not None
+    assert stock is not None
+    figure, (before, after, times) = pyplot.subplots(
+        1, 3, figsize=(8, 3), dpi=110, gridspec_kw={"width_ratios": (1, 1, 1.2)}
+    )
+    for axes, file, title in (
+        (before, "photograph.png", "in"),
+        (after, "conv2d.png", "out: 16 x 16 taps"),
+    ):
+        axes.imshow(pyplot.imread(GALLERY / file), cmap="gray", vmin=0, vmax=1)
+        axes.set_title(title, fontsize=10)
+        axes.axis("off")
+    bars = (("this compiler", job.ours), ("stock Halide", stock), (best, job.libraries[best]))
+    colours = (OURS_COLOUR, STOCK_COLOUR, STOCK_COLOUR)
+    times.barh(range(3), [time for _, time in bars], color=colours, height=0.4)
+    for row, (name, time) in enumerate(bars):
+        times.text(0, row - 0.28, f"{name}: {time:.0f} us", fontsize=9)
+    times.set_ylim(2.4, -0.7)
+    times.set_yticks([])
+    times.set_title(f"the same on 4080 x 4080 pixels\n{INSTRUCTION}\n{run}", fontsize=9)
+    times.spines[["top", "right", "bottom"]].set_visible(False)
+    times.tick_params(axis="x", bottom=False, labelbottom=False)
+    return _save(figure, folder / "overview.png")
 
 
 def _speed_up(results: Sequence[Result], gpu: str, path: Path) -> Path | None:

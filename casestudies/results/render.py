@@ -1,6 +1,6 @@
-"""The tables of measured times in README.md and ``casestudies/PERFORMANCE.md``; those of the GPU
-come from one run of ``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of
-the CPU from ``cpu``.
+"""The tables of measured times in README.md and ``docs/``; those of the GPU come from one run of
+``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of the CPU from ``cpu``,
+those of the tutorial from ``tutorial``.
 
     python -m casestudies.results.render            rewrite the tables
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.common.record import OURS, STOCK
-from casestudies.results import cpu, plots
+from casestudies.results import cpu, plots, summary, tutorial
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent.parent / "README.md"
-PERFORMANCE = HERE.parent / "PERFORMANCE.md"
+ROOT = HERE.parent.parent
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+RESULTS, PERFORMANCE = DOCS / "results" / "index.md", DOCS / "results" / "performance.md"
 VERSIONS = ("driver", "CUDA", "CuPy", "torch", "jax")
 
 
@@ -127,6 +128,20 @@ def row_cells(r: Result) -> list[str]:
         time = r.libraries[best]
         cells += [digits(time), best, _speed_up(time / r.ours, r.ratios.get(best))]
     return [*cells, f"{r.error:.1e}" if r.error else "0"]
+
+
+def short(data: dict[str, Any]) -> str:
+    """The table of a few jobs, for a page that has no room for all of them."""
+
+    def over_library(r: Result) -> str:
+        assert r.best_library is not None
+        name = r.best_library
+        ratio = r.ratios.get(name, (r.libraries[name] / r.ours, 0.0))[0]
+        return f"{digits(ratio)}x"
+
+    versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS[:4] if name in data)
+    head = f"Microseconds, measured {data['date']} on one {data['device']} ({versions})."
+    return "\n".join([head, "", *summary.table(results_of(data), digits, over_library)])
 
 
 def _speed_up(usual: float, ratio: tuple[float, float] | None) -> str:
@@ -255,15 +270,31 @@ def replaced(page: str, section: str, text: str) -> str:
     return f"{before}{start}\n{text}\n{stop}{after}"
 
 
+def sections() -> dict[Path, dict[str, str]]:
+    """What stands between the markers of each page, as the data has it."""
+    data = read()
+    return {
+        README: {"results": short(data)},
+        RESULTS: {"results": render(data)},
+        PERFORMANCE: {"limits": limits(data)},
+        DOCS / "results" / "compile-time.md": {
+            "compile time": cpu.compile_time(cpu.read("compile_time.json")),
+            "compile cases": cpu.compile_cases(cpu.read("compile_cases.json")),
+        },
+        DOCS / "howto" / "amx.md": {"amx": cpu.amx(cpu.read("amx.json"))},
+        DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read(), digits)},
+    }
+
+
 def rendered() -> dict[Path, str]:
     """The pages with all their measured tables as the data has them."""
-    data = read()
-    readme = replaced(README.read_text(encoding="utf-8"), "results", render(data))
-    readme = replaced(readme, "amx", cpu.amx(cpu.read("amx.json")))
-    readme = replaced(readme, "compile time", cpu.compile_time(cpu.read("compile_time.json")))
-    readme = replaced(readme, "compile cases", cpu.compile_cases(cpu.read("compile_cases.json")))
-    performance = PERFORMANCE.read_text(encoding="utf-8")
-    return {README: readme, PERFORMANCE: replaced(performance, "limits", limits(data))}
+    pages: dict[Path, str] = {}
+    for path, texts in sections().items():
+        page = path.read_text(encoding="utf-8")
+        for section, text in texts.items():
+            page = replaced(page, section, text)
+        pages[path] = page
+    return pages
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -284,6 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.plot:
         data = read()
         plots.draw(results_of(data), str(data["device"]), HERE)
+        plots.overview(results_of(data), f"{data['device']}, {data['date']}", HERE)
     return 0
 
 

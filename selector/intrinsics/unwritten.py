@@ -14,7 +14,7 @@ of an element that no statement writes, one of these is true, and nothing else:
   it knows that itself (``emit.copies``).
 
 Elements of arrays, and what a copy takes from beside its rows, are the caller's numbers: his NaN
-beside a zero is one in the result (README, "Limits").
+beside a zero is one in the result (docs, "Limits").
 
 Regions are marks on the elements of one allocation, exact where indices are sums of loop variables
 with constant ranges. What is not known is not written, and what is read of such a buffer is all of

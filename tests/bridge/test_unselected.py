@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import dictionary
 import halide as hl
 import numpy as np
 import pytest
@@ -361,6 +362,7 @@ def test_a_pipeline_is_refused_in_the_users_names(name: str) -> None:
     assert isinstance(error, SelectionError | ScheduleError)
     assert s.why in error.why
     assert s.hint in error.hint
+    dictionary.check("pipelines", name, error)
     assert error.where is not None
     assert error.where.func == ("mm" if s.stage != "read" else "out")
     assert s.stage in error.where.stage

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import dictionary
 import pytest
 from tensor_programs import (
     SM80,
@@ -90,6 +91,10 @@ def on_amx(module: Module) -> Module:
     return parse_module(str(module).replace("WMMAAccumulator", "AMXTile"))
 
 
+def on_groups(module: Module) -> Module:
+    return parse_module(str(module).replace("WMMAAccumulator", "WGMMAAccumulator"))
+
+
 def where(left: str, right: str, otherwise: str = "0.0f", zero_first: bool = False) -> Module:
     """The product where a comparison of 4096 lanes holds, another number elsewhere."""
     terms = f"{f32(A)}*{f32(B)}"
@@ -142,15 +147,6 @@ SCENARIOS: dict[str, Scenario] = {
         "`A` is float32 in memory and converted to float16 inside the update",
         "convert it in a Func of its own (float16", fixed=GOOD,
     ),
-    "unsigned by signed bytes on wmma": Scenario(
-        update(
-            f"{reduce(f'int32x4096({A})*int32x4096({B})', kind='int32')} + {ACC}",
-            {"A": ("uint8", (16, 16)), "B": ("int8", (16, 16))}, spec=Spec("int8", "int32"),
-        ),
-        "has no instruction for uint8 x int8 -> int32; it needs amx",
-        "store the operands as int8 x int8 -> int32; uint8 x uint8 -> int32",
-        fixed=matmul(16, 16, 16, Spec("int8", "int32")),
-    ),
     "halves on amx": Scenario(
         on_amx(matmul(16, 16, 32)), "target amx has no instruction for float16 x float16",
         "store the operands as bfloat16 x bfloat16 -> float32", target="amx",
@@ -184,6 +180,11 @@ SCENARIOS: dict[str, Scenario] = {
     "outputs that no shape divides": Scenario(
         convolution(100, 8), "its 100 lanes are no multiple of any instruction's m x n",
         "vectorize 128 outputs at once", fixed=convolution(128, 8),
+    ),
+    "half of the outputs of a warpgroup": Scenario(
+        on_groups(convolution(256, 8)),
+        "its 256 lanes are no multiple of any instruction's m x n (512, ",
+        "vectorize 512 outputs at once", target="sm_90a", fixed=on_groups(convolution(512, 8)),
     ),
     "a column of outputs on amx": Scenario(
         on_amx(convolution(250, 8, spec=BF16)),
@@ -416,6 +417,7 @@ def test_a_refusal_says_what_why_and_how(name: str):
     assert "cannot go to the tensor unit" in error.what
     assert s.why in error.why
     assert s.hint in error.hint
+    dictionary.check("text form", name, error)
     assert error.why
     assert error.hint
     assert error.where is not None
@@ -458,7 +460,9 @@ def test_the_nearest_instruction_is_one_of_the_accumulators_memory(
 def test_the_change_of_the_hint_is_selected(name: str):
     s = SCENARIOS[name]
     assert s.fixed is not None
-    selection = select(s.fixed, find_target("amx" if "AMXTile" in str(s.fixed) else "sm_80"))
+    targets = {"AMXTile": "amx", "WGMMAAccumulator": "sm_90a"}
+    target = next((t for memory, t in targets.items() if memory in str(s.fixed)), "sm_80")
+    selection = select(s.fixed, find_target(target))
     assert instructions(selection.module)
     check_same(s.fixed, selection.module)
 

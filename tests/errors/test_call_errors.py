@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import dictionary
 import numpy as np
 import pytest
 from runtime_plans import DeviceArray, Recorder, buffer, conv_plan, scale_plan
@@ -216,3 +217,4 @@ def test_wrong_call(case: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         run()
     assert str(caught.value).startswith(message)
+    dictionary.check("calls", case, caught.value)

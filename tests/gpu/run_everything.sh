@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Every GPU test and benchmark in one call, on a machine with NumPy, CuPy and torch, from what
 # build_artifacts.py and build_corpus.py have saved in artifacts/ and artifacts/corpus/; and on its
-# CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; and the
-# drawn programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`.
+# CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; the drawn
+# programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`; those of the tutorial from build_tutorial.py.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -31,6 +31,9 @@ corpus() {
 
 if [ "$part" != 2 ]; then
   step python3 tests/gpu/run_all.py --results "$results/results.json"
+  if [ -d artifacts/tutorial ]; then
+    step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"
+  fi
 fi
 if [ "$part" != 1 ]; then
   step corpus

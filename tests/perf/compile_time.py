@@ -1,4 +1,4 @@
-"""Compile time of the 1-D convolution against its number of taps: the README's figure.
+"""Compile time of the 1-D convolution against its number of taps: the figure of the results.
 
     python tests/perf/compile_time.py            measure and write compile_time.json
     python tests/perf/compile_time.py --plot     draw compile_time.png as well (matplotlib)

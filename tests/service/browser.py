@@ -1,4 +1,5 @@
-"""The explorer page in a real Chromium, driven by Playwright; ``main`` takes the README's pictures.
+"""The explorer page in a real Chromium, driven by Playwright; ``main`` takes the pictures
+of the how-to page on the service.
 
 ``python tests/service/browser.py`` writes ``pictures/hit.png`` and ``pictures/miss.png``.
 """

@@ -1,6 +1,6 @@
 """Requests that nobody means, sent to a server: no 500, no hang, no file touched.
 
-    python tests/service/fuzz.py --count 100000 [--seed 1] [--workers 2] [--readme]
+    python tests/service/fuzz.py --count 100000 [--seed 1] [--workers 2] [--page]
 
 Starts a server in an empty folder, with a file in it that no answer may quote. Exit code 1, with
 the requests in ``fuzz-failures.jsonl``, if an answer has another status than 200 and 422, has not
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
 from mutations import requests
-from service_tools import Reply, Server, hardware, put_into_readme, running
+from service_tools import Reply, Server, hardware, put_into_page, running
 
 PATIENCE = 60.0
 """Seconds for one answer: the time limit of 10, twice, and waiting for a worker."""
@@ -123,7 +123,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--readme", action="store_true", help="put the outcome into the README")
+    parser.add_argument(
+        "--page", action="store_true", help="put the outcome into the page on the service"
+    )
     options = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -142,8 +144,8 @@ def main() -> int:
         Path("fuzz-failures.jsonl").write_text(
             "".join(json.dumps(f) + "\n" for f in found.failures)
         )
-    elif options.readme:
-        put_into_readme("fuzz", sentence(found, options.seed, ended))
+    elif options.page:
+        put_into_page("fuzz", sentence(found, options.seed, ended))
     return 1 if found.failures else 0
 
 

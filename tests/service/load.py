@@ -1,4 +1,4 @@
-"""Many clients at once, against a server that this starts: the figures of the README.
+"""Many clients at once, against a server that this starts: the figures of the page on it.
 
     python tests/service/load.py --seconds 600 [--clients 50] [--rate 350] [--json FILE]
 
@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
-from service_tools import Server, hardware, put_into_readme, running
+from service_tools import Server, hardware, put_into_page, running
 
 TEMPLATE = """module {name}
 input I: float16 [(0, I.extent.0, 1), (0, I.extent.1, I.stride.1)]
@@ -161,7 +161,9 @@ def main() -> int:
     parser.add_argument("--new", type=int, default=200, help="one in so many is a new program")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--readme", action="store_true", help="put the figures into the README")
+    parser.add_argument(
+        "--page", action="store_true", help="put the figures into the page on the service"
+    )
     options = parser.parse_args()
     known = [body(f"known{i}", 2 + i) for i in range(options.programs)]
     fresh = itertools.count()
@@ -182,8 +184,8 @@ def main() -> int:
     print(text)
     if options.json is not None:
         options.json.write_text(text + "\n")
-    if options.readme:
-        put_into_readme("load", sentence(found))
+    if options.page:
+        put_into_page("load", sentence(found))
     return 0 if _fine(found) else 1
 
 
@@ -201,10 +203,10 @@ def sentence(found: dict[str, object]) -> str:
         f"(`tests/service/load.py --seconds {paced['seconds']:g}`): "
         f"{paced['answers_per_second']:g} requests a second, answered from the store in "
         f"{cached['p50']} ms (median; {cached['p99']} ms at 99 %), {paced['uncached']} programs "
-        f"that were new (the convolution above with 2 to 64 taps) in {uncached['p50']} ms (median; "
-        f"{uncached['p90']} ms at 90 %), {busy} times 429, no other error; the server took "
-        f"{server[0]} MiB at the beginning and {server[1]} MiB at most. As fast as they can, the "
-        f"same clients get {fast['answers_per_second']:g} answers a second.\n"
+        f"that were new (the README's convolution with 2 to 64 taps) in {uncached['p50']} ms "
+        f"(median; {uncached['p90']} ms at 90 %), {busy} times 429, no other error; the server "
+        f"took {server[0]} MiB at the beginning and {server[1]} MiB at most. As fast as they can, "
+        f"the same clients get {fast['answers_per_second']:g} answers a second.\n"
     )
 
 

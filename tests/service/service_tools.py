@@ -173,12 +173,12 @@ def hardware() -> str:
     return f"{names[0] if names else 'an unknown CPU'}, {len(os.sched_getaffinity(0))} CPUs"
 
 
-def put_into_readme(mark: str, text: str) -> None:
+def put_into_page(mark: str, text: str) -> None:
     """Replace what stands between the two comments of that name."""
-    readme = ROOT / "README.md"
+    page = ROOT / "docs" / "howto" / "service.md"
     begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
-    before, rest = readme.read_text(encoding="utf-8").split(begin)
-    readme.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    page.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
 
 
 def renamed(name: str, text: str = CONV) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from service_tools import CONV, ROOT, Server, events, renamed
 
-NOTE = (ROOT / "selector" / "service" / "DEPLOYMENT.md").read_text(encoding="utf-8")
+NOTE = (ROOT / "docs" / "howto" / "deployment.md").read_text(encoding="utf-8")
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 SYSTEMD = shutil.which("systemd-analyze")
 AROUND = """pid {folder}/pid;

@@ -50,7 +50,7 @@ class Operands:
 
     @cached_property
     def candidates(self) -> tuple[TensorInstruction, ...]:
-        """The instructions of these types that the user allows."""
+        """The instructions of these types, on the accumulator's memory, that the user allows."""
         return _of_types(self.c, self.c.legal, self.factors)
 
     @property
@@ -67,10 +67,10 @@ class Operands:
 def _of_types(
     c: Context, instructions: tuple[TensorInstruction, ...], factors: tuple[Factor, Factor]
 ) -> tuple[TensorInstruction, ...]:
-    """Whole instructions: parts of one are for windows only."""
+    """Whole instructions on the accumulator's memory: parts of one are for windows only."""
     a, b = (f.element for f in factors)
     wanted = ((a, b, c.result), (b, a, c.result))
-    whole = (i for i in instructions if not i.apart)
+    whole = (i for i in instructions if i.family in c.families and not i.apart)
     return tuple(i for i in whole if (i.a_type, i.b_type, i.c_type) in wanted)
 
 

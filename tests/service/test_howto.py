@@ -1,4 +1,4 @@
-"""What the README says of the service, run as it stands (on another port)."""
+"""What the page on the service says, run as it stands (on another port)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from service_tools import ROOT, Server
 
 import selector
 
+PAGE = (ROOT / "docs" / "howto" / "service.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(mark: str) -> str:
-    (found,) = re.findall(rf"<!-- {re.escape(mark)} -->\n```\w*\n(.*?)```\n", README, re.DOTALL)
+    pattern = rf"<!-- {re.escape(mark)} -->\n```\w*\n(.*?)```\n"
+    (found,) = re.findall(pattern, README + PAGE, re.DOTALL)
     return found
 
 
@@ -62,7 +64,7 @@ def test_the_client(server: Server, tmp_path: Path) -> None:
 
 
 def test_every_option_and_metric_of_the_note_exists(server: Server) -> None:
-    note = (ROOT / "selector" / "service" / "DEPLOYMENT.md").read_text(encoding="utf-8")
+    note = (ROOT / "docs" / "howto" / "deployment.md").read_text(encoding="utf-8")
     help_ = run([sys.executable, "-m", "selector", "serve", "--help"], ROOT).stdout
     options = set(re.findall(r"--[a-z][a-z-]+", note))
     assert {"--workers", "--token-file"} <= options
@@ -75,5 +77,5 @@ def test_every_status_of_the_description_is_explained() -> None:
     from selector.service.openapi import ROUTES
 
     statuses = {str(s) for route in ROUTES.values() for s in route["responses"]} - {"200"}
-    rows = "\n".join(re.findall(r"^\| (4\d\d|5\d\d|[45\d, ]+) \|", README, re.MULTILINE))
+    rows = "\n".join(re.findall(r"^\| (4\d\d|5\d\d|[45\d, ]+) \|", PAGE, re.MULTILINE))
     assert all(status in rows for status in statuses), rows

@@ -1,0 +1,52 @@
+"""The README's table: ten jobs of the measured ones, one kind of work each, in plain words.
+
+Chosen for what they are, not for how they came out: filters, a convolution layer, attention, a
+matrix product, image and sound processing, each at its middle or largest size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from casestudies.results.render import Result
+
+JOBS = {
+    "conv1d-k32-4064x4096": "filter along rows, 32 taps, 4064 x 4096",
+    "conv2d-k16-4080x4080": "filter, 16 x 16 taps, 4080 x 4080",
+    "conv2d-k32-4064x4064": "filter, 32 x 32 taps, 4064 x 4064",
+    "downsample-k16-2040x2040": "filter and every second pixel, 16 x 16 taps, to 2040 x 2040",
+    "resample-2048x2048-921x921": "Lanczos-3, 2048 x 2048 to 921 x 921, RGB",
+    "dct_denoise-1024x1024x3": "denoising by overlapped DCTs, 1024 x 1024, RGB",
+    "recursive_filter-blocks-2x2097152": "second-order IIR filter, 2 x 2097152 samples",
+    "conv_layer-c64-64-f64-i8-r4-p-32x56x56": "3 x 3 layer, 64 to 64 channels, 32 x 56 x 56",
+    "gemm-f16-f16-4096x4096x4096": "matrix product, f16, 4096 x 4096 x 4096",
+    "attention-d128-64x4096": "attention, depth 128, 64 heads x 4096 keys",
+}
+"""The jobs by the name of their problem, and what they are."""
+
+
+def table(
+    results: Sequence[Result],
+    digits: Callable[[float], str],
+    speed_up: Callable[[Result], str],
+) -> list[str]:
+    """Microseconds of ours, of stock Halide and of the fastest library, and how many times as long
+    as ours the library takes. KeyError if a job of ``JOBS`` was not measured.
+    """
+    found: Mapping[str, Result] = {r.problem: r for r in results}
+    lines = [
+        "| job | this compiler | stock Halide | best library | of it |",
+        "|---|---:|---:|---|---:|",
+    ]
+    for problem, words in JOBS.items():
+        r = found[problem]
+        stock, best = r.best_stock, r.best_library
+        assert stock is not None
+        assert best is not None
+        library = f"{best}, {digits(r.libraries[best])}"
+        lines.append(
+            f"| {words} | **{digits(r.ours)}** | {digits(stock)} | {library} | {speed_up(r)} |"
+        )
+    return lines

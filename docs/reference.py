@@ -1,0 +1,341 @@
+"""The reference pages, made from what they describe: docstrings, records, rule files and tests.
+
+    python docs/reference.py             rewrite the pages of docs/reference/ that are made
+    python docs/reference.py --check     only say which are out of date (exit 1)
+
+``errors.md`` is made by running every scenario of the tests; ``--check`` leaves it out, because
+the tests of those scenarios compare each message with the page (``tests/dictionary.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import enum
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+REFERENCE = HERE / "reference"
+MADE = "<!-- Made by docs/reference.py: do not edit. -->\n\n"
+sys.path[:0] = [str(ROOT), str(HERE)]
+
+import halide_bridge as hb  # noqa: E402
+import halide_bridge.memory  # noqa: E402
+import rules  # noqa: E402
+import selector  # noqa: E402
+import selector.tuning  # noqa: E402
+from selector import diagnostics, environment  # noqa: E402
+from selector.eqsat.facts import EXECUTES  # noqa: E402
+from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
+from selector.report import Block, Report, StatementReport  # noqa: E402
+from selector.runtime.graph import LaunchGraph  # noqa: E402
+from selector.targets import TARGETS  # noqa: E402
+
+DIRECTIVES = (
+    hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
+    hb.cluster, hb.online,
+)  # fmt: skip
+
+
+def markdown(text: str | None) -> str:
+    """A docstring as Markdown: ``x`` is `x`, paragraphs stay."""
+    assert text, "everything public has a docstring"
+    return inspect.cleandoc(text).replace("``", "`")
+
+
+def first(text: str | None) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join(markdown(text).split("\n\n")[0].split())
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]) + "\n"
+
+
+def signature(name: str, thing: Callable[..., Any]) -> str:
+    """``name(a, b, *, c=1)``, without types: the text says what things are."""
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in inspect.signature(thing).parameters.values()
+        if p.name != "self"
+    ]
+    return _shown(name, str(inspect.Signature(parameters)))
+
+
+def _shown(name: str, parameters: str) -> str:
+    """A signature as a block, in lines that a page is wide."""
+    lines = textwrap.wrap(f"{name}{parameters}", 90, subsequent_indent="    ")
+    return "\n".join(["```", *lines, "```", ""])
+
+
+def member_docs(kind: type[enum.Enum]) -> dict[str, str]:
+    """The text below each member of an enumeration."""
+    (body,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for node, text in zip(body.body, body.body[1:], strict=False):
+        match node, text:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=value)):
+                found[name] = markdown(str(value))
+            case _:
+                continue
+    return found
+
+
+# ---------------------------------------------------------------------------------- the pages
+
+
+def directives() -> str:
+    parts = [
+        "# Directives\n\n"
+        "What a schedule says beyond Halide's own. Each takes the Func first and returns it. A "
+        "Func with a directive still compiles with stock Halide, which never sees it.\n"
+    ]
+    for function in DIRECTIVES:
+        name = function.__name__
+        parts += [f"## {name}\n", signature(f"hb.{name}", function), markdown(function.__doc__)]
+        parts.append("")
+    return "\n".join(parts)
+
+
+STOCK = {
+    "hl.MemoryType.GPUShared": "A block's shared memory: where operands are staged, and what "
+    "warps or groups exchange.",
+    "hl.MemoryType.Register": "A thread's registers.",
+    "hl.MemoryType.Heap": "Global memory; also what `compute_root` gives.",
+}
+
+
+def memory() -> str:
+    docs = member_docs(hb.MemoryType)
+    parts = [
+        "# Memory kinds\n\nWhere the values of a Func live. Those of a tensor unit are asked for "
+        "with `hb.store_in(func, kind)`:\n"
+    ]
+    for kind in hb.MemoryType:
+        families = EXECUTES[kind.memory.location]
+        having = [t.name for t in TARGETS.values() if any(t.has(f) for f in families)]
+        parts += [
+            f"## {kind.name}\n",
+            f"{docs[kind.name]}\n",
+            f"Instructions: {', '.join(f'`{f}`' for f in families)}. "
+            f"Targets: {', '.join(f'`{t}`' for t in having)}.\n",
+        ]
+    parts.append("## Stock Halide's\n\nAsked for with Halide's own `func.store_in(kind)`:\n")
+    parts.append(table(("kind", "meaning"), ((f"`{k}`", v) for k, v in STOCK.items())))
+    return "\n".join(parts)
+
+
+def targets() -> str:
+    rows = (
+        (
+            f"`{t.name}`",
+            f"{t.capability // 10}.{t.capability % 10}" if t.capability else "CPU",
+            f"{t.shared_memory // 1024} KiB" if t.shared_memory else "-",
+            ", ".join(sorted(t.features)),
+        )
+        for t in TARGETS.values()
+    )
+    head = ("target", "compute capability", "shared memory of a block", "has")
+    return (
+        '# Targets\n\nWhat a kernel is compiled for: `hb.compile(output, target=...)`. `"cuda"` is '
+        "the best of these for the GPU at hand. Compiling needs no GPU.\n\n"
+        f"{table(head, rows)}\n"
+        "Machine code runs on its own major version from its own minor version on; that of "
+        "`sm_90a` on 9.0 alone. Code for `amx` is compiled by the system's C compiler when it is "
+        "first called; on a CPU without AMX the tile registers are done in software.\n"
+    )
+
+
+def instructions() -> str:
+    parts = [
+        "# Instructions\n\nOne record each (`selector/intrinsics/records.py`), which rules, "
+        "interpreter, emitter and report read. An instruction multiplies m x k by k x n and adds "
+        "to m x n. A statement may be any multiple of m and n, and of any depth: the compiler cuts "
+        "it into instructions and fills up the depth with zeros. AMX tiles may have fewer rows and "
+        "columns.\n"
+    ]
+    families = dict.fromkeys(i.family for i in INSTRUCTIONS)
+    for family in families:
+        own = [i for i in INSTRUCTIONS if i.family == family]
+        having = [t.name for t in TARGETS.values() if t.has(own[0].needs)]
+        where = ", ".join(f"`{t}`" for t in having)
+        parts += [f"## {family}\n", f"{own[0].source}. Targets: {where}.\n"]
+        head = ("name", "m", "n", "k", "operands", "sums", "remarks")
+        parts.append(table(head, (_row(i) for i in own)))
+    return "\n".join(parts)
+
+
+def _row(i: TensorInstruction) -> tuple[object, ...]:
+    operands = str(i.a_type) if i.a_type == i.b_type else f"{i.a_type} x {i.b_type}"
+    remarks = []
+    if i.apart:
+        remarks.append(f"a part of 8 columns: windows {i.apart} elements apart, times a band")
+    if i.packing > 1:
+        remarks.append(f"B in groups of {i.packing} k (VNNI order)")
+    return f"`{i.name}`", i.m, i.n, i.k, operands, i.c_type, "; ".join(remarks)
+
+
+def rule_pages() -> str:
+    laws = rules.laws()
+    parts = [
+        "# Rules\n\nWhat saturation knows, file by file, in the order in which they load. A rule "
+        "has the name that reports use, and a law. `python -m selector rules trace FILE.vir` shows "
+        "which of them a program took; [how to test rules](../howto/rules.md).\n"
+    ]
+    for name, text in rules.rule_files():
+        named = [n for n in re.findall(r':name "([^"]+)"', text) if n in laws]
+        head = re.match(r"(?:;.*\n)+", text)
+        about = " ".join(line.lstrip("; ") for line in head[0].splitlines()) if head else ""
+        parts += [f"## {name}\n", f"{about}\n"]
+        rows = ((f"`{n}`", _law(laws[n])) for n in dict.fromkeys(named))
+        parts.append(table(("rule", "law"), rows) if named else "Declarations and facts only.\n")
+    return "\n".join(parts)
+
+
+def _law(text: str) -> str:
+    """A law in a cell of a table: a rewrite as code, words as words."""
+    plain = text.replace("|", "\\|")
+    return f"`{plain.replace('`', '')}`" if "->" in text else re.sub(r"([*_<>])", r"\\\1", plain)
+
+
+def variables() -> str:
+    text = markdown(environment.__doc__)
+    before, *items, after = re.split(r"\n(?=- )|\n\n(?=`XDG)", text)
+    rows = []
+    for item in items:
+        name, _, meaning = item.removeprefix("- ").partition(": ")
+        rows.append((name, " ".join(meaning.split())))
+    return (
+        f"# Environment variables\n\nAll of them. {' '.join(before.split('. ', 1)[1].split())}\n\n"
+        f"{table(('variable', 'meaning'), iter(rows))}\n{' '.join(after.split())}\n"
+    )
+
+
+PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
+    "From a pipeline to a kernel": (
+        ("hb.compile", hb.compile), ("hb.lower", hb.lower), ("selector.compile", selector.compile),
+        ("selector.load", selector.load), ("selector.Service", selector.Service),
+        ("selector.resolve_target", selector.resolve_target),
+    ),
+    "Kernels": (
+        ("kernel", selector.Kernel), ("graph", LaunchGraph),
+        ("kernel.report", Report), ("kernel.report.statements[i]", StatementReport),
+        ("kernel.report.updates[i].block", Block),
+    ),
+    "Tuning": (
+        ("hb.tune", hb.tune), ("selector.tuning.tune_saved", selector.tuning.tune_saved),
+        ("result", selector.tuning.Tuning), ("result.trials[i]", selector.tuning.Trial),
+        ("selector.tuning.LocalExecutor", selector.tuning.LocalExecutor),
+        ("selector.tuning.RayExecutor", selector.tuning.RayExecutor),
+        ("selector.tuning.InlineExecutor", selector.tuning.InlineExecutor),
+    ),
+}  # fmt: skip
+OUR_OWN = ("begun_with", "explained")  # what other rooms call, and users do not
+
+
+def interface() -> str:
+    parts = [
+        "# Python interface\n\n`import halide_bridge as hb` needs Halide; `import selector` does "
+        "not. Mistakes of the user raise a [`UserError`](errors.md). Shapes follow NumPy: the last "
+        "axis is Halide's dimension 0.\n"
+    ]
+    for title, things in PUBLIC.items():
+        parts.append(f"## {title}\n")
+        for name, thing in things:
+            parts += _presented(name, thing)
+    parts += ["## Images in blocks\n", *_presented("selector.dask.apply", _dask_apply())]
+    return "\n".join(parts)
+
+
+def _dask_apply() -> Any:
+    """Read, not imported: Dask is an extra."""
+    tree = ast.parse((ROOT / "selector" / "dask" / "call.py").read_text(encoding="utf-8"))
+    (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "apply")
+    return found
+
+
+def _presented(name: str, thing: Any) -> list[str]:
+    if isinstance(thing, ast.FunctionDef):
+        for argument in (*thing.args.args, *thing.args.kwonlyargs):
+            argument.annotation = None
+        for argument in (thing.args.vararg, thing.args.kwarg):
+            assert argument is not None
+            argument.annotation = None
+        shown = _shown(name, f"({ast.unparse(thing.args)})")
+        return [f"### {name}\n", shown, markdown(ast.get_docstring(thing)), ""]
+    if not inspect.isclass(thing):
+        return [f"### {name}\n", signature(name, thing), markdown(thing.__doc__), ""]
+    shown = signature(name, thing) if name.startswith("selector.") else ""
+    parts = [f"### {name}\n", shown, markdown(thing.__doc__), ""]
+    for member, value in vars(thing).items():
+        if (member.startswith("_") and member != "__call__") or member in OUR_OWN:
+            continue
+        function = getattr(value, "func", getattr(value, "fget", value))
+        if isinstance(value, staticmethod) or not getattr(function, "__doc__", None):
+            continue
+        if callable(value):
+            call = name if member == "__call__" else f"{name}.{member}"
+            head = " ".join(line.strip() for line in signature(call, value).splitlines()[1:-1])
+            parts.append(f"**`{head}`**\n\n{markdown(function.__doc__)}\n")
+        elif hasattr(value, "func") or isinstance(value, property):
+            parts.append(f"**`{name}.{member}`**\n\n{markdown(function.__doc__)}\n")
+    return parts
+
+
+def kinds() -> Iterator[tuple[str, str]]:
+    """The kinds of errors and what each means."""
+    for name, kind in vars(diagnostics).items():
+        if inspect.isclass(kind) and issubclass(kind, Exception):
+            yield f"`{name}`", first(kind.__doc__)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "directives.md": directives,
+    "memory.md": memory,
+    "targets.md": targets,
+    "instructions.md": instructions,
+    "rules.md": rule_pages,
+    "environment.md": variables,
+    "api.md": interface,
+}
+"""The pages that ``--check`` compares."""
+
+
+def page(name: str) -> str:
+    """The text of a page, as it should be."""
+    return MADE + re.sub(r"\n{3,}", "\n\n", PAGES[name]()).rstrip() + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 if out of date")
+    options = parser.parse_args()
+    late = [
+        name
+        for name in PAGES
+        if not (REFERENCE / name).exists()
+        or (REFERENCE / name).read_text(encoding="utf-8") != page(name)
+    ]
+    if options.check:
+        for name in late:
+            print(f"docs/reference/{name} is out of date: python docs/reference.py")
+        return int(bool(late))
+    for name in late:
+        (REFERENCE / name).write_text(page(name), encoding="utf-8")
+    import error_pages
+
+    (REFERENCE / "errors.md").write_text(MADE + error_pages.page(kinds()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The tables and plots of the pages are those of the data."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+from doc_pages import DOCS, read
+from test_examples import block
+
+from casestudies.common.registry import all_cases, gpu_schedules
+from casestudies.results import plots, render, summary, tutorial
+
+
+def test_tables_are_those_of_the_data() -> None:
+    assert render.main(["--check"]) == 0
+
+
+def test_a_changed_time_is_noticed() -> None:
+    data = render.read()
+    pages = {
+        render.README: render.short,
+        render.RESULTS: render.render,
+        render.PERFORMANCE: render.limits,
+    }
+    texts = {path: make(data) for path, make in pages.items()}
+    for row in data["rows"]:
+        if row["timing"]:
+            row["timing"]["median"] *= 2
+    for path, make in pages.items():
+        assert texts[path] in read(path)
+        assert make(data) != texts[path]
+
+
+def test_every_case_is_presented() -> None:
+    results, performance = read(render.RESULTS), read(render.PERFORMANCE)
+    for case in all_cases():
+        assert f"| `{case.name}` |" in results
+        assert f"### {case.name}\n" in performance or not gpu_schedules(case)
+
+
+def test_the_summary_is_of_ten_jobs() -> None:
+    assert len(summary.JOBS) == 10
+    assert len({problem.split("-")[0] for problem in summary.JOBS}) >= 8
+
+
+def test_the_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page, *pictures = render.write_report(render.read(), tmp_path)
+    assert read(page).strip() == render.render(render.read())
+    assert [p.name for p in pictures] == ["speed_up.png", "share.png", "conv1d.png"]
+    pictures.append(plots.overview(render.results_of(render.read()), "somewhere", tmp_path))
+    for path in pictures:
+        assert 1000 < path.stat().st_size < 200_000
+        assert (render.HERE / path.name).exists()
+
+
+def test_the_picture_names_the_instruction_that_the_tutorial_ends_with() -> None:
+    assert f" x {plots.INSTRUCTION} " in block("output", "step7.py").text
+
+
+def test_the_tutorials_times() -> None:
+    """Its table is made from what run_variants writes; a step that is wrong is a dash."""
+    row = {"passed": True, "timing": {"median": 100.0}, "error": 1e-7}
+    rows = [copy.deepcopy(row) | {"contender": label} for label in tutorial.STEPS]
+    data = {"date": "a day", "device": "a GPU", "rows": rows}
+    data["rows"][6]["timing"]["median"] = 4.0
+    data["rows"][2]["passed"] = False
+    text = tutorial.render(data, render.digits)
+    assert re.search(r"^\| 7 \| .* \| \*\*4.00\*\* \| 25.0x \| 1.0e-07 \|$", text, re.MULTILINE)
+    assert re.search(r"^\| 3 \| .* \| - \| - \| - \|$", text, re.MULTILINE)
+    steps = re.findall(r"<!-- file: (step\d)\.py", read(DOCS / "tutorial.md"))
+    assert steps == list(tutorial.STEPS)

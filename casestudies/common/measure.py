@@ -1,9 +1,10 @@
 """Check and time implementations of one problem on the GPU, all on the same random data. Needs
 NumPy and CuPy only.
 
-Outputs are poisoned before the checked run. Inputs and outputs rotate over enough sets to exceed
-the L2 cache. All are made ready first, and then timed in turn, round by round, so that their ratios
-hold although the GPU's clock follows its temperature (``selector.tuning.rounds``).
+Outputs and shared memory are poisoned before the checked run. Inputs and outputs rotate over enough
+sets to exceed the L2 cache. All are made ready first, and then timed in turn, round by round, so
+that their ratios hold although the GPU's clock follows its temperature
+(``selector.tuning.rounds``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
 from casestudies.common.limits import ceilings_of
 from casestudies.common.memory import Room
+from casestudies.common.poison import poison
 from casestudies.common.stock_call import StockLibrary
 from selector.tuning.rounds import Ratio, time_in_turn
 from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
@@ -280,7 +282,7 @@ def _check(calls: list[Call], outputs: list[Any], truths: list[Any]) -> float:
 
     errors = []
     for call, output, truth in zip(calls, outputs, truths, strict=False):
-        cupy.cuda.Device().synchronize()
+        poison()
         call()
         cupy.cuda.Device().synchronize()
         errors.append(relative_error(output, truth, cupy))

@@ -3,8 +3,9 @@
     python tests/gpu/run_corpus.py FOLDER [--match REGEX]
 
 Every size runs twice: with dense arrays, and with rows that are padded by an odd number of
-elements, in inputs and outputs. Outputs are poisoned first, and what lies around them is checked to
-be untouched. Prints a table; exit code 1 if anything is wrong.
+elements, in inputs and outputs. Outputs, shared memory and the memory pool are poisoned first, and
+what lies around outputs is checked to be untouched. Prints a table; exit code 1 if anything is
+wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import cupy  # noqa: E402  # pyright: ignore
 import numpy as np  # noqa: E402
 
 import selector  # noqa: E402
+from casestudies.common.poison import poison  # noqa: E402
 
 Arrays = dict[str, Any]
 POISON = 0xA5
@@ -71,6 +73,7 @@ def run_one(kernel: Any, data: Arrays, pad: int) -> list[tuple[str, float, str]]
     expected = {k[4:]: v for k, v in data.items() if k.startswith("out_")}
     places = {k: place(v.shape, v.dtype, pad) for k, v in expected.items()}
     views = {k: view for k, (_, view) in places.items()}
+    poison()
     kernel(**inputs, **scalars, out=views if len(views) > 1 else next(iter(views.values())))
     cupy.cuda.runtime.deviceSynchronize()
     types = {b.name: str(b.type) for b in kernel.plan.buffers}

@@ -37,11 +37,25 @@ class Device:
 
     @property
     def attributes(self):
-        return {"L2CacheSize": 1 << 16}
+        return {
+            "L2CacheSize": 1 << 16,
+            "MaxSharedMemoryPerBlockOptin": 1 << 16,
+            "MultiProcessorCount": 2,
+        }
 
     def synchronize(self):
         if Device.lost:
             raise CUDARuntimeError("cudaErrorIllegalAddress")
+
+
+class RawKernel:
+    """One that does nothing."""
+
+    def __init__(self, code, name):
+        pass
+
+    def __call__(self, grid, block, args, *, shared_mem=0):
+        pass
 
 
 class Stream:
@@ -84,6 +98,7 @@ cuda = types.SimpleNamespace(
         getDeviceProperties=lambda device: {"name": b"NVIDIA H200 (fake)"},
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
+        deviceSynchronize=lambda: Device().synchronize(),
         getDeviceCount=lambda: 1,
     ),
 )

@@ -3,7 +3,7 @@
 #   make demo    environment, installation, and the blur of a photograph through the whole way
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run
-#   make nightly  the tests that take minutes, too: the whole corpus, all mutants
+#   make nightly  the tests that take minutes, too: the whole corpus, all mutants, load and fuzz of the service
 #   make check   formatting, lint and types
 #   make docs    the pages of docs/ as a site, in docs/_build/html
 
@@ -45,6 +45,8 @@ test: .venv/dev.stamp
 
 nightly: .venv/dev.stamp
 	@SELECTOR_CHECK=1 SELECTOR_NIGHTLY=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	@$(VENV) tests/service/load.py --seconds 600
+	@$(VENV) tests/service/fuzz.py --count 100000
 
 check: .venv/dev.stamp
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright

@@ -113,6 +113,11 @@ def peel_threads(s: For) -> tuple[list[tuple[str, int]], Stmt]:
                 f"the thread loop {body.name} has no constant extent",
                 hint="split by a constant and mark the inner loop with gpu_threads(...)",
             )
+        if body.extent.value < 1:
+            raise ScheduleError(
+                f"the thread loop {body.name} has an extent of {body.extent.value}",
+                "a block has at least one thread",
+            )
         loops.insert(0, (body.name, body.extent.value))
         body = body.body
     return loops, body

@@ -1,79 +1,69 @@
 """The HTTP face of the service: routes, limits on what comes in, errors in one shape.
 
-Bodies are read by hand, with a limit, and looked up by their hash before they are parsed: most
+Bodies are read by hand, within limits, and looked up by their hash; only a worker parses them: most
 requests of a build are ones that came before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import metadata
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
-from selector.diagnostics import UserError
 from selector.service import metrics
-from selector.service.answers import Answer, defect, encoded, mistake, refusal
-from selector.service.bodies import read_body
+from selector.service.answers import Answer, defect, encoded, refusal
+from selector.service.bodies import Body, Reader
 from selector.service.catalogue import rules_answer, targets_answer
 from selector.service.desk import API, Desk, Flight
 from selector.service.explorer import add_page
+from selector.service.fairness import Turns
 from selector.service.gate import Gate
 from selector.service.openapi import ROUTES, describe
-from selector.service.requests import read_request
 from selector.service.settings import Settings
 from selector.service.tokens import Tokens
 
 PROGRESS_EVERY = 1.0
 """Seconds between two events of a job that someone watches."""
-_MOST_KEYS = 4096
 
 
 class Service:
     """The answers of the routes; one for each application."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, turns: Turns) -> None:
         self.settings = settings
         self.desk = Desk(settings)
-        self.keys: OrderedDict[bytes, str] = OrderedDict()
+        self.reader = Reader(settings, turns)
         self.targets = Answer(200, encoded(targets_answer()))
         self.rules = Answer(200, encoded(rules_answer()))
 
     async def job(self, kind: str, request: Request) -> Response:
         """A request for something to be computed."""
-        body = await read_body(request, self.settings.body_limit, self.settings.read_limit)
-        if isinstance(body, Answer):
-            return response(body)
         watched = "text/event-stream" in request.headers.get("accept", "")
-        digest = hashlib.sha256(kind.encode() + b":" + body).digest()
-        key = self.keys.get(digest, "")
-        found = self.desk.known(key) if key else None
-        if found is None:
-            try:
-                fields = read_request(kind, body)
-            except UserError as error:
-                return response(mistake(error))
-            key = self._remember(digest, self.desk.key(kind, fields))
-            found = self.desk.known(key)
-            if found is None:
-                flight = self.desk.begin(key, kind, fields)
-                if watched:
-                    return _stream(self._events(flight))
-                found = await asyncio.shield(flight.answer)
-        return _stream(_only(found)) if watched else response(found)
-
-    def _remember(self, digest: bytes, key: str) -> str:
-        self.keys[digest] = key
-        if len(self.keys) > _MOST_KEYS:
-            self.keys.popitem(last=False)
-        return key
+        body = Body(request.state.client, self.desk.bodies)
+        try:
+            refused = await self.reader.read(request, body)
+        except BaseException:
+            body.free()
+            raise
+        key = self.desk.key(kind, body.sha)
+        found = refused or self.desk.known(key)
+        if found is not None:
+            body.free()
+            return _stream(_only(found)) if watched and not refused else response(found)
+        flight = self.desk.join(key, kind, body)
+        if watched:
+            return _stream(self._events(flight), lambda: self.desk.leave(flight))
+        try:
+            return response(await _answer(flight, request))
+        finally:
+            self.desk.leave(flight)
 
     async def _events(self, flight: Flight) -> AsyncIterator[bytes]:
         """Progress, once a second, and the answer."""
@@ -105,6 +95,7 @@ class Service:
             "workers": ready,
             "of": self.settings.workers,
             "queue": len(pool.waiting),
+            "confined": pool.count_confined() == ready if ready else None,
         }
         return response(Answer(200 if ready else 503, encoded(state)))
 
@@ -115,7 +106,8 @@ class Service:
 
 def make_app(settings: Settings) -> FastAPI:
     """The application. ``UserError`` if its store or its token file cannot be used."""
-    service = Service(settings)
+    turns = Turns()
+    service = Service(settings, turns)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncGenerator[None]:
@@ -129,8 +121,8 @@ def make_app(settings: Settings) -> FastAPI:
     _add_routes(app, service)
     _add_errors(app)
     add_page(app)
-    tokens = Tokens(settings.token_file)
-    app.add_middleware(Gate, tokens=tokens, metrics=service.desk.metrics)
+    tokens, counted = Tokens(settings.token_file), service.desk.metrics
+    app.add_middleware(Gate, hosts=settings.hosts, tokens=tokens, turns=turns, metrics=counted)
     document = describe(app)
     app.openapi = lambda: document
     return app
@@ -161,6 +153,10 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def rules() -> Response:
         return response(service.rules)
 
+    @app.get("/livez", **ROUTES["alive"])
+    async def alive() -> Response:
+        return response(Answer(200, b'{"status":"ok"}'))
+
     @app.get("/healthz", **ROUTES["health"])
     async def health() -> Response:
         return service.health()
@@ -169,7 +165,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def metrics_() -> Response:
         return service.metrics()
 
-    _ = compile_, explain, graph, artifact, targets, rules, health, metrics_
+    _ = compile_, explain, graph, artifact, targets, rules, alive, health, metrics_
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -199,10 +195,34 @@ def response(answer: Answer) -> Response:
     return Response(answer.body, answer.status, headers, answer.media)
 
 
-def _stream(events: AsyncIterator[bytes]) -> Response:
+async def _answer(flight: Flight, request: Request) -> Answer:
+    """The answer, while the client is there."""
+    gone = asyncio.ensure_future(request.receive())  # after its body, nothing but its end comes
+    await asyncio.wait({flight.answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+    gone.cancel()
+    if not flight.answer.done():
+        return refusal(499, "RequestError", "the client went away")
+    return flight.answer.result()
+
+
+class _Stream(StreamingResponse):
+    """Events; ``left`` is called when the last is sent, or nobody is there to read them."""
+
+    left: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.left()
+
+
+def _stream(events: AsyncIterator[bytes], left: Callable[[], None] = lambda: None) -> Response:
     # A proxy must not collect the events before it hands them on.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events, 200, headers, "text/event-stream")
+    made = _Stream(events, 200, headers, "text/event-stream")
+    made.left = left
+    return made
 
 
 async def _only(answer: Answer) -> AsyncIterator[bytes]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
+from selector.service import sandbox
+from selector.service.fairness import Shares
 from selector.service.settings import MIB, Settings, default_store, default_workers
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("store", Path, default_store(), "DIR", "folder of artifacts and answers")
     option("store-limit", int, _DEFAULTS.store_limit // MIB, "MIB", "size of the store")
     option("body-limit", int, _DEFAULTS.body_limit // MIB, "MIB", "size of a request")
+    option("bodies", int, _DEFAULTS.bodies // MIB, "MIB", "size of all requests at a time")
+    option("connections", int, _DEFAULTS.connections, "N", "connections at a time")
     option("time-limit", float, _DEFAULTS.time_limit, "SECONDS", "time of a worker for a request")
     option("memory-limit", int, _DEFAULTS.memory_limit // MIB, "MIB", "memory of a worker")
     option("queue", int, _DEFAULTS.queue, "N", "requests that may wait for a worker")
@@ -46,6 +50,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file", type=Path, metavar="F", help="tokens, one a line; clients have to send one"
     )
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="a name that requests may be for (any number; the own address always is)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--proxy", action="append", default=[], metavar="ADDRESS",
+        help="a reverse proxy, whose X-Forwarded-For is believed (any number)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--confined", action="store_true", help="do not start where workers cannot be confined"
+    )
+    parser.add_argument("--access-log", action="store_true", help="requests as JSON, on stderr")
     parser.add_argument("--json", action="store_true", help="errors as data")
     parser.set_defaults(command=serve)
 
@@ -63,26 +79,41 @@ def serve(options: argparse.Namespace) -> int:
     from selector.service.app import make_app
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if options.access_log:
+        _log_accesses()
     listener = _listen(options.host, options.port)
     app = make_app(settings)
     address = "[{}]:{}" if listener.family == socket.AF_INET6 else "{}:{}"
     print(f"serving on http://{address.format(*listener.getsockname()[:2])}", flush=True)
     if settings.token_file is None and not _is_local(options.host):
         print("warning: anyone who reaches this address can use it (--token-file)", file=sys.stderr)
-    _run(app, listener, settings.read_limit)
+    if sandbox.abi() < 1:
+        print("warning: this kernel cannot confine workers (Landlock)", file=sys.stderr)
+    _run(app, listener, settings)
     return 0
 
 
-def _run(app: FastAPI, listener: socket.socket, read_limit: float) -> None:
+def _log_accesses() -> None:
+    """Requests go to the error output, each a line that is JSON and nothing else."""
+    log = logging.getLogger("selector.access")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler(sys.stderr))
+    log.propagate = False
+
+
+def _run(app: FastAPI, listener: socket.socket, settings: Settings) -> None:
     import uvicorn
 
     from selector.service.connection import connections
 
     _allow_connections()
+    shares = Shares(settings.connections)
     config = uvicorn.Config(
         app,
-        http=connections(read_limit),
+        http=connections(settings.read_limit, shares, settings.proxies),
         ws="none",
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -97,7 +128,7 @@ def read_settings(options: argparse.Namespace) -> Settings:
     """``UserError`` for an option that makes no sense."""
     for name in (
         "workers", "store_limit", "body_limit", "time_limit", "memory_limit", "queue", "patience",
-        "read_limit",
+        "read_limit", "bodies", "connections",
     ):  # fmt: skip
         if not 0 < getattr(options, name) < math.inf:
             raise UserError(f"--{name.replace('_', '-')} has to be positive, and finite")
@@ -106,6 +137,14 @@ def read_settings(options: argparse.Namespace) -> Settings:
             f"--memory-limit {options.memory_limit} is too small",
             "a worker takes about 200 MiB with the rules alone",
             "give it 512 MiB or more",
+        )
+    if options.bodies < options.body_limit:
+        raise UserError("--bodies is less than --body-limit", "no request could have that size")
+    if options.confined and sandbox.abi() < 1:
+        raise UserError(
+            "workers cannot be confined here",
+            "this kernel has no Landlock (Linux 5.13 and later, with `landlock` in its `lsm=`)",
+            "leave out --confined: requests are data all the same, and rules are checked",
         )
     return Settings(
         store=options.store.expanduser().resolve(),
@@ -118,7 +157,23 @@ def read_settings(options: argparse.Namespace) -> Settings:
         queue=options.queue,
         patience=options.patience,
         read_limit=options.read_limit,
+        bodies=options.bodies * MIB,
+        connections=options.connections,
+        hosts=_hosts(options.host, options.allow_host),
+        proxies=frozenset(options.proxy),
+        confined=options.confined,
     )
+
+
+def _hosts(address: str, more: list[str]) -> frozenset[str]:
+    """What requests may be for. A browser on the same machine must not be led to a local service by
+    a name of somebody else's; at any other address, the names have to be given.
+    """
+    local = {"localhost", "127.0.0.1", "[::1]"} if _is_local(address) else set[str]()
+    if not local and not more:
+        return frozenset()
+    own = f"[{address}]" if ":" in address else address
+    return frozenset(name.lower() for name in (*local, own, *more))
 
 
 def _listen(host: str, port: int) -> socket.socket:

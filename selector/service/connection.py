@@ -1,7 +1,8 @@
-"""A connection: uvicorn's, with limits on the part of a request that comes before its body.
+"""A connection: uvicorn's, with limits on their number, on the part of a request that comes before
+its body, and on how long a client may leave an answer unread.
 
-Without them a client that sends a header a minute, or one that does not end, holds a connection and
-memory for ever. Bodies have limits of their own (``bodies``).
+Without them a client that sends a header a minute, one that does not end, or that never reads holds
+a connection and memory for ever. Bodies have limits of their own (``bodies``).
 """
 
 from __future__ import annotations
@@ -12,27 +13,64 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from selector.service.answers import Answer, refusal
+from selector.service.fairness import Shares, client_of
 
 HEAD_LIMIT = 64 << 10
 """Bytes of a request line and headers, and of the trailers of a body in chunks."""
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
 
 
 class Connection(HttpToolsProtocol):
-    """The head of a request takes up to ``seconds`` and ``HEAD_LIMIT``."""
+    """The head of a request takes up to ``seconds`` and ``HEAD_LIMIT``, reading what the buffers of
+    the network do not hold of an answer up to ``seconds``. ``shares`` are connections; ``proxies``
+    are addresses that have them for many clients.
+    """
 
     seconds: float = 30.0
+    shares: Shares
+    proxies: frozenset[str] = frozenset()
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _holder: str | None = None
     _head: int = 0
     _began: bool = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # what the network does not take is said at once
+        address = str((self.client or ("",))[0])
+        # Those of a proxy are one each: its own limits are what keeps its clients apart.
+        holder = f"{address} {id(self)}" if address in self.proxies else client_of(address)
+        if status := self.shares.take(holder):
+            whose = "of this client" if status == 429 else "of all clients"
+            self._refuse(status, "there are too many connections", whose)
+            return
+        self._holder = holder
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._holder is not None:
+            self.shares.give(self._holder)
         self._end()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         head = self._timer
@@ -88,19 +126,21 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def connections(limit: float) -> type[Connection]:
-    """Those with a limit of their own, in seconds."""
+def connections(limit: float, most: Shares, trusted: frozenset[str]) -> type[Connection]:
+    """Those with limits of their own: ``seconds``, ``shares`` and ``proxies``."""
 
     class Limited(Connection):
-        seconds = limit
+        seconds, shares, proxies = limit, most, trusted
 
     return Limited
 
 
 def _bytes(answer: Answer) -> bytes:
     """An answer as it goes over the wire, and the last one of its connection."""
+    later = "retry-after: 1\r\n" if answer.status in (429, 503) else ""
     head = (
-        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\ncontent-type: {answer.media}\r\n"
-        f"content-length: {len(answer.body)}\r\nconnection: close\r\n\r\n"
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n{later}"
+        f"content-type: {answer.media}\r\ncontent-length: {len(answer.body)}\r\n"
+        "connection: close\r\n\r\n"
     )
     return head.encode() + answer.body

@@ -5,25 +5,32 @@ worker.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from selector.runtime.versions import versions
-from selector.service.answers import Answer, mistake
+from selector.service.answers import Answer, digest, mistake
+from selector.service.bodies import Body
+from selector.service.fairness import Shares
 from selector.service.metrics import Metrics
 from selector.service.pool import Job, Pool
 from selector.service.settings import Settings
-from selector.service.store import Store, StoreFullError
+from selector.service.store import KEEP, Store, StoreFullError
 
 API = "1"
 TOUCH_EVERY = 60.0
 """Seconds after which a kernel that is asked for again is marked as used."""
+ABANDONED = 2.0
+"""Seconds that something is computed on when nobody waits any more: to begin a worker anew takes as
+long."""
+_ENTRY = 1024
+"""Bytes that an answer takes in memory besides its own."""
+_END = object()
 _T = TypeVar("_T")
 
 
@@ -31,7 +38,11 @@ _T = TypeVar("_T")
 class Flight:
     """A computation that any number of requests wait for."""
 
-    answer: asyncio.Task[Answer]
+    key: str
+    kind: str
+    body: Body
+    answer: asyncio.Task[Answer] = field(init=False)
+    waiting: int = 0
     job: Job | None = None
 
 
@@ -53,7 +64,7 @@ class Memory:
     def put(self, key: str, answer: Answer) -> None:
         self.drop(key)
         self.answers[key] = answer
-        self.bytes += len(answer.body)
+        self.bytes += len(answer.body) + _ENTRY
         while self.bytes > self.limit:
             self.drop(next(iter(self.answers)))
 
@@ -61,7 +72,7 @@ class Memory:
         found = self.answers.pop(key, None)
         self.touched.pop(key, None)
         if found is not None:
-            self.bytes -= len(found.body)
+            self.bytes -= len(found.body) + _ENTRY
 
 
 class Desk:
@@ -73,25 +84,28 @@ class Desk:
         self.metrics = Metrics()
         self.store = Store(settings.store, settings.store_limit)
         self.memory = Memory(settings.answers)
-        self.versions = versions()
+        self.bodies = Shares(settings.bodies, settings.body_limit)
+        self.about = json.dumps([API, versions()], sort_keys=True)
         self.flights: dict[str, Flight] = {}
         self.files = ThreadPoolExecutor(1, "store")  # one: the store counts without locks
         self.pool: Pool
+        self.tidying: asyncio.Task[None]
 
     def start(self) -> None:
         self.pool = Pool(self.settings, self.metrics)
         self.pool.start()
+        self.tidying = asyncio.create_task(self._tidy(self.store.measure()))
 
     async def close(self) -> None:
         await self.pool.close()
         await asyncio.gather(*(f.answer for f in self.flights.values()), return_exceptions=True)
+        self.tidying.cancel()
+        await asyncio.gather(self.tidying, return_exceptions=True)
         self.files.shutdown()
 
-    def key(self, kind: str, request: dict[str, Any]) -> str:
+    def key(self, kind: str, sha: str) -> str:
         """The name of an answer: a hash of all that decides what it is."""
-        parts = [API, kind, request, self.versions]
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest(f"{self.about} {kind} {sha}".encode())
 
     def known(self, key: str) -> Answer | None:
         """The answer, if it is in memory and its kernel is still there."""
@@ -106,16 +120,38 @@ class Desk:
         self.metrics.lookups["memory"] += 1
         return found
 
-    def begin(self, key: str, kind: str, request: dict[str, Any]) -> Flight:
-        """The computation of an answer: the one that is on its way, or a new one."""
+    def join(self, key: str, kind: str, body: Body) -> Flight:
+        """Wait for an answer: the computation that is on its way, or a new one, which takes the
+        body over. It goes on as long as somebody waits, until all have called ``leave``.
+        """
         flight = self.flights.get(key)
         if flight is not None:
             self.metrics.lookups["in flight"] += 1
-            return flight
-        flight = Flight(asyncio.create_task(self._find(key, kind, request)))
-        self.flights[key] = flight
-        flight.answer.add_done_callback(lambda _: self.flights.pop(key, None))
+            body.free()
+        else:
+            flight = self.flights[key] = Flight(key, kind, body)
+            flight.answer = asyncio.create_task(self._find(flight))
+            flight.answer.add_done_callback(lambda _: self._landed(flight))
+        flight.waiting += 1
         return flight
+
+    def leave(self, flight: Flight) -> None:
+        flight.waiting -= 1
+        if not flight.waiting and not flight.answer.done():
+            begun = flight.job is not None and flight.job.started
+            loop = asyncio.get_running_loop()
+            loop.call_later(ABANDONED if begun else 0, self._abandon, flight)
+
+    def _landed(self, flight: Flight) -> None:
+        flight.body.free()
+        if self.flights.get(flight.key) is flight:
+            del self.flights[flight.key]
+
+    def _abandon(self, flight: Flight) -> None:
+        """Give up what nobody has come to wait for since."""
+        if not flight.waiting and not flight.answer.done() and flight.job is not None:
+            self.flights.pop(flight.key, None)
+            self.pool.cancel(flight.job)
 
     async def artifact(self, sha: str) -> bytes | None:
         return await self._in_thread(lambda: self.store.artifact(sha))
@@ -126,34 +162,46 @@ class Desk:
         return {
             "workers": ("Workers that are ready.", len(pool.workers)),
             "workers_busy": ("Workers that compute.", pool.busy),
+            "workers_confined": ("Workers that Landlock confines.", pool.count_confined()),
             "worker_memory_bytes": ("Resident memory of all workers.", pool.memory()),
             "queue": ("Computations that wait for a worker.", len(pool.waiting)),
+            "bodies_bytes": ("Bytes of requests that are being read or wait.", self.bodies.total),
             "store_bytes": ("Bytes of the store.", self.store.bytes),
             "store_evicted_total": ("Entries that went for want of room.", self.store.evicted),
             "store_corrupt_total": ("Entries that were found damaged.", self.store.corrupt),
             "answers_bytes": ("Bytes of answers in memory.", self.memory.bytes),
         }
 
-    async def _find(self, key: str, kind: str, request: dict[str, Any]) -> Answer:
+    async def _find(self, flight: Flight) -> Answer:
+        key = flight.key
         found = await self._in_thread(lambda: self.store.answer(key))
         if found is not None:
             self.metrics.lookups["store"] += 1
             self.memory.put(key, found)
             return found
         self.metrics.lookups["nowhere"] += 1
-        job = await self.pool.submit(kind, request)
-        if key in self.flights:
-            self.flights[key].job = job
-        answer, artifact = await job.done
+        flight.job = await self.pool.submit(flight.kind, flight.body)
+        if not flight.waiting:
+            self._abandon(flight)
+        answer, artifact = await flight.job.done
         if not answer.keep:
             return answer
-        try:
-            await self._in_thread(lambda: self._keep(key, answer, artifact))
-        except StoreFullError as error:
-            # An answer without a kernel is whole without the store.
-            return mistake(error, 507, retry_after=10) if artifact else answer
+        if answer.status == 200:  # a mistake is soon found again: it takes no room on disk
+            try:
+                await self._in_thread(lambda: self._keep(key, answer, artifact))
+            except StoreFullError as error:
+                # An answer without a kernel is whole without the store.
+                return mistake(error, 507, retry_after=10) if artifact else answer
+            if self.store.is_over and self.tidying.done():
+                room = self.store.make_room(KEEP * self.store.limit)
+                self.tidying = asyncio.create_task(self._tidy(room))
         self.memory.put(key, answer.known())
         return answer
+
+    async def _tidy(self, steps: Iterator[None]) -> None:
+        """Go through the store bit by bit: whoever looks something up comes in between."""
+        while await self._in_thread(lambda: next(steps, _END)) is not _END:
+            pass
 
     def _keep(self, key: str, answer: Answer, artifact: bytes) -> None:
         if artifact:

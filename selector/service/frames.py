@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 _LENGTHS = struct.Struct(">III")
-LONGEST = 256 << 20
-"""Bytes of a message."""
+LONGEST = 32 << 20
+"""Bytes of a message: the server holds it, and what it is made into."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from selector.report import Report
 from selector.runtime.artifact import Artifact, to_bytes
 from selector.runtime.versions import versions
 from selector.service.answers import Answer, compiled, defect, encoded, mistake
+from selector.service.store import FULL, unusable
 from selector.targets import Target, find_target
 
 Watch = Callable[[str], None]
@@ -36,6 +37,8 @@ def perform(kind: str, request: Mapping[str, Any], watch: Watch) -> Made:
         what = "memory" if isinstance(error, MemoryError) else "nesting"
         return mistake(LimitError(f"the program takes more {what} than it is given")), b""
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return mistake(unusable(error), 507, retry_after=10), b""
         if request["rules"]:
             return mistake(_of_rules(error)), b""
         traceback.print_exc(file=sys.stderr)

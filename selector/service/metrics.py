@@ -78,4 +78,4 @@ def _head(name: str, kind: str, what: str) -> Iterator[str]:
 def _gauges(gauges: dict[str, tuple[str, float]]) -> Iterator[str]:
     for name, (what, value) in gauges.items():
         yield from _head(name, "counter" if name.endswith("_total") else "gauge", what)
-        yield f"selector_{name} {value:g}"
+        yield f"selector_{name} {value}"

@@ -13,6 +13,7 @@ from selector.service.metrics import MEDIA
 from selector.service.requests import (
     EXAMPLE_IR,
     REQUESTS,
+    AliveAnswer,
     CompileAnswer,
     ErrorAnswer,
     ExplainAnswer,
@@ -26,14 +27,16 @@ _MEANINGS = {
     404: "No such artifact here: compile the program again.",
     408: "The request did not arrive in time.",
     413: "The request is too large.",
+    421: "The request is for a host that this service does not know.",
     422: "A request or program that is wrong, a statement that cannot be selected, or a program "
     "that exceeds its limits.",
-    429: "The queue is full: try again after `Retry-After` seconds.",
+    429: "The queue is full, or this client has its part: try again after `Retry-After` seconds.",
     500: "A defect of the compiler.",
-    503: "The service is starting or being stopped.",
+    503: "The service is starting, being stopped, or has too much to read: try again after "
+    "`Retry-After` seconds.",
     507: "The store is full.",
 }
-_JOB = (401, 408, 413, 422, 429, 500, 503, 507)
+_JOB = (401, 408, 413, 421, 422, 429, 500, 503, 507)
 _EVENTS = {
     "text/event-stream": {
         "schema": {"type": "string"},
@@ -111,20 +114,25 @@ ROUTES: dict[str, dict[str, Any]] = {
     "artifact": _route(
         "A saved kernel",
         "The file that `selector.load` reads.",
-        {200: {"description": "The file.", "content": _FILE}, **_errors(401, 404)},
+        {200: {"description": "The file.", "content": _FILE}, **_errors(401, 404, 421)},
     ),
     "targets": _route(
         "The targets and their instructions",
         "Shared memory is bytes of a block.",
-        {200: {"model": TargetsAnswer}, **_errors(401)},
+        {200: {"model": TargetsAnswer}, **_errors(401, 421)},
     ),
     "rules": _route(
         "The rules and their laws",
         "In loading order.",
-        {200: {"model": RulesAnswer}, **_errors(401)},
+        {200: {"model": RulesAnswer}, **_errors(401, 421)},
+    ),
+    "alive": _route(
+        "Whether the process answers (liveness)",
+        "Needs no token; no worker is asked.",
+        {200: {"model": AliveAnswer}},
     ),
     "health": _route(
-        "Whether there are workers",
+        "Whether there are workers (readiness), and whether they are confined",
         "Needs no token.",
         {200: {"model": HealthAnswer}, 503: {"model": HealthAnswer, "description": "Not yet."}},
     ),
@@ -136,7 +144,7 @@ ROUTES: dict[str, dict[str, Any]] = {
                 "description": "The counters.",
                 "content": {MEDIA: {"schema": {"type": "string"}}},
             },
-            **_errors(401),
+            **_errors(401, 421),
         },
     ),
 }

@@ -1,45 +1,51 @@
 """The worker processes: each takes the next request, and one that fails is replaced.
 
 A request that exceeds its time or memory costs its worker and is told so; a request whose worker
-was ended by something else is done again, once, by another.
+was ended by something else is done again, once, by another. Clients take turns, and where others
+have asked lately, none has all workers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
-from collections import deque
-from contextlib import suppress
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from selector.diagnostics import LimitError
+from selector.diagnostics import LimitError, ParseError
 from selector.service.answers import Answer, defect, mistake, refusal
+from selector.service.bodies import Body
+from selector.service.fairness import Rounds, Shares
 from selector.service.metrics import Metrics
 from selector.service.processes import WorkerEndedError, WorkerProcess
+from selector.service.scratch import Scratch
 from selector.service.settings import MIB, Settings
 
 log = logging.getLogger(__name__)
 RESTART_PAUSE = 1.0
-_OLD = 86400.0
+RESERVED = 60.0
+"""Seconds for which a worker is kept for others after a client has asked."""
 ATTEMPTS = 2
 
 
 @dataclass(eq=False)
 class Job:
-    """A request on its way; ``stage`` is what the worker said last."""
+    """A request on its way; ``stage`` is what the worker said last, ``rules`` whether it found
+    rules in the request.
+    """
 
     kind: str
-    request: dict[str, Any]
+    body: Body
     done: asyncio.Future[tuple[Answer, bytes]]
     queued: float = field(default_factory=time.monotonic)
     started: float = 0.0
     stage: str = ""
+    rules: bool = False
     attempts: int = 0
     timer: asyncio.TimerHandle | None = None
+    worker: WorkerProcess | None = None
 
     def progress(self, waiting: int) -> dict[str, object]:
         """The state of the moment, for who waits."""
@@ -59,17 +65,18 @@ class Pool:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
-        self.scratch = Path(settings.store) / "scratch"
-        self.waiting: deque[Job] = deque()
+        self.waiting: Rounds[Job] = Rounds()
+        self.places = Shares(settings.queue + settings.workers, settings.workers + 1)
+        self.running: Counter[str] = Counter()
+        self.asked: OrderedDict[str, float] = OrderedDict()  # when each client did so last
         self.wake = asyncio.Condition()
         self.workers: dict[int, WorkerProcess] = {}
-        self.busy = 0
         self.mean = 0.2
         self.tasks: list[asyncio.Task[None]] = []
+        self.scratch: Scratch
 
     def start(self) -> None:
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        _tidy(self.scratch)
+        self.scratch = Scratch(Path(self.settings.store) / "scratch")
         slots = range(self.settings.workers)
         self.tasks = [asyncio.create_task(self._slot(i), name=f"worker {i}") for i in slots]
 
@@ -77,21 +84,51 @@ class Pool:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while self.waiting:
-            self.waiting.popleft().finish(_stopping())
+        while (job := self.waiting.take()) is not None:
+            job.finish(_stopping())
+        self.scratch.close()
 
-    async def submit(self, kind: str, request: dict[str, Any]) -> Job:
+    async def submit(self, kind: str, body: Body) -> Job:
         """Put a request in the queue; a job that is refused is done at once."""
-        job = Job(kind, request, asyncio.get_running_loop().create_future())
-        if len(self.waiting) >= self.settings.queue:
-            job.finish(self._busy("the queue is full"))
+        job = Job(kind, body, asyncio.get_running_loop().create_future())
+        if status := self.places.take(body.client):
+            why = "this client has its part of it" if status == 429 else ""
+            job.finish(self._busy(f"the queue is full{why and ': '}{why}"))
             return job
-        patience = self.settings.patience
-        job.timer = asyncio.get_running_loop().call_later(patience, self._give_up, job)
+        job.done.add_done_callback(lambda _: self.places.give(body.client))
+        self._note(body.client)
+        self._wait(job)
         async with self.wake:
-            self.waiting.append(job)
             self.wake.notify()
         return job
+
+    def _note(self, client: str) -> None:
+        """Who asks now; who did so long ago is forgotten."""
+        now = time.monotonic()
+        self.asked[client] = now
+        self.asked.move_to_end(client)
+        while next(iter(self.asked.values())) < now - RESERVED:
+            self.asked.popitem(last=False)
+
+    def _wait(self, job: Job) -> None:
+        loop, patience = asyncio.get_running_loop(), self.settings.patience
+        job.timer = loop.call_later(patience, self._give_up, job)
+        self.waiting.put(job.body.client, job)
+
+    def cancel(self, job: Job) -> None:
+        """Nobody waits for it any more: it is not begun, or its worker is ended."""
+        if self.waiting.drop(job.body.client, job):
+            job.finish(_abandoned())
+        elif job.worker is not None and not job.done.done():
+            job.worker.kill("abandoned")
+
+    @property
+    def busy(self) -> int:
+        return self.running.total()
+
+    def count_confined(self) -> int:
+        """How many of the workers are."""
+        return sum(w.confined for w in self.workers.values())
 
     def memory(self) -> int:
         """Resident bytes of all workers."""
@@ -105,85 +142,90 @@ class Pool:
 
     def _give_up(self, job: Job) -> None:
         """A request that waited too long."""
-        if job in self.waiting:
-            self.waiting.remove(job)
+        if self.waiting.drop(job.body.client, job):
             why = f"no worker was free for {self.settings.patience:g} s"
             job.finish(self._busy(why))
 
     async def _slot(self, number: int) -> None:
         """Keep one worker going, for ever."""
-        again: Job | None = None
-        try:
-            while True:
-                worker = await self._started(number)
-                if worker is None:
-                    if again is not None:
-                        again.finish(
-                            refusal(503, "WorkerError", "no worker can be started", retry_after=5)
-                        )
-                    again = None
-                    continue
-                self.workers[number] = worker
-                try:
-                    again = await self._serve(worker, again)
-                finally:
-                    del self.workers[number]
-                    await worker.end()
-        finally:
-            if again is not None:
-                again.finish(_stopping())
+        while True:
+            worker = await self._started(number)
+            if worker is None:
+                continue
+            self.workers[number] = worker
+            try:
+                await self._serve(worker)
+            finally:
+                del self.workers[number]
+                await worker.end()
 
     async def _started(self, number: int) -> WorkerProcess | None:
         """A new process; None, after a pause, if it does not start."""
         try:
-            return await WorkerProcess.start(self.settings.memory_limit, self.scratch)
+            return await WorkerProcess.start(
+                self.settings.memory_limit, self.scratch.folder, self.settings.confined
+            )
         except (WorkerEndedError, OSError, TimeoutError) as error:
             log.error("worker %d does not start: %r", number, error)
             self.metrics.workers_ended["start"] += 1
             await asyncio.sleep(RESTART_PAUSE)
             return None
 
-    async def _serve(self, worker: WorkerProcess, again: Job | None) -> Job | None:
-        """Requests until the worker has to go; the one that has to be done again, if any."""
-        while True:
-            job = again if again is not None else await self._next()
-            again = None
-            self.busy += 1
+    async def _serve(self, worker: WorkerProcess) -> None:
+        """Requests until the worker has to go."""
+        healthy = True
+        while healthy:
+            job = await self._next()
+            self.running[job.body.client] += 1
             try:
                 healthy = await self._perform(worker, job)
             except asyncio.CancelledError:
                 job.finish(_stopping())
                 raise
             finally:
-                self.busy -= 1
-            if not healthy:
-                return None if job.done.done() else job
-            if reason := self._worn(worker):
+                await self._free(job)
+            if healthy and (reason := self._worn(worker)):
                 self.metrics.workers_ended[reason] += 1
-                return None
+                return
 
     async def _next(self) -> Job:
         async with self.wake:
-            while not self.waiting:
+            while (job := self.waiting.take(self._may)) is None:
                 await self.wake.wait()
-            job = self.waiting.popleft()
         if job.timer is not None:
             job.timer.cancel()
         return job
 
+    def _may(self, client: str) -> bool:
+        """Whether a client may have one more worker: the last of several is kept for others, where
+        there are any at the time.
+        """
+        if self.running[client] < max(1, self.settings.workers - 1):
+            return True
+        since = time.monotonic() - RESERVED
+        return all(other == client or when < since for other, when in self.asked.items())
+
+    async def _free(self, job: Job) -> None:
+        """A worker has done with a job, for good or for now."""
+        job.worker = None
+        self.running[job.body.client] -= 1
+        if not self.running[job.body.client]:
+            del self.running[job.body.client]
+        async with self.wake:
+            self.wake.notify()
+
     async def _perform(self, worker: WorkerProcess, job: Job) -> bool:
         """Have a request done; whether the worker can go on."""
-        job.started, job.stage = time.monotonic(), ""
+        job.started, job.stage, job.worker = time.monotonic(), "", worker
         job.attempts += 1
         limits = self.settings
 
-        def watch(stage: str) -> None:
-            job.stage = stage
+        def watch(stage: str, rules: bool) -> None:
+            job.stage, job.rules = stage, rules
 
-        request = {"kind": job.kind, "request": job.request}
         try:
             answer, artifact = await worker.perform(
-                request, limits.time_limit, limits.memory_limit, watch
+                job.kind, job.body.data, limits.time_limit, limits.memory_limit, watch
             )
         except WorkerEndedError as end:
             self._ended(job, end)
@@ -196,7 +238,7 @@ class Pool:
         return worker.process.returncode is None
 
     def _ended(self, job: Job, end: WorkerEndedError) -> None:
-        """What is said of a request whose worker is gone; nothing if it is tried again."""
+        """What is said of a request whose worker is gone, if it is not tried again."""
         self.metrics.workers_ended[end.fate or "lost"] += 1
         log.warning("a worker ended (%s) in stage %r of %s", end, job.stage, job.kind)
         stage = f" (in stage `{job.stage}`)" if job.stage else ""
@@ -207,10 +249,15 @@ class Pool:
             case "memory":
                 most = f"{self.settings.memory_limit // MIB} MiB"
                 job.finish(mistake(_limit(f"the program takes more than {most}{stage}")))
+            case "abandoned":
+                job.finish(_abandoned())
+            case _ if job.rules:
+                job.finish(mistake(ParseError("these rules stop the rule engine", f"{end}{stage}")))
             case _ if job.attempts >= ATTEMPTS:
                 job.finish(defect("the compiler ended twice", f"{end}{stage}"))
             case _:
                 job.started = 0.0
+                self._wait(job)
 
     def _worn(self, worker: WorkerProcess) -> str:
         """Why a worker is replaced though nothing went wrong; empty if it is not."""
@@ -219,14 +266,6 @@ class Pool:
         if worker.served >= self.settings.jobs_per_worker:
             return "served"
         return "grown" if worker.memory() > self.settings.memory_limit // 2 else ""
-
-
-def _tidy(scratch: Path) -> None:
-    """Remove what servers left behind that were killed."""
-    for folder in scratch.iterdir():
-        with suppress(OSError):
-            if folder.stat().st_mtime < time.time() - _OLD:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _limit(what: str) -> LimitError:
@@ -239,3 +278,8 @@ def _limit(what: str) -> LimitError:
 
 def _stopping() -> Answer:
     return refusal(503, "StoppingError", "the service is being stopped", retry_after=5)
+
+
+def _abandoned() -> Answer:
+    """To who asks again in the moment in which it is given up."""
+    return refusal(503, "BusyError", "nobody waited for this any more", retry_after=1)

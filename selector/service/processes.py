@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from selector.service import frames
 from selector.service.answers import Answer
@@ -22,8 +21,11 @@ from selector.service.frames import Frame
 WATCH_EVERY = 0.05
 START_LIMIT = 120.0
 _PAGE = resource.getpagesize()
-# One thread and few arenas: workers share the CPUs, and address space is limited.
+# All that a worker gets: what the operator's environment holds is none of its business. One thread
+# and few arenas: workers share the CPUs, and address space is limited.
 _ENVIRONMENT = {
+    "PATH": os.defpath,
+    "PYTHONUTF8": "1",
     "SELECTOR_CACHE_DIR": "",
     "SELECTOR_DUMP": "",
     "SELECTOR_CHECK": "0",
@@ -37,7 +39,9 @@ _ENVIRONMENT = {
 
 
 class WorkerEndedError(Exception):
-    """The process is gone; ``fate`` is "time" or "memory" if it was ended for that, else empty."""
+    """The process is gone; ``fate`` is "time", "memory" or "abandoned" if it was ended for that,
+    "unconfined" if it may not be used, else empty.
+    """
 
     def __init__(self, fate: str, code: int | None) -> None:
         super().__init__(fate or f"exit code {code}")
@@ -55,7 +59,7 @@ class WorkerProcess:
         self.peak = 0  # bytes, of the request that it computes
 
     @classmethod
-    async def start(cls, memory: int, folder: Path) -> WorkerProcess:
+    async def start(cls, memory: int, folder: Path, confined: bool) -> WorkerProcess:
         """A process that is ready; ``WorkerEndedError`` if it does not come up."""
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=folder))
         options = {"parent": os.getpid(), "memory": memory, "scratch": str(scratch)}
@@ -75,29 +79,38 @@ class WorkerProcess:
             async with asyncio.timeout(START_LIMIT):
                 ready = await worker._receive()
             worker.confined = bool(ready.header.get("confined"))
+            if confined and not worker.confined:
+                raise WorkerEndedError("unconfined", None)
         except BaseException:
             await worker.end()
             raise
         return worker
 
     async def perform(
-        self, request: dict[str, Any], seconds: float, memory: int, watch: Callable[[str], None]
+        self,
+        kind: str,
+        body: bytes,
+        seconds: float,
+        memory: int,
+        watch: Callable[[str, bool], None],
     ) -> tuple[Answer, bytes]:
-        """The answer to a request. ``WorkerEndedError`` if the process did not survive it."""
+        """The answer to a request; ``watch`` is told each stage, and whether there are rules.
+        ``WorkerEndedError`` if the process did not survive it.
+        """
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._kill, "time")
+        timer = loop.call_later(seconds, self.kill, "time")
         self.peak = 0
         guard = loop.create_task(self._guard(memory))
         try:
             assert self.process.stdin is not None
-            self.process.stdin.write(Frame(request).to_bytes())
+            self.process.stdin.write(Frame({"kind": kind}, body).to_bytes())
             await self.process.stdin.drain()
             while True:
                 frame = await self._receive()
                 if frame.header.get("event") == "answer":
                     self.served += 1
                     return _answer(frame), frame.artifact
-                watch(str(frame.header.get("stage", "")))
+                watch(str(frame.header.get("stage", "")), bool(frame.header.get("rules")))
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerEndedError(self.fate, await self.process.wait()) from None
         except WorkerEndedError as end:
@@ -117,12 +130,13 @@ class WorkerProcess:
 
     async def end(self) -> None:
         """Kill the process and remove its folder."""
-        self._kill("")
+        self.kill("")
         with suppress(ProcessLookupError):
             await self.process.wait()
         await asyncio.to_thread(shutil.rmtree, self.scratch, True)
 
-    def _kill(self, fate: str) -> None:
+    def kill(self, fate: str) -> None:
+        """End it, whatever it is doing; the first ``fate`` is the one that counts."""
         self.fate = self.fate or fate
         if self.process.returncode is None:
             with suppress(ProcessLookupError):
@@ -132,14 +146,14 @@ class WorkerProcess:
         while (now := self.memory()) <= memory:
             self.peak = max(self.peak, now)
             await asyncio.sleep(WATCH_EVERY)
-        self._kill("memory")
+        self.kill("memory")
 
     async def _receive(self) -> Frame:
         assert self.process.stdout is not None
         try:
             return await frames.receive(self.process.stdout)
         except (asyncio.IncompleteReadError, ValueError) as error:
-            self._kill("")
+            self.kill("")
             raise WorkerEndedError(self.fate, await self.process.wait()) from error
 
 
@@ -151,9 +165,14 @@ def starved(code: int | None, peak: int, memory: int) -> bool:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(p for p in paths if p)
-    return os.environ | _ENVIRONMENT | {"TMPDIR": str(scratch), "PYTHONPATH": path}
+    own = str(Path(__file__).resolve().parents[2])
+    paths = dict.fromkeys((own, *(os.path.abspath(p) for p in sys.path if os.path.isdir(p))))
+    return {
+        **_ENVIRONMENT,
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 def _answer(frame: Frame) -> Answer:

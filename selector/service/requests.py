@@ -169,13 +169,20 @@ class RulesAnswer(BaseModel):
     files: list[str]
 
 
+class AliveAnswer(BaseModel):
+    status: Literal["ok"]
+
+
 class HealthAnswer(BaseModel):
+    """``confined``: whether Landlock confines all workers; null while there are none."""
+
     status: Literal["ok", "starting"]
     version: str
     api: str
     workers: int
     of: int
     queue: int
+    confined: bool | None
 
 
 REQUESTS: dict[str, type[_Request]] = {

@@ -2,8 +2,9 @@
 
 Rules from elsewhere are checked before they run; this is the second wall. After ``confine`` a
 process reads its own installation, writes in one folder, and cannot grow beyond its memory.
-Landlock: Documentation/userspace-api/landlock.rst of Linux, ABI 1 (Linux 5.13) and later. Where the
-kernel has none, the limits of memory and files remain.
+Landlock: Documentation/userspace-api/landlock.rst of Linux, ABI 1 (Linux 5.13) and later; TCP from
+ABI 4 (6.7) on, signals to other processes from ABI 6 (6.12) on. Where the kernel has none, the
+limits of memory and files remain.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _NO_NEW_PRIVILEGES, _DEATH_SIGNAL = 38, 1  # prctl
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _EVERYTHING = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 _NETWORK = 3  # bind and connect over TCP, from ABI 4 on
+_SCOPED = 3  # abstract sockets and signals, from ABI 6 on
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/urandom")
 
 
@@ -47,14 +49,19 @@ def installation() -> tuple[str, ...]:
     return tuple(sorted(os.path.realpath(f) for f in folders))
 
 
+def abi() -> int:
+    """What this kernel has of Landlock; less than 1: nothing."""
+    return int(_libc().syscall(_CREATE, None, 0, 1))
+
+
 def confine(readable: Iterable[str], writable: str) -> bool:
     """Keep this process to these folders, and off the network; whether the kernel can."""
-    libc = _libc()
-    abi = libc.syscall(_CREATE, None, 0, 1)
-    if abi < 1:
+    libc, known = _libc(), abi()
+    if known < 1:
         return False
-    handled = _EVERYTHING[min(abi, 3)]
-    attributes = struct.pack("=QQ", handled, _NETWORK) if abi >= 4 else struct.pack("=Q", handled)
+    handled = _EVERYTHING[min(known, 3)]
+    rights = (handled, _NETWORK if known >= 4 else 0, _SCOPED if known >= 6 else 0)
+    attributes = struct.pack("=QQQ", *rights)[: 24 if known >= 6 else 16 if known >= 4 else 8]
     ruleset = libc.syscall(_CREATE, attributes, len(attributes), 0)
     if ruleset < 0:
         return False

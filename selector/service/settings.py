@@ -26,8 +26,12 @@ class Settings:
 
     ``time_limit`` and ``memory_limit`` are for one request: the worker that exceeds one is ended.
     ``read_limit`` is what a client has for sending its headers, and again for its body.
-    ``queue`` is how many computations may wait, ``patience`` for how long; ``answers`` how much of
-    the store is kept in memory as well. A worker is replaced after ``jobs_per_worker`` requests.
+    ``queue`` is how many computations may wait, ``patience`` for how long; ``bodies`` how much of
+    requests is held at a time, ``connections`` how many there may be (of each of the three, a
+    client has a part: ``fairness``); ``answers`` how much of the store is kept in memory as well.
+    A worker is replaced after ``jobs_per_worker`` requests. ``hosts`` are the names that requests
+    may be for (none: any), ``proxies`` the addresses whose ``X-Forwarded-For`` is believed.
+    ``confined``: workers that cannot be confined are not used.
     """
 
     store: Path = field(default_factory=default_store)
@@ -40,5 +44,10 @@ class Settings:
     queue: int = 64
     patience: float = 30.0
     read_limit: float = 30.0
+    bodies: int = 64 * MIB
+    connections: int = 1024
+    hosts: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
+    confined: bool = False
     answers: int = 64 * MIB
     jobs_per_worker: int = 2000

@@ -6,6 +6,9 @@
 Files appear in one step and are checked when they are read; one that has changed counts as missing
 and is removed. Any number of servers may share a folder. When it outgrows its limit, what was not
 used for longest goes; a compile answer whose kernel has gone counts as missing too.
+
+What the folder takes on disk is known by its 512 parts (``??``). Each write measures one of them
+again, in turn, as other servers write too: nothing ever waits for the whole folder to be read.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 import time
 import zlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +29,11 @@ from selector.service.answers import Answer, digest
 
 KEEP = 0.9
 """Share of the limit that is left after making room."""
-_RECOUNT = 256
-"""Writes after which the folder is measured again: other servers write too."""
 _OLD = 3600.0
 """Seconds after which a leftover of a write is removed."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_BLOCK = 512
+"""Bytes of what ``st_blocks`` counts, whatever the file system's own are."""
 
 
 class StoreFullError(ServiceError):
@@ -38,25 +42,62 @@ class StoreFullError(ServiceError):
 
 @dataclass
 class Store:
-    """A folder of up to ``limit`` bytes."""
+    """A folder of up to ``limit`` bytes on disk."""
 
     folder: Path
     limit: int
-    bytes: int = 0
     corrupt: int = 0
     evicted: int = 0
-    _writes: int = field(default=0, repr=False)
+    _parts: dict[Path, int] = field(default_factory=dict[Path, int], repr=False)
+    _next: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         """``ServiceError`` if the folder cannot be used."""
         try:
             for kind in ("artifacts", "answers"):
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
+                for number in range(256):
+                    self._parts[self.folder / kind / f"{number:02x}"] = 0
         except OSError as error:
             raise ServiceError(
                 f"{self.folder} cannot be used as a store", error.strerror or str(error)
             ) from None
-        self._recount()
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._parts.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has outgrown its limit: ``make_room`` is due."""
+        return self.bytes > self.limit
+
+    def measure(self) -> Iterator[None]:
+        """Measure everything, a part at a time."""
+        for part in self._parts:
+            self._measure(part)
+            yield
+
+    def make_room(self, limit: float) -> Iterator[None]:
+        """Remove what was not used for longest until ``limit`` bytes are left, a part at a time."""
+        used, sizes = array("d"), array("q")
+        for part in self._parts:
+            for when, size, _ in self._measure(part):
+                used.append(when)
+                sizes.append(size)
+            yield
+        excess, cut = self.bytes - limit, 0.0
+        for index in sorted(range(len(used)), key=used.__getitem__):
+            if excess <= 0:
+                break
+            excess -= sizes[index]
+            cut = used[index]
+        for part in self._parts:
+            for when, size, path in self._entries(part):
+                if when <= cut and self.bytes > limit and _remove(path):
+                    self._parts[part] -= size
+                    self.evicted += 1
+            yield
 
     def has_artifact(self, sha: str) -> bool:
         return self._path("artifacts", sha).exists()
@@ -106,60 +147,60 @@ class Store:
         return self.folder / kind / name[:2] / name
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._writes += 1
-        if self._writes % _RECOUNT == 0:
-            self._recount()
         try:
             self._try_write(path, data)
         except OSError as error:
-            if error.errno not in _FULL:
-                raise _unusable(error) from None
-            self._evict(self.bytes // 2)
+            if error.errno not in FULL:
+                raise unusable(error) from None
+            for _ in self.measure():
+                pass
+            for _ in self.make_room(self.bytes // 2):
+                pass
             try:
                 self._try_write(path, data)
             except OSError as again:
-                raise _unusable(again) from None
-        self.bytes += len(data)
-        if self.bytes > self.limit:
-            self._evict(int(self.limit * KEEP), path)
+                raise unusable(again) from None
+        self._parts[path.parent] += _on_disk(path.stat())
+        parts = list(self._parts)
+        self._next = (self._next + 1) % len(parts)
+        self._measure(parts[self._next])
 
     def _try_write(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
 
-    def _evict(self, limit: int, newest: Path | None = None) -> None:
-        """Remove what was not used for longest, until no more than ``limit`` bytes are left."""
-        self._recount()
-        for _, size, path in sorted(self._entries()):
-            if self.bytes <= limit:
-                return
-            if path != newest and _remove(path):
-                self.bytes -= size
-                self.evicted += 1
+    def _measure(self, part: Path) -> list[tuple[float, int, Path]]:
+        """The entries of a part, whose size is known from then on."""
+        found = list(self._entries(part))
+        self._parts[part] = sum(size for _, size, _ in found)
+        return found
 
-    def _recount(self) -> None:
-        self.bytes = sum(size for _, size, _ in self._entries())
-
-    def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Time of last use, bytes and path of every entry; leftovers of broken writes are
-        removed."""
+    def _entries(self, part: Path) -> Iterator[tuple[float, int, Path]]:
+        """Time of last use, bytes on disk and path of the entries of a part; leftovers of broken
+        writes are removed.
+        """
         old = time.time() - _OLD
-        for path in self.folder.glob("a*/??/*"):
+        try:
+            entries = list(os.scandir(part))
+        except OSError:
+            return
+        for entry in entries:
             try:
-                status = path.stat()
+                status = entry.stat()
             except OSError:
                 continue  # another server removed it
-            if not path.name.startswith("."):
-                yield status.st_mtime, status.st_size, path
+            if not entry.name.startswith("."):
+                yield status.st_mtime, _on_disk(status), Path(entry.path)
             elif status.st_mtime < old:
-                _remove(path)
+                _remove(Path(entry.path))
 
     def _drop(self, path: Path) -> None:
         self.corrupt += 1
         _remove(path)
 
 
-def _unusable(error: OSError) -> StoreFullError:
+def unusable(error: OSError) -> StoreFullError:
+    """What is said of a disk that cannot be written."""
     return StoreFullError(
         "the result cannot be stored",
         error.strerror or str(error),
@@ -167,28 +208,28 @@ def _unusable(error: OSError) -> StoreFullError:
     )
 
 
+def _on_disk(status: os.stat_result) -> int:
+    """Bytes that a file takes: whole blocks, and its entry in a folder (an inode) at least."""
+    return max(status.st_blocks * _BLOCK, _BLOCK)
+
+
 def _packed(answer: Answer) -> bytes:
-    """A line of JSON with the hash of the body, and the body, compressed."""
-    header = {
-        "status": answer.status,
-        "media": answer.media,
-        "artifact": answer.artifact,
-        "sha256": digest(answer.body),
-    }
-    return json.dumps(header).encode() + b"\n" + zlib.compress(answer.body, 1)
+    """The hash of all that follows, a line of JSON, and the body, compressed."""
+    header = {"status": answer.status, "media": answer.media, "artifact": answer.artifact}
+    rest = json.dumps(header).encode() + b"\n" + zlib.compress(answer.body, 1)
+    return digest(rest).encode() + b"\n" + rest
 
 
 def _unpacked(data: bytes) -> Answer | None:
     """The inverse of ``_packed``; None for anything else."""
-    head, _, packed = data.partition(b"\n")
-    try:
-        h = json.loads(head)
-        body = zlib.decompress(packed)
-        if digest(body) != h["sha256"]:
-            return None
-        return Answer(int(h["status"]), body, str(h["media"]), str(h["artifact"]), True)
-    except (ValueError, KeyError, TypeError, zlib.error):
+    sha, _, rest = data.partition(b"\n")
+    if digest(rest).encode() != sha:
         return None
+    head, _, packed = rest.partition(b"\n")
+    h = json.loads(head)
+    return Answer(
+        int(h["status"]), zlib.decompress(packed), str(h["media"]), str(h["artifact"]), True
+    )
 
 
 def _read(path: Path) -> bytes | None:

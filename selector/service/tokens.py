@@ -44,14 +44,13 @@ class Tokens:
             self._seen = _state(self.path)
             self._looked = time.monotonic()
 
-    def allow(self, authorization: bytes) -> bool:
-        """Whether the value of an ``Authorization`` header lets a request pass."""
-        if self.path is None:
-            return True
-        self._look(self.path)
+    def known_token(self, authorization: bytes) -> bytes | None:
+        """The token in the value of an ``Authorization`` header, if it is one of the file's."""
+        if self.path is not None:
+            self._look(self.path)
         kind, _, token = authorization.partition(b" ")
         matches = [hmac.compare_digest(token.strip(), t) for t in self.known]
-        return kind.lower() == b"bearer" and any(matches)
+        return token.strip() if kind.lower() == b"bearer" and any(matches) else None
 
     def _look(self, path: Path) -> None:
         """Take over a file that has changed; one that is no token file changes nothing."""

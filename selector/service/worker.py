@@ -15,11 +15,14 @@ import sys
 import tempfile
 from typing import Any, BinaryIO
 
+from selector.diagnostics import LimitError, ParseError, UserError
 from selector.service import frames, sandbox
-from selector.service.answers import Answer, defect
+from selector.service.answers import Answer, defect, mistake
 from selector.service.frames import Frame
+from selector.service.requests import read_request
 
 LARGEST_FILE = 64 << 20
+LARGEST_ANSWER = frames.LONGEST - (1 << 20)
 NICE = 5
 """Workers compute what is left of the CPUs: known answers come first."""
 
@@ -49,17 +52,29 @@ def _serve(request: Frame, answers: BinaryIO) -> bool:
     """Answer one request; whether the process can go on."""
     from selector.service import jobs
 
+    rules = False
+
     def watch(stage: str) -> None:
-        frames.write(answers, Frame({"event": "stage", "stage": stage}))
+        frames.write(answers, Frame({"event": "stage", "stage": stage, "rules": rules}))
 
     healthy = True
     try:
-        answer, artifact = jobs.perform(
-            str(request.header["kind"]), request.header["request"], watch
+        fields = read_request(str(request.header["kind"]), request.body)
+        rules = bool(fields["rules"])
+        answer, artifact = jobs.perform(str(request.header["kind"]), fields, watch)
+    except UserError as error:
+        answer, artifact = mistake(error), b""
+    except MemoryError:
+        answer, artifact = (
+            mistake(LimitError("the request takes more memory than it is given")),
+            b"",
         )
     except BaseException as error:  # a panic of the rule engine is no Exception
-        answer, artifact = _panicked(request, error), b""
+        answer, artifact = _panicked(rules, error), b""
         healthy = False
+    if len(answer.body) + len(artifact) > LARGEST_ANSWER:
+        what = f"the answer has more than {LARGEST_ANSWER >> 20} MiB"
+        answer, artifact = mistake(LimitError(what, hint="ask for less of it")), b""
     header = {
         "event": "answer",
         "status": answer.status,
@@ -71,11 +86,8 @@ def _serve(request: Frame, answers: BinaryIO) -> bool:
     return healthy
 
 
-def _panicked(request: Frame, error: BaseException) -> Answer:
-    from selector.diagnostics import ParseError
-    from selector.service.answers import mistake
-
-    if request.header["request"]["rules"]:
+def _panicked(rules: bool, error: BaseException) -> Answer:
+    if rules:
         return mistake(ParseError("these rules stop the rule engine", str(error)[:2000]))
     print(f"panic: {error}", file=sys.stderr, flush=True)
     return defect("the compiler stopped", f"{type(error).__name__}: {error}"[:2000])

@@ -40,6 +40,7 @@ class Course:
     stages: dict[str, float] = field(default_factory=dict[str, float])
     trial: Trial | None = None
     rebuilt: bool = False
+    found: bool = False  # whether its kernel was on disk
 
     @property
     def file(self) -> str:
@@ -56,9 +57,11 @@ class Course:
     ) -> Trial:
         """The trial that it makes."""
         point = self.point
+        cached = status is Status.BUILT and self.found
         return Trial(
-            point.index, point.settings, status, measurement, reason, stage, self.stages, self.file
-        )
+            point.index, point.settings, status, measurement, reason, stage, self.stages, self.file,
+            cached,
+        )  # fmt: skip
 
 
 def build_key(kernel: str) -> str:

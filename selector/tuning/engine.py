@@ -177,7 +177,7 @@ class _Session:
         """A kernel that was built elsewhere, or could not be."""
         course.stages = dict(built.stages)
         if built.status is Status.FAILED:
-            self._finish(course, replace(built, index=course.point.index))
+            self._finish(course, replace(built, index=course.point.index, cached=True))
         else:
             course.key = built.kernel.rpartition("/")[2].partition(".")[0]
             course.step = Step.BUILT
@@ -323,7 +323,7 @@ class _Session:
         if known is not None and not self.request.retry:
             self._finish(course, replace(known[0], index=course.point.index))
         elif self.store.kernel_path(course.key).exists():
-            course.step = Step.BUILT
+            course.step, course.found = Step.BUILT, True
         else:
             course.step = Step.BUILDING
             self._submit(course.point.index, Kind.COMPILE, build, lowered.text, self.options)

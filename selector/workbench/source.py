@@ -14,6 +14,9 @@ from pathlib import Path
 
 from selector.diagnostics import ParseError, UserError
 
+DEEPEST = 200
+"""Parentheses inside one another: egglog's parser recurses on the stack of its process. Our rules
+have 10."""
 _TOKEN = re.compile(r';[^\n]*|"(?:\\.|[^"\\])*"|[()]|\s+|[^\s()";]+|"', re.DOTALL)
 
 
@@ -92,8 +95,11 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
                 elif not inner and text[token.start() - 1] == "\n":
                     inner = position(text, token.start())[0]
                 depth += 1
+                if depth > DEEPEST:
+                    why = f"more than {DEEPEST} parentheses inside one another"
+                    raise _unreadable(text, token.start(), file, why)
             case _ if why := _misplaced(word, depth):
-                raise _unbalanced(text, token.start(), file, why)
+                raise _unreadable(text, token.start(), file, why)
             case ")":
                 depth -= 1
                 if depth == 0:
@@ -113,7 +119,7 @@ def scan(text: str, file: str) -> Iterator[Form | Comment]:
     if depth:
         why = "this parenthesis is never closed"
         more = f"; the command on line {inner} begins inside it" if inner else ""
-        raise _unbalanced(text, start, file, why + more)
+        raise _unreadable(text, start, file, why + more)
 
 
 def _misplaced(word: str, depth: int) -> str:
@@ -127,7 +133,7 @@ def _misplaced(word: str, depth: int) -> str:
     return f"a command expected, not `{word}`"
 
 
-def _unbalanced(text: str, offset: int, file: str, why: str) -> ParseError:
+def _unreadable(text: str, offset: int, file: str, why: str) -> ParseError:
     line, column = position(text, offset)
     shown = excerpt(text, line, column)
     return ParseError(

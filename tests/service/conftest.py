@@ -22,7 +22,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     limits = ("--workers", "1", "--queue", "1", "--time-limit", "4", "--memory-limit", "512",
-              "--body-limit", "1")  # fmt: skip
+              "--body-limit", "1", "--access-log", "--allow-host", "selector.example.org",
+              "--proxy", "127.0.0.9")  # fmt: skip
     with running(tmp_path_factory.mktemp("tight"), *limits, token="secret-token") as found:
         yield found
 

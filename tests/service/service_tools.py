@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = dict(program_files())
 CONV = PROGRAMS["conv1d.vir"]
 START_LIMIT = 120.0
+SECRET = "not for workers"
+"""What is in the environment of every server."""
 EXPLODING = """
 ; each pair of constants gives a new one: squares in every round
 (rule ((= x (Int a)) (= y (Int b))) ((Int (+ a (* 3 b))) (Int (+ b (* 5 a))))
@@ -75,10 +77,14 @@ class Server:
         body: bytes | object = b"",
         headers: Mapping[str, str] | None = None,
         timeout: float = 120,
+        source: str = "127.0.0.1",
     ) -> Reply:
+        """One request, from a client of this machine: all of 127.0.0.0/8 are addresses of it."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         own = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=timeout, source_address=(source, 0)
+        )
         try:
             connection.request(method, path, data, {**own, **(headers or {})})
             reply = connection.getresponse()
@@ -97,6 +103,11 @@ class Server:
             if found == name:
                 return float(value)
         return 0.0
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the error output that are data: those of the access log."""
+        lines = (self.folder / "log").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def workers(self) -> list[int]:
         """The process numbers of the workers."""
@@ -117,13 +128,24 @@ class Server:
         raise AssertionError("no worker came up")
 
 
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @contextmanager
 def running(
-    folder: Path, *options: str, token: str = "", largest_file: int | None = None
+    folder: Path,
+    *options: str,
+    token: str = "",
+    before: Callable[[], None] = lambda: None,
 ) -> Iterator[Server]:
-    """A server in a folder of its own: home, working directory, temporary files and store.
+    """A server in a folder of its own: home, working directory, temporary files, store, log.
 
-    ``largest_file``: bytes of a file that the server can write, in the place of a full disk.
+    ``before`` is called in its process, before it begins.
     """
     for name in ("home", "here", "temporary"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -136,24 +158,22 @@ def running(
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "temporary"),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "OPERATORS_SECRET": SECRET,
     }
     for name in ("XDG_CACHE_HOME", "SELECTOR_DUMP"):
         variables.pop(name, None)
     command = [sys.executable, "-P", "-m", "selector", "serve", "--port", "0"]
-
-    def limited() -> None:
-        if largest_file is not None:
-            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
-
+    log = (folder / "log").open("w")
     process = subprocess.Popen(
         [*command, "--store", str(folder / "store"), *options],
-        cwd=folder / "here", env=variables, stdout=subprocess.PIPE, text=True, preexec_fn=limited,
+        cwd=folder / "here", env=variables, stdout=subprocess.PIPE, stderr=log, text=True,
+        preexec_fn=before,
     )  # fmt: skip
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("serving on http://127.0.0.1:"), line
+        said = (folder / "log").read_text()
+        assert line.startswith("serving on http://127.0.0.1:"), line + said
         server = Server(int(line.rpartition(":")[2]), process, folder, token)
         server.wait_ready()
         yield server
@@ -164,6 +184,7 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        log.close()
 
 
 def hardware() -> str:

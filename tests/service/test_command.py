@@ -26,6 +26,8 @@ def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
         (("--patience", "inf"), "--patience has to be positive, and finite"),
         (("--read-limit", "0"), "--read-limit has to be positive"),
         (("--memory-limit", "100"), "--memory-limit 100 is too small"),
+        (("--bodies", "3"), "--bodies is less than --body-limit"),
+        (("--connections", "0"), "--connections has to be positive"),
         (("--port", "99999"), "--port 99999 is none"),
         (("--port", "-1"), "--port -1 is none"),
         (("--host", "no.such.host.invalid"), "cannot listen on"),

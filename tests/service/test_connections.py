@@ -9,10 +9,10 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
-from service_tools import CONV, Server, renamed, running
+from service_tools import CONV, Server, renamed, running, until
 
 MIB = 1 << 20
 
@@ -46,7 +46,7 @@ def test_headers_that_never_end(hasty: Server) -> None:
     clients = [connect(hasty) for _ in range(50)]
     start = time.monotonic()
     for number, client in enumerate(clients):
-        client.sendall((b"P", b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nX-A: ")[number % 2])
+        client.sendall((b"P", b"POST /v1/compile HTTP/1.1\r\nHost: localhost\r\nX-A: ")[number % 2])
     assert hasty.compile(renamed("beside_slow_headers")).status == 200
     for client in clients:
         assert error(answer(client))["status"] == "408"
@@ -57,7 +57,7 @@ def test_headers_that_never_end(hasty: Server) -> None:
 def test_headers_that_trickle(hasty: Server) -> None:
     """A byte now and then does not help: the limit is that of all headers together."""
     with connect(hasty) as client:
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         start = time.monotonic()
         client.settimeout(0.1)
         text = b""
@@ -78,8 +78,9 @@ def test_a_silent_connection_is_closed(hasty: Server) -> None:
 
 def test_a_body_that_never_comes(hasty: Server) -> None:
     with connect(hasty) as client, connect(hasty) as other:
+        head = b"POST /v1/compile HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
         for each in (client, other):
-            each.sendall(b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+            each.sendall(head + b"{")
         assert hasty.compile(renamed("beside_slow_bodies")).status == 200
         for each in (client, other):
             found = error(answer(each))
@@ -87,9 +88,29 @@ def test_a_body_that_never_comes(hasty: Server) -> None:
             assert "1 s" in found["why"]
 
 
+def test_answers_that_are_not_read(hasty: Server) -> None:
+    """Each of the connections is closed, and what was to be sent is given up."""
+    whole = len(hasty.ask("GET", "/v1/rules").body)
+    clients = []
+    for _ in range(5):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", hasty.port))
+        client.sendall(b"GET /v1/rules HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        clients.append(client)
+    time.sleep(3)
+    for client in clients:
+        read = 0
+        with suppress(ConnectionResetError):
+            while part := client.recv(1 << 20):
+                read += len(part)
+        assert read < 100 * whole
+        client.close()
+
+
 def test_the_next_request_of_a_connection_has_the_same_limit(hasty: Server) -> None:
     with connect(hasty) as client:
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
         client.sendall(b"GET /hea")
         assert error(answer(client))["status"] == "408"
@@ -126,7 +147,7 @@ def test_what_is_no_http(server: Server, text: bytes) -> None:
 
 def request(program: str, more: bytes = b"") -> bytes:
     body = json.dumps({"ir": program, "target": "sm_80"}).encode()
-    head = b"POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n"
+    head = b"POST /v1/compile HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n"
     return head % (len(body), more) + body
 
 
@@ -153,33 +174,26 @@ def test_clients_that_go_away_in_the_middle_of_a_body(server: Server) -> None:
     assert server.compile().status == 200
 
 
-def test_tokens_that_change(tmp_path: Path) -> None:
+def test_tokens_that_change(tight: Server) -> None:
     """Taken over without a restart, unless the file is none; an unfinished one changes nothing."""
-    with running(tmp_path, "--workers", "1", token="first-token") as server:
-        path = tmp_path / "tokens"
+    path, new = tight.folder / "tokens", tight.folder / "new"
 
-        def status(token: str) -> int:
-            return server.ask("GET", "/v1/targets", headers={"Authorization": f"Bearer {token}"}).status  # fmt: skip # noqa: E501
+    def status(token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        return tight.ask("GET", "/v1/targets", headers=headers).status
 
-        def becomes(token: str, wanted: int) -> bool:
-            end = time.monotonic() + 30
-            while status(token) != wanted and time.monotonic() < end:
-                time.sleep(0.1)
-            return status(token) == wanted
-
-        assert status("first-token") == 200
-        new = tmp_path / "new"
-        new.write_text("second-token\n")
-        os.replace(new, path)
-        assert becomes("second-token", 200)
-        assert status("first-token") == 401
-        for wrong in ("", "# nothing\n", "two words\n"):
-            path.write_text(wrong)
-            time.sleep(1.2)
-            assert status("second-token") == 200
-        path.unlink()
+    assert status(tight.token) == 200
+    new.write_text("second-token\n")
+    os.replace(new, path)
+    until(lambda: status("second-token") == 200)
+    assert status(tight.token) == 401
+    for wrong in ("", "# nothing\n", "two words\n"):
+        path.write_text(wrong)
         time.sleep(1.2)
         assert status("second-token") == 200
-        path.write_text("third-token\n")
-        assert becomes("third-token", 200)
-        assert status("second-token") == 401
+    path.unlink()
+    time.sleep(1.2)
+    assert status("second-token") == 200
+    path.write_text(f"{tight.token}\nother-token\n")
+    until(lambda: status(tight.token) == 200)
+    assert status("second-token") == 401

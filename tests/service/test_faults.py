@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_tools import CONV, DOUBLING, EXPLODING, PROGRAMS, Server, events, renamed, running
+from service_tools import (
+    CONV,
+    DOUBLING,
+    EXPLODING,
+    PROGRAMS,
+    Server,
+    events,
+    renamed,
+    running,
+    until,
+)
 
 from selector.ir.parser import parse_module
 from selector.ir.serialize import to_json
@@ -46,10 +57,16 @@ def test_a_worker_killed_in_the_middle_of_a_request(server: Server) -> None:
 
 
 def test_an_idle_worker_is_killed(server: Server) -> None:
+    """The service is not ready then, and alive all the same."""
     server.wait_ready()
     (worker,) = server.workers()
     os.kill(worker, signal.SIGKILL)
-    assert server.compile(renamed("after_an_idle_one")).status == 200
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(server.compile, renamed("after_an_idle_one"))
+        until(lambda: server.ask("GET", "/healthz").status == 503)
+        assert server.ask("GET", "/livez").status == 200
+        assert asked.result().status == 200
+    assert server.ask("GET", "/healthz").status == 200
 
 
 def test_rules_that_explode_the_graph(tight: Server) -> None:
@@ -81,15 +98,13 @@ def sum_of_products(terms: int) -> str:
     return "\n".join(lines)
 
 
-def test_a_program_that_explodes_the_graph(tmp_path: Path) -> None:
+def test_a_program_that_explodes_the_graph(tight: Server) -> None:
     """Beside it, others are answered as soon as there is a worker again."""
-    with (
-        running(tmp_path, "--workers", "1", "--time-limit", "2") as own,
-        ThreadPoolExecutor(2) as threads,
-    ):
-        large = threads.submit(own.compile, sum_of_products(5000))
-        wait_for(own, "selector_workers_busy")
-        other = threads.submit(own.compile, PROGRAMS["amx_matmul.vir"], "amx")
+    tight.wait_ready()
+    with ThreadPoolExecutor(2) as threads:
+        large = threads.submit(tight.compile, sum_of_products(5000))
+        wait_for(tight, "selector_workers_busy")
+        other = threads.submit(tight.compile, renamed("beside_large"))
         assert large.result().status == 422
         assert large.result().error["kind"] == "LimitError", large.result().body
         assert other.result().status == 200
@@ -167,6 +182,38 @@ def test_rules_without_an_end_are_named(server: Server) -> None:
     assert reply.status == 422
     assert reply.error["what"] == "saturation does not end"
     assert "counts" in reply.error["why"]
+
+
+@pytest.mark.parametrize("depth", [300, 14_000])
+def test_rules_without_a_bottom(server: Server, depth: int) -> None:
+    """They are refused where they are read, and cost no worker."""
+    lost = 'selector_workers_ended_total{reason="lost"}'
+    before = server.metric(lost)
+    deep = '(Bop "+" ' * depth + "x" + " (Int 0))" * depth
+    reply = server.compile(rules=f'; a -> a\n(rewrite {deep} x :ruleset axioms :name "deep")')
+    assert reply.status == 422
+    assert reply.error["kind"] == "ParseError"
+    assert "inside one another" in reply.error["why"]
+    assert server.metric(lost) == before
+
+
+def test_a_worker_that_rules_have_ended(server: Server) -> None:
+    """Whatever the way: a worker that dies of a request with rules is laid to them, and the request
+    is not tried on another."""
+    lost = 'selector_workers_ended_total{reason="lost"}'
+    before = server.metric(lost)
+    rule = '; b -> b\n(rewrite (Bop "*" x (Int 1)) x :ruleset axioms :name "slow-{}")'
+    server.wait_ready()
+    with ThreadPoolExecutor(1) as threads:
+        many = "\n".join(rule.format(i) for i in range(300))
+        asked = threads.submit(server.compile, renamed("with_rules"), rules=many)
+        wait_for(server, "selector_workers_busy")
+        time.sleep(0.2)
+        os.kill(server.workers()[0], signal.SIGSEGV)
+        reply = asked.result()
+    assert reply.status == 422
+    assert "stop the rule engine" in reply.error["what"]
+    assert server.metric(lost) == before + 1
 
 
 def wait_for(server: Server, metric: str) -> None:
@@ -248,7 +295,12 @@ def test_a_body_that_is_announced_and_never_sent(tight: Server) -> None:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     """No file of more than 3000 bytes can be written: small answers can be kept, kernels cannot."""
-    with running(tmp_path, "--workers", "1", largest_file=3000) as server:
+
+    def limit() -> None:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+
+    with running(tmp_path, "--workers", "1", before=limit) as server:
         reply = server.compile()
         assert reply.status == 507
         assert reply.error["kind"] == "StoreFullError"
@@ -259,8 +311,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert not [p for p in (server.store / "artifacts").rglob("*") if p.is_file()]
 
 
+@pytest.mark.nvrtc
 def test_a_disk_without_room(small_disk: Path) -> None:
-    """A real one: others have filled it while the server runs; with room, all is as before."""
+    """A real one: others have filled it while the server runs; with room, all is as before. What a
+    worker writes on the way (a file for the disassembler) has no room, either.
+    """
     with running(small_disk, "--workers", "1") as server:
         assert server.compile(renamed("before")).status == 200
         for path in server.store.glob("a*/??/*"):
@@ -270,6 +325,7 @@ def test_a_disk_without_room(small_disk: Path) -> None:
             while file.write(bytes(4096)):
                 pass
         replies = [server.compile(renamed(f"full_{i}")) for i in range(3)]
+        replies.append(server.compile(renamed("full_0"), sass=True))
         assert {r.status for r in replies} == {507}
         assert replies[0].error["kind"] == "StoreFullError"
         filler.unlink()
@@ -294,25 +350,11 @@ def test_a_damaged_artifact_is_made_again(server: Server) -> None:
     assert server.ask("GET", f"/v1/artifacts/{sha}").body == whole
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_that_is_stopped_while_it_computes(tmp_path: Path, stop: signal.Signals) -> None:
+def test_a_server_that_is_stopped_while_it_computes(tmp_path: Path) -> None:
     """All of its processes are told to stop, as a terminal does and systemd may: what is being
-    computed is answered, and nothing is left."""
-    with running(tmp_path, "--workers", "1") as server:
-        (worker,) = server.workers()
-        with ThreadPoolExecutor(2) as threads:
-            first = threads.submit(server.ask, "POST", "/v1/explain", slow("stopping"))
-            wait_for(server, "selector_workers_busy")
-            for process in (worker, server.process.pid):
-                os.kill(process, stop)
-            assert first.result().status == 200
-        server.process.wait(40)
-        assert not Path(f"/proc/{worker}").exists()
-    with pytest.raises(OSError, match="refused"):
-        server.ask("GET", "/healthz")
-
-
-def test_a_stopped_server_ends_its_workers(tmp_path: Path) -> None:
+    computed is answered, nothing is left but the store, and the next server goes on from there. One
+    that is killed takes its workers along.
+    """
     with running(tmp_path, "--workers", "1") as server:
         (worker,) = server.workers()
         first = server.compile(renamed("kept"))
@@ -321,7 +363,16 @@ def test_a_stopped_server_ends_its_workers(tmp_path: Path) -> None:
                    and b'"artifact": ""' in p.read_bytes())  # fmt: skip
         damaged = path.read_bytes()
         path.write_bytes(damaged[:-20] + bytes(20))
+        with ThreadPoolExecutor(2) as threads:
+            last = threads.submit(server.ask, "POST", "/v1/explain", slow("stopping"))
+            wait_for(server, "selector_workers_busy")
+            for process in (worker, server.process.pid):
+                os.kill(process, signal.SIGINT)
+            assert last.result().status == 200
+        server.process.wait(40)
     assert not Path(f"/proc/{worker}").exists()
+    with pytest.raises(OSError, match="refused"):
+        server.ask("GET", "/healthz")
     assert list((tmp_path / "store" / "scratch").iterdir()) == []
     with running(tmp_path, "--workers", "1") as server:
         second = server.compile(renamed("kept"))

@@ -39,6 +39,16 @@ def test_an_accumulator_without_extents() -> None:
         compile_module(parse_module(program), "sm_80", strict=False, cache=False)
 
 
+@pytest.mark.parametrize("extent", [0, -4])
+def test_a_block_without_threads(extent: int) -> None:
+    program = dict(program_files())["conv1d.vir"]
+    thread = "thread_id_x, 0, 4)"
+    assert program.count(thread) == 1
+    module = parse_module(program.replace(thread, f"thread_id_x, 0, {extent})"))
+    with pytest.raises(ScheduleError, match=f"has an extent of {extent}"):
+        compile_module(module, "sm_80", cache=False)
+
+
 def test_two_parameters_of_one_name() -> None:
     line = next(line for line in AMX.splitlines() if line.startswith("input K"))
     with pytest.raises(ParseError, match="two parameters named `K`"):

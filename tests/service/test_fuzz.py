@@ -77,7 +77,7 @@ def test_the_description_holds(server: Server) -> None:
             case.call_and_validate(excluded_checks=[positive_data_acceptance], timeout=60)
 
         holds()
-    assert len(names) == 8
+    assert len(names) == 9
 
 
 SOME = settings(

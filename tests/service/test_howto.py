@@ -63,19 +63,43 @@ def test_the_client(server: Server, tmp_path: Path) -> None:
     assert float(done.stdout.split()[-1]) < 1e-6
 
 
+def note() -> str:
+    return (ROOT / "docs" / "howto" / "deployment.md").read_text(encoding="utf-8")
+
+
 def test_every_option_and_metric_of_the_note_exists(server: Server) -> None:
-    note = (ROOT / "docs" / "howto" / "deployment.md").read_text(encoding="utf-8")
     help_ = run([sys.executable, "-m", "selector", "serve", "--help"], ROOT).stdout
-    options = set(re.findall(r"--[a-z][a-z-]+", note))
-    assert {"--workers", "--token-file"} <= options
+    ours = re.sub(r"`python tests/.*?`", "", note())
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
+    assert {"--workers", "--token-file", "--confined", "--access-log", "--proxy"} <= options
     assert all(option in help_ for option in options), options
+    assert all(option in ours for option in re.findall(r"--[a-z][a-z-]+", help_) if option not in
+               ("--help", "--host", "--port", "--json"))  # fmt: skip
     metrics = server.ask("GET", "/metrics").body.decode()
-    assert all(name in metrics for name in re.findall(r"selector_\w+", note))
+    assert all(name in metrics for name in re.findall(r"selector_\w+", ours))
+
+
+def test_the_metrics_are_what_prometheus_reads(server: Server) -> None:
+    """Text format 0.0.4: a line of help and one of type before the samples of each name."""
+    server.compile()
+    reply = server.ask("GET", "/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    known: dict[str, str] = {}
+    for line in reply.body.decode().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in known
+            known[name] = kind
+        elif not line.startswith("# HELP "):
+            found = re.fullmatch(r'(\w+)(\{(\w+="[^"\\]*",?)+\})? [0-9.e+-]+', line)
+            assert found, line
+            assert found[1] in known or re.sub("_(bucket|sum|count)$", "", found[1]) in known, line
+    assert set(known.values()) == {"counter", "gauge", "histogram"}
 
 
 def test_every_status_of_the_description_is_explained() -> None:
     from selector.service.openapi import ROUTES
 
     statuses = {str(s) for route in ROUTES.values() for s in route["responses"]} - {"200"}
-    rows = "\n".join(re.findall(r"^\| (4\d\d|5\d\d|[45\d, ]+) \|", PAGE, re.MULTILINE))
-    assert all(status in rows for status in statuses), rows
+    rows = re.findall(r"^\| (4\d\d|5\d\d|[45\d, ]+) \|", PAGE + note(), re.MULTILINE)
+    assert all(status in "\n".join(rows) for status in statuses), rows

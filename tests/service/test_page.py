@@ -49,6 +49,16 @@ def test_every_example_is_selected(server: Server, example: dict[str, str]) -> N
 
 
 @page_needs_browser
+def test_confinement_is_told(server: Server, browser: Any) -> None:
+    server.wait_ready()
+    confined = server.ask("GET", "/healthz").data["confined"]
+    with opened(browser, server) as page:
+        until(page, "document.querySelector('#confined').textContent !== ''")
+        text = page.text_content("#confined")
+        assert text == ("workers confined" if confined else "workers not confined")
+
+
+@page_needs_browser
 def test_a_hit(server: Server, browser: Any) -> None:
     with opened(browser, server) as page:
         assert settled(page, "good") == "selected: all 3 statements"

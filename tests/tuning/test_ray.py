@@ -17,7 +17,7 @@ pytest.importorskip("halide")
 import tuning_tasks as tasks
 
 import halide_bridge as hb
-from selector.tuning import Done, Kind, RayExecutor, Shared, Status, Task
+from selector.tuning import Done, Failure, Kind, RayExecutor, Shared, Status, Task, on_ray
 
 pytestmark = [pytest.mark.slow, pytest.mark.nvrtc]
 
@@ -89,6 +89,42 @@ def test_values_failures_and_lost_workers(executor: RayExecutor) -> None:
     assert reasons[1].startswith("no such schedule")
     assert reasons[2].startswith("lost 2 workers")
     assert "context is lost" in reasons[4]
+
+
+def test_a_limit_is_that_of_the_task(executor: RayExecutor) -> None:
+    """It counts from the beginning, whatever the task is doing then, and not from when a worker was
+    asked for.
+    """
+    executor.submit(task(0, tasks.add, 1, 2))
+    assert answers(executor, 1)[0].value == 3  # there is a worker
+    start = time.monotonic()
+    executor.submit(task(1, tasks.sleep, 600, seconds=1.0))
+    executor.submit(task(2, tasks.add, 3, 4, seconds=30.0))
+    found = answers(executor, 2)
+    assert found[1].failure == Failure("late", "stopped after 1 s")
+    assert found[2].value == 7
+    assert time.monotonic() - start < 45
+
+
+def test_a_silent_node_is_noticed(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not answer when its time is over is begun again elsewhere: it has not failed."""
+    monkeypatch.setattr(on_ray, "SILENT_SECONDS", 3.0, raising=False)
+    executor.submit(task(0, tasks.freeze, str(tmp_path / "once"), seconds=2.0))
+    found = answers(executor, 1)
+    assert (found[0].value, found[0].failure) == ("thawed", None)
+
+
+def test_a_cluster_that_has_lost_its_processors(
+    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuning is told, and does not wait for ever."""
+    monkeypatch.setattr(on_ray, "START_SECONDS", 1.0)
+    monkeypatch.setattr(executor._ray, "cluster_resources", dict)
+    assert executor.room(Kind.COMPILE) == 1
+    executor.submit(task(0, tasks.add, 1, 2))
+    assert answers(executor, 1)[0].failure == Failure("TargetError", "the cluster has no CPU")
 
 
 def test_a_killed_node_loses_no_result(

@@ -243,7 +243,10 @@ def test_built_here_and_timed_there(tmp_path: Path) -> None:
     again = tune_saved(moved, measure=counted(calls), executor=InlineExecutor())
     assert [t.cached for t in again.trials if t.status is Status.TIMED] == [True, True]
     assert len(calls) == 2
-    assert tuned(space, measure=None, build_only=True, folder=moved).trials[0].kernel
+    again = tuned(space, measure=None, build_only=True, folder=moved)
+    assert again.trials[0].kernel
+    assert [t.cached for t in again.trials] == [True] * len(again.trials)
+    assert not any(t.cached for t in built.trials)
     with pytest.raises(ArtifactError, match="holds no kernels"):
         tune_saved(tmp_path / "nothing", measure=by_width)
     with pytest.raises(UserError, match="says not where"):

@@ -205,6 +205,16 @@ function listenToStatements() {
 
 // ---- the beginning
 
+// Whether what the service runs for others is walled in; a service that is starting does not know yet.
+async function tellConfinement() {
+  try {
+    const { confined } = await get("healthz");
+    $("confined").textContent = confined ? "workers confined" : "workers not confined";
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+  }
+}
+
 async function begin() {
   say("busy", "loading");
   try {
@@ -227,4 +237,5 @@ async function begin() {
 
 for (const id of [...RESULTS, "graph"]) empty(id, "Loading…");
 listen();
+void tellConfinement();
 void begin();

@@ -1,0 +1,128 @@
+"""Who comes next, and how much anyone may hold: no client takes what others need.
+
+A client is a token where the service wants one, and else an address (``client_of``). Three things
+are shared out here: what is held (``Shares``: connections, bytes of bodies, computations), the
+workers (``Rounds``, by the pool), and the event loop itself (``Turns``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+PART = 4
+"""No client holds more than one part in so many."""
+_AT_ONCE = 1
+"""Requests that begin between two looks at the network."""
+_T = TypeVar("_T")
+
+
+@lru_cache(maxsize=4096)
+def client_of(address: str) -> str:
+    """The client behind an address: of IPv6 the network, since one client has all of its 2^64."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found if isinstance(found, ipaddress.IPv4Address) else found.ipv4_mapped)
+
+
+class Shares:
+    """Up to ``limit`` of something, and for each client a part of it, at least ``least``."""
+
+    def __init__(self, limit: int, least: int = 1) -> None:
+        self.limit, self.each = limit, max(least, limit // PART)
+        self.held: Counter[str] = Counter()
+        self.total = 0
+
+    def take(self, client: str, amount: int = 1) -> int:
+        """0 and it is held, or the status to refuse with: 429 if the client has its part, 503 if
+        there is no more.
+        """
+        if self.held[client] + amount > self.each:
+            return 429
+        if self.total + amount > self.limit:
+            return 503
+        self.held[client] += amount
+        self.total += amount
+        return 0
+
+    def give(self, client: str, amount: int = 1) -> None:
+        self.total -= amount
+        self.held[client] -= amount
+        if not self.held[client]:
+            del self.held[client]
+
+
+class Rounds(Generic[_T]):
+    """Things that wait, a queue for each client; they are taken from the clients in turn."""
+
+    def __init__(self) -> None:
+        self.queues: OrderedDict[str, deque[_T]] = OrderedDict()
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def put(self, client: str, item: _T) -> None:
+        self.queues.setdefault(client, deque()).append(item)
+        self.count += 1
+
+    def take(self, may: Callable[[str], bool] = lambda client: True) -> _T | None:
+        """The next one of the client that waits for longest, of those that ``may``."""
+        client = next(filter(may, self.queues), None)
+        if client is None:
+            return None
+        item = self.queues[client].popleft()
+        self.queues.move_to_end(client)
+        self._counted(client)
+        return item
+
+    def drop(self, client: str, item: _T) -> bool:
+        """Whether it waited; it no longer does."""
+        if item not in self.queues.get(client, ()):
+            return False
+        self.queues[client].remove(item)
+        self._counted(client)
+        return True
+
+    def _counted(self, client: str) -> None:
+        self.count -= 1
+        if not self.queues[client]:
+            del self.queues[client]
+
+
+class Turns:
+    """The event loop, shared out: a request begins, then the network is looked at, then the next
+    one, of all clients in turn. Who sends most waits most, and nobody else does.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self.left = _AT_ONCE
+
+    async def turn(self, client: str) -> None:
+        loop = asyncio.get_running_loop()
+        if self.left == _AT_ONCE:
+            loop.call_soon(self._next)
+        if self.left:
+            self.left -= 1
+            return
+        mine = loop.create_future()
+        self.waiting.put(client, mine)
+        await mine
+
+    def _next(self) -> None:
+        self.left = _AT_ONCE
+        while self.left and (mine := self.waiting.take()) is not None:
+            if not mine.done():  # its request may have been cancelled
+                mine.set_result(None)
+                self.left -= 1
+        if self.left < _AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._next)

@@ -1,0 +1,165 @@
+"""What an operator relies on: workers that know nothing and are confined, names and tokens that are
+checked, a log, and probes that tell being alive from being ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_tools import CONV, SECRET, Server, running, until
+
+from selector.__main__ import main
+from selector.service import sandbox
+from selector.service.frames import Frame
+from selector.service.processes import WorkerEndedError, WorkerProcess
+
+HERE = {"Host": "127.0.0.1"}
+
+
+def test_workers_get_no_environment(server: Server) -> None:
+    server.wait_ready()
+    (worker,) = server.workers()
+    text = Path(f"/proc/{worker}/environ").read_bytes().decode()
+    assert SECRET in Path(f"/proc/{server.process.pid}/environ").read_text()
+    assert SECRET not in text
+    names = {entry.partition("=")[0] for entry in text.split("\0") if entry}
+    assert names <= {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONUTF8", "MALLOC_ARENA_MAX",
+                     "PYTHONDONTWRITEBYTECODE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS",
+                     "RAYON_NUM_THREADS", "SELECTOR_CACHE_DIR", "SELECTOR_DUMP", "SELECTOR_CHECK",
+                     "SELECTOR_PATIENCE", "LC_CTYPE"}  # fmt: skip
+
+
+def test_confinement_is_told(server: Server) -> None:
+    server.wait_ready()
+    confined = sandbox.abi() >= 1
+    assert server.ask("GET", "/healthz").data["confined"] is confined
+    assert server.metric("selector_workers_confined") == confined
+
+
+@pytest.mark.skipif(sandbox.abi() < 1, reason="this kernel has no Landlock: `server` is such a one")
+def test_workers_that_cannot_be_confined(tmp_path: Path) -> None:
+    """A process can be confined sixteen times, and not once more."""
+
+    def exhaust() -> None:
+        libc = ctypes.CDLL(None)
+        libc.prctl(38, 1, 0, 0, 0)
+        devices = struct.pack("=Q", 1 << 11)  # making block devices is all that is forbidden
+        for _ in range(16):
+            libc.syscall(446, libc.syscall(444, devices, len(devices), 0), 0)
+
+    with running(tmp_path, "--workers", "1", before=exhaust) as server:
+        assert server.ask("GET", "/healthz").data["confined"] is False
+        assert server.metric("selector_workers_confined") == 0
+        assert server.compile().status == 200
+
+
+def test_no_server_without_confinement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sandbox, "abi", lambda: -1)
+    assert main(["serve", "--json", "--port", "0", "--store", str(tmp_path), "--confined"]) == 2
+    assert json.loads(capsys.readouterr().out)["what"] == "workers cannot be confined here"
+
+
+def test_no_worker_without_confinement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ready(_: WorkerProcess) -> Frame:
+        return Frame({"event": "ready", "confined": False})
+
+    monkeypatch.setattr(WorkerProcess, "_receive", ready)
+
+    async def start(confined: bool) -> bool:
+        worker = await WorkerProcess.start(1 << 30, tmp_path, confined)
+        await worker.end()
+        return worker.confined
+
+    assert asyncio.run(start(False)) is False
+    with pytest.raises(WorkerEndedError, match="unconfined"):
+        asyncio.run(start(True))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "", "127.0.0.1.evil.example"]
+)
+def test_names_of_others_are_refused(server: Server, host: str) -> None:
+    """A page of theirs could otherwise use the service of who looks at it."""
+    for path in ("/", "/v1/targets", "/metrics"):
+        reply = server.ask("GET", path, headers={"Host": host})
+        assert reply.status == 421
+        assert reply.error["kind"] == "RequestError"
+    assert server.ask("POST", "/v1/compile", b"{}", {"Host": host}).status == 421
+    assert server.ask("GET", "/livez", headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1:1", "[::1]:8080"])
+def test_own_names_are_taken(server: Server, host: str) -> None:
+    assert server.ask("GET", "/v1/targets", headers={"Host": host}).status == 200
+
+
+def test_names_that_the_operator_gives(tight: Server) -> None:
+    assert tight.ask("GET", "/v1/targets", headers={"Host": "selector.example.org"}).status == 200
+    assert tight.ask("GET", "/v1/targets", headers={"Host": "example.org"}).status == 421
+
+
+def logged(server: Server, name: str) -> dict[str, Any]:
+    """The line of a request in the access log."""
+    until(lambda: any(e["id"] == name for e in server.log()), 5)
+    return next(e for e in server.log() if e["id"] == name)
+
+
+def test_the_access_log(tight: Server) -> None:
+    """One line a request, with the id that the client gave or was given, and never its token."""
+    reply = tight.compile(target="nothing")
+    first = logged(tight, reply.headers["x-request-id"])
+    assert first["client"].startswith("token ")
+    assert (first["method"], first["path"], first["status"]) == ("POST", "/v1/compile", 422)
+    assert first["bytes"] == len(reply.body)
+    assert first["seconds"] > 0
+    again = tight.ask("GET", "/v1/targets", headers={"X-Request-Id": "build-17.a"})
+    assert again.headers["x-request-id"] == "build-17.a"
+    assert logged(tight, "build-17.a")["client"] == first["client"]
+    wrong = tight.ask("GET", '/v1/"\\x', headers={"Authorization": "", "X-Request-Id": 'a"\\b'})
+    assert wrong.headers["x-request-id"] != 'a"\\b'
+    refused = logged(tight, wrong.headers["x-request-id"])
+    assert (refused["client"], refused["status"]) == ("127.0.0.1", 401)
+    assert refused["path"] == '/v1/"\\x'
+    text = (tight.folder / "log").read_text()
+    assert tight.token not in text
+
+
+def test_clients_behind_a_proxy(tight: Server) -> None:
+    """They are who the proxy says; nobody else can say that he is somebody else."""
+    for source, client in (("127.0.0.9", "203.0.113.7"), ("127.0.0.8", "127.0.0.8")):
+        headers = {"X-Forwarded-For": "203.0.113.7", "X-Request-Id": f"from-{source}"}
+        assert tight.ask("GET", "/healthz", headers=headers, source=source).status == 200
+        assert logged(tight, f"from-{source}")["client"] == client
+
+
+def test_a_second_server_leaves_the_folders_of_the_first(server: Server, tmp_path: Path) -> None:
+    """They share a store. What a killed one has left goes, whenever it was; what is in use stays,
+    however old it is.
+    """
+    scratch = server.store / "scratch"
+    server.wait_ready()
+    mine = [p for p in scratch.rglob("*") if p.is_dir()]
+    left = scratch / "server-left"
+    left.mkdir()
+    for folder in (*mine, left):
+        os.utime(folder, (1, 1))
+    assert server.compile(CONV).status == 200
+    with running(tmp_path, "--workers", "1", "--store", str(server.store)) as other:
+        assert all(p.exists() for p in mine)
+        assert not left.exists()
+        assert other.compile(CONV).data["cached"] is True
+        answered = other.compile(CONV.replace("module output", "module shared", 1))
+        other.process.kill()
+        other.process.wait()
+    again = server.compile(CONV.replace("module output", "module shared", 1))
+    assert again.data == {**answered.data, "cached": True}

@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     measuring.add_argument("--all", action="store_true", help="every case at its benchmark sizes")
     _add_problem(measuring)
     measuring.add_argument("--schedule", help="only this one")
-    measuring.add_argument("--artifacts", type=Path, help="folder of saved kernels, not Halide")
+    measuring.add_argument(
+        "--artifacts", type=Path, help="folder of saved kernels, not Halide; code in it is run"
+    )
     measuring.add_argument("--out", type=Path, help="folder for data, table and plots")
     measuring.set_defaults(command=bench_cases)
     tuning = commands.add_parser("tune", help="try schedules of a space, the fastest wins (GPU)")

@@ -7,7 +7,6 @@
   empty: no cache.
 - ``SELECTOR_PATIENCE``: seconds that a thread of a GPU kernel waits at a barrier before the launch
   ends in an error; by default for ever.
-- ``SELECTOR_PERFORMANCE``: ``0`` silences warnings about slow kernels; by default ``1``.
 - ``SELECTOR_NVRTC_SECONDS``: seconds of the processor that NVRTC has for a large kernel, by default
   10.
 
@@ -38,14 +37,6 @@ def checks_enabled() -> bool:
     if value not in _SWITCH:
         raise UserError(f"SELECTOR_CHECK is {value!r}", hint="set it to 1 or 0")
     return _SWITCH[value]
-
-
-def performance_warnings() -> bool:
-    """Whether to warn of slow kernels; ``UserError`` if the value is neither 0 nor 1."""
-    value = os.environ.get("SELECTOR_PERFORMANCE", "1")
-    if value not in _SWITCH:
-        raise UserError(f"SELECTOR_PERFORMANCE is {value!r}", hint="set it to 1 or 0")
-    return _SWITCH[value] or value == ""
 
 
 def patience() -> float | None:

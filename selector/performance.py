@@ -1,14 +1,12 @@
 """What makes a kernel slow without being wrong: said in its report, and once as a warning.
 
-``warnings.filterwarnings("ignore", category=PerformanceWarning)`` silences it, and so does the
-environment variable ``SELECTOR_PERFORMANCE=0``.
+``warnings.filterwarnings("ignore", category=PerformanceWarning)`` silences it.
 """
 
 from __future__ import annotations
 
 import warnings
 
-from selector import environment
 from selector.diagnostics import PerformanceWarning
 from selector.runtime.plan import CopyCost, Plan
 
@@ -60,6 +58,6 @@ def lines(copies: tuple[CopyCost, ...]) -> list[str]:
 def warn(plan: Plan, stacklevel: int) -> None:
     """Warn of the copies that cost most of their kernel's time."""
     said = lines(copies_of(plan))
-    if said and environment.performance_warnings():
+    if said:
         text = "\n".join((f"{plan.name} spends most of its time on copies:", *said))
         warnings.warn(text, PerformanceWarning, stacklevel + 1)

@@ -6,10 +6,11 @@
 
 The programs are those of the case studies at the sizes of benchmarks and tests, and the corpus of
 ``tests/gpu``, each for the targets it is compiled for. ``--against`` lists the programs whose text
-is another now (exit code 1). ``--machine-code`` adds a digest of the cubin's code, which other names
-or comments leave as it is. ``--kernels`` saves the case studies' kernels as ``PROGRAM/LABEL.kernel``
-with the file that ``tests/gpu/run_variants.py`` wants beside them: what two checkouts save
-into one folder is timed there in turns. Run from the root of the checkout in question.
+is another now (exit code 1). ``--machine-code`` adds a digest of the cubin's code, which other
+names or comments leave as it is. ``--kernels`` saves the case studies' kernels as
+``PROGRAM/LABEL.kernel`` with the file that ``tests/gpu/run_variants.py`` wants beside them: what
+two checkouts save into one folder is timed there in turns. Run from the root of the checkout in
+question.
 """
 
 from __future__ import annotations

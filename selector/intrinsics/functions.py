@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.ir.types import IllTyped
+
 Array = NDArray[np.generic]
 
 
@@ -22,14 +24,13 @@ def toeplitz(taps: Array, k: int, n: int, stride: int, dilation: int, phases: in
 
     Columns are outputs q in ``phases`` phases p each, the phase fastest; ``taps`` is (..., phases *
     number of taps), a phase's taps together. k is at least ``toeplitz_rows(taps, n, stride,
-    dilation, phases)``, rows beyond are zero.
+    dilation, phases)``, rows beyond are zero; IllTyped for fewer.
     """
     count = taps.shape[-1] // phases
-    assert n % phases == 0, f"{n} columns are no whole number of {phases} phases"
-    assert taps.shape[-1] == phases * count
-    assert k >= toeplitz_rows(count, n, stride, dilation, phases), (
-        f"a band of {count} taps has more than {k} rows"
-    )
+    if n % phases or taps.shape[-1] % phases:
+        raise IllTyped(f"{taps.shape[-1]} taps, {n} columns: no whole number of {phases} phases")
+    if k < toeplitz_rows(count, n, stride, dilation, phases):
+        raise IllTyped(f"a band of {count} taps has more than {k} rows")
     output, phase = np.divmod(np.arange(n)[None, :], phases)
     tap, rest = np.divmod(np.arange(k)[:, None] - stride * output, dilation)
     valid = (rest == 0) & (tap >= 0) & (tap < count)

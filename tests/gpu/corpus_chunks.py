@@ -39,7 +39,7 @@ VARIANTS: dict[str, tuple[GroupChunks | Groups | WarpChunks, int, int]] = {
     "images_32": (GroupChunks(32, 32, rows=1), 40, 32),
     "images_cluster": (GroupChunks(128, 8, cluster=2), 64, 128),
     "images_unmapped": (GroupChunks(48, 8, rows=1), 35, 45),  # rows that no map describes
-    "images_stores_unmapped": (GroupChunks(24, 16, rows=1), 40, 18),
+    "images_stores_unmapped": (GroupChunks(32, 16, rows=1), 40, 18),
     "images_resident": (Groups(rows=1, groups=2, images=8), 32, 32),
     "unstaged": (GroupChunks(32, 8, stages=1), 16, 40),
     "warps": (WarpChunks(32), 72, 64),

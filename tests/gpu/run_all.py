@@ -62,7 +62,9 @@ def sanitize(options: argparse.Namespace) -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--artifacts", type=Path, default=ROOT / "artifacts")
+    parser.add_argument(
+        "--artifacts", type=Path, default=ROOT / "artifacts", help="folder whose code is run"
+    )
     parser.add_argument("--results", default="results.json", help="file for the results as data")
     parser.add_argument("--only", default="", help="cases, with commas between them")
     parser.add_argument("--match", default="", help="only problems whose name holds this (regex)")

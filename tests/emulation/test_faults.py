@@ -30,6 +30,10 @@ FAULTS = {
         "out[thread] = data[thread + 4096];",
         r"memory fault at byte 16\d+ of the 256 of data",
     ),
+    "load-through-no-pointer": (
+        "out[thread] = *(int*)0x5a5a5a5a5a5a5a5aull;",
+        "an access that the processor refuses",
+    ),
     "store-behind-an-array": ("out[thread + 1] = 1;", r"beside an array: byte 128 .* of out"),
     "store-before-an-array": ("out[thread - 1] = 1;", r"beside an array: byte -4 .* of out"),
     "load-behind-shared-memory": (
@@ -119,6 +123,16 @@ def test_strided_inputs_have_poison_between_rows() -> None:
     np.testing.assert_array_equal(found[:, :8], data)
     found = run_text(body, {"data": data}, np.zeros((4, 9), np.float32))
     assert np.isnan(found[:3, 8]).all()
+
+
+def test_arguments_are_aligned_as_their_types() -> None:
+    """Maps too that a call does not have; there are many, as memory is often aligned by chance."""
+    inputs = {f"data{i}": DATA.reshape(8, 8) for i in range(16)}
+    boxes = dict.fromkeys(inputs, (8, 8))
+    kernel = text_kernel("out[thread] = data3[thread];", inputs, {"out": OUT}, boxes=boxes)
+    for ready in (True, False):
+        found = run(kernel, maps_ready=ready, **inputs)
+        np.testing.assert_array_equal(found, DATA[:32])
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -107,7 +107,6 @@ struct Launch {
 extern Launch launch;
 extern u64 progress;  // counts what others may have waited for
 
-[[noreturn]] void fail(const char* form, ...);
 Thread& own();
 void let_others_run(const char* waits);
 void later(std::function<void()> end);  // what the hardware does by itself, and nobody knows when

@@ -60,8 +60,10 @@ void fail(const char* form, ...) {
   __builtin_unreachable();
 }
 
-// Memory that cannot be touched: the parent knows what lies there.
+// Memory that cannot be touched: the parent knows what lies there. Of an address that an
+// instruction refuses (misaligned, or none at all) the kernel does not tell which.
 static void memory_fault(int, siginfo_t* info, void*) {
+  if (info->si_code == SI_KERNEL) fail("an access that the processor refuses");
   fail("memory fault at %p", info->si_addr);
 }
 

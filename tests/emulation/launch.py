@@ -40,6 +40,7 @@ from selector.runtime.tensor_map import TensorMap
 
 MULTIPROCESSORS = 3  # of the emulated GPU: blocks that stay get several tiles each
 POISONS = (0xFF, 0x5A)  # NaN of every float, and -1; numbers, so that no NaN is taken for another
+ORDERS = (2, 3)  # each warp is once the first to go on, whether its lanes meet or not
 
 _MAP_MARK = 0x7E4507
 _CELL_GRAIN = 64  # bytes: of a tensor map
@@ -92,10 +93,11 @@ def run(
     """The output of a kernel, or a dict of outputs by name, as ``kernel.interpret`` gives them, in
     NumPy (bfloat16 as its bits).
 
-    ``order``: 1 for threads from the last to the first, plus 2 for a last thread of each block
-    that runs only when no other can. ``poison``: the byte of all memory that
-    nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those that a
-    device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
+    ``order``: 1 for threads from the last to the first, plus 2 for one thread of each block, whose
+    turn it would be first, that runs only when no other can. ``poison``: the byte of all memory
+    that nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those
+    that a device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its
+    plan.
 
     ``Fault`` for an error that was seen, ``Unsupported`` for what cannot be emulated.
     """
@@ -118,8 +120,8 @@ def check(kernel: Any, *, sizes: Any = None, **options: Any) -> Any:
     that nobody wrote and in whatever order threads run; ``Fault`` names the first element that is
     not.
     """
-    first = run(kernel, sizes=sizes, poison=POISONS[0], order=0, **options)
-    second = run(kernel, sizes=sizes, poison=POISONS[1], order=3, **options)
+    first = run(kernel, sizes=sizes, poison=POISONS[0], order=ORDERS[0], **options)
+    second = run(kernel, sizes=sizes, poison=POISONS[1], order=ORDERS[1], **options)
     pairs = first.items() if isinstance(first, dict) else [("the output", first)]
     for name, one in pairs:
         other = second[name] if isinstance(second, dict) else second
@@ -223,7 +225,7 @@ def _cells(
 def _tensor_map(
     argument: MapArgument, env: Environment, memory: Guarded, stored: bool
 ) -> np.ndarray | None:
-    """128 bytes as the shim's copy engine reads them; None where there is no map on a device either."""
+    """128 bytes as the shim's copy engine reads them; None where a device has no map either."""
     size = argument.type.bytes
     shape = TensorMap(
         argument.type,

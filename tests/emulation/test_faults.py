@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emulation import Fault, Unsupported, check, run
+from emulation.launch import ORDERS
 from emulation.texts import run_text, text_kernel
 
 OUT = np.zeros(32, np.int32)
@@ -77,7 +78,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("order", [0, 3])
+@pytest.mark.parametrize("order", [0, *ORDERS])
 def test_a_fault_is_seen(name: str, order: int) -> None:
     body, message = FAULTS[name]
     with pytest.raises(Fault, match=message):
@@ -104,6 +105,17 @@ def test_a_race_is_seen_by_two_orders_and_two_poisons(element: Any) -> None:
     mended = text_kernel(RACE.replace("BARRIER", "__syncthreads();"), {}, outputs, **options)
     np.testing.assert_array_equal(check(mended), np.arange(63, -1, -1))
     np.testing.assert_array_equal(check(kernel, source=mended.source), check(mended))
+
+
+@pytest.mark.parametrize("writer", [0, 1])
+def test_a_warp_that_does_not_wait_for_another_is_seen(writer: int) -> None:
+    """Whichever of the two is ahead of the other, though lanes of each meet."""
+    body = (
+        f"{SHARED}if (thread / 32 == {writer}) smem[lane] = lane; __syncwarp();"
+        "out[thread] = smem[lane];"
+    )
+    with pytest.raises(Fault, match="or on the order"):
+        check(text_kernel(body, {}, {"out": np.zeros(64, np.int32)}, threads=64, shared=128))
 
 
 def test_memory_that_nobody_wrote_is_seen_in_integers() -> None:

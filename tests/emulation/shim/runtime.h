@@ -91,7 +91,7 @@ struct Place {
 };
 Place place_of(u32 address, Block& own_block);
 
-// Threads from the last to the first; the last one of a block only when no other can go on.
+// Threads from the last to the first; the first one of a block only when no other can go on.
 constexpr int BACKWARDS = 1, SLOW = 2;
 
 // The launch that runs.

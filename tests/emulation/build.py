@@ -17,8 +17,10 @@ from emulation.problems import Unsupported
 from emulation.translate import to_cpp
 
 SHIM = Path(__file__).parent / "shim"
-_COMMON = ("-std=c++20", "-march=native", "-fPIC", "-fwrapv", "-fno-strict-aliasing")
-_RUNTIME = (*_COMMON, "-O1", "-shared")
+_SONAME = "selector-emulation-runtime.so"  # by which the loader knows that it is loaded
+# The same code on every machine; numbers.h needs F16C.
+_COMMON = ("-std=c++20", "-march=x86-64-v3", "-fPIC", "-fwrapv", "-fno-strict-aliasing")
+_RUNTIME = (*_COMMON, "-O1", "-shared", f"-Wl,-soname,{_SONAME}")
 # Every access of memory is a call of the runtime (a sanitizer's, whose library is left out);
 # registers begin with a pattern.
 _TEXT = (
@@ -29,6 +31,8 @@ _TEXT = (
     "--param=tsan-instrument-func-entry-exit=0",
     "-ftrivial-auto-var-init=pattern",
 )
+# A function that is missing is an error here, not when it is called.
+_LINKED = ("-shared", "-nostdlib", "-Wl,-z,defs")
 
 
 def folder() -> Path:
@@ -92,7 +96,7 @@ def build(source: str) -> Path:
         own = made.with_name(f"{made.stem}.{os.getpid()}.so")
         code = own.with_suffix(".cpp")
         code.write_text(text, encoding="utf-8")
-        _gcc(*_TEXT, "-shared", "-nostdlib", f"-I{headers}", code, "-o", own)
+        _gcc(*_TEXT, *_LINKED, f"-I{headers}", code, runtime(), "-lm", "-lc", "-o", own)
         code.unlink()
         os.replace(own, made)
     return made

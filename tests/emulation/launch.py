@@ -40,9 +40,10 @@ from selector.runtime.tensor_map import TensorMap
 
 MULTIPROCESSORS = 3  # of the emulated GPU: blocks that stay get several tiles each
 POISONS = (0xFF, 0x5A)  # NaN of every float, and -1; numbers, so that no NaN is taken for another
-
+ORDERS = (2, 3)  # each warp is once the first to go on, whether its lanes meet or not
 
 _MAP_MARK = 0x7E4507
+_CELL_GRAIN = 64  # bytes: of a tensor map
 
 
 class _Launch(ctypes.Structure):
@@ -92,10 +93,11 @@ def run(
     """The output of a kernel, or a dict of outputs by name, as ``kernel.interpret`` gives them, in
     NumPy (bfloat16 as its bits).
 
-    ``order``: 1 for threads from the last to the first, plus 2 for a last thread of each block
-    that runs only when no other can. ``poison``: the byte of all memory that
-    nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those that a
-    device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its plan.
+    ``order``: 1 for threads from the last to the first, plus 2 for one thread of each block, whose
+    turn it would be first, that runs only when no other can. ``poison``: the byte of all memory
+    that nobody wrote. ``maps_ready``: False for a call without tensor maps; else there are those
+    that a device has. ``timeout``: seconds. ``source``: another text than the kernel's own for its
+    plan.
 
     ``Fault`` for an error that was seen, ``Unsupported`` for what cannot be emulated.
     """
@@ -118,8 +120,8 @@ def check(kernel: Any, *, sizes: Any = None, **options: Any) -> Any:
     that nobody wrote and in whatever order threads run; ``Fault`` names the first element that is
     not.
     """
-    first = run(kernel, sizes=sizes, poison=POISONS[0], order=0, **options)
-    second = run(kernel, sizes=sizes, poison=POISONS[1], order=3, **options)
+    first = run(kernel, sizes=sizes, poison=POISONS[0], order=ORDERS[0], **options)
+    second = run(kernel, sizes=sizes, poison=POISONS[1], order=ORDERS[1], **options)
     pairs = first.items() if isinstance(first, dict) else [("the output", first)]
     for name, one in pairs:
         other = second[name] if isinstance(second, dict) else second
@@ -170,7 +172,8 @@ def _prepare(
         x, y, z = (evaluate_scalar(e, env) for e in launch.grid)
         if min(x, y, z) > 0:
             grid = grid_of((x, y, z), launch, lambda: MULTIPROCESSORS)
-            cells = tuple(_cells(launch, env, scalars, memory, outputs, maps_ready))
+            found = _cells(launch, env, scalars, memory, outputs, maps_ready)
+            cells = tuple(_aligned(cell) for cell in found)
             calls.append(_Call(launch, grid, cells))
     return _Prepared(plan, memory, known, tuple(calls))
 
@@ -208,9 +211,9 @@ def _cells(
             case BufferArgument(name):
                 yield np.array([memory[name].address], np.uint64)
             case ValueArgument(Var(name, _), _) if name in scalars:
-                yield np.asarray(scalars[name]).reshape(1).copy()
+                yield np.asarray(scalars[name])
             case ValueArgument():
-                yield numpy_dtype(a.type).type(evaluate_scalar(a.value, env)).reshape(1).copy()
+                yield np.asarray(numpy_dtype(a.type).type(evaluate_scalar(a.value, env)))
             case MapsReady(names):
                 found = [m for n, m in maps.items() if not names or n in names]
                 yield np.array([all(m is not None for m in found)], np.int32)
@@ -222,9 +225,7 @@ def _cells(
 def _tensor_map(
     argument: MapArgument, env: Environment, memory: Guarded, stored: bool
 ) -> np.ndarray | None:
-    """128 bytes as the shim's copy engine reads them, aligned as a map; None where there is no map
-    on a device either.
-    """
+    """128 bytes as the shim's copy engine reads them; None where a device has no map either."""
     size = argument.type.bytes
     shape = TensorMap(
         argument.type,
@@ -240,10 +241,15 @@ def _tensor_map(
     words = (rank, size, swizzle, _MAP_MARK, memory.address)
     filled = [(*x, *[0] * (5 - len(x))) for x in (shape.extents, shape.strides, shape.box)]
     data = struct.pack("<4IQ5Q4Q5H", *words, *filled[0], *filled[1][:4], *filled[2])
-    room = np.zeros(2 * MAP_BYTES, np.uint8)
-    start = -room.ctypes.data % 64
-    made = room[start : start + MAP_BYTES]
-    made[: len(data)] = np.frombuffer(data, np.uint8)
+    return np.frombuffer(data.ljust(MAP_BYTES, b"\0"), np.uint8)
+
+
+def _aligned(cell: np.ndarray) -> np.ndarray:
+    """A copy where any type of argument may lie: the text's code relies on its alignment."""
+    room = np.zeros(cell.nbytes + _CELL_GRAIN, np.uint8)
+    start = -room.ctypes.data % _CELL_GRAIN
+    made = room[start : start + cell.nbytes]
+    made[:] = np.frombuffer(cell.tobytes(), np.uint8)
     return made
 
 

@@ -18,7 +18,7 @@ from selector.ir.bfloat16 import from_bits
 
 TARGETS = ("sm_80", "sm_90a")
 PAIRS = [(name, t) for name, case in CORPUS.items() for t in TARGETS if case.target in (None, t)]
-EVERY = 11  # of the pairs are in the sample; odd, so that it has both targets
+EVERY = 23  # of the pairs are in the sample; odd, so that it has both targets
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

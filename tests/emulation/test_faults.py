@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emulation import Fault, Unsupported, check, run
+from emulation.launch import ORDERS
 from emulation.texts import run_text, text_kernel
 
 OUT = np.zeros(32, np.int32)
@@ -29,6 +30,10 @@ FAULTS = {
     "load-behind-an-array": (
         "out[thread] = data[thread + 4096];",
         r"memory fault at byte 16\d+ of the 256 of data",
+    ),
+    "load-through-no-pointer": (
+        "out[thread] = *(int*)0x5a5a5a5a5a5a5a5aull;",
+        "an access that the processor refuses",
     ),
     "store-behind-an-array": ("out[thread + 1] = 1;", r"beside an array: byte 128 .* of out"),
     "store-before-an-array": ("out[thread - 1] = 1;", r"beside an array: byte -4 .* of out"),
@@ -73,7 +78,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("order", [0, 3])
+@pytest.mark.parametrize("order", [0, *ORDERS])
 def test_a_fault_is_seen(name: str, order: int) -> None:
     body, message = FAULTS[name]
     with pytest.raises(Fault, match=message):
@@ -102,6 +107,17 @@ def test_a_race_is_seen_by_two_orders_and_two_poisons(element: Any) -> None:
     np.testing.assert_array_equal(check(kernel, source=mended.source), check(mended))
 
 
+@pytest.mark.parametrize("writer", [0, 1])
+def test_a_warp_that_does_not_wait_for_another_is_seen(writer: int) -> None:
+    """Whichever of the two is ahead of the other, though lanes of each meet."""
+    body = (
+        f"{SHARED}if (thread / 32 == {writer}) smem[lane] = lane; __syncwarp();"
+        "out[thread] = smem[lane];"
+    )
+    with pytest.raises(Fault, match="or on the order"):
+        check(text_kernel(body, {}, {"out": np.zeros(64, np.int32)}, threads=64, shared=128))
+
+
 def test_memory_that_nobody_wrote_is_seen_in_integers() -> None:
     body = (
         SHARED + "if (thread < 31) smem[thread] = 0; __syncthreads(); out[thread] = smem[thread];"
@@ -119,6 +135,16 @@ def test_strided_inputs_have_poison_between_rows() -> None:
     np.testing.assert_array_equal(found[:, :8], data)
     found = run_text(body, {"data": data}, np.zeros((4, 9), np.float32))
     assert np.isnan(found[:3, 8]).all()
+
+
+def test_arguments_are_aligned_as_their_types() -> None:
+    """Maps too that a call does not have; there are many, as memory is often aligned by chance."""
+    inputs = {f"data{i}": DATA.reshape(8, 8) for i in range(16)}
+    boxes = dict.fromkeys(inputs, (8, 8))
+    kernel = text_kernel("out[thread] = data3[thread];", inputs, {"out": OUT}, boxes=boxes)
+    for ready in (True, False):
+        found = run(kernel, maps_ready=ready, **inputs)
+        np.testing.assert_array_equal(found, DATA[:32])
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -37,7 +37,7 @@ def _entry(name: str, parameters: str) -> str:
         kind = re.sub(r"\b__\w+__\b", "", parameter).strip()
         kind = re.sub(r"\s*\w+$", "", kind)
         kinds.append(kind if "*" in kind else kind.removeprefix("const "))
-    values = ", ".join(f"*({kind}*)arguments[{i}]" for i, kind in enumerate(kinds))
+    values = ", ".join(f"argument<{kind}>(arguments[{i}])" for i, kind in enumerate(kinds))
     return f'extern "C" void launch_{name}(void** arguments) {{ {name}({values}); }}'
 
 

@@ -91,3 +91,10 @@ extern uint3 block_size, grid_size;
 #define blockIdx (here->block)
 #define blockDim block_size
 #define gridDim grid_size
+
+[[noreturn]] void fail(const char* form, ...);
+// An argument of a kernel. The compiler's code relies on its alignment.
+template <class T> inline const T& argument(const void* place) {
+  if ((u64)place % alignof(T)) fail("an argument of %zu bytes at %p", sizeof(T), place);
+  return *(const T*)place;
+}

@@ -91,7 +91,7 @@ struct Place {
 };
 Place place_of(u32 address, Block& own_block);
 
-// Threads from the last to the first; the last one of a block only when no other can go on.
+// Threads from the last to the first; the first one of a block only when no other can go on.
 constexpr int BACKWARDS = 1, SLOW = 2;
 
 // The launch that runs.
@@ -107,7 +107,6 @@ struct Launch {
 extern Launch launch;
 extern u64 progress;  // counts what others may have waited for
 
-[[noreturn]] void fail(const char* form, ...);
 Thread& own();
 void let_others_run(const char* waits);
 void later(std::function<void()> end);  // what the hardware does by itself, and nobody knows when

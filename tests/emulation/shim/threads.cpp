@@ -60,8 +60,10 @@ void fail(const char* form, ...) {
   __builtin_unreachable();
 }
 
-// Memory that cannot be touched: the parent knows what lies there.
+// Memory that cannot be touched: the parent knows what lies there. Of an address that an
+// instruction refuses (misaligned, or none at all) the kernel does not tell which.
 static void memory_fault(int, siginfo_t* info, void*) {
+  if (info->si_code == SI_KERNEL) fail("an access that the processor refuses");
   fail("memory fault at %p", info->si_addr);
 }
 
@@ -113,15 +115,24 @@ static void run_thread(Thread& thread) {
   here = nullptr;
 }
 
+// The thread that would be the first, and the last in fact; its warp waits for it wherever lanes
+// meet, so that other warps are ahead.
+static Thread* slow_one(Block& block) {
+  if (!(launch.order & SLOW)) return nullptr;
+  return launch.order & BACKWARDS ? &block.threads.back() : &block.threads.front();
+}
+
 // A warp runs until all of its lanes wait: warps drift apart as far as the program lets them.
 static void run_warp(Block& block, int warp) {
-  const int threads = block.threads.size() - (launch.order & SLOW ? 1 : 0);
+  const int threads = block.threads.size();
   const int first = warp * 32, last = std::min(first + 32, threads) - 1;
   u64 before;
   do {
     before = progress;
-    for (int i = first; i <= last; ++i)
-      run_thread(block.threads[launch.order & BACKWARDS ? first + last - i : i]);
+    for (int i = first; i <= last; ++i) {
+      Thread& thread = block.threads[launch.order & BACKWARDS ? first + last - i : i];
+      if (&thread != slow_one(block)) run_thread(thread);
+    }
   } while (progress != before);
 }
 
@@ -157,7 +168,7 @@ static void run_cluster(Cluster& cluster) {
         run_warp(block, launch.order & BACKWARDS ? warps - 1 - i : i);
     }
     if (progress == before && launch.order & SLOW)
-      for (Block& block : cluster.blocks) run_thread(block.threads.back());
+      for (Block& block : cluster.blocks) run_thread(*slow_one(block));
     if (progress != before) continue;
     if (unfinished.empty()) all_wait(cluster);
     end_one();

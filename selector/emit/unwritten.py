@@ -45,7 +45,7 @@ def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     """``contents`` of a buffer that has its place, by what its copies fill."""
     found: dict[int, Filled] = {}
     _find_copies(s.body, s.name, context, found)
-    return contents(s, lambda x: found.get(id(x)), _read_by)
+    return contents(s, _read_by, lambda x: found.get(id(x)))
 
 
 def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:

@@ -97,12 +97,38 @@ def _span(atom: Expr, ranges: Ranges) -> Range | None:
             return None
 
 
-def covered(touched: Places | None, marks: Marks) -> bool:
-    """Whether all elements that are touched are known, lie in the buffer and are marked."""
-    if touched is None:
-        return False
-    inside = touched.size == 0 or (touched.min() >= 0 and touched.max() < marks.size)
-    return bool(inside and marks[touched].all())
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The ``touched`` ones of neighbouring elements, and where the first of them lies."""
+
+    touched: Marks
+    low: int
+
+    @classmethod
+    def of(cls, found: Places | None) -> Reach | None:
+        """None for what is not known."""
+        if found is None or not found.size:
+            return None if found is None else cls(np.zeros(0, np.bool_), 0)
+        low = int(found.min())
+        touched = np.zeros(int(found.max()) - low + 1, np.bool_)
+        touched[found - low] = True
+        return cls(touched, low)
+
+    def missing(self, start: int, marks: Marks) -> tuple[int, Marks]:
+        """Where what of it, moved by ``start``, lies in the buffer begins; which of that is not
+        marked.
+        """
+        low = self.low + start
+        first, stop = max(low, 0), min(low + self.touched.size, marks.size)
+        if first >= stop:
+            return 0, np.zeros(0, np.bool_)
+        return first, self.touched[first - low : stop - low] & ~marks[first:stop]
+
+    def covered(self, start: int, marks: Marks) -> bool:
+        """Whether all of it, moved by ``start``, lies in the buffer and is marked."""
+        low = self.low + start
+        inside = low >= 0 and low + self.touched.size <= marks.size
+        return not self.touched.size or bool(inside and not self.missing(start, marks)[1].any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,39 +195,35 @@ def contents(
     sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
     if len(sizes) < len(s.extents):
         return None
-    events = list(_events(s.body, s.name, Scope(), filled_by, read_by))
-    if not any(event.reads for event in events):
-        return None
     size = prod(sizes)
-    if s.type.is_integer:  # any is a number
-        return Contents(np.ones(size, np.bool_), np.zeros(size, np.bool_))
     written, unwritten = np.ones(size, np.bool_), np.zeros(size, np.bool_)
     before: list[Event] = []
-    known, within = np.zeros(size, np.bool_), (0, Scope())
-    touched: dict[Hashable, Places | None] = {}  # of reads that differ in where they begin
-    for event in events:
+    known, within = np.zeros(size, np.bool_), (-1, Scope())
+    touched: dict[Hashable, Reach | None] = {}  # of reads that differ in where they begin
+    for event in _events(s.body, s.name, Scope(), filled_by, read_by):
         if not event.reads:
             before.append(event)
             continue
+        if s.type.is_integer:  # any is a number
+            return Contents(written, unwritten)
         if within[0] != len(before) or within[1] is not event.scope:
             known, within = np.zeros(size, np.bool_), (len(before), event.scope)
             for write in before:
                 _mark(known, write.places(event.scope))
             written &= known
-        if known.all():
-            continue
+        if known.all():  # for the reads after it, too: they are in no loop of a write without it
+            break
         index = event.index
         key = (len(before), id(event.scope), index - index.offset, tuple(event.own.items()))
         if key not in touched:
-            touched[key] = replace(event, index=key[2]).places()
+            touched[key] = Reach.of(replace(event, index=key[2]).places())
         found = touched[key]
         if found is None:
             unwritten |= ~known
         else:
-            found = found + index.offset
-            found = found[(found >= 0) & (found < size)]
-            unwritten[found[~known[found]]] = True
-    return Contents(written & ~unwritten, unwritten)
+            first, missing = found.missing(index.offset, known)
+            unwritten[first : first + missing.size] |= missing
+    return Contents(written & ~unwritten, unwritten) if within[0] >= 0 else None
 
 
 def fills(s: Allocate, read_by: ReadBy) -> list[For]:

@@ -127,8 +127,9 @@ def _count(s: Stmt, times: int, context: KernelContext, elements: dict[str, int]
 
 def _macs(value: Expr) -> int:
     """Of a stored value: an instruction stands alone in its statement."""
-    product = isinstance(value, Call) and records.find(value.name) is not None
-    return prod(constants(value, 3)) if product else 0
+    if not isinstance(value, Call) or records.find(value.name) is None:
+        return 0
+    return prod(constants(value, 3))
 
 
 def _source(s: Store, context: KernelContext) -> str | None:

@@ -13,7 +13,7 @@ from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
 from selector.emit.writer import Names, Writer
-from selector.intrinsics.unwritten import Marks, Places, Scope
+from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (
@@ -168,7 +168,7 @@ class KernelContext:
     register_tiles: dict[str, RegisterTiles] = field(default_factory=dict)
     row_registers: dict[str, RowRegisters] = field(default_factory=dict)
     loops: Scope = field(default_factory=Scope)  # that are alike wherever their names come
-    reached: dict[Hashable, Places | None] = field(default_factory=dict[Hashable, "Places | None"])
+    reached: dict[Hashable, Reach | None] = field(default_factory=dict[Hashable, "Reach | None"])
     numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])  # in staged buffers
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)

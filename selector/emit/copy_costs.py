@@ -24,7 +24,7 @@ from selector.intrinsics.calls import constants
 from selector.ir.affine import to_affine
 from selector.ir.contents import loaded
 from selector.ir.nodes import Call, Expr, For, IntImm, Stmt, Store
-from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
+from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.structure import loaded_names
 from selector.runtime.plan import CopyCost
 
@@ -90,6 +90,8 @@ def of_threads(
 
 def copy_costs(body: Stmt, name: str, context: KernelContext) -> tuple[CopyCost, ...]:
     """What each copy of a kernel costs, as a share of the kernel's predicted time."""
+    if not context.copies:
+        return ()
     elements: dict[str, int] = {}
     macs = _count(body, 1, context, elements)
     cycles = {to: _cycles(context, to, elements.get(to, 0)) for to in context.copies}
@@ -123,9 +125,11 @@ def _count(s: Stmt, times: int, context: KernelContext, elements: dict[str, int]
             return sum(_count(x, times, context, elements) for x in stmt_children(s))
 
 
-def _macs(e: Expr) -> int:
-    calls = (x for x in walk_expr(e) if isinstance(x, Call) and records.find(x.name) is not None)
-    return sum(prod(constants(call, 3)) for call in calls)
+def _macs(value: Expr) -> int:
+    """Of a stored value: an instruction stands alone in its statement."""
+    if not isinstance(value, Call) or records.find(value.name) is None:
+        return 0
+    return prod(constants(value, 3))
 
 
 def _source(s: Store, context: KernelContext) -> str | None:

@@ -24,17 +24,16 @@ from selector.intrinsics.unwritten import (
     Contents,
     Event,
     Filled,
-    Places,
     Ranges,
+    Reach,
     Scope,
     contents,
-    covered,
     zeros,
 )
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
 from selector.ir.printer import print_expr
-from selector.ir.traverse import stmt_children, walk_stmt
+from selector.ir.traverse import walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.structure import stored_names
@@ -43,9 +42,7 @@ from selector.lowering.tiles import DEPTH, ROW, Access, Accumulate, Banded, Oper
 
 def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     """``contents`` of a buffer that has its place, by what its copies fill."""
-    found: dict[int, Filled] = {}
-    _find_copies(s.body, s.name, context, found)
-    return contents(s, lambda x: found.get(id(x)), _read_by)
+    return contents(s, _read_by, _Copies(s.name, context))
 
 
 def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
@@ -62,20 +59,37 @@ def _elements(o: Access, depth: int) -> Filled:
     return index, {ROW.name: (0, o.rows), DEPTH.name: (0, depth)}
 
 
-def _find_copies(s: Stmt, name: str, context: KernelContext, found: dict[int, Filled]) -> None:
-    """What copies into a buffer fill, where that is more than the program says."""
-    threads = isinstance(s, For) and s.kind is ForKind.GPU_THREAD
-    if threads and not holds_tensor(s):
-        return  # element by element
-    alone = isinstance(s, For | Store) and not threads and set(stored_names(s)) == {name}
-    nest = as_nest(s) if alone else None
-    copy = as_copy(nest, context) if nest is not None else None
-    if copy is None:
-        for x in stmt_children(s):
-            _find_copies(x, name, context, found)
-    elif copy.rounded:
+class _Copies:
+    """What a copy into a buffer fills, where that is more than the program says. It is asked for
+    statements from the outside in.
+    """
+
+    def __init__(self, name: str, context: KernelContext) -> None:
+        self.name, self.context = name, context
+        self.known: set[int] = set()  # statements inside those that are written as they stand
+
+    def __call__(self, s: Stmt) -> Filled | None:
+        if not isinstance(s, For | Store) or id(s) in self.known:
+            return None
+        threads = isinstance(s, For) and s.kind is ForKind.GPU_THREAD
+        if threads:
+            if not holds_tensor(s):
+                self._known(s)  # element by element
+            return None
+        if set(stored_names(s)) != {self.name}:
+            return None
+        nest = as_nest(s)
+        copy = as_copy(nest, self.context) if nest is not None else None
+        if copy is None:
+            return None
+        if not copy.rounded:
+            self._known(s)
+            return None
         ranges = {d.var.name: (0, d.count or 1) for d in copy.rows}
-        found[id(s)] = copy.index, {**ranges, copy.x.var.name: (0, copy.chunks * copy.per)}
+        return copy.index, {**ranges, copy.x.var.name: (0, copy.chunks * copy.per)}
+
+    def _known(self, s: Stmt) -> None:
+        self.known |= {id(x) for x in walk_stmt(s)}
 
 
 def write_zeros(
@@ -130,20 +144,20 @@ def _settled(operand: Operand, context: KernelContext) -> Operand:
         reached = _reached(operand, context)
         whole = context.is_multiple(operand.base, BLOCK_BYTES // operand.type.bytes)
         whole = whole and along_rows(operand, context) and bool(numbers.all())
-        known = whole if reached is None else covered(reached, numbers)
+        known = whole if reached is None else reached[0].covered(reached[1], numbers)
     return replace(operand, meets_band=known)
 
 
-def _reached(o: Access, context: KernelContext) -> Places | None:
-    """The elements of a buffer that instructions read of a settled operand."""
+def _reached(o: Access, context: KernelContext) -> tuple[Reach, int] | None:
+    """The elements of a buffer that instructions read of a settled operand, and the first."""
     depth = depth_blocks(o) * BLOCK_BYTES // o.type.bytes if o.meets_band else o.depth
     start = o.base.offset
     key = (o.base - start, o.row_stride, o.depth_stride, o.rows, depth)
     if key not in context.reached:
         index, ranges = _elements(o, depth)
-        context.reached[key] = Event(index - start, ranges, context.loops).places()
+        context.reached[key] = Reach.of(Event(index - start, ranges, context.loops).places())
     found = context.reached[key]
-    return None if found is None else found + start
+    return None if found is None else (found, start)
 
 
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
@@ -152,12 +166,13 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     depth, all of which has been seen to. Inside their depth operands lie in their buffer, which
     holds all that the program reads: other places are of iterations that a condition leaves out.
     """
-    numbers, reached = context.numbers.get(o.buffer), _reached(o, context)
-    if numbers is None or reached is None:
+    numbers = context.numbers.get(o.buffer)
+    found = None if numbers is None else _reached(o, context)
+    if numbers is None or found is None:
         return
-    if not o.meets_band:
-        reached = reached[(reached >= 0) & (reached < numbers.size)]
-    if not covered(reached, numbers):
+    reach, start = found
+    inside = not reach.missing(start, numbers)[1].any()
+    if not (reach.covered(start, numbers) if o.meets_band else inside):
         raise InternalError(
             f"`{s.accumulator}` multiplies what nobody wrote in `{o.buffer}` by a zero: "
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on"

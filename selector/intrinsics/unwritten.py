@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -52,7 +53,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, div, mod, mul
+from selector.ir.simplify import add, mul
 from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.ir.types import Type
 
@@ -96,12 +97,38 @@ def _span(atom: Expr, ranges: Ranges) -> Range | None:
             return None
 
 
-def covered(touched: Places | None, marks: Marks) -> bool:
-    """Whether all elements that are touched are known, lie in the buffer and are marked."""
-    if touched is None:
-        return False
-    inside = touched.size == 0 or (touched.min() >= 0 and touched.max() < marks.size)
-    return bool(inside and marks[touched].all())
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The ``touched`` ones of neighbouring elements, and where the first of them lies."""
+
+    touched: Marks
+    low: int
+
+    @classmethod
+    def of(cls, found: Places | None) -> Reach | None:
+        """None for what is not known."""
+        if found is None or not found.size:
+            return None if found is None else cls(np.zeros(0, np.bool_), 0)
+        low = int(found.min())
+        touched = np.zeros(int(found.max()) - low + 1, np.bool_)
+        touched[found - low] = True
+        return cls(touched, low)
+
+    def missing(self, start: int, marks: Marks) -> tuple[int, Marks]:
+        """Where what of it, moved by ``start``, lies in the buffer begins; which of that is not
+        marked.
+        """
+        low = self.low + start
+        first, stop = max(low, 0), min(low + self.touched.size, marks.size)
+        if first >= stop:
+            return 0, np.zeros(0, np.bool_)
+        return first, self.touched[first - low : stop - low] & ~marks[first:stop]
+
+    def covered(self, start: int, marks: Marks) -> bool:
+        """Whether all of it, moved by ``start``, lies in the buffer and is marked."""
+        low = self.low + start
+        inside = low >= 0 and low + self.touched.size <= marks.size
+        return not self.touched.size or bool(inside and not self.missing(start, marks)[1].any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +158,11 @@ def runs_of(marks: Marks) -> tuple[Runs, ...]:
 
 def zeros(name: str, element: Type, runs: Runs) -> For:
     """Statements that write zeros there."""
-    item = Var(f"{name}.zero")
-    index: Expr = add(IntImm(runs.start), item)
-    if runs.count > 1:
-        row, rest = div(item, IntImm(runs.length)), mod(item, IntImm(runs.length))
-        index = add(add(IntImm(runs.start), mul(row, IntImm(runs.step))), rest)
+    item, row = Var(f"{name}.zero"), Var(f"{name}.row")
+    index = add(add(IntImm(runs.start), mul(row, IntImm(runs.step))), item)
     store = Store(name, index, FloatImm(0.0, element), None)
-    return For(item.name, IntImm(0), IntImm(runs.count * runs.length), ForKind.SERIAL, store)
+    run = For(item.name, IntImm(0), IntImm(runs.length), ForKind.SERIAL, store)
+    return For(row.name, IntImm(0), IntImm(runs.count), ForKind.SERIAL, run)
 
 
 # -------------------------------------------------------------------------------- programs
@@ -160,49 +185,63 @@ class Contents:
 
 def contents(
     s: Allocate,
+    read_by: ReadBy,
     filled_by: FilledBy = lambda s: None,
-    read_by: ReadBy | None = None,
 ) -> Contents | None:
-    """What lies in a staged buffer; None for memory that is not of a block, or that no
-    product reads beside zeros. ``filled_by``: what a statement writes where that is more than the
-    program says; ``read_by``: what it reads beside zeros.
+    """What lies in a staged buffer; None for one whose size is not constant, or that no product
+    reads beside zeros. ``read_by``: what a statement reads beside zeros; ``filled_by``: what it
+    writes where that is more than the program says.
     """
     sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
     if len(sizes) < len(s.extents):
         return None
-    events = list(_events(s.body, s.name, Scope(), filled_by, read_by or _read_by))
-    if not any(event.reads for event in events):
-        return None
     size = prod(sizes)
-    if s.type.is_integer:  # any is a number
-        return Contents(np.ones(size, np.bool_), np.zeros(size, np.bool_))
     written, unwritten = np.ones(size, np.bool_), np.zeros(size, np.bool_)
     before: list[Event] = []
-    known, within = np.zeros(size, np.bool_), (0, Scope())
-    touched: dict[Hashable, Places | None] = {}  # of reads that differ in where they begin
-    for event in events:
+    known, within = np.zeros(size, np.bool_), (-1, Scope())
+    touched: dict[Hashable, Reach | None] = {}  # of reads that differ in where they begin
+    for event in _events(s.body, s.name, Scope(), filled_by, read_by):
         if not event.reads:
             before.append(event)
             continue
+        if s.type.is_integer:  # any is a number
+            return Contents(written, unwritten)
         if within[0] != len(before) or within[1] is not event.scope:
             known, within = np.zeros(size, np.bool_), (len(before), event.scope)
             for write in before:
                 _mark(known, write.places(event.scope))
             written &= known
-        if known.all():
-            continue
+        if known.all():  # for the reads after it, too: they are in no loop of a write without it
+            break
         index = event.index
         key = (len(before), id(event.scope), index - index.offset, tuple(event.own.items()))
         if key not in touched:
-            touched[key] = replace(event, index=key[2]).places()
+            touched[key] = Reach.of(replace(event, index=key[2]).places())
         found = touched[key]
         if found is None:
             unwritten |= ~known
         else:
-            found = found + index.offset
-            found = found[(found >= 0) & (found < size)]
-            unwritten[found[~known[found]]] = True
-    return Contents(written & ~unwritten, unwritten)
+            first, missing = found.missing(index.offset, known)
+            unwritten[first : first + missing.size] |= missing
+    return Contents(written & ~unwritten, unwritten) if within[0] >= 0 else None
+
+
+def fills(s: Allocate, read_by: ReadBy) -> list[For]:
+    """Statements that write the zeros which a buffer needs before anything else is done with it:
+    all of it is zeroed where its size is not constant.
+    """
+    if all(isinstance(e, IntImm) for e in s.extents):
+        found = contents(s, read_by)
+        return [zeros(s.name, s.type.element, r) for r in found.runs] if found is not None else []
+    events = () if s.type.is_integer else _events(s.body, s.name, Scope(), lambda s: None, read_by)
+    return [all_zeros(s)] if any(event.reads for event in events) else []
+
+
+def all_zeros(s: Allocate) -> For:
+    """A statement that writes zeros to all of a buffer."""
+    item, elements = Var(f"{s.name}.zero"), reduce(mul, s.extents, IntImm(1))
+    store = Store(s.name, item, FloatImm(0.0, s.type.element), None)
+    return For(item.name, IntImm(0), elements, ForKind.SERIAL, store)
 
 
 def _mark(marks: Marks, found: Places | None) -> None:
@@ -296,8 +335,20 @@ def _of_store(s: Store, name: str, scope: Scope, read_by: ReadBy) -> Iterator[Ev
         yield Event(*_lanes(s.index), scope)
 
 
-def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
-    return ((load.buffer, *_lanes(load.index)) for load in _beside_zeros(s.value))
+def reads_of(masked: frozenset[str]) -> ReadBy:
+    """What products read beside zeros, those in ``masked`` buffers too."""
+
+    def read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
+        found = _beside_zeros(s.value, masked)
+        return ((load.buffer, *_lanes(load.index)) for load in found)
+
+    return read_by
+
+
+def masked_buffers(body: Stmt) -> frozenset[str]:
+    """Buffers that hold an operand with its mask: its zeros are copied with it."""
+    stores = (s for s in walk_stmt(body) if isinstance(s, Store))
+    return frozenset(s.buffer for s in stores if isinstance(s.value, Load) and has_zeros(s.value))
 
 
 def _lanes(index: Expr) -> Filled:
@@ -315,22 +366,22 @@ def _stores(s: Stmt) -> set[str]:
     return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
 
 
-def _beside_zeros(value: Expr) -> Iterator[Load]:
+def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:
     """The operands of a product that meet zeros of the other one: of a band, or of a mask."""
     match value:
         case Call(_, name, (_, _, _, _, a, b)) if find(name) is not None:
             for operand, other in ((a, b), (b, a)):
                 inner = operand.value if isinstance(operand, ExprVar) else operand
-                if isinstance(inner, Load) and has_zeros(other):
+                if isinstance(inner, Load) and has_zeros(other, masked):
                     yield inner
         case _:
             pass
 
 
-def has_zeros(operand: Expr) -> bool:
+def has_zeros(operand: Expr, masked: frozenset[str] = frozenset()) -> bool:
     """Whether an operand is zero in places whatever memory holds: a band, or masked."""
     return any(
         (isinstance(x, Call) and x.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED))
-        or (isinstance(x, Load) and x.predicate is not None)
+        or (isinstance(x, Load) and (x.predicate is not None or x.buffer in masked))
         for x in walk_expr(operand)
     )

@@ -8,28 +8,21 @@ NaN, so that memory which nobody wrote must not be read there: such buffers star
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
 from selector.intrinsics.records import find
-from selector.intrinsics.unwritten import contents, zeros
+from selector.intrinsics.unwritten import ReadBy, all_zeros, fills, masked_buffers, reads_of
 from selector.ir.nodes import (
     Allocate,
     Block,
     Call,
     Expr,
-    FloatImm,
-    For,
-    ForKind,
-    IntImm,
     Load,
     Memory,
     Module,
     Stmt,
     Store,
-    Var,
 )
-from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, walk_expr, walk_stmt
 
 _PLAIN = (Memory.AUTO, Memory.HEAP, Memory.STACK)
@@ -71,21 +64,16 @@ def with_zeros(module: Module) -> Module:
     start as zeros, for the interpreter: a kernel gets such memory, from the runtime or by lines of
     its own.
     """
-    return replace(module, body=_filled(module.body, windows(module.body)))
+    body = module.body
+    return replace(module, body=_filled(body, windows(body), reads_of(masked_buffers(body))))
 
 
-def _filled(s: Stmt, names: frozenset[str]) -> Stmt:
-    s = map_stmt(s, lambda x: _filled(x, names), lambda e: e)
+def _filled(s: Stmt, names: frozenset[str], read_by: ReadBy) -> Stmt:
+    s = map_stmt(s, lambda x: _filled(x, names, read_by), lambda e: e)
     if not isinstance(s, Allocate):
         return s
-    if s.name not in names:
-        found = contents(s)
-        fills = [] if found is None else [zeros(s.name, s.type.element, r) for r in found.runs]
-        return replace(s, body=Block((*fills, s.body))) if fills else s
-    counter, elements = Var(f"{s.name}.zero"), reduce(mul, s.extents, IntImm(1))
-    zero = Store(s.name, counter, FloatImm(0.0, s.type.element), None)
-    fill = For(counter.name, IntImm(0), elements, ForKind.SERIAL, zero)
-    return replace(s, body=Block((fill, s.body)))
+    before = [all_zeros(s)] if s.name in names else fills(s, read_by)
+    return replace(s, body=Block((*before, s.body))) if before else s
 
 
 def _is_band(e: Expr) -> bool:

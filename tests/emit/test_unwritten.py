@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("halide")
 
+from c_programs import executable
 from emulation import run
 from unwritten_programs import (
     Program,
@@ -22,6 +24,7 @@ from unwritten_programs import (
     in_phases,
     interleaved,
     masked,
+    masked_in_tiles,
     runs_of_taps,
     unrolled_taps,
 )
@@ -80,6 +83,38 @@ def test_what_nobody_wrote_does_not_matter(name: str) -> None:
     truth = program.truth(*inputs.values())
     assert error(run(kernel, sizes=program.size, **inputs), truth) < 1e-6
     assert error(kernel.interpret(sizes=program.size, **inputs), truth) < 1e-6
+
+
+def starting_as_nan(source: str) -> str:
+    """The C, whose memory is NaN before anything is written there."""
+    local = r"(_Alignas\(64\) \w+ (\w+)\[\d+\];)"
+    source, locals_ = re.subn(local, r"\1 memset(\2, 255, sizeof \2);", source)
+    taken = r"(\*restrict (\w+) = memory_take\((.*)\);)"
+    source, heap = re.subn(taken, r"\1 memset(\2, 255, \3);", source)
+    assert locals_ + heap
+    return source
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("staged", ["A", "B", "AB"])
+@pytest.mark.parametrize("count", [9, 16])
+def test_masks_of_tiles(staged: str, count: int, by_rows: bool) -> None:
+    """A packed operand keeps its mask; beside its zeros a staged one is zero."""
+    program = masked_in_tiles(count, staged=staged, by_rows=by_rows)
+    kernel, inputs = hb.compile(program.output, target="amx"), program.inputs()
+    truth = program.truth(*inputs.values())
+    assert error(kernel.interpret(sizes=program.size, **inputs), truth) < 1e-6
+    run_c = executable(replace(kernel.plan, source=starting_as_nan(kernel.source)))
+    found = np.full(program.size, np.nan, np.float32)
+    run_c([], inputs, out=found)
+    assert error(found, truth) < 1e-6
+
+
+@pytest.mark.parametrize(("count", "rest"), [(9, 23), (16, 16), (32, 0)])
+def test_tiles_zero_what_a_mask_leaves_and_no_more(count: int, rest: int) -> None:
+    program = masked_in_tiles(count)
+    source = hb.compile(program.output, target="amx").source
+    assert re.findall(r"A_im_in_sums_zero < (\d+);", source) == ([str(rest)] if rest else [])
 
 
 def body(kernel: hb.CompiledKernel) -> str:

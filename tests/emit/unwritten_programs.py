@@ -12,6 +12,7 @@ import halide as hl
 import numpy as np
 
 import halide_bridge as hb
+from selector.ir.bfloat16 import from_bits, to_bits
 
 SHARED = hl.MemoryType.GPUShared
 ELEMENTS = {
@@ -33,7 +34,11 @@ class Program:
     element: str
 
     def inputs(self, seed: int = 3) -> dict[str, Any]:
-        rng, dtype = np.random.default_rng(seed), ELEMENTS[self.element][2]
+        rng = np.random.default_rng(seed)
+        if self.element == "bf16":
+            drawn = {n: rng.standard_normal(s) for n, s in self.shapes.items()}
+            return {n: to_bits(numbers.astype(np.float32)) for n, numbers in drawn.items()}
+        dtype = ELEMENTS[self.element][2]
         if self.element == "f16":
             return {n: rng.standard_normal(s).astype(dtype) for n, s in self.shapes.items()}
         low = -9 if self.element == "s8" else 0
@@ -297,3 +302,35 @@ def unrolled_taps(element: str = "f16", depth: int = 8, step: int = 2) -> Progra
 
     shapes = {"I": (32, depth + 3 * step), "K": (4 * depth, 32)}
     return Program(out, (32, 32), shapes, truth, element)
+
+
+def masked_in_tiles(
+    count: int = 9, depth: int = 32, staged: str = "A", by_rows: bool = False
+) -> Program:
+    """A product for AMX that ``select`` ends before its depth; it is staged as far as that, element
+    by element or (``by_rows``) in vectors of 16. Numbers are bits of bfloat16.
+    """
+    x, y, xo, xi, yo, yi = names("x y xo xi yo yi")
+    left, right = (hl.ImageParam(hl.BFloat(16), 2, name) for name in "AB")
+    k = hl.RDom([(0, depth)], "k")
+    sums, out = hl.Func("sums"), hl.Func("output")
+    sums[x, y] = zero("f16")
+    sums[x, y] += hl.select(k.x < count, times("f16", left[k.x, y], right[x, k.x]), zero("f16"))
+    out[x, y] = sums[x, y]
+    out.split(x, xo, xi, 16).split(y, yo, yi, 16).reorder(xi, yi, xo, yo)
+    out.vectorize(xi).vectorize(yi)
+    sums.compute_at(out, xo)
+    accumulate(sums, k.x, x, y)
+    hb.store_in(sums, hb.MemoryType.AMXTile)
+    for operand, name in ((left, "A"), (right, "B")):
+        if name in staged:
+            copy = operand.in_(sums)
+            copy.compute_at(out, xo)
+            if by_rows:
+                copy.vectorize(copy.args()[0], 16)
+
+    def truth(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        a, b = (from_bits(bits).astype(float) for bits in (one, other))
+        return a[:, :count] @ b[:count]
+
+    return Program(out, (32, 32), {"A": (32, depth), "B": (depth, 32)}, truth, "bf16")

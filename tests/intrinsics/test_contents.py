@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selector.intrinsics.unwritten import Runs, contents, covered, places, runs_of
+from selector.intrinsics.unwritten import Reach, Runs, contents, places, reads_of, runs_of
 from selector.intrinsics.windows import with_zeros
 from selector.ir.affine import to_affine
 from selector.ir.interpreter import interpret
@@ -37,6 +37,9 @@ PADDING = (Runs(10, 2, 24, 16),)
 FULL = "rows[ramp(0, 1, 480)] = A[ramp(0, 1, 480)]"
 
 
+READS = reads_of(frozenset())
+
+
 def program(fill: str, right: str = BAND, left: str = WINDOWS) -> Module:
     text = PROGRAM.replace("FILL", fill).replace("RIGHT", right).replace("LEFT", left)
     return parse_module(text.replace("DEPTH", "12"))
@@ -47,7 +50,7 @@ def rows_of(module: Module) -> Allocate:
 
 
 def unwritten(fill: str, right: str = BAND) -> tuple[Runs, ...] | None:
-    found = contents(rows_of(program(fill, right)))
+    found = contents(rows_of(program(fill, right)), READS)
     return None if found is None else found.runs
 
 
@@ -65,11 +68,15 @@ def test_places_of_an_index() -> None:
 
 def test_covered_is_known_inside_and_marked() -> None:
     marks = np.array([True, True, False])
-    assert covered(np.array([0, 1]), marks)
-    assert not covered(np.array([1, 2]), marks)
-    assert not covered(np.array([1, 3]), marks)
-    assert not covered(np.array([-1, 0]), marks)
-    assert not covered(None, marks)
+    for start, inside in ((0, True), (1, False), (-1, False), (2, False)):
+        reach = Reach.of(np.array([1, 0]))
+        assert reach is not None
+        assert reach.covered(start, marks) == inside
+    apart = Reach.of(np.array([3, 1]))
+    assert apart is not None
+    assert apart.covered(0, np.array([False, True, False, True]))
+    assert apart.missing(1, np.array([True, True, False, True]))[1].tolist() == [True, False]
+    assert Reach.of(None) is None
 
 
 def test_runs_join_what_is_alike() -> None:
@@ -107,9 +114,9 @@ def test_what_windows_read_and_nobody_writes(
 
 def test_what_is_read_at_places_unknown_is_everything() -> None:
     moved = WINDOWS.replace("ramp(0, 1, 12)", "ramp(b/3, 1, 12)")
-    assert contents(rows_of(program(FULL, left=moved))).runs == ()  # type: ignore[union-attr]
+    assert contents(rows_of(program(FULL, left=moved)), READS).runs == ()  # type: ignore[union-attr]
     short = program("rows[ramp(0, 1, 400)] = A[ramp(0, 1, 400)]", left=moved)
-    assert contents(rows_of(short)).runs == (Runs(400, 80, 80, 1),)  # type: ignore[union-attr]
+    assert contents(rows_of(short), READS).runs == (Runs(400, 80, 80, 1),)  # type: ignore[union-attr]
 
 
 def test_products_without_zeros_need_none() -> None:
@@ -127,7 +134,7 @@ def test_what_is_written_in_the_same_iteration_counts() -> None:
     )
     whole, half = FULL, "rows[ramp(i*240, 1, 240)] = A[ramp(i*240, 1, 240)]"
     for part, expected in ((whole, ()), (half, ALL)):
-        found = contents(rows_of(parse_module(around.replace("PART", part))))
+        found = contents(rows_of(parse_module(around.replace("PART", part))), READS)
         assert found is not None
         assert found.runs == expected
 

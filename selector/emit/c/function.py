@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from math import prod
+from functools import reduce
+from itertools import accumulate
 
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.c.configurations import Configurations
@@ -20,6 +21,7 @@ from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
+from selector.intrinsics.unwritten import fills, masked_buffers, reads_of
 from selector.intrinsics.windows import windows
 from selector.ir.affine import to_affine
 from selector.ir.nodes import (
@@ -66,13 +68,14 @@ class FunctionBody:
         self.tiles: TileCode | None = None
         self.configurations = Configurations(context)
         self.windows: frozenset[str] = frozenset()
+        self.masked: frozenset[str] = frozenset()
 
     def emit(self, body: Stmt) -> None:
         """The whole body."""
         for s in walk_stmt(body):
             self._refuse(s)
         body = _without_vector_lets(body)
-        self.windows = windows(body)
+        self.windows, self.masked = windows(body), masked_buffers(body)
         self.configurations.plan(body)
         self.configurations.thread(Block((body,)), lambda: self.statement(body))
 
@@ -276,8 +279,8 @@ class FunctionBody:
         with w.block(""):
             if isinstance(elements, IntImm) and elements.value * element.bytes <= STACK_BYTES:
                 w.line(f"_Alignas(64) {kind} {name}[{max(1, elements.value)}];")
-                self._clear(s, name, f"sizeof {name}")
                 with c.stored(s.name, Storage(name, element, Space.LOCAL, None, elements)):
+                    self._clear(s, name, f"sizeof {name}")
                     self.statement(s.body)
                 return
             if not isinstance(elements, IntImm):
@@ -299,15 +302,20 @@ class FunctionBody:
                 w.line("#pragma omp atomic write")
             w.line("failed = 1;")
         with w.block("else"):
-            self._clear(s, name, size)
             with c.stored(s.name, storage):
+                self._clear(s, name, size)
                 self.statement(s.body)
             w.line(f"memory_give({name});")
 
     def _clear(self, s: Allocate, name: str, size: str) -> None:
-        if s.name in self.windows and not _fills(s):
+        if _fills(s):
+            return
+        if s.name in self.windows:
             zeros = f"memset({name}, 0, {size});"
             self.context.writer.line(f"{zeros}  // what nobody computes meets zeros of a band")
+            return
+        for x in fills(s, reads_of(self.masked)):
+            self.statement(x)
 
     # ------------------------------------------------------------------ what touches tiles
 
@@ -358,16 +366,17 @@ def _without_vector_lets(s: Stmt) -> Stmt:
 def _fills(s: Allocate) -> bool:
     """Whether the first thing that happens to a buffer is that all of it is written."""
     first = s.body.stmts[0] if isinstance(s.body, Block) else s.body
-    nest, elements = as_nest(first), _elements(s)
-    if nest is None or nest.store.buffer != s.name or not isinstance(elements, IntImm):
+    nest = as_nest(first)
+    if nest is None or nest.store.buffer != s.name:
         return False
-    counts = [d.count for d in nest.digits]
-    whole = nest.store.predicate is None and nest.condition is None and None not in counts
-    return whole and independent(nest, None) and prod(n or 0 for n in counts) == elements.value
+    count = reduce(mul, (d.extent for d in nest.digits), IntImm(1))
+    whole = nest.store.predicate is None and nest.condition is None
+    pitches = tuple(accumulate(s.extents, mul))[:-1]
+    pitches = tuple(p for p in pitches if not isinstance(p, IntImm))
+    return (
+        whole and to_affine(count) == to_affine(_elements(s)) and independent(nest, None, pitches)
+    )
 
 
 def _elements(s: Allocate) -> Expr:
-    total: Expr = IntImm(1)
-    for extent in s.extents:
-        total = mul(total, extent)
-    return total
+    return reduce(mul, s.extents, IntImm(1))

@@ -117,8 +117,8 @@ def compile_to_cubin(
 
     A source that is large once its loops are unrolled is compiled in a process of its own, which
     has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process that
-    is bounded as a whole. ``funcs`` are the user's Funcs by their names in the source, for the error
-    of one that is too large.
+    is bounded as a whole. ``funcs`` are the user's Funcs by their names in the source, for the
+    error of one that is too large.
 
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
     cannot have the registers that an instruction needs, or the source is too large to compile in

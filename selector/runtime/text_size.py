@@ -72,7 +72,8 @@ def unrolled_size(source: str) -> TextSize:
         if pragma is not None:
             pending = int(pragma[1] or 0)
             continue
-        here = times[-1] * _iterations(line, pending)
+        loop = _LOOP.search(line)
+        here = times[-1] * _iterations(loop, pending)
         if line:
             pending = None
         statement = line.strip("{} ")
@@ -86,7 +87,7 @@ def unrolled_size(source: str) -> TextSize:
             characters[key] += here * len(statement)
         for brace in re.findall(r"[{}]", line):
             if brace == "{":
-                loops.append(_LOOP.search(line)[1] if here > times[-1] else "")
+                loops.append(loop[1] if loop and here > times[-1] else "")
                 times.append(here)
             elif len(times) > 1:
                 times.pop()
@@ -97,9 +98,8 @@ def unrolled_size(source: str) -> TextSize:
     return TextSize(total, Repeated(line, copies[key], characters[key], above, around))
 
 
-def _iterations(line: str, pending: int | None) -> int:
-    """How often the loop that a line opens is written, unrolled; 1 for any other line."""
-    loop = _LOOP.search(line)
+def _iterations(loop: re.Match[str] | None, pending: int | None) -> int:
+    """How often the loop that a line opens is written, unrolled; 1 for a line that opens none."""
     if loop is None:
         return 1
     start = int(loop[2]) if loop[2].isdigit() else 0

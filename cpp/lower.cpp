@@ -5,6 +5,8 @@
 
 #include "passes.h"
 
+#include <optional>
+
 namespace bridge {
 
 using namespace Halide::Internal;
@@ -167,13 +169,26 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
     return {s, p.env, p.outputs, p.promises};
 }
 
+// Bounds of Funcs inside the pipeline that Halide's own tails break, for every argument.
+Dimensions broken_without_rounding(const Functions &funcs, Options options) {
+    options.tails = false;
+    Dimensions broken;
+    for (const Promise &promise : lower_once(funcs, options, {}).promises) {
+        if (promise.kind == EXPLICIT_BOUNDS && is_const_zero(promise.condition)) {
+            broken.insert({promise.arguments[1], promise.arguments[0]});
+        }
+    }
+    return broken;
+}
+
 // Bounds of Funcs inside the pipeline that are broken by the rounding up of tiles alone, which is
 // ours, and what is left of them as promises. Of a Func that is computed once, all that is needed
-// is what is promised; of others, all is more than a tile needs.
+// is what is promised; of others, Halide's own tails say whether a tile keeps it.
 std::map<std::pair<std::string, std::string>, Promise> broken_by_rounding(
     const Lowered &lowered, const Functions &funcs, const Options &options) {
     std::map<std::pair<std::string, std::string>, Promise> found;
     std::map<std::string, Box> regions;
+    std::optional<Dimensions> broken;
     for (const Promise &promise : lowered.promises) {
         if (promise.kind != EXPLICIT_BOUNDS) {
             continue;
@@ -184,13 +199,24 @@ std::map<std::pair<std::string, std::string>, Promise> broken_by_rounding(
                 find_parameters(lowered.environment, lowered.outputs, options.requirements));
         }
         const std::string &func = promise.arguments[1];
+        const auto dimension = std::make_pair(func, promise.arguments[0]);
         bool output = std::any_of(funcs.begin(), funcs.end(),
                                   [&](const Function &f) { return f.name() == func; });
+        if (output || !is_const_zero(promise.condition)) {
+            continue;
+        }
         Promise whole = of_algorithm(promise, lowered.environment, regions);
-        bool once = !output && lowered.environment.at(func).schedule().compute_level().is_root();
-        bool kept = is_const_one(whole.condition) || (once && !whole.arguments.empty());
-        if (!output && is_const_zero(promise.condition) && kept) {
-            found.emplace(std::make_pair(func, promise.arguments[0]), whole);
+        bool once = lowered.environment.at(func).schedule().compute_level().is_root();
+        if (is_const_one(whole.condition) || (once && !whole.arguments.empty())) {
+            found.emplace(dimension, whole);
+            continue;
+        }
+        if (!broken) {
+            broken = broken_without_rounding(funcs, options);
+        }
+        if (!once && !broken->count(dimension)) {
+            whole.condition = const_true();  // what is emitted relies on that bound no more
+            found.emplace(dimension, whole);
         }
     }
     return found;

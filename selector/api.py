@@ -26,6 +26,7 @@ from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
+from selector.runtime.text_size import funcs_of
 from selector.runtime.versions import versions
 from selector.service.client import Service, as_service
 from selector.targets import Target, find_target, target_for
@@ -162,7 +163,9 @@ class Kernel:
         from selector.runtime import nvrtc
 
         start = time.perf_counter()
-        code = nvrtc.compile_to_cubin(self.source, self.plan.target)
+        code = nvrtc.compile_to_cubin(
+            self.source, self.plan.target, funcs=lambda: funcs_of(self.module)
+        )
         self._clock.time("cubin", start)
         self._keep(_with_cubin(self._artifact, code))
         return code

@@ -8,14 +8,15 @@ skeleton once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from selector.eqsat.abstract import Skeleton, abstract
 from selector.ir.contents import holds
-from selector.ir.nodes import Allocate, Location, LocToLoc, Stmt, Store
-from selector.ir.traverse import stmt_exprs, walk_stmt
+from selector.ir.nodes import Allocate, For, LetStmt, Location, LocToLoc, Stmt, Store
+from selector.ir.traverse import stmt_children, stmt_exprs, walk_stmt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """One outermost tensor allocation: its statements, and their skeletons in the same order.
 
@@ -34,6 +35,19 @@ class Scope:
         """The term of each skeleton once, in order of first appearance: the key of the memo
         table."""
         return tuple(dict.fromkeys(s.term for s in self.skeletons))
+
+    @cached_property
+    def around(self) -> dict[int, tuple[For | LetStmt, ...]]:
+        """The loops and lets of the scope around each of its statements (by ``id``), outermost
+        first."""
+        found: dict[int, tuple[For | LetStmt, ...]] = {}
+        work: list[tuple[Stmt, tuple[For | LetStmt, ...]]] = [(self.allocation.body, ())]
+        while work:
+            s, outer = work.pop()
+            found.setdefault(id(s), outer)
+            inner = (*outer, s) if isinstance(s, (For, LetStmt)) else outer
+            work += ((child, inner) for child in reversed(tuple(stmt_children(s))))
+        return found
 
 
 def is_tensor(s: Stmt) -> bool:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,19 @@ def include_directories() -> tuple[str, ...]:
 
 
 def compile_to_cubin(
-    source: str, arch: str, options: tuple[str, ...] = (), *, bounded: bool = True
+    source: str,
+    arch: str,
+    options: tuple[str, ...] = (),
+    *,
+    bounded: bool = True,
+    funcs: Callable[[], Mapping[str, Where]] = dict,
 ) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
     A source that is large once its loops are unrolled is compiled in a process of its own, which
     has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process that
-    is bounded as a whole.
+    is bounded as a whole. ``funcs`` are the user's Funcs by their names in the source, for the
+    error of one that is too large.
 
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
     cannot have the registers that an instruction needs, or the source is too large to compile in
@@ -129,7 +135,7 @@ def compile_to_cubin(
         try:
             cubin, log = compile_apart(source, arch, options, seconds)
         except LimitError as error:
-            raise _too_large(size, seconds) from error
+            raise _too_large(size, seconds, funcs()) from error
     if not cubin:
         _refuse_registers(log)
         raise InternalError(_failure(source, arch, log))
@@ -213,15 +219,20 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
     return values[0] if values else None
 
 
-def _too_large(size: TextSize, seconds: float) -> ScheduleError:
+def _too_large(size: TextSize, seconds: float, funcs: Mapping[str, Where]) -> ScheduleError:
     line = size.largest
+    place = funcs.get(line.name(funcs), Where())
+    func = f"`{place.func}`" if place.func else ""
+    loops = f" (here {' and '.join(f'`{name}`' for name in line.loops)})" if line.loops else ""
     return ScheduleError(
         f"NVRTC does not compile the kernel in {seconds:g} s: it is {size.characters} characters "
         "long once its loops are unrolled",
-        why=f"{line.copies} unrolled copies of one statement are {line.characters} of them",
-        hint="unroll fewer loops around that statement, or by a smaller factor, or vectorize them; "
-        "a statement that was not selected is better mended; SELECTOR_NVRTC_SECONDS is the limit",
-        where=Where(statement=line.line[:200]),
+        why=f"{line.copies} unrolled copies of one statement"
+        f"{func and f' of {func}'} are {line.characters} of them",
+        hint=f"unroll fewer loops around {func or 'that statement'}{loops}, or by "
+        "a smaller factor, or vectorize them; a statement that was not selected is better mended; "
+        "SELECTOR_NVRTC_SECONDS is the limit",
+        where=replace(place, statement=line.line[:200]),
     )
 
 

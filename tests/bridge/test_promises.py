@@ -61,10 +61,21 @@ def check(pipeline: Pipeline, width: int, *scalars: Any) -> None:
     np.testing.assert_allclose(result, expected[:, : result.shape[1]], rtol=1e-6)
 
 
+def copied(extent: int, factor: int) -> Callable[..., Pipeline]:
+    """A staged Func whose loops round its bound up, where Halide's own would shift inwards."""
+
+    def schedule(f: Any, g: Any, _a: Any, _p: Any) -> None:
+        f.bound_extent(X, extent).split(X, hl.Var("xc"), hl.Var("xv"), factor)
+        f.vectorize(hl.Var("xv"))
+
+    return schedule
+
+
 REFUSED = {
     "staged": (stage(extent=32), "bounded to 32 elements along `x`.*and 36 are needed"),
     "root": (root(103, out=100), "bounded to 103 elements.*and 104 are needed"),
     "from": (root(104, low=1, out=100), r"\(1 to 104\), and 104 are needed \(0 to 103\)"),
+    "copied in vectors": (copied(32, 8), "bounded to 32 elements along `x`"),
     "storage": (
         lambda f, g, a, p: f.bound_storage(X, 30) and None,
         "storage of `f` is bounded to 30 elements along `x`, of 36",
@@ -85,6 +96,7 @@ def test_what_is_broken_for_every_argument_is_refused(case: str) -> None:
 
 KEPT = {
     "staged": stage(extent=36),
+    "copied in vectors": copied(36, 8),
     "more": stage(extent=40),
     "root": root(104, out=100),  # tiles that are rounded up read 132, and store none of it
     "from": root(104, low=0, out=100),

@@ -15,6 +15,9 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case, gpu_cases
 from selector.runtime.nvrtc import compile_to_cubin
 
+# No case study has a copy that a directive would mend.
+pytestmark = pytest.mark.filterwarnings("error::selector.diagnostics.PerformanceWarning")
+
 TARGETS = ("sm_80", "sm_90a")
 SMALL = [(case, problem) for case in gpu_cases() for problem in case.small]
 PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in (*case.small, *case.benchmark)}

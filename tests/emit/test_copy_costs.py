@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("halide")
 
 import halide as hl
+from emulation import run
 
 import halide_bridge as hb
 from selector.api import Kernel, load_bytes
@@ -78,12 +79,14 @@ def test_a_copy_by_few_threads_is_one_by_all(case: str) -> None:
     assert (copy.source, copy.to, copy.width) == ("a", "stage", 16)
     assert (copy.threads, copy.of) == (128, 128)
     assert "item" not in kernel.source
+    assert "const int i = (int)threadIdx.x + step * 128;" in kernel.source
     assert not warned
     generator = np.random.default_rng(0)
     a = generator.integers(-4, 5, (70, 64)).astype(np.float16)
     b = generator.integers(-4, 5, (64, 64)).astype(np.float16)
-    result = kernel.interpret(a, b)
-    np.testing.assert_array_equal(result, a.astype(np.float32) @ b.astype(np.float32))
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_array_equal(kernel.interpret(a, b), exact)
+    np.testing.assert_array_equal(run(kernel, a=a, b=b, sizes=exact.shape), exact)
 
 
 def by_12(s: Any) -> Any:

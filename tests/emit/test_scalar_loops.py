@@ -9,6 +9,7 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
+from selector.diagnostics import ScheduleError
 from selector.runtime import nvrtc
 from selector.runtime.text_size import unrolled_size
 
@@ -38,3 +39,31 @@ def test_a_depthwise_convolution(tile: int) -> None:
     kernel = hb.compile(depthwise(tile), target="sm_80", strict=False)
     assert unrolled_size(kernel.source).characters < nvrtc.SMALL / 4
     assert kernel.cubin()[:4] == b"\x7fELF"
+
+
+def unrolled() -> hl.Func:
+    """A staged Func whose copy stands 32 x 16 times in the text."""
+    a, x, y, xo, yo, xi, yi = hl.ImageParam(hl.Float(32), 2, "a"), *(
+        hl.Var(n) for n in ("x", "y", "xo", "yo", "xi", "yi")
+    )  # fmt: skip
+    blur, out = hl.Func("blur"), hl.Func("out")
+    blur[x, y] = hl.sqrt(a[x, y]) + hl.sqrt(a[x + 1, y])
+    out[x, y] = blur[x, y] + blur[x, y + 1]
+    out.split(x, xo, xi, 32).split(y, yo, yi, 15).reorder(xi, yi, xo, yo)
+    out.gpu_blocks(xo, yo).gpu_threads(xi)
+    blur.compute_at(out, xo).store_in(hl.MemoryType.GPUShared).unroll(x).unroll(y)
+    return out
+
+
+@pytest.mark.nvrtc
+def test_what_is_unrolled_too_often_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = hb.compile(unrolled(), target="sm_80")
+    assert unrolled_size(kernel.source).characters > nvrtc.SMALL
+    monkeypatch.setenv("SELECTOR_NVRTC_SECONDS", "0.1")
+    with pytest.raises(ScheduleError) as caught:
+        kernel.cubin()
+    error = caught.value
+    assert "unrolled copies of one statement of `blur`" in error.why
+    assert "unroll fewer loops around `blur`" in error.hint
+    assert error.where is not None
+    assert error.where.func == "blur"

@@ -41,6 +41,18 @@ def test_nested_loops_and_equal_lines() -> None:
     )  # fmt: skip
     found = unrolled_size(text).largest
     assert (found.line, found.copies) == ("b_2[3] = b_1[7] * 2;", 2 * 20 * 30)
+    assert found.loops == ("i", "j")
+
+
+def test_the_name_of_what_is_repeated() -> None:
+    text = kernel(
+        "float* to = blur + 7;", "#pragma unroll", "for (int i = 0; i < 9; ++i) {",
+        "to[i] = sqrtf(0.5f) * sqrtf(0.25f);", "}",
+    )  # fmt: skip
+    found = unrolled_size(text).largest
+    assert found.line.startswith("to[i]")
+    assert found.name({"blur", "blu"}) == "blur"
+    assert found.name({"c"}) == ""
 
 
 HUGE = kernel(*(f"a[{i}] = a[{i} + threadIdx.x] * 2.0f;" for i in range(8000)))

@@ -28,7 +28,6 @@ from selector.ir.printer import print_expr
 from selector.ir.traverse import (
     expr_children,
     free_vars,
-    stmt_children,
     stmt_exprs,
     substitute_stmt,
     walk_expr,
@@ -77,7 +76,7 @@ class Context:
     def store(self) -> Store:
         """The statement with the lets around it written out."""
         store = self.statement
-        for let in reversed(self._path):
+        for let in reversed(self.scope.around[id(self.statement)]):
             if isinstance(let, LetStmt):
                 inlined = substitute_stmt(store, {let.name: let.value})
                 assert isinstance(inlined, Store)
@@ -122,11 +121,8 @@ class Context:
     def loops(self) -> tuple[For, ...]:
         """The loops inside the accumulator's allocation that enclose the statement, outermost
         first."""
-        return tuple(s for s in self._path if isinstance(s, For))
-
-    @cached_property
-    def _path(self) -> tuple[Stmt, ...]:
-        return tuple(_enclosing(self.scope.allocation.body, self.statement) or ())
+        around = self.scope.around[id(self.statement)]
+        return tuple(s for s in around if isinstance(s, For))
 
     def name(self, buffer: str) -> str:
         """The user's name of a Func."""
@@ -139,17 +135,6 @@ class Context:
 
     def miss(self, why: str, hint: str, nearest: str = "") -> Miss:
         return Miss(self.statement, why, hint, nearest)
-
-
-def _enclosing(s: Stmt, wanted: Stmt) -> list[Stmt] | None:
-    """The statements from ``s`` down to the one before ``wanted``."""
-    if s is wanted:
-        return []
-    for child in stmt_children(s):
-        inner = _enclosing(child, wanted)
-        if inner is not None:
-            return [s, *inner]
-    return None
 
 
 def stage_of(store: Store, scope: Scope) -> str:

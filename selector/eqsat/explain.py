@@ -31,6 +31,10 @@ PLUMBING = (
 """Names of rules that only ask questions or note facts begin so."""
 
 
+GROWTH = 4
+"""So many times the rows of its whole search may a statement have under some of the rules."""
+
+
 def is_telling(rule: str) -> bool:
     """Whether a rule tells something about a result: it is a law, not a question."""
     return not rule.startswith(PLUMBING)
@@ -96,6 +100,8 @@ def chain(
     one instruction suffices, unless another's shape lent its tile. ``rules`` are the standard ones
     if not given.
     """
+    if run.capped:
+        return ()
     known = _known(rule_files() if rules is None else rules)
     worlds, matched = known.worlds, frozenset(r for r, n in run.matches.items() if n)
     worlds.load(matched)
@@ -103,7 +109,7 @@ def chain(
     for own in (result.facts, facts):
 
         def attempt(some: Sequence[frozenset[str]], own: str = own) -> list[bool]:
-            return worlds.reaching(statement, own, some, result, bool(run.capped))
+            return worlds.reaching(statement, own, some, result, GROWTH * run.rows)
 
         kept = minimal(order, known.expected, attempt)
         if kept is not None:

@@ -12,9 +12,11 @@ Rules are loaded when a statement first matches them. An e-graph belongs to its 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -40,11 +42,13 @@ _DECLARATIONS = """
 (relation enabled! (i64 String))
 (relation reached! (i64))
 (relation near! (i64))
+(relation stopped! (i64))
 (ruleset worlds!)
 (ruleset goal!)
 (rule ((world! w! part! mask!) (bit! rule! part! value!) (!= 0 (& mask! value!)))
       ((enabled! w! rule!))
       :ruleset worlds!)
+(rule ((stopped! w!) (enabled! w! rule!)) ((delete (enabled! w! rule!))) :ruleset worlds!)
 """
 
 
@@ -55,6 +59,21 @@ class Goal(Protocol):
     def term(self) -> Term: ...
 
     def __call__(self, graph: Graph) -> bool: ...
+
+
+@dataclass
+class Growth:
+    """Watches the rows of all worlds together: whether one of them may have become too large."""
+
+    most: int
+    _limit: float = 0
+
+    def is_odd(self, rows: int) -> bool:
+        """Whether so many are more than were to be expected; they are from now on."""
+        is_odd = 0 < self._limit < rows
+        if is_odd or not self._limit:
+            self._limit = 1.25 * rows + self.most
+        return is_odd
 
 
 @dataclass
@@ -156,30 +175,45 @@ class Worlds:
         return sum(1 << bit for number, bit in places if number == part)
 
     def reaching(
-        self,
-        statement: str,
-        facts: str,
-        worlds: Sequence[frozenset[str]],
-        goal: Goal,
-        endless: bool,
+        self, statement: str, facts: str, worlds: Sequence[frozenset[str]], goal: Goal, most: int
     ) -> list[bool]:
-        """Whether a statement becomes the goal, in each world. Unless the search is known to be
-        ``endless``, a world in which it reaches a cap does not count as one where it does.
+        """Whether a statement becomes the goal, in each world; a world of which the search has more
+        than ``most`` rows, or reaches another cap, does not count as one where it does.
         """
         with self._opened(statement, facts, worlds):
-            saturation = self.engine.saturate()
-            if endless or not saturation.capped:
+            large: set[int] = set()
+            saturation = self.engine.saturate(partial(self._stop_large, Growth(most), large))
+            if not saturation.capped:
                 exact, near = self._reached(goal)
-                others = {i for i in near - exact if goal(read_graph(self.engine.graph, 1, i))}
-                return [i in exact | others for i in range(len(worlds))]
+                large |= self._larger(most)
+                others = {i for i in near - exact - large if goal(self._read(i))}
+                return [i in (exact | others) - large for i in range(len(worlds))]
         if len(worlds) == 1:
             return [False]
         half = len(worlds) // 2  # one of them has no end
         return [
             found
             for some in (worlds[:half], worlds[half:])
-            for found in self.reaching(statement, facts, some, goal, endless)
+            for found in self.reaching(statement, facts, some, goal, most)
         ]
+
+    def _stop_large(self, growth: Growth, large: set[int], _: egglog.RunReport) -> None:
+        """After a round: no rule of a world that has become too large matches any more."""
+        if growth.is_odd(self.engine.size()):
+            large |= self._larger(growth.most)
+            self.engine.run(" ".join(f"(stopped! {i})" for i in sorted(large)))
+            self.engine.run("(run-schedule (run worlds!))")
+
+    def _larger(self, most: int) -> set[int]:
+        """The worlds of more rows."""
+        number, rows = self.engine.graph.value_to_i64, Counter[int]()
+        tables = self.engine.graph.freeze().functions
+        for name in self._tagged & tables.keys():
+            rows.update(number(row.inputs[0]) for row in tables[name].rows)
+        return {i for i, count in rows.items() if count > most}
+
+    def _read(self, world: int) -> Graph:
+        return read_graph(self.engine.graph, 1, world)
 
     def _reached(self, goal: Goal) -> tuple[set[int], set[int]]:
         """The worlds that hold the goal, and those that hold its instruction with any operands."""

@@ -2,8 +2,9 @@
 
 From the rules that matched, one after the other is taken away; if the same instruction still comes
 out with the same operands, it stays away. Fewer rules never find more, so what remains is minimal:
-it is enough, and none of it can be left out. A rule without which the search no longer ends is
-needed too. Many such subsets are tried in one run (``worlds``).
+it is enough, and none of it can be left out. A rule without which the search has no end, or grows
+beyond ``GROWTH`` times its size, is needed too. Many such subsets are tried in one run
+(``worlds``). A search that reached a cap, or is too large to be tried so often, has no chain.
 
 Rules that only ask questions or note facts (``is_telling``) are part of every run and of no chain.
 """
@@ -29,6 +30,12 @@ PLUMBING = (
     "scaled-", "true-", "want-", "zero-",
 )  # fmt: skip
 """Names of rules that only ask questions or note facts begin so."""
+
+
+GROWTH = 4
+"""So many times the rows of its whole search may a statement have under some of the rules."""
+MOST_ROWS = 100_000
+"""Rows of a search, times the rules that matched, up to which it has a chain."""
 
 
 def is_telling(rule: str) -> bool:
@@ -90,7 +97,8 @@ def chain(
     rules: RuleFiles | None = None,
 ) -> tuple[str, ...]:
     """A minimal set of telling rules with which an encoded statement still comes to its result, in
-    the order in which they first apply; none if the statement alone does not come to it.
+    the order in which they first apply; none if the statement alone does not come to it, or its
+    search is too large.
 
     ``run`` is the saturation that found the result and ``facts`` are its facts of the target; the
     one instruction suffices, unless another's shape lent its tile. ``rules`` are the standard ones
@@ -98,15 +106,20 @@ def chain(
     """
     known = _known(rule_files() if rules is None else rules)
     worlds, matched = known.worlds, frozenset(r for r, n in run.matches.items() if n)
-    worlds.load(matched)
     order = [r for r in worlds.order if r in matched and is_telling(r)]
+    if run.capped or len(order) * run.rows > MOST_ROWS:
+        return ()
+    worlds.load(matched)
     for own in (result.facts, facts):
 
         def attempt(some: Sequence[frozenset[str]], own: str = own) -> list[bool]:
-            return worlds.reaching(statement, own, some, result, bool(run.capped))
+            return worlds.reaching(statement, own, some, result, GROWTH * run.rows)
 
-        kept = minimal(order, known.expected, attempt)
+        stopped = worlds.stopped
+        kept = minimal(order, known.expected(order), attempt)
         if kept is not None:
+            if worlds.stopped > stopped:
+                kept = irreducible(kept, order, attempt)
             known.learn(order, kept)
             first = worlds.first_firings(statement, own, kept)
             return tuple(sorted(kept, key=lambda r: (first.get(r, 0), worlds.order[r])))
@@ -151,6 +164,21 @@ def minimal(
         start = min(wrong) + 1
 
 
+def irreducible(
+    kept: frozenset[str],
+    order: Sequence[str],
+    attempt: Callable[[Sequence[frozenset[str]]], list[bool]],
+) -> frozenset[str]:
+    """These rules without those that can be left out all the same: a search that grew too large
+    without one of them may end without another one too."""
+    while True:
+        rules = [r for r in order if r in kept]
+        found = attempt([kept - {r} for r in rules])
+        if not any(found):
+            return kept
+        kept -= {rules[found.index(True)]}
+
+
 def chosen(order: Sequence[str], kept: Sequence[bool], i: int | None = None) -> Iterator[str]:
     """The rules that are kept; with the number of one, those before it, and all behind it."""
     for j, rule in enumerate(order):
@@ -163,14 +191,26 @@ def chosen(order: Sequence[str], kept: Sequence[bool], i: int | None = None) -> 
 
 @dataclass
 class _Known:
-    """The worlds of a set of rules, and what is expected of a rule: what was found of it last."""
+    """The worlds of a set of rules, and the chains that were found: of the rules that matched,
+    those that were kept."""
 
     worlds: Worlds
-    expected: set[str] = field(default_factory=set[str])
+    found: dict[frozenset[str], frozenset[str]] = field(
+        default_factory=dict[frozenset[str], frozenset[str]]
+    )
+
+    def expected(self, order: Sequence[str]) -> frozenset[str]:
+        """The rules that may be needed: as where most nearly the same rules matched, the last of
+        such; and those that were not among them."""
+        matched = frozenset(order)
+        nearest = min(
+            reversed(self.found), key=lambda m: len(m ^ matched), default=frozenset[str]()
+        )
+        return matched & self.found.get(nearest, matched) | (matched - nearest)
 
     def learn(self, order: Sequence[str], kept: frozenset[str]) -> None:
-        self.expected -= set(order)
-        self.expected |= kept
+        self.found.pop(frozenset(order), None)
+        self.found[frozenset(order)] = kept
 
 
 _local = threading.local()
@@ -184,5 +224,5 @@ def _known(rules: RuleFiles) -> _Known:
         if len(table) >= _MOST_KNOWN:
             del table[next(iter(table))]
         worlds = Worlds(rules, is_telling)
-        table[rules] = _Known(worlds, set(filter(is_telling, worlds.order)))
+        table[rules] = _Known(worlds)
     return table[rules]

@@ -6,15 +6,20 @@ gets a column for the world's number, so that worlds share no term and no fact, 
 matches only in worlds that have it. Tables that no rule writes, the facts of the target, are the
 same for all.
 
+Without a rule that simplifies, others may go on for ever. So rows are counted after each round,
+and a world that has too many loses its rules; else a single one would cost more than all others.
+
 Rules are loaded when a statement first matches them. An e-graph belongs to its thread.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -40,11 +45,13 @@ _DECLARATIONS = """
 (relation enabled! (i64 String))
 (relation reached! (i64))
 (relation near! (i64))
+(relation stopped! (i64))
 (ruleset worlds!)
 (ruleset goal!)
 (rule ((world! w! part! mask!) (bit! rule! part! value!) (!= 0 (& mask! value!)))
       ((enabled! w! rule!))
       :ruleset worlds!)
+(rule ((stopped! w!) (enabled! w! rule!)) ((delete (enabled! w! rule!))) :ruleset worlds!)
 """
 
 
@@ -58,9 +65,33 @@ class Goal(Protocol):
 
 
 @dataclass
+class _Growth:
+    """What is known of ``count`` worlds of which none may have more than ``most`` rows: those that
+    had, and the rows of all together at which another may have them."""
+
+    count: int
+    most: int
+    large: set[int] = field(default_factory=set[int])
+    limit: float = 0
+
+    def is_odd(self, rows: int) -> bool:
+        """Whether a world may be too large, as worlds do not become smaller."""
+        if not self.limit:
+            self.limit = rows - rows / self.count + self.most
+        return rows > self.limit
+
+    def counted(self, rows: int, worlds: Counter[int]) -> None:
+        """The rows that each world was found to have."""
+        self.large |= {i for i, n in worlds.items() if n > self.most}
+        largest = max((n for i, n in worlds.items() if i not in self.large), default=0)
+        self.limit = rows + self.most - largest
+
+
+@dataclass
 class Worlds:
     """The graph of worlds under some rules; ``order`` has the names of all, by their place in the
-    files. Rules that are not ``telling`` are part of every world.
+    files. Rules that are not ``telling`` are part of every world. ``stopped`` counts the worlds of
+    which the search was too large.
     """
 
     rules: RuleFiles
@@ -68,6 +99,7 @@ class Worlds:
     engine: Engine = field(default_factory=lambda: Engine("", rules=()))
     order: dict[str, int] = field(default_factory=dict[str, int])
     _texts: dict[str, str] = field(default_factory=dict[str, str])
+    stopped: int = 0
     _tagged: frozenset[str] = frozenset()
     _loaded: set[str] = field(default_factory=set[str])
 
@@ -156,30 +188,45 @@ class Worlds:
         return sum(1 << bit for number, bit in places if number == part)
 
     def reaching(
-        self,
-        statement: str,
-        facts: str,
-        worlds: Sequence[frozenset[str]],
-        goal: Goal,
-        endless: bool,
+        self, statement: str, facts: str, worlds: Sequence[frozenset[str]], goal: Goal, most: int
     ) -> list[bool]:
-        """Whether a statement becomes the goal, in each world. Unless the search is known to be
-        ``endless``, a world in which it reaches a cap does not count as one where it does.
+        """Whether a statement becomes the goal, in each world; a world of which the search has more
+        than ``most`` rows, or reaches another cap, does not count as one where it does.
         """
         with self._opened(statement, facts, worlds):
-            saturation = self.engine.saturate()
-            if endless or not saturation.capped:
+            growth = _Growth(len(worlds), most)
+            saturation = self.engine.saturate(partial(self._stop_large, growth))
+            if not saturation.capped:
+                self.stopped += len(growth.large)
                 exact, near = self._reached(goal)
-                others = {i for i in near - exact if goal(read_graph(self.engine.graph, 1, i))}
-                return [i in exact | others for i in range(len(worlds))]
+                near -= exact | growth.large
+                exact |= {i for i in near if goal(read_graph(self.engine.graph, 1, i))}
+                return [i in exact - growth.large for i in range(len(worlds))]
         if len(worlds) == 1:
+            self.stopped += 1
             return [False]
         half = len(worlds) // 2  # one of them has no end
         return [
             found
             for some in (worlds[:half], worlds[half:])
-            for found in self.reaching(statement, facts, some, goal, endless)
+            for found in self.reaching(statement, facts, some, goal, most)
         ]
+
+    def _stop_large(self, growth: _Growth, _: egglog.RunReport) -> None:
+        """After a round: no rule of a world that has become too large matches any more."""
+        rows = self.engine.size()
+        if growth.is_odd(rows):
+            growth.counted(rows, self._rows())
+            self.engine.run(" ".join(f"(stopped! {i})" for i in sorted(growth.large)))
+            self.engine.run("(run-schedule (run worlds!))")
+
+    def _rows(self) -> Counter[int]:
+        """The rows of each world."""
+        number, rows = self.engine.graph.value_to_i64, Counter[int]()
+        tables = self.engine.graph.freeze().functions
+        for name in self._tagged & tables.keys():
+            rows.update(number(row.inputs[0]) for row in tables[name].rows)
+        return rows
 
     def _reached(self, goal: Goal) -> tuple[set[int], set[int]]:
         """The worlds that hold the goal, and those that hold its instruction with any operands."""

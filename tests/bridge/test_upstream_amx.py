@@ -4,6 +4,8 @@ compared with float64, or refused with a cause and a way out that is then taken.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import halide as hl
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from tiled import AMX, I8, I16, I32, Tiled, random
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError, SelectionError, UserError
+from selector.eqsat.saturate import Engine, Saturation
+from selector.eqsat.solve import forget
 
 
 def matrix(name: str, t: hl.Type = I8) -> hl.ImageParam:
@@ -70,6 +74,26 @@ GROUPS = COLUMNS.reshape(16, 4, 64).transpose(0, 2, 1).copy()
 def test_too_large_is_selected() -> None:
     name = check(amx(rows_times_vnni, (32, 16)), TRUTH, A=ROWS, B=GROUPS)
     assert name.startswith("amx.tdpbssd")
+
+
+def test_explaining_it_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one of its rules the search for its instruction has no end."""
+    rows: list[int] = []
+    saturate = Engine.saturate
+
+    def counted(*args) -> Saturation:  # type: ignore[no-untyped-def]
+        rows.append((found := saturate(*args)).rows)
+        return found
+
+    monkeypatch.setattr(Engine, "saturate", counted)
+    forget()
+    with ThreadPoolExecutor(1) as other:  # which has found no chain yet
+        kernel = other.submit(
+            lambda: hb.compile(amx(rows_times_vnni).build(), target="amx", cache=False)
+        ).result()
+    (update,) = kernel.report.updates
+    assert "broadcast-one" in update.rules
+    assert max(rows) < 20_000
 
 
 def test_too_many_rows_are_selected() -> None:

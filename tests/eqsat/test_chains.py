@@ -14,7 +14,7 @@ from tensor_programs import SM80, Spec, convolution, matmul
 import selector
 from rules import laws, rule_files
 from selector.eqsat import select
-from selector.eqsat.explain import Wanted, is_telling, minimal, wanted
+from selector.eqsat.explain import GROWTH, Wanted, irreducible, is_telling, minimal, wanted
 from selector.eqsat.extract import read_graph
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
@@ -75,7 +75,8 @@ def test_a_chain_is_enough_and_nothing_of_it_can_go(name: str):
 
     def selects(rules: frozenset[str]) -> bool:
         graph, run = SUBSETS.run(solution.statements[index], solution.facts, silent | rules)
-        return result(graph) and not run.capped
+        large = run.rows > GROWTH * solution.saturation.rows
+        return result(graph) and not run.capped and not large
 
     assert selects(frozenset(chain))
     for rule in chain:
@@ -210,6 +211,26 @@ def test_what_is_expected_does_not_change_a_chain() -> None:
     assert minimal(order, {"c", "d"}, attempt) == {"c", "d"}
     assert tried == [3]
     assert minimal(("a", "e"), set(), attempt) is None
+
+
+def test_rules_of_searches_that_grew_are_looked_at_again() -> None:
+    """Without `a` alone the search grows, without `a` and `b` it does not."""
+
+    def attempt(some: Sequence[frozenset[str]]) -> list[bool]:
+        return ["d" in rules and ("a" in rules or "b" not in rules) for rules in some]
+
+    kept = minimal(("a", "b", "c", "d"), set(), attempt)
+    assert kept == {"a", "d"}
+    assert irreducible(kept, ("a", "b", "c", "d"), attempt) == {"d"}
+
+
+def test_a_search_too_large_has_no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selector.eqsat.explain.MOST_ROWS", 1000)
+    forget()
+    (update,) = select(matmul(16, 16, 16), SM80).report.updates
+    assert not update.rules
+    assert "  matched add-commutes " in str(update)
+    forget()
 
 
 def test_rules_that_matched_are_printed_where_there_is_no_chain():

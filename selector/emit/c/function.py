@@ -308,13 +308,14 @@ class FunctionBody:
             w.line(f"memory_give({name});")
 
     def _clear(self, s: Allocate, name: str, size: str) -> None:
-        if _fills(s):
+        window = s.name in self.windows
+        zeroed = () if window else tuple(fills(s, reads_of(self.masked)))
+        if not (window or zeroed) or _fills(s):
             return
-        if s.name in self.windows:
+        if window:
             zeros = f"memset({name}, 0, {size});"
             self.context.writer.line(f"{zeros}  // what nobody computes meets zeros of a band")
-            return
-        for x in fills(s, reads_of(self.masked)):
+        for x in zeroed:
             self.statement(x)
 
     # ------------------------------------------------------------------ what touches tiles

@@ -83,7 +83,8 @@ def _algorithm(p: Program) -> Iterator[str]:
         yield f"{f}[{at}] = hl.cast({TYPES[p.accumulator]}, {start})"
         yield f"{f}[{at}] += {_product(p, f)}"
     yield 'out = hl.Func("out")'
-    value = _finished(p, " + ".join(f"{f}[{at}]" for f in p.accumulators))
+    sums = " + ".join(f"{f}[{at}]" for f in p.accumulators)
+    value = _finished(p, f"({sums})" if p.second else sums)
     if not p.after:
         yield f"out[{at}] = {value}"
         return

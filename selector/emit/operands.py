@@ -33,7 +33,7 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     if along_rows(o, context):
         # Past the operand's depth it reads what follows in the row: harmless only where that meets
         # a band's zeros.
-        return "" if not block.ragged or o.meets_band else None
+        return None if block.stops else ""
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
 
@@ -133,7 +133,7 @@ class BlockFetcher:
             condition = substitute(
                 o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()}
             )
-        if block.ragged and not o.meets_band:
+        if block.stops:
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = inside if condition is None else conjunction(condition, inside)
         return condition

@@ -4,8 +4,8 @@ the check of every operand.
 ``intrinsics.unwritten`` says what memory may hold where no statement writes it, and finds out what
 a staged buffer holds. Here a kernel adds what it alone knows: copies fill the last 16 bytes of a
 row, instructions read whole steps of their depth. How far an operand is read is decided here alone,
-and one that reads an element beside a zero which is no number, or lies outside of its buffer, is
-refused: no kernel gets past the check.
+and one that reads an element beside a zero which is no number, or past its depth lies outside of
+its buffer, is refused: no kernel gets past the check.
 """
 
 from __future__ import annotations
@@ -149,10 +149,15 @@ def _reached(o: Access, context: KernelContext) -> Places | None:
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     """``InternalError`` for an operand in shared memory that meets zeros of the other one, and
     reads there what is not known to be a number. One whose places are not known stays inside its
-    depth, all of which has been seen to.
+    depth, all of which has been seen to. Inside their depth operands lie in their buffer, which
+    holds all that the program reads: other places are of iterations that a condition leaves out.
     """
     numbers, reached = context.numbers.get(o.buffer), _reached(o, context)
-    if numbers is not None and reached is not None and not covered(reached, numbers):
+    if numbers is None or reached is None:
+        return
+    if not o.meets_band:
+        reached = reached[(reached >= 0) & (reached < numbers.size)]
+    if not covered(reached, numbers):
         raise InternalError(
             f"`{s.accumulator}` multiplies what nobody wrote in `{o.buffer}` by a zero: "
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on"

@@ -55,6 +55,11 @@ class Block:
         """Whether some of its depth lies past the operand's."""
         return (self.depth + 1) * self.per > self.operand.depth
 
+    @property
+    def stops(self) -> bool:
+        """Whether it must not be read past the operand's depth."""
+        return self.ragged and isinstance(self.operand, Access) and not self.operand.meets_band
+
 
 class Blocks:
     """Makes blocks; what is equal gets the same number, so that comparing is cheap."""
@@ -277,9 +282,12 @@ def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int])
 
 
 def _start_alike(a: Block, b: Block) -> bool:
-    """Whether ldmatrix may take both or neither: its rows start at multiples of 16 bytes."""
+    """Whether ldmatrix may take both or neither: its rows start at multiples of 16 bytes, and it
+    reads all of them."""
     o = a.operand
     assert isinstance(o, Access)
+    if a.stops != b.stops:
+        return False
     rows = o.depth_stride.constant == 1 or (o.row_stride.constant == 1 and o.type.bytes == 2)
     return not rows or (a.offset - b.offset) % a.per == 0
 

@@ -149,6 +149,7 @@ def check_fetches(events: list[Event], together: int) -> None:
         assert len(event.blocks) <= together
         offsets = [value_at(b.origin) - value_at(first.origin) for b in event.blocks]
         assert {b.family for b in event.blocks} == {first.family}
+        assert len({b.ragged and not b.operand.meets_band for b in event.blocks}) == 1
         # Lane l names row l % 8 of matrix l / 8: two bits of l give two independent offsets.
         by_lane = [
             sum(o for bit, o in enumerate(offsets[1:3]) if n >> bit & 1)
@@ -262,6 +263,15 @@ def test_predicates_of_one_operand_keep_blocks_apart() -> None:
             Accumulate("acc", Affine.of(128 * number), 16, 8, 16, INSTRUCTIONS[FLOAT16], a, b)
         )
     check(statements)
+
+
+def test_what_stops_at_its_depth_is_fetched_apart() -> None:
+    """The last 8 elements of a masked operand's depth of 27 are not all there: what fetches the
+    others in whole steps would read past its end."""
+    predicate = Compare(CompareOp.LT, DEPTH, IntImm(20))
+    a = access("A", 16, 27, (1, 24), predicate=predicate)
+    b = access("B", 16, 27, (1, 24))
+    check([Accumulate("acc", Affine.of(0), 16, 16, 27, INSTRUCTIONS[FLOAT16], a, b)])
 
 
 def test_few_registers_mean_fetching_again() -> None:

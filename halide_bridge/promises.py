@@ -44,7 +44,8 @@ def _explicit_bounds(a: Arguments) -> Told:
         func,
         f"`{func}` is bounded to {extent} elements along `{var}` ({low} to {high}), "
         f"and {needed} are needed ({needs_low} to {needs_high})",
-        f"bound `{func}` to all that its consumers read, or leave the bound of `{var}` out",
+        f"bound `{func}` to all that its consumers read, in whole pieces of its splits, or leave "
+        f"the bound of `{var}` out",
     )
 
 

@@ -42,6 +42,7 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
             half = s.type.bits == 16
             context.accumulators[s.name] = Accumulator(register, 0, {}, half, s.type.is_integer)
     _visit(body, {}, context, tables)
+    _register_idle(body, context)
     _check_owners(body, context)
     size = 8 * (64 if context.group else 16)
     for name, a in list(context.accumulators.items()):
@@ -88,6 +89,19 @@ def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandT
         if isinstance(operand, Banded):
             _check_taps(operand, loops)
             tables.add(operand, {name: (x.min, x.extent) for name, x in loops.items()})
+
+
+def _register_idle(body: Stmt, context: KernelContext) -> None:
+    """Tiles that are filled and that no product is added to are of the others' shape."""
+    for s in walk_stmt(body):
+        known = context.accumulators.get(s.buffer) if isinstance(s, Store) else None
+        if known is None or not isinstance(s, Store) or not known.regions:
+            continue
+        offset = slice_offset(first_lane(s.index), context, s.buffer)
+        like = next(iter(known.regions.values()))
+        inside = any(r.offset <= offset < r.offset + r.m * r.n for r in known.regions.values())
+        if not inside and s.index.type.lanes == like.m * like.n:
+            known.regions[offset] = replace(like, offset=offset)
 
 
 def _check_owners(body: Stmt, context: KernelContext) -> None:

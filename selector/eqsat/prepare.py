@@ -5,7 +5,8 @@ What users write in several ways becomes ``acc = value`` and ``acc = acc + reduc
 * lets are inlined (Halide makes one of an operand that occurs twice), vectors of one lane are
   scalars;
 * a sum that is added to nothing is added to zero, or to what stands beside it: ``acc = bias + sum``
-  is ``acc = bias; acc = acc + sum``;
+  is ``acc = bias; acc = acc + sum``; a sum of zeros, such as a masked one of which no term is left,
+  is nothing;
 * several sums in one statement are several statements;
 * a factor that all sums of an accumulator share is applied where the result is read
   (``selector.eqsat.scaling``).
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.eqsat.operands import loads_from
-from selector.eqsat.scaling import factor_scales, is_uniform
+from selector.eqsat.scaling import factor_scales, is_uniform, is_zero
 from selector.eqsat.scopes import accumulators_of, touches_tensor
 from selector.ir.contents import bits_of, holds, kinds_of
 from selector.ir.nodes import (
@@ -107,6 +108,8 @@ def _split(s: Store, placed: dict[str, Location]) -> Stmt:
     terms = _signed_terms(s.value.value, False)
     own = [(t, minus) for t, minus in terms if loads_from(t, s)]
     others = [(t, minus) for t, minus in terms if not loads_from(t, s)]
+    if not others and own == [(own[0][0], False)]:
+        return Block(())
     sums = [_as_sum(t, minus) for t, minus in others]
     rest = [(t, minus) for (t, minus), total in zip(others, sums, strict=True) if total is None]
     found = [total for total in sums if total is not None]
@@ -128,6 +131,8 @@ def _stored(s: Store, value: Expr) -> Store:
 def _signed_terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:
     """The terms of a sum with their signs; the reduction of a sum is a sum of reductions."""
     match e:
+        case VectorReduce(ReduceOp.ADD, value) if is_zero(value):
+            return []
         case VectorReduce(ReduceOp.ADD, Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b), lanes):
             left, right = (VectorReduce(ReduceOp.ADD, v, lanes) for v in (a, b))
             return _signed_terms(Binary(op, left, right), minus)

@@ -216,8 +216,12 @@ def tolerance(p: Program) -> tuple[float, float]:
     if p.values == "small" and p.accumulator == "f32":
         exact = PRECISION[p.result] if p.after else 1e-6
         return exact, 8 * exact
-    allowed = SUMS[p.accumulator] + PRECISION[p.result] + (
-        PRECISION[p.a.type] if p.a.produce else 0  # Halide's own run does not round to bfloat16
+    allowed = (
+        SUMS[p.accumulator]
+        + PRECISION[p.result]
+        + (
+            PRECISION[p.a.type] if p.a.produce else 0  # Halide's own run does not round to bfloat16
+        )
     )
     return allowed, 16 * allowed
 

@@ -10,7 +10,7 @@ from fuzzing.program import NAMES, Axis, Index, Mask, Operand, Program, Staging,
 Random = random.Random
 TYPES = (("f16", "f32"), ("f16", "f32"), ("f16", "f32"), ("bf16", "f32"), ("s8", "s32"),
          ("u8", "s32"), ("f16", "f16"))  # fmt: skip
-EDGES = ("zero", "repeat", "mirror", "clamp", "wrap")
+EDGES = ("zero", "three", "repeat", "mirror", "reflect", "clamp", "wrap")
 
 
 def index(*terms: tuple[int, str], offset: int = 0) -> Index:
@@ -95,7 +95,8 @@ def vary(r: Random, p: Program) -> Program:
     if r.random() < 0.12:
         p = produced(r, p)
     if r.random() < 0.05 and all(o.staging is None or o.staging.at != "loop" for o in p.operands):
-        p = replace(p, second=True)  # a copy in the loop of one sum is not there for the other
+        # A copy in the loop of one sum is not there for the other.
+        p = replace(p, second=r.choice(("accumulator", "update")))
     if r.random() < 0.08 and not any(a.segments > 1 for a in p.axes) and p.axes[0].block > 32:
         p = replace(p, after=r.choice(("shared", "shared", "root")))
     if r.random() < 0.04:
@@ -115,7 +116,9 @@ def vary(r: Random, p: Program) -> Program:
 
 
 def around(r: Random, p: Program) -> Program:
-    """Starts, factors, epilogues, types of results, the pitch of rows."""
+    """Bytes of two kinds, starts, factors, epilogues, types of results, the pitch of rows."""
+    if p.a.type in ("s8", "u8") and p.memory != "amx" and r.random() < 0.3:
+        p = replace_operand(p, "B", type="u8" if p.a.type == "s8" else "s8")
     if r.random() < 0.1:
         p = replace(p, start=r.choice(("one", "bias")))
     if r.random() < 0.06:
@@ -185,6 +188,12 @@ def masked(r: Random, p: Program, chance: float) -> Program:
     elif r.random() < 0.5:
         along_loops = False
         conditions = {"taps": conditions["taps"]}
-    condition = r.choice(list((loops if along_loops else conditions).values()))
-    mask = Mask(kind, condition, r.random() < 0.1, r.random() < 0.15)
-    return replace(p, masks=(mask,))
+    found = loops if along_loops else conditions
+    name = r.choice(list(found))
+    types = ("s64", "u8") if name == "taps" else ("s64",)  # a limit of taps is no negative number
+    kinds = "s32" if r.random() < 0.85 else r.choice(types)
+    mask = Mask(kind, found[name], r.random() < 0.1, r.random() < 0.15, kinds)
+    if kind not in ("left", "right") or r.random() < 0.7:
+        return replace(p, masks=(mask,))
+    other = Mask("right" if kind == "left" else "left", r.choice(list(found.values())))
+    return replace(p, masks=(mask, other))

@@ -136,12 +136,14 @@ class Sum:
 @dataclass(frozen=True, slots=True)
 class Mask:
     """The products count where ``condition`` >= 0. ``kind``: "where" (of the domain), "select" (of
-    the product), "left" or "right" (of a factor). ``closed``: written with <=, not with <."""
+    the product), "left" or "right" (of a factor). ``closed``: written with <=, not with <.
+    ``type``: that of the indices in it."""
 
     kind: str
     condition: Index
     likely: bool = False
     closed: bool = False
+    type: str = "s32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,9 @@ class Program:
     """All that is drawn; ``inputs`` is the seed of the arrays.
 
     ``at``: sums are computed for a "unit" or for a "block". ``after``: a stencil over the result,
-    "shared" or "root" (in a kernel of its own). ``second``: another sum with factors C, added.
-    ``margin``: columns of the arrays that nobody needs. ``values``: "small" (integers whose sums
-    are exact) or "real".
+    "shared" or "root" (in a kernel of its own). ``second``: another sum with factors C, added: of
+    another "accumulator", or in an "update" of the same one. ``margin``: columns of the arrays that
+    nobody needs. ``values``: "small" (integers whose sums are exact) or "real".
     """
 
     family: str
@@ -170,7 +172,7 @@ class Program:
     epilogue: tuple[str, ...] = ()
     result: str = "f32"
     after: str = ""
-    second: bool = False
+    second: str = ""
     tail: str = ""
     directives: tuple[tuple[str, int], ...] = ()
     instructions: tuple[str, ...] = ()
@@ -189,7 +191,7 @@ class Program:
 
     @property
     def accumulators(self) -> tuple[str, ...]:
-        return ("acc", "more") if self.second else ("acc",)
+        return ("acc", "more") if self.second == "accumulator" else ("acc",)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -279,6 +281,7 @@ def features(p: Program) -> Iterator[str]:
                 yield name
     for mask in p.masks:
         yield f"mask {mask.kind}{', likely' if mask.likely else ''}"
+        yield f"mask of indices {mask.type}"
     for name in p.epilogue:
         yield f"epilogue {name}"
     terms = [t for o in p.operands for i in o.index for t in i.terms]
@@ -296,7 +299,8 @@ def features(p: Program) -> Iterator[str]:
         (f"start {p.start}", p.start != "zero"),
         (f"factor {p.factor}", bool(p.factor)),
         (f"stencil after, {p.after}", bool(p.after)),
-        ("second accumulator", p.second),
+        (f"second {p.second}", bool(p.second)),
+        ("masks on both factors", len(p.masks) > 1),
         (f"tail {p.tail}", bool(p.tail)),
         ("instructions restricted", bool(p.instructions)),
     ):

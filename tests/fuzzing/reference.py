@@ -114,6 +114,9 @@ def beyond(at: Array, extent: int, edges: str) -> Array:
     if edges == "mirror":
         at = at % (2 * extent)
         return np.where(at < extent, at, 2 * extent - 1 - at)
+    if edges == "reflect" and extent > 1:
+        at = at % (2 * extent - 2)
+        return np.minimum(at, 2 * extent - 2 - at)
     return np.clip(at, 0, extent - 1)
 
 
@@ -129,8 +132,8 @@ def _read(o: Operand, array: Array, point: Mapping[str, Array]) -> Array:
             at = beyond(at, extent, o.edges)
         places.append(at)
     found = array[tuple(np.broadcast_arrays(*places[::-1]))]
-    if o.edges == "zero":
-        found = np.where(inside, found, 0)
+    if o.edges in ("zero", "three"):
+        found = np.where(inside, found, 0 if o.edges == "zero" else 3)
     return made(o, found)
 
 
@@ -152,27 +155,33 @@ def result(p: Program, arrays: Mapping[str, Array]) -> Array:
     }
     kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
     wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
-    total = _sum(p, outputs, wide, sizes)
+    total = _start(p, wide, sizes) + _sum(p, outputs, wide, sizes)
     if p.second:
         total = total + _sum(p, outputs, {**wide, "B": wide["C"]}, sizes)
+    if p.second == "accumulator":
+        total = total + _start(p, wide, sizes)
     total = rounded(_finish(p, total, outputs, wide), p.result)
     if p.after:
         total = rounded(total[..., :-1] + 2 * total[..., 1:], p.result)
     return total
 
 
+def _start(p: Program, wide: Mapping[str, Array], sizes: tuple[int, ...]) -> Array:
+    """What an accumulator holds before the sum."""
+    total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
+    match p.start:
+        case "one":
+            return total + 1
+        case "bias":
+            return total + wide["start"][: sizes[0]]
+        case _:
+            return total
+
+
 def _sum(
     p: Program, outputs: Mapping[str, Array], wide: Mapping[str, Array], sizes: tuple[int, ...]
 ) -> Array:
-    integer = p.accumulator == "s32"
-    total = np.zeros(sizes[::-1], np.int64 if integer else np.float64)
-    match p.start:
-        case "one":
-            total += 1
-        case "bias":
-            total += wide["start"][: sizes[0]]
-        case _:
-            pass
+    total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
     factor = {"": 1, "left": 2, "product": 2, "param": 3}[p.factor]
     for values in itertools.product(*(range(s.extent) for s in p.sums)):
         point = {**outputs, **{f"r.{NAMES[i]}": np.asarray(v) for i, v in enumerate(values)}}

@@ -92,10 +92,11 @@ def _sum(p: Program, f: str) -> Iterator[str]:
     if len(order) > 1:
         yield f"{f}.reorder({', '.join(order)})"
     yield from marked(p, f, by)
-    yield f"update = {f}.update()"
-    for i, a in enumerate(p.axes):
-        yield from split_loops("update", NAMES[i], levels(a, NAMES[i], outer))
-    yield from _reduction(p, by)
+    for number in range(2 if p.second == "update" else 1):
+        yield f"update = {f}.update({number or ''})"
+        for i, a in enumerate(p.axes):
+            yield from split_loops("update", NAMES[i], levels(a, NAMES[i], outer))
+        yield from _reduction(p, by)
 
 
 def _reduction(p: Program, by: dict[str, list[str]]) -> Iterator[str]:

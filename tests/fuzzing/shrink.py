@@ -56,7 +56,7 @@ def sound(p: Program) -> bool:
 
 
 DEFAULTS: dict[str, Any] = {
-    "masks": (), "epilogue": (), "after": "", "second": False, "factor": "", "start": "zero",
+    "masks": (), "epilogue": (), "after": "", "second": "", "factor": "", "start": "zero",
     "tail": "", "directives": (), "instructions": (), "margin": 0, "values": "small",
     "swapped": False, "at": "unit", "target": "sm_80",
 }  # fmt: skip

@@ -130,7 +130,9 @@ FOUND = {
         masks=(Mask("select", index((-1, "r.x"), offset=11)),)
     ),
     "tiles all of which are masked": matrices(masks=(Mask("left", index((-1, "y"), offset=15)),)),
-    "a sum of two accumulators that is scaled": staged_rows(second=True, epilogue=("scale",)),
+    "a sum of two accumulators that is scaled": staged_rows(
+        second="accumulator", epilogue=("scale",)
+    ),
     "a stage of bfloat16, which Halide's own run does not round": staged_rows(
         a=replace(staged_rows().a, type="bf16", produce="scale"),
         b=Operand("B", "bf16", (index((1, "r.x")),)), values="real", inputs=3,

@@ -14,12 +14,14 @@ from fuzzing.schedule import schedule
 
 TYPES = {
     "f16": "hl.Float(16)", "bf16": "bf16", "f32": "hl.Float(32)", "s8": "hl.Int(8)",
-    "u8": "hl.UInt(8)", "s32": "hl.Int(32)",
+    "u8": "hl.UInt(8)", "s32": "hl.Int(32)", "s64": "hl.Int(64)",
 }  # fmt: skip
 EDGES = {
     "zero": "hl.BoundaryConditions.constant_exterior({0}, hl.cast({1}, 0))",
     "repeat": "hl.BoundaryConditions.repeat_edge({0})",
+    "three": "hl.BoundaryConditions.constant_exterior({0}, hl.cast({1}, 3))",
     "mirror": "hl.BoundaryConditions.mirror_image({0})",
+    "reflect": "hl.BoundaryConditions.mirror_interior({0})",
     "wrap": "hl.BoundaryConditions.repeat_image({0})",
 }
 
@@ -49,7 +51,10 @@ def condition_text(m: Mask) -> str:
         left, right = Index((), -offset - (not m.closed)), Index(larger)
     else:
         left, right = Index(smaller), Index(larger, offset + (not m.closed))
-    text = f"{index_text(left)} {'<=' if m.closed else '<'} {index_text(right)}"
+    sides = [index_text(left), index_text(right)]
+    if m.type != "s32":
+        sides = [f"hl.cast({TYPES[m.type]}, {side})" for side in sides]
+    text = f" {'<=' if m.closed else '<'} ".join(sides)
     return f"hl.likely({text})" if m.likely else text
 
 
@@ -81,10 +86,12 @@ def _algorithm(p: Program) -> Iterator[str]:
         start = {"zero": "0", "one": "1", "bias": f"start[{names[0]}]"}[p.start]
         yield f'{f} = hl.Func("{f}")'
         yield f"{f}[{at}] = hl.cast({TYPES[p.accumulator]}, {start})"
-        yield f"{f}[{at}] += {_product(p, f)}"
+        yield f"{f}[{at}] += {_product(p, 'C' if f == 'more' else p.b.source)}"
+    if p.second == "update":
+        yield f"acc[{at}] += {_product(p, 'C')}"
     yield 'out = hl.Func("out")'
     sums = " + ".join(f"{f}[{at}]" for f in p.accumulators)
-    value = _finished(p, f"({sums})" if p.second else sums)
+    value = _finished(p, f"({sums})" if len(p.accumulators) > 1 else sums)
     if not p.after:
         yield f"out[{at}] = {value}"
         return
@@ -133,11 +140,10 @@ def _extra_inputs(p: Program) -> Iterator[str]:
             yield f'{name} = hl.ImageParam({TYPES[kind]}, {dims}, "{name}")'
 
 
-def _product(p: Program, f: str) -> str:
+def _product(p: Program, factors: str) -> str:
     wide = TYPES[p.accumulator]
     texts: list[str] = []
-    for o, kind in ((p.a, "left"), (p.b, "right")):
-        name = "C" if f == "more" and o is p.b else o.source
+    for o, kind, name in ((p.a, "left", p.a.source), (p.b, "right", factors)):
         element = f"{name}[{', '.join(index_text(i) for i in o.index)}]"
         for m in p.masks:
             if m.kind == kind:
@@ -184,7 +190,7 @@ def _has(p: Program, name: str) -> bool:
         case "start":
             return p.start == "bias"
         case "C":
-            return p.second
+            return bool(p.second)
         case "alpha":
             return p.factor == "param"
         case _:

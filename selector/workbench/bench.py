@@ -56,7 +56,7 @@ class WatchedEngine(Engine):
             raise UserError("saturation does not end", why, hint) from None
         except egglog.EggSmolError as error:
             raise UserError("egglog stopped", error.context, hint) from None
-        return Saturation(stepper.matches, rounds)
+        return Saturation(stepper.matches, rounds, rows=self.size())
 
 
 @dataclass

@@ -162,9 +162,9 @@ class Decoder:
 
     def binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
         """A binary operator; sums of bases that the rules formed are simplified."""
-        if self.symbols and op in _ARITHMETIC and a.type == INT32:
-            return Affine.of(Binary(op, a, b)).to_expr()
-        return Binary(op, *of_one_type(a, b))
+        found = Binary(op, *of_one_type(a, b))
+        simplified = self.symbols and op in _ARITHMETIC and found.type == INT32
+        return Affine.of(found).to_expr() if simplified else found
 
 
 def of_one_type(a: Expr, b: Expr) -> tuple[Expr, Expr]:

@@ -32,6 +32,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_stmt
+from selector.ir.types import INT32
 
 MOST_PARTS = 64
 
@@ -140,7 +141,7 @@ def _slice(e: Expr, c: Cut, part: int) -> Expr | None:
     """The lanes (tile, kept) of a vector (tile, after, kept, before); None if that has no simple
     form."""
     lanes = e.type.lanes // c.terms * c.kept
-    if e.type.element.is_integer and not e.type.is_bool:
+    if e.type.element == INT32:
         seen = access(e) if isinstance(e, Ramp | Broadcast | Binary) else None
         if seen is not None:
             return _slice_walk(seen, c, part)

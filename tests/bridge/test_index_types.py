@@ -83,3 +83,27 @@ def test_guards_are_selected_or_refused(t: hl.Type, memory: hb.MemoryType) -> No
     }
     if t == hl.Int(64):
         assert {name for name, _ in selected} >= {"place", "column"}
+
+
+def test_taps_in_two_dimensions_may_be_masked_by_bytes() -> None:
+    """Tiles of a reduction over two dimensions are taken apart: numbers of bytes are no places."""
+    x, y, xo, xi = (hl.Var(name) for name in ("x", "y", "xo", "xi"))
+    image, taps = hl.ImageParam(hl.Float(16), 2, "A"), hl.ImageParam(hl.Float(16), 2, "B")
+    r, conv, out = hl.RDom([(0, 8), (0, 2)], "r"), hl.Func("conv"), hl.Func("out")
+    first = hl.cast(hl.UInt(8), r.x) <= hl.cast(hl.UInt(8), 3)
+    tap = hl.select(first, taps[r.x, r.y], hl.cast(hl.Float(16), 0))
+    conv[x, y] = hl.f32(0)
+    conv[x, y] += hl.f32(image[x + r.x, y + r.y]) * hl.f32(tap)
+    out[x, y] = conv[x, y]
+    out.split(x, xo, xi, 128).vectorize(xi).gpu_blocks(xo, y)
+    conv.compute_at(out, xo).vectorize(x)
+    conv.update().atomic().reorder(r.x, r.y, x, y).vectorize(x).vectorize(r.x).vectorize(r.y)
+    hb.store_in(conv, WMMA)
+    module = hb.lower(out, target="sm_80")
+    try:
+        kernel = selector.compile(module, target="sm_80", cache=False)
+    except UserError:
+        return
+    arrays = {"A": np.ones((5, 263), np.float16), "B": np.ones((2, 8), np.float16)}
+    found = interpret(kernel.module, arrays, sizes={"out": (4, 256)})["out"]
+    assert np.array_equal(found, np.full((4, 256), 8, np.float32))

@@ -75,3 +75,9 @@ def test_equal_parts_of_any_type_are_a_broadcast() -> None:
     assert found == Broadcast(Var("f", FLOAT32), 4)
     step = Decoder().expr(("Bop", "*", ("Lit", "int64", 64), ("Int", 16)))
     assert step == Binary(BinaryOp.MUL, IntImm(64, INT64), IntImm(16, INT64))
+
+
+def test_numbers_beside_other_types_are_of_them_where_sums_are_simplified() -> None:
+    wide = Var("w", INT64)
+    found = Decoder({"x": wide}).expr(("Bop", "+", ("Int", 3), ("Sym", "x")))
+    assert found == Binary(BinaryOp.ADD, IntImm(3, INT64), wide)

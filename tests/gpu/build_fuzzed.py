@@ -1,6 +1,7 @@
 """Compile drawn programs for a GPU, with what they should compute, on a machine that needs none.
 
     python tests/gpu/build_fuzzed.py FOLDER [--count 300] [--seed S] [--first N] [--target sm_90a]
+                                         [--patience SECONDS]
 
 For each program that compiles: a saved kernel, and its expected output (float64, rounded to the
 type of the output); inputs follow from a seed. ``programs.jsonl`` names them. ``run_fuzzed.py``
@@ -60,8 +61,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first of the seed")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--patience", help="seconds that a kernel waits at a barrier at most")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
+    if options.patience:
+        os.environ["SELECTOR_PATIENCE"] = options.patience
     options.folder.mkdir(parents=True, exist_ok=True)
     built = tried = 0
     context = multiprocessing.get_context("spawn")

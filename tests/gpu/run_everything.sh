@@ -2,7 +2,8 @@
 # Every GPU test and benchmark in one call, on a machine with NumPy, CuPy and torch, from what
 # build_artifacts.py and build_corpus.py have saved in artifacts/ and artifacts/corpus/; and on its
 # CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; the drawn
-# programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`; those of the tutorial from build_tutorial.py.
+# programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`, and
+# artifacts/fuzzed_patient with `--patience 5`; those of the tutorial from build_tutorial.py.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -40,7 +41,12 @@ if [ "$part" != 1 ]; then
   step python3 -m pytest -q tests/gpu
   if [ -d artifacts/fuzzed ]; then
     step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed --results "$results/fuzzed.json"
-    step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed --only 100 --sanitize --results "$results/fuzzed_sanitized.json"
+    step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed --only 100 --sanitize racecheck initcheck synccheck \
+      --results "$results/fuzzed_sanitized.json"
+  fi
+  if [ -d artifacts/fuzzed_patient ]; then
+    step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed_patient --only 100 --sanitize memcheck \
+      --results "$results/fuzzed_memcheck.json"
   fi
   if [ -d artifacts/amx ]; then
     step python3 -m casestudies.amx_matmul.bench artifacts/amx --results "$results/amx.json"

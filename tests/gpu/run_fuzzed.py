@@ -6,7 +6,9 @@
 are NaN (and once more another pattern). Kernels run in a process that may be lost; one that does
 not come back, or destroys the context, costs itself. ``--sanitize`` runs ``--only`` so many of
 them, evenly chosen, under each tool of compute-sanitizer, without poison and each array an
-allocation of its own. Exit code 1 if anything is wrong.
+allocation of its own. memcheck wants kernels whose waits end (``build_fuzzed.py --patience 5``);
+racecheck wants the others, whose barriers it knows. initcheck does not see what the copy engine
+stores: it reports results of such kernels as never written. Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def stretch() -> float:
 
 def test_what_answers_cost(server: Server) -> None:
     """A known program less than a millisecond of the server, which makes 400 of them a second, and
-    2 ms for each, easy; a new one less than 60 ms of a worker. The best of a few attempts counts.
+    2 ms for each, easy; a new one less than 100 ms of a worker (``load.py`` has the goal, on a
+    machine that does nothing else). The best of a few attempts counts.
     """
     server.wait_ready()
     (worker,) = server.workers()
@@ -48,10 +49,10 @@ def test_what_answers_cost(server: Server) -> None:
         computed = processor_seconds(worker) - before
         slower = max(slower, stretch())  # what else runs comes and goes
         costs.append((answered / KNOWN / slower, computed / NEW / slower))
-        if costs[-1][0] < 0.001 and costs[-1][1] < 0.06:
+        if costs[-1][0] < 0.001 and costs[-1][1] < 0.1:
             break
     assert min(c for c, _ in costs) < 0.001, costs
-    assert min(c for _, c in costs) < 0.06, costs
+    assert min(c for _, c in costs) < 0.1, costs
     assert server.workers() == [worker]
 
 

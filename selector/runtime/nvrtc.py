@@ -28,6 +28,10 @@ from selector.runtime.text_size import TextSize, unrolled_size
 OPTIONS = ("-std=c++17", "-ftz=false")
 SMALL = 160_000
 """Characters, loops unrolled, that NVRTC compiles in a few seconds: case studies have fewer."""
+FEW_LOOPS = 48
+"""Loops in a text that NVRTC takes as well as that: case studies have at most 32. Each over the
+threads of a block, one after the other, takes it the longer the more there are.
+"""
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
 _LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
@@ -128,7 +132,7 @@ def compile_to_cubin(
     """
     _check_arch(bindings(), arch)
     size = unrolled_size(source) if bounded else None
-    if size is None or size.characters <= SMALL:
+    if size is None or (size.characters <= SMALL and size.loops <= FEW_LOOPS):
         cubin, log = compiled(source, arch, options)
     else:
         seconds = environment.nvrtc_seconds()
@@ -226,7 +230,7 @@ def _too_large(size: TextSize, seconds: float, funcs: Mapping[str, Where]) -> Sc
     loops = f" (here {' and '.join(f'`{name}`' for name in line.loops)})" if line.loops else ""
     return ScheduleError(
         f"NVRTC does not compile the kernel in {seconds:g} s: it is {size.characters} characters "
-        "long once its loops are unrolled",
+        f"long once its loops are unrolled, and has {size.loops} others",
         why=f"{line.copies} unrolled copies of one statement"
         f"{func and f' of {func}'} are {line.characters} of them",
         hint=f"unroll fewer loops around {func or 'that statement'}{loops}, or by "

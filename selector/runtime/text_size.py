@@ -51,9 +51,12 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class TextSize:
-    """Characters of all kernels of a source with loops unrolled, and the line that has most."""
+    """Characters of all kernels of a source with loops unrolled, loops that stand in it, and the
+    line that has most characters.
+    """
 
     characters: int
+    loops: int
     largest: Repeated
 
 
@@ -66,6 +69,7 @@ def unrolled_size(source: str) -> TextSize:
     times = [1]  # of each block that is open
     loops: list[str] = [""]  # the loop that opens each of them, where it is unrolled
     before: deque[str] = deque(maxlen=_BEFORE)
+    written = 0
     pending: int | None = None  # the pragma above: as often as it says, 0 for all
     for line in map(str.strip, body.splitlines()):
         pragma = _PRAGMA.match(line)
@@ -73,6 +77,7 @@ def unrolled_size(source: str) -> TextSize:
             pending = int(pragma[1] or 0)
             continue
         loop = _LOOP.search(line)
+        written += line.startswith("for (")
         here = times[-1] * _iterations(loop, pending)
         if line:
             pending = None
@@ -95,7 +100,7 @@ def unrolled_size(source: str) -> TextSize:
     total = characters.total()
     key = max(characters, key=characters.__getitem__, default="")
     line, above, around = first.get(key, ("", (), ()))
-    return TextSize(total, Repeated(line, copies[key], characters[key], above, around))
+    return TextSize(total, written, Repeated(line, copies[key], characters[key], above, around))
 
 
 def _iterations(loop: re.Match[str] | None, pending: int | None) -> int:

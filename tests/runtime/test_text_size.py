@@ -55,6 +55,23 @@ def test_the_name_of_what_is_repeated() -> None:
     assert found.name({"c"}) == ""
 
 
+def test_loops_are_counted() -> None:
+    loop = "for (int i = (int)threadIdx.x; i < 8; i += 64) {"
+    assert unrolled_size(kernel(*(loop, STORE, "}") * 5)).loops == 5
+
+
+@pytest.mark.nvrtc
+def test_many_loops_are_compiled_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def apart(*_: object) -> tuple[bytes, str]:
+        raise LimitError("late")
+
+    monkeypatch.setattr(nvrtc, "compile_apart", apart)
+    loop = "for (int i = (int)threadIdx.x; i < 8; i += 64) {"
+    assert nvrtc.compile_to_cubin(kernel(*(loop, "a[i] = 1.0f;", "}") * 5), "sm_80")
+    with pytest.raises(ScheduleError, match="49 others"):
+        nvrtc.compile_to_cubin(kernel(*(loop, "a[i] = 1.0f;", "}") * 49), "sm_80")
+
+
 HUGE = kernel(*(f"a[{i}] = a[{i} + threadIdx.x] * 2.0f;" for i in range(8000)))
 LARGE = kernel(*(f"a[{i}] = {' + '.join(['1.0f'] * 300)};" for i in range(120)))
 

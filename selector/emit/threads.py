@@ -30,9 +30,8 @@ from selector.ir.nodes import (
 from selector.ir.traverse import map_expr, walk_expr
 
 UNROLLED_STEPS = 32
-UNROLLED_LANES = (
-    64  # values, terms of sums counted, that a thread's vector statement is unrolled to
-)
+UNROLLED_LANES = 64
+"""Values, terms of sums counted, that a thread's vector statement is unrolled to."""
 COMBINE = {
     ReduceOp.ADD: "{0} + {1}",
     ReduceOp.MUL: "{0} * {1}",

@@ -104,8 +104,7 @@ Stmt vectorize(const Stmt &flat, const Pipeline &p, const Options &options) {
     s = simplify_correlated_differences(s);
     s = bound_constant_extent_loops(s);
     s = unroll_loops(s);
-    s = vectorize_loops(s, p.env);
-    return simplify(s);
+    return vectorize_loops(s, p.env);
 }
 
 using Dimensions = std::set<std::pair<std::string, std::string>>;  // of Funcs
@@ -159,10 +158,15 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
     Stmt s = create_loops(p, options);
     s = infer_bounds(s, p, options);
     s = flatten_storage(s, p, options);
-    s = vectorize(s, p, options);
+    const Stmt flat = s;
+    const Stmt vectors = vectorize(s, p, options);
+    s = simplify(vectors);
     if (options.strip) {
-        for (const std::vector<Promise> &more : {promises(s, p.known),
-                                                 constraints(p.parameters, p.known)}) {
+        // What follows an assert that always fails is left out by `simplify`, and so may be the
+        // assert itself: those are looked for before it.
+        for (const std::vector<Promise> &more :
+             {promises(s, p.known), promises(flat, p.known, {}, true),
+              promises(vectors, p.known, {}, true), constraints(p.parameters, p.known)}) {
             p.promises.insert(p.promises.end(), more.begin(), more.end());
         }
     }

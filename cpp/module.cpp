@@ -75,12 +75,19 @@ py::list describe_regions(const std::map<std::string, ir::Box> &regions,
     return result;
 }
 
-// (kind, printed arguments, index of the condition's record).
+// (kind, printed arguments, index of the condition's record, loops around it as (name, min, extent),
+// index of what holds inside of them or -1).
 py::list describe_promises(const std::vector<Promise> &promises, Records &records) {
     py::list result;
     for (const Promise &p : promises) {
-        result.append(
-            py::make_tuple(p.kind, py::tuple(py::cast(p.arguments)), records.add(p.condition)));
+        py::list loops;
+        for (const Promise::Loop &loop : p.loops) {
+            loops.append(
+                py::make_tuple(loop.name, records.add(loop.min), records.add(loop.extent)));
+        }
+        int inside = p.inside.defined() ? records.add(p.inside) : -1;
+        result.append(py::make_tuple(p.kind, py::tuple(py::cast(p.arguments)),
+                                     records.add(p.condition), loops, inside));
     }
     return result;
 }

@@ -31,11 +31,18 @@ struct Options {
 };
 
 // What Halide would assert at run time: the function of its runtime that would report it (or
-// "require"), the arguments of that, printed, and the condition on the parameters.
+// "require"), the arguments of that, printed, and a condition on the parameters that is enough. It
+// is kept if and only if `inside` holds in each iteration of the `loops` around it, outermost first.
 struct Promise {
+    struct Loop {
+        std::string name;
+        Halide::Expr min, extent;
+    };
     std::string kind;
     std::vector<std::string> arguments;
     Halide::Expr condition;
+    std::vector<Loop> loops;
+    Halide::Expr inside;
 };
 
 // Arguments: dimension, Func, promised minimum and maximum, needed ones; we add both extents.
@@ -98,9 +105,10 @@ ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
 
 // promises.cpp: what would be asserted at run time, as conditions on the parameters.
 // Given the outputs, bounds of other Funcs are left out: they are asserted again where memory is
-// allocated, when more is known of the loops.
+// allocated, when more is known of the loops. With `only_broken`, those that always fail.
 std::vector<Promise> promises(const ir::Stmt &s, const std::map<std::string, Halide::Expr> &known,
-                              const std::set<std::string> &outputs = {});
+                              const std::set<std::string> &outputs = {},
+                              bool only_broken = false);
 std::vector<Promise> constraints(const Parameters &parameters,
                                  const std::map<std::string, Halide::Expr> &known);
 Promise of_algorithm(const Promise &promise, const Environment &env,

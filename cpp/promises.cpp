@@ -2,7 +2,8 @@
 //
 // An assert stands inside loops, lets and branches, and speaks of them. Its condition is taken out
 // of all of them, so that the host can check it once, before anything runs: it then implies every
-// assert of the run. What is true without knowing a parameter is no promise.
+// assert of the run. Where it is more than they ask for, the host has what holds inside of the
+// loops, and the loops. What is true without knowing a parameter is no promise.
 
 #include "passes.h"
 
@@ -32,7 +33,7 @@ std::string text(const Expr &e) {
 }
 
 struct Frame {
-    enum { Let, Loop, Branch } kind;
+    enum { Let, Loop, Branch, Stored } kind;
     std::string name;  // of the let or the loop
     Expr first;        // the value, the minimum, or the condition
     Expr extent;       // of the loop
@@ -43,14 +44,15 @@ class Collect : public IRVisitor {
     std::vector<Promise> &found;
     const std::set<std::string> &outputs;
     bool before_allocation;
+    bool only_broken;
     std::vector<Frame> frames;
 
-    // The condition under which `e` holds wherever its statement is reached.
+    // The condition under which `e` holds wherever its statement is reached, stored or not.
     Expr everywhere(Expr e) const {
         for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
             if (frame->kind == Frame::Branch) {
                 e = !frame->first || e;
-            } else if (!expr_uses_var(e, frame->name)) {
+            } else if (frame->kind == Frame::Stored || !expr_uses_var(e, frame->name)) {
                 continue;
             } else if (frame->kind == Frame::Let) {
                 e = substitute(frame->name, frame->first, e);
@@ -62,6 +64,29 @@ class Collect : public IRVisitor {
             }
         }
         return simplify(substitute(known, e));
+    }
+
+    // The same as what has to hold inside of the loops, and these.
+    void keep_loops(Promise &promise, Expr e) const {
+        std::vector<Promise::Loop> loops;
+        for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+            if (frame->kind == Frame::Branch || frame->kind == Frame::Stored) {
+                e = !frame->first || e;
+            } else if (frame->kind == Frame::Loop) {
+                loops.push_back({frame->name, frame->first, frame->extent});
+            } else {
+                e = substitute(frame->name, frame->first, e);
+                for (Promise::Loop &loop : loops) {
+                    loop.min = substitute(frame->name, frame->first, loop.min);
+                    loop.extent = substitute(frame->name, frame->first, loop.extent);
+                }
+            }
+        }
+        promise.inside = simplify(substitute(known, e));
+        for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
+            promise.loops.push_back({loop->name, simplify(substitute(known, loop->min)),
+                                     simplify(substitute(known, loop->extent))});
+        }
     }
 
     // An argument of a message, in terms of the loops around it.
@@ -108,6 +133,17 @@ protected:
 
     void visit(const Provide *) override {}  // what it requires is still there when it is a Store
 
+    void visit(const Store *op) override {  // what is not stored does not count
+        if (is_const_one(op->predicate) || op->predicate.type().is_vector()) {
+            IRVisitor::visit(op);
+            return;
+        }
+        frames.push_back({Frame::Stored, "", op->predicate, Expr()});
+        op->value.accept(this);
+        op->index.accept(this);
+        frames.pop_back();
+    }
+
     void visit(const AssertStmt *op) override {
         const Call *message = op->message.as<Call>();
         if (before_allocation && message && message->name == EXPLICIT_BOUNDS &&
@@ -130,14 +166,16 @@ protected:
 
     void add(const Expr &wanted, const std::string &kind, const std::vector<Expr> &arguments) {
         // In every iteration by itself, if that is enough: two sides that move together are equal.
-        if (is_const_one(simplify(substitute_in_all_lets(explained(wanted))))) {
+        const Expr here = simplify(substitute_in_all_lets(explained(wanted)));
+        if (is_const_one(here) || (only_broken && !is_const_zero(here))) {
             return;
         }
         Expr condition = everywhere(substitute_in_all_lets(wanted));
         if (is_const_one(condition)) {
             return;
         }
-        Promise promise{kind, {}, condition};
+        Promise promise{kind, {}, condition, {}, {}};
+        keep_loops(promise, substitute_in_all_lets(wanted));
         for (const Expr &argument : arguments) {
             promise.arguments.push_back(text(explained(argument)));
         }
@@ -152,8 +190,9 @@ protected:
 
 public:
     Collect(const std::map<std::string, Expr> &known, std::vector<Promise> &found,
-            const std::set<std::string> &outputs)
-        : known(known), found(found), outputs(outputs), before_allocation(!outputs.empty()) {
+            const std::set<std::string> &outputs, bool only_broken)
+        : known(known), found(found), outputs(outputs), before_allocation(!outputs.empty()),
+          only_broken(only_broken) {
     }
 };
 
@@ -186,12 +225,12 @@ const Bound *bound_of(const Function &f, const std::string &var) {
 }  // namespace
 
 std::vector<Promise> promises(const Stmt &s, const std::map<std::string, Expr> &known,
-                              const std::set<std::string> &outputs) {
+                              const std::set<std::string> &outputs, bool only_broken) {
     std::vector<Promise> found;
     AnyPromise any;
     s.accept(&any);
     if (any.found) {
-        Collect collect(known, found, outputs);
+        Collect collect(known, found, outputs, only_broken);
         s.accept(&collect);
     }
     return found;
@@ -207,7 +246,7 @@ std::vector<Promise> constraints(const Parameters &parameters,
             if (!is_const_one(condition)) {
                 found.push_back({"halide_error_constraint_violated",
                                  {property, text(simplify(substitute(known, value)))},
-                                 condition});
+                                 condition, {}, {}});
             }
         }
     }
@@ -218,7 +257,7 @@ std::vector<Promise> constraints(const Parameters &parameters,
 Promise of_algorithm(const Promise &promise, const Environment &env,
                      const std::map<std::string, Box> &regions) {
     const std::string &var = promise.arguments[0], &func = promise.arguments[1];
-    Promise result{EXPLICIT_BOUNDS, {}, const_false()};
+    Promise result{EXPLICIT_BOUNDS, {}, const_false(), {}, {}};
     auto f = env.find(func);
     auto region = regions.find(func);
     if (f == env.end() || region == regions.end()) {

@@ -106,30 +106,40 @@ size_t dimension_of(const Call *op, const std::string &name) {
     return op->args.size();
 }
 
-// Whether a load of an expression is zero beyond the variable's end, or will be made so.
-class FindZero : public IRVisitor {
-    const std::string &name;
-    const Expr &last;
-    const Environment &env;
+bool is_guard(const Expr &condition, const std::string &name, const Expr &last) {
+    const LE *le = condition.as<LE>();
+    return le != nullptr && is_variable(le->a, name) && equal(le->b, last);
+}
 
-protected:
-    using IRVisitor::visit;
-
-    void visit(const Call *op) override {
-        size_t d = dimension_of(op, name);
-        if (d < op->args.size()) {
-            found = found || !beyond_end_is_outside(op, d, last, env) ||
-                    beyond_end_is_outside(op, d, last, env, true);
-        }
-        IRVisitor::visit(op);
+// Whether an expression is zero beyond the variable's end, given which accesses are. A select of
+// the user's says nothing of that end, whatever its other side is.
+template<typename Accesses>
+bool vanishes(const Expr &e, const std::string &name, const Expr &last, const Accesses &zero) {
+    auto inner = [&](const Expr &value) { return vanishes(value, name, last, zero); };
+    if (const Select *s = e.as<Select>()) {
+        bool guarded = is_guard(s->condition, name, last);
+        return inner(s->false_value) && (guarded || inner(s->true_value));
     }
-
-public:
-    bool found = false;
-    FindZero(const std::string &name, const Expr &last, const Environment &env)
-        : name(name), last(last), env(env) {
+    if (const Call *c = e.as<Call>()) {
+        return zero(c);
     }
-};
+    if (const Cast *c = e.as<Cast>()) {
+        return inner(c->value);
+    }
+    if (const Mul *m = e.as<Mul>()) {
+        return inner(m->a) || inner(m->b);
+    }
+    if (const Add *a = e.as<Add>()) {
+        return inner(a->a) && inner(a->b);
+    }
+    return is_const_zero(e);
+}
+
+// As it is once its loads are guarded: every one that the variable indexes is zero.
+bool vanishes(const Expr &guarded, const std::string &name, const Expr &last) {
+    return vanishes(guarded, name, last,
+                    [&](const Call *c) { return dimension_of(c, name) < c->args.size(); });
+}
 
 // Loads indexed by the guarded variable alone in some dimension read zero beyond its end, or a
 // factor beside them does.
@@ -143,14 +153,22 @@ class GuardLoads : public IRMutator {
 protected:
     using IRMutator::visit;
 
+    // Whether an access is zero beyond the end, or will be made so, whatever is beside it.
+    bool is_zero(const Call *op) const {
+        size_t d = dimension_of(op, name);
+        return d < op->args.size() && (!beyond_end_is_outside(op, d, last, env) ||
+                                       beyond_end_is_outside(op, d, last, env, true));
+    }
+
     Expr visit(const Mul *op) override {
         bool before = settled;
-        FindZero zero(name, last, env);
-        Expr(op).accept(&zero);
-        settled = settled || zero.found;
-        Expr guarded = IRMutator::visit(op);
+        auto zero = [&](const Call *c) { return is_zero(c); };
+        settled = settled || vanishes(op, name, last, zero);
+        Expr a = mutate(op->a);
+        settled = settled || vanishes(a, name, last);
+        Expr b = mutate(op->b);
         settled = before;
-        return guarded;
+        return Mul::make(a, b);
     }
 
     Expr visit(const Call *op) override {
@@ -161,7 +179,6 @@ protected:
         if (beyond_end_is_outside(op, d, last, env, !settled)) {
             return op;
         }
-        settled = true;
         bool zero = sink_guard(op, d, last, env);
         return zero ? Expr(op) : select(var <= last, Expr(op), make_zero(op->type));
     }
@@ -189,27 +206,6 @@ public:
     }
 };
 
-bool vanishes(const Expr &e, const std::string &name) {
-    if (const Select *s = e.as<Select>()) {
-        return is_const_zero(s->false_value);
-    }
-    if (const Call *c = e.as<Call>()) {
-        bool access = c->call_type == Call::Halide || c->call_type == Call::Image;
-        return access && std::any_of(c->args.begin(), c->args.end(),
-                                     [&](const Expr &a) { return is_variable(a, name); });
-    }
-    if (const Cast *c = e.as<Cast>()) {
-        return vanishes(c->value, name);
-    }
-    if (const Mul *m = e.as<Mul>()) {
-        return vanishes(m->a, name) || vanishes(m->b, name);
-    }
-    if (const Add *a = e.as<Add>()) {
-        return vanishes(a->a, name) && vanishes(a->b, name);
-    }
-    return false;
-}
-
 Expr guard_term(const Expr &term, const ReductionVariable &r, Environment &env) {
     FindVariable find(r.var);
     term.accept(&find);
@@ -220,7 +216,7 @@ Expr guard_term(const Expr &term, const ReductionVariable &r, Environment &env) 
     Expr last = simplify(r.min + r.extent - 1);
     GuardLoads guard(r.var, find.found, last, env);
     Expr guarded = guard.mutate(term);
-    return vanishes(guarded, r.var) ? guarded :
+    return vanishes(guarded, r.var, last) ? guarded :
                                       select(find.found <= last, term, make_zero(term.type()));
 }
 

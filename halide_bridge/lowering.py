@@ -22,6 +22,7 @@ from halide_bridge.records import Reader, Record, read_type
 from halide_bridge.stock import Func, Pipeline
 from selector.diagnostics import ScheduleError
 from selector.garbage import collector_paused
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -31,7 +32,6 @@ from selector.ir.nodes import (
     Expr,
     GridDirective,
     IntImm,
-    Module,
     Origin,
     Requirement,
     Role,

@@ -69,7 +69,7 @@ def caller_location() -> str:
     while frame.f_back is not None and _inside_package(frame.f_code.co_filename):
         frame = frame.f_back
     path = os.path.abspath(frame.f_code.co_filename)
-    here = os.getcwd() + os.sep
+    here = os.path.join(os.getcwd(), "")
     return f"{path.removeprefix(here)}:{frame.f_lineno}"
 
 

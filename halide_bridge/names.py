@@ -11,6 +11,9 @@ from __future__ import annotations
 import re
 
 _SUFFIX = re.compile(r"\$\d+")
+# ``rfactor`` names its Func after another one, ``conv$3_intm``. Where that name's hash is one that
+# Halide has counted for another name, it writes ``conv_3_intm$1``.
+_INTERMEDIATE = re.compile(r"_\d+(?=_intm)")
 _COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z])(\d+)(?=$|_im|_in_|_global)")
 _COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
 
@@ -44,7 +47,8 @@ class Names:
     def _head(self, head: str) -> str:
         known = self._heads.get(head)
         if known is None:
-            plain = _COUNTED.sub(lambda m: self._number(m[1], m[2]), _SUFFIX.sub("", head))
+            plain = _INTERMEDIATE.sub("", _SUFFIX.sub("", head))
+            plain = _COUNTED.sub(lambda m: self._number(m[1], m[2]), plain)
             known = self._heads[head] = self._unique(plain, self._taken_heads)
         return known
 

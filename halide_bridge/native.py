@@ -28,11 +28,10 @@ def native() -> ModuleType:
     try:
         check_version(version("halide"))
         import_module("halide")  # its library has to be loaded first
-        from halide_bridge import _native  # pyright: ignore[reportAttributeAccessIssue]
+        return import_module("halide_bridge._native")
     except (PackageNotFoundError, ImportError) as error:
         raise ScheduleError(
             "the native part of halide_bridge cannot be loaded",
             why=str(error),
             hint="install the package with pip, which compiles it (a C++ compiler is needed)",
         ) from error
-    return _native

@@ -17,9 +17,23 @@ from typing import NamedTuple
 from halide_bridge.names import plain
 from halide_bridge.records import Reader, Record
 from selector.diagnostics import InternalError, ScheduleError, Where
-from selector.ir.nodes import BufferParam, Expr, IntImm, Let, Load, Promise, ScalarParam, Var
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    BufferParam,
+    Compare,
+    CompareOp,
+    Everywhere,
+    Expr,
+    IntImm,
+    Let,
+    Load,
+    Promise,
+    ScalarParam,
+    Var,
+)
 from selector.ir.printer import print_expr
-from selector.ir.traverse import walk_expr
+from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import BOOL
 
 
@@ -114,7 +128,7 @@ def promises_of(
         for what in ("extent", "stride")
     }
     checked: list[Promise] = []
-    for kind, arguments, index in found:
+    for kind, arguments, index, loops, inside in found:
         told = PROMISES.get(kind)
         if told is None:
             raise InternalError(f"an assert that nobody checks: {kind}({', '.join(arguments)})")
@@ -131,10 +145,31 @@ def promises_of(
                 hint=hint,
                 where=Where(func=func, location=location),
             )
-        promise = Promise(condition, what)
+        around = [(reader.name(n), reader.expr(a), reader.expr(b)) for n, a, b in loops]
+        exactly = None if inside < 0 else _everywhere(around, reader.expr(inside), known)
+        promise = Promise(condition, what, exactly)
         if promise not in checked:
             checked.append(promise)
     return tuple(checked)
+
+
+def _everywhere(
+    loops: Sequence[tuple[str, Expr, Expr]], condition: Expr, known: set[str]
+) -> Everywhere | None:
+    """The condition in all iterations; None if a call does not know them, or it is the same in all.
+    Of a loop that nothing depends on one iteration is enough, if there is any.
+    """
+    found: list[tuple[str, Expr, Expr]] = []
+    used = free_vars(condition)
+    for name, low, extent in reversed(loops):
+        count = extent if name in used else Binary(BinaryOp.MIN, extent, IntImm(1))
+        found.insert(0, (name, low, count))
+        used |= free_vars(low) | free_vars(extent)
+    names = known | {name for name, _, _ in loops}
+    varies = free_vars(condition) - known
+    tests = (Compare(CompareOp.LE, low, extent) for _, low, extent in found)
+    kept = varies and all(_at_the_call(e, names) for e in (*tests, condition))
+    return Everywhere(tuple(found), condition) if kept else None
 
 
 def _at_the_call(condition: Expr, known: set[str]) -> bool:

@@ -83,6 +83,9 @@ class Reader:
     def expr(self, index: int) -> ir.Expr:
         return self._nodes[index]
 
+    def name(self, text: str) -> str:
+        return self._names(text)
+
     def stmt(self, index: int) -> ir.Stmt:
         return self._nodes[index]
 

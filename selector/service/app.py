@@ -10,15 +10,16 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib import metadata
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from selector.service import metrics
-from selector.service.answers import Answer, defect, encoded, refusal
+from selector.diagnostics import UserError
+from selector.runtime.versions import versions
+from selector.service import links, metrics
+from selector.service.answers import JSON, Answer, defect, encoded, mistake, refusal
 from selector.service.bodies import Body, Reader
 from selector.service.catalogue import rules_answer, targets_answer
 from selector.service.desk import API, Desk, Flight
@@ -26,6 +27,7 @@ from selector.service.explorer import add_page
 from selector.service.fairness import Turns
 from selector.service.gate import Gate
 from selector.service.openapi import ROUTES, describe
+from selector.service.requests import read_link
 from selector.service.settings import Settings
 from selector.service.tokens import Tokens
 
@@ -39,8 +41,10 @@ class Service:
     def __init__(self, settings: Settings, turns: Turns) -> None:
         self.settings = settings
         self.desk = Desk(settings)
-        self.reader = Reader(settings, turns)
-        self.targets = Answer(200, encoded(targets_answer()))
+        most, seconds = settings.body_limit, settings.read_limit
+        self.reader = Reader(most, seconds, turns)
+        self.links = Reader(min(most, links.LARGEST), seconds, turns)
+        self.targets = Answer(200, encoded(targets_answer(settings.python)))
         self.rules = Answer(200, encoded(rules_answer()))
 
     async def job(self, kind: str, request: Request) -> Response:
@@ -85,12 +89,33 @@ class Service:
         headers = {"ETag": f'"{sha}"', "Cache-Control": "private, max-age=31536000, immutable"}
         return Response(data, 200, headers, "application/octet-stream")
 
+    async def keep_link(self, request: Request) -> Response:
+        """A request for a short name of a request."""
+        body = Body(request.state.client, self.desk.bodies)
+        try:
+            refused = await self.links.read(request, body)
+            kept = b"" if refused else read_link(body.data)
+        except UserError as error:
+            refused, kept = mistake(error), b""
+        finally:
+            body.free()
+        return response(refused or await self.desk.keep_link(body.client, kept))
+
+    async def link(self, name: str) -> Response:
+        data = await self.desk.link(name) if links.is_link(name) else None
+        if data is None:
+            what, hint = f"there is no link {name[:80]!r}", "ask who gave it to you for the program"
+            why = "it was never made here, or it was removed to make room"
+            return response(refusal(404, "NotFoundError", what, why, hint))
+        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        return Response(data, 200, headers | {"X-Content-Type-Options": "nosniff"}, JSON)
+
     def health(self) -> Response:
         pool = self.desk.pool
         ready = len(pool.workers)
         state = {
             "status": "ok" if ready else "starting",
-            "version": metadata.version("tensor-selector"),
+            "version": versions()["selector"],
             "api": API,
             "workers": ready,
             "of": self.settings.workers,
@@ -153,6 +178,14 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def rules() -> Response:
         return response(service.rules)
 
+    @app.post("/links", status_code=201, **ROUTES["link"])
+    async def keep_link(request: Request) -> Response:
+        return await service.keep_link(request)
+
+    @app.get("/links/{id}", **ROUTES["linked"])
+    async def link(id: str) -> Response:  # noqa: A002 - the name in the description
+        return await service.link(id)
+
     @app.get("/livez", **ROUTES["alive"])
     async def alive() -> Response:
         return response(Answer(200, b'{"status":"ok"}'))
@@ -165,7 +198,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def metrics_() -> Response:
         return service.metrics()
 
-    _ = compile_, explain, graph, artifact, targets, rules, alive, health, metrics_
+    _ = compile_, explain, graph, artifact, keep_link, link, targets, rules, alive, health, metrics_
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from selector.service.answers import Answer, refusal
 from selector.service.fairness import Shares, Turns
-from selector.service.settings import MIB, Settings
+from selector.service.settings import MIB
 
 DRAIN_LIMIT = 256 * MIB
 """Bytes that are read and thrown away so that a client, which first sends, sees the answer."""
@@ -43,11 +43,10 @@ class Body:
 
 
 class Reader:
-    """Reads bodies; one for each application."""
+    """Reads bodies of up to ``limit`` bytes, each within ``seconds``."""
 
-    def __init__(self, settings: Settings, turns: Turns) -> None:
-        self.limit, self.seconds = settings.body_limit, settings.read_limit
-        self.turns = turns
+    def __init__(self, limit: int, seconds: float, turns: Turns) -> None:
+        self.limit, self.seconds, self.turns = limit, seconds, turns
 
     async def read(self, request: Request, body: Body) -> Answer | None:
         """Fill ``body``; or what is wrong: there is too much, or it takes too long.

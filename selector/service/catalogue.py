@@ -1,4 +1,6 @@
-"""What there is: targets with their instructions, and rules with their laws."""
+"""What there is: targets with their instructions, whether programs in Python are taken, and rules
+with their laws.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from selector.targets import TARGETS
 from selector.workbench.ruleset import read_rules, standard_files
 
 
-def targets_answer() -> dict[str, object]:
+def targets_answer(python: bool) -> dict[str, object]:
     return {
         "targets": [
             {
@@ -19,7 +21,8 @@ def targets_answer() -> dict[str, object]:
                 "instructions": [i.name for i in for_target(t)],
             }
             for t in TARGETS.values()
-        ]
+        ],
+        "python_input": python,
     }
 
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from selector import diagnostics
-from selector.diagnostics import ServiceError, UserError, Where
-from selector.ir.nodes import Module
+from selector.diagnostics import ServiceError, UserError, as_error
+from selector.ir.module import Module
 from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact
 
@@ -169,17 +168,13 @@ class Service:
     def _refused(self, status: int, data: Mapping[str, Any]) -> UserError:
         """The error that the service speaks of, as the same kind of error here."""
         try:
-            error = data["error"]
-            what, why, hint = (str(error[k]) for k in ("what", "why", "hint"))
-            where = Where(*(str(error["where"][k]) for k in _PLACE))
-            kind = getattr(diagnostics, str(error["kind"]), None)
+            error = as_error(data["error"])
         except (KeyError, TypeError):
             return self._nonsense(f"status {status} and no error")
-        if status == 422 and isinstance(kind, type) and issubclass(kind, UserError):
-            return kind(what, why, hint, where)
-        return ServiceError(
-            f"the service at {self._shown} answers {status}: {what}", why, hint, where
-        )
+        if status == 422:
+            return error
+        what = f"the service at {self._shown} answers {status}: {error.what}"
+        return ServiceError(what, error.why, error.hint, error.where)
 
     def _nonsense(self, why: str) -> ServiceError:
         hint = "is it a compile service, of this version?"
@@ -193,9 +188,6 @@ class Service:
         """The address without a token."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-_PLACE = ("func", "stage", "location", "statement")
 
 
 def as_service(service: str | Service) -> Service:

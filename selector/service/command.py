@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib.util
 import ipaddress
 import logging
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
-from selector.service import sandbox
+from selector.service import calls, sandbox
 from selector.service.fairness import Shares
 from selector.service.settings import MIB, Settings, default_store, default_workers
 
@@ -61,6 +62,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confined", action="store_true", help="do not start where workers cannot be confined"
     )
+    parser.add_argument(
+        "--python-input", action="store_true",
+        help="take programs in Python, too, which run confined (implies --confined)",
+    )  # fmt: skip
     parser.add_argument("--access-log", action="store_true", help="requests as JSON, on stderr")
     parser.add_argument("--json", action="store_true", help="errors as data")
     parser.set_defaults(command=serve)
@@ -107,6 +112,10 @@ def _run(app: FastAPI, listener: socket.socket, settings: Settings) -> None:
     from selector.service.connection import connections
 
     _allow_connections()
+    # What is loaded stays: the collector need not go through it in the middle of requests, which
+    # takes tens of milliseconds, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
     shares = Shares(settings.connections)
     config = uvicorn.Config(
         app,
@@ -140,12 +149,7 @@ def read_settings(options: argparse.Namespace) -> Settings:
         )
     if options.bodies < options.body_limit:
         raise UserError("--bodies is less than --body-limit", "no request could have that size")
-    if options.confined and sandbox.abi() < 1:
-        raise UserError(
-            "workers cannot be confined here",
-            "this kernel has no Landlock (Linux 5.13 and later, with `landlock` in its `lsm=`)",
-            "leave out --confined: requests are data all the same, and rules are checked",
-        )
+    _check_confinement(options)
     return Settings(
         store=options.store.expanduser().resolve(),
         workers=options.workers,
@@ -161,8 +165,30 @@ def read_settings(options: argparse.Namespace) -> Settings:
         connections=options.connections,
         hosts=_hosts(options.host, options.allow_host),
         proxies=frozenset(options.proxy),
-        confined=options.confined,
+        confined=options.confined or options.python_input,
+        python=options.python_input,
     )
+
+
+def _check_confinement(options: argparse.Namespace) -> None:
+    """``UserError`` for a promise that this machine cannot keep."""
+    landlock = "this kernel has no Landlock (Linux 5.13 and later, with `landlock` in its `lsm=`)"
+    if options.confined and sandbox.abi() < 1:
+        raise UserError(
+            "workers cannot be confined here",
+            landlock,
+            "leave out --confined: requests are data all the same, and rules are checked",
+        )
+    if not options.python_input:
+        return
+    filters = "this kernel has no seccomp filters, or the machine is not x86-64"
+    why = landlock if sandbox.abi() < 1 else "" if calls.are_filtered_here() else filters
+    if why:
+        hint = "leave out --python-input: without a wall, a program can do what this user can"
+        raise UserError("programs in Python cannot be confined here", why, hint)
+    if importlib.util.find_spec("halide") is None:
+        hint = "pip install tensor-selector[compile]"
+        raise UserError("programs in Python need Halide", "it is not installed", hint)
 
 
 def _hosts(address: str, more: list[str]) -> frozenset[str]:

@@ -11,16 +11,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TypeVar
 
-from selector.runtime.versions import versions
-from selector.service.answers import Answer, digest, mistake
+from selector.runtime.versions import fingerprint, version, versions
+from selector.service import links
+from selector.service.answers import Answer, digest, encoded, mistake, refusal
 from selector.service.bodies import Body
-from selector.service.fairness import Shares
+from selector.service.fairness import Paces, Shares
+from selector.service.links import Links
 from selector.service.metrics import Metrics
 from selector.service.pool import Job, Pool
 from selector.service.settings import Settings
-from selector.service.store import KEEP, Store, StoreFullError
+from selector.service.shelf import KEEP, Shelf, StoreFullError
+from selector.service.store import Store
 
 API = "1"
 TOUCH_EVERY = 60.0
@@ -82,25 +86,31 @@ class Desk:
         """``ServiceError`` if the store cannot be used."""
         self.settings = settings
         self.metrics = Metrics()
-        self.store = Store(settings.store, settings.store_limit)
+        room = settings.store_limit // links.PART
+        self.store = Store(settings.store, settings.store_limit - room)
+        self.links = Links(settings.store, room)
+        self.paces = Paces(links.BURST, links.EVERY)
         self.memory = Memory(settings.answers)
         self.bodies = Shares(settings.bodies, settings.body_limit)
-        self.about = json.dumps([API, versions()], sort_keys=True)
+        lowering = [version("halide"), fingerprint("halide_bridge")] if settings.python else []
+        self.about = json.dumps([API, versions(), *lowering], sort_keys=True)
         self.flights: dict[str, Flight] = {}
         self.files = ThreadPoolExecutor(1, "store")  # one: the store counts without locks
         self.pool: Pool
-        self.tidying: asyncio.Task[None]
+        self.tidying: dict[Shelf, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         self.pool = Pool(self.settings, self.metrics)
         self.pool.start()
-        self.tidying = asyncio.create_task(self._tidy(self.store.measure()))
+        for shelf in (self.store, self.links):
+            self.tidying[shelf] = asyncio.create_task(self._tidy(shelf.measure()))
 
     async def close(self) -> None:
         await self.pool.close()
         await asyncio.gather(*(f.answer for f in self.flights.values()), return_exceptions=True)
-        self.tidying.cancel()
-        await asyncio.gather(self.tidying, return_exceptions=True)
+        for task in self.tidying.values():
+            task.cancel()
+        await asyncio.gather(*self.tidying.values(), return_exceptions=True)
         self.files.shutdown()
 
     def key(self, kind: str, sha: str) -> str:
@@ -161,14 +171,17 @@ class Desk:
         pool = self.pool
         return {
             "workers": ("Workers that are ready.", len(pool.workers)),
-            "workers_busy": ("Workers that compute.", pool.busy),
+            "workers_busy": ("Workers that compute.", len(pool.busy)),
             "workers_confined": ("Workers that Landlock confines.", pool.count_confined()),
             "worker_memory_bytes": ("Resident memory of all workers.", pool.memory()),
             "queue": ("Computations that wait for a worker.", len(pool.waiting)),
             "bodies_bytes": ("Bytes of requests that are being read or wait.", self.bodies.total),
-            "store_bytes": ("Bytes of the store.", self.store.bytes),
+            "store_bytes": ("Bytes of the store, without links.", self.store.bytes),
             "store_evicted_total": ("Entries that went for want of room.", self.store.evicted),
             "store_corrupt_total": ("Entries that were found damaged.", self.store.corrupt),
+            "links_bytes": ("Bytes of short links.", self.links.bytes),
+            "links_evicted_total": ("Links that went for want of room.", self.links.evicted),
+            "links_corrupt_total": ("Links that were found damaged.", self.links.corrupt),
             "answers_bytes": ("Bytes of answers in memory.", self.memory.bytes),
         }
 
@@ -192,14 +205,35 @@ class Desk:
             except StoreFullError as error:
                 # An answer without a kernel is whole without the store.
                 return mistake(error, 507, retry_after=10) if artifact else answer
-            if self.store.is_over and self.tidying.done():
-                room = self.store.make_room(KEEP * self.store.limit)
-                self.tidying = asyncio.create_task(self._tidy(room))
+            self._make_room(self.store)
         self.memory.put(key, answer.known())
         return answer
 
+    async def keep_link(self, client: str, data: bytes) -> Answer:
+        """The name of a request, from now on; one that was kept before costs its client nothing."""
+        name = links.link_name(data)
+        if await self.link(name) is None:
+            if wait := self.paces.wait(client):
+                why = f"a client makes {links.BURST} at once, and then one in {links.EVERY:g} s"
+                what, hint = "too many links", "try again after the seconds of Retry-After"
+                return refusal(429, "BusyError", what, why, hint, retry_after=ceil(wait))
+            try:
+                await self._in_thread(lambda: self.links.put(data))
+            except StoreFullError as error:
+                return mistake(error, 507, retry_after=10)
+            self._make_room(self.links)
+        return Answer(201, encoded({"id": name}))
+
+    async def link(self, name: str) -> bytes | None:
+        return await self._in_thread(lambda: self.links.get(name))
+
+    def _make_room(self, shelf: Shelf) -> None:
+        if shelf.is_over and self.tidying[shelf].done():
+            steps = shelf.make_room(KEEP * shelf.limit)
+            self.tidying[shelf] = asyncio.create_task(self._tidy(steps))
+
     async def _tidy(self, steps: Iterator[None]) -> None:
-        """Go through the store bit by bit: whoever looks something up comes in between."""
+        """Go through a folder bit by bit: whoever looks something up comes in between."""
         while await self._in_thread(lambda: next(steps, _END)) is not _END:
             pass
 

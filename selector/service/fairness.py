@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -58,6 +60,78 @@ class Shares:
         self.held[client] -= amount
         if not self.held[client]:
             del self.held[client]
+
+
+class Paces:
+    """How often each client may do what leaves something behind: ``burst`` times at once, and then
+    once in ``every`` seconds (the generic cell rate algorithm, ITU-T I.371).
+    """
+
+    def __init__(self, burst: int, every: float) -> None:
+        self.burst, self.every = burst, every
+        self.due: OrderedDict[str, float] = OrderedDict()  # when what was done is worked off
+
+    def wait(self, client: str) -> float:
+        """0 and it counts, or the seconds until it may be done."""
+        now = time.monotonic()
+        rested = now - self.burst * self.every
+        due = max(self.due.get(client, rested), rested) + self.every
+        if due > now:
+            return due - now
+        self.due[client] = due
+        self.due.move_to_end(client)
+        while next(iter(self.due.values())) <= rested:
+            self.due.popitem(last=False)
+        return 0.0
+
+
+@dataclass(slots=True)
+class _Use:
+    """When a client asked last, and what was computed for it until ``when``, in seconds."""
+
+    asked: float
+    seconds: float = 0.0
+    when: float = 0.0
+
+
+class Recent:
+    """The clients that have asked in the last ``period`` seconds, and what was computed for each;
+    half of that is forgotten in the same time.
+    """
+
+    def __init__(self, period: float) -> None:
+        self.period = period
+        self.uses: OrderedDict[str, _Use] = OrderedDict()
+
+    def note(self, client: str) -> None:
+        """It asks now."""
+        now = time.monotonic()
+        self.uses.setdefault(client, _Use(now)).asked = now
+        self.uses.move_to_end(client)
+        while next(iter(self.uses.values())).asked < now - self.period:
+            self.uses.popitem(last=False)
+
+    def used(self, client: str, seconds: float) -> None:
+        """So much was computed for it."""
+        if (use := self.uses.get(client)) is not None:
+            now = time.monotonic()
+            use.seconds = self._left(use, now) + seconds
+            use.when = now
+
+    def heaviest(self) -> str | None:
+        """The one of several that have asked for which most was computed."""
+        now = time.monotonic()
+        asked = {
+            client: self._left(use, now)
+            for client, use in self.uses.items()
+            if use.asked >= now - self.period
+        }
+        if len(asked) < 2 or not any(asked.values()):
+            return None
+        return max(asked, key=asked.__getitem__)
+
+    def _left(self, use: _Use, now: float) -> float:
+        return use.seconds * 0.5 ** ((now - use.when) / self.period)
 
 
 class Rounds(Generic[_T]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,18 @@ def read(file: BinaryIO) -> Frame | None:
     return _frame(file.read(sum(lengths)), lengths)
 
 
+def standard_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """What a process reads and writes messages with: its standard input and output, which are out
+    of reach of whatever prints from then on.
+    """
+    requests, answers = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return os.fdopen(requests, "rb"), os.fdopen(answers, "wb")
+
+
 async def receive(stream: asyncio.StreamReader) -> Frame:
     """The next message. ``IncompleteReadError`` at the end, ValueError for what is no message."""
     lengths = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
@@ -55,7 +68,10 @@ async def receive(stream: asyncio.StreamReader) -> Frame:
 
 def _frame(data: bytes, lengths: tuple[int, ...]) -> Frame:
     header, body, _ = lengths
-    found = json.loads(data[:header])
+    try:
+        found = json.loads(data[:header].decode())
+    except RecursionError:
+        found = None
     if not isinstance(found, dict):
         raise ValueError("a message without a header")
     return Frame(dict(found), data[header : header + body], data[header + body :])  # pyright: ignore

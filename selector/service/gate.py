@@ -24,9 +24,11 @@ from selector.service.tokens import Tokens
 log = logging.getLogger("selector.access")
 ALIVE = ("/livez", "/healthz")
 """Asked by whoever runs the service, under whatever name it has there, and without a token."""
-_GUARDED = ("/v1/", "/metrics")
+GUARDED = ("/v1/", "/links", "/metrics")
+"""Where a token is wanted, if there are tokens."""
 _ROUTES = (
-    "/v1/compile", "/v1/explain", "/v1/graph", "/v1/targets", "/v1/rules", *ALIVE, "/metrics",
+    "/v1/compile", "/v1/explain", "/v1/graph", "/v1/targets", "/v1/rules", "/links", *ALIVE,
+    "/metrics",
 )  # fmt: skip
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -88,7 +90,7 @@ class Gate:
         if self.hosts and path not in ALIVE and _host(headers.get("host", "")) not in self.hosts:
             hint = "the operator can add a name (--allow-host)"
             return refusal(421, "RequestError", "this service has another name", hint=hint)
-        if self.tokens.path is None or not path.startswith(_GUARDED):
+        if self.tokens.path is None or not path.startswith(GUARDED):
             return None
         token = self.tokens.known_token(headers.get("authorization", "").encode("latin-1"))
         if token is None:
@@ -134,6 +136,8 @@ def _route(path: str) -> str:
     """The name of a route for metrics: never a text that a client chose."""
     if path.startswith("/v1/artifacts/"):
         return "/v1/artifacts"
-    if path == "/" or path.startswith("/page/"):
+    if path.startswith("/links/"):
+        return "/links"
+    if path == "/" or path.startswith(("/page/", "/p/")):
         return "/"
     return path if path in _ROUTES else "other"

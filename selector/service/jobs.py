@@ -10,15 +10,16 @@ from typing import Any
 from selector import pipeline
 from selector.diagnostics import LimitError, ParseError, TargetError, UserError
 from selector.intrinsics import INSTRUCTIONS
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.ir.serialize import from_json, loads
 from selector.ir.verify import verify_given
 from selector.report import Report
 from selector.runtime.artifact import Artifact, to_bytes
+from selector.runtime.plan import Plan
 from selector.runtime.versions import versions
 from selector.service.answers import Answer, compiled, defect, encoded, mistake
-from selector.service.store import FULL, unusable
+from selector.service.shelf import FULL, unusable
 from selector.targets import Target, find_target
 
 Watch = Callable[[str], None]
@@ -63,10 +64,10 @@ def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
     if request["cubin"] or request["sass"]:
         cubins[work.target.name] = _cubin(work.plan.source, work.target, clock, watch)
     if request["sass"]:
-        more["sass"] = _sass(cubins[work.target.name], watch)
+        more |= _machine_code(work.plan, cubins[work.target.name], work.target, watch)
     artifact = to_bytes(Artifact(work.plan, str(work.module), text, data, cubins, versions()))
     stages = {name: round(seconds, 6) for name, seconds in clock.seconds.items()}
-    made = {"source": work.plan.source, "report": data, "stages": stages, **more}
+    made = {"source": work.plan.source, "report": data, "stages": stages, **more, **_ir(request)}
     return compiled(made, artifact), artifact
 
 
@@ -90,6 +91,7 @@ def explain_program(request: Mapping[str, Any], watch: Watch) -> Made:
         "text": report.text(laws=True),
         "selected": str(work.module),
         "misses": len(report.misses),
+        **_ir(request),
     }
     return Answer(200, encoded(made), keep=True), b""
 
@@ -130,6 +132,11 @@ def _work(request: Mapping[str, Any], watch: Watch, strict: bool) -> pipeline.Wo
     return pipeline.Work(module, target, strict, only, rules=rules)
 
 
+def _ir(request: Mapping[str, Any]) -> dict[str, object]:
+    """The program that was compiled, for who sent another one."""
+    return {"ir": request["ir"]} if request["kind"] == "python" else {}
+
+
 def _program(ir: object) -> Module:
     """A program in the text form, or the JSON form as a text or as data."""
     if not isinstance(ir, str):
@@ -163,11 +170,14 @@ def _cubin(source: str, target: Target, clock: pipeline.Clock, watch: Watch) -> 
     return code
 
 
-def _sass(cubin: bytes, watch: Watch) -> dict[str, str]:
+def _machine_code(plan: Plan, cubin: bytes, target: Target, watch: Watch) -> dict[str, object]:
+    """The disassembly, and what the kernels take of a multiprocessor."""
     from selector.runtime import nvrtc
+    from selector.runtime.occupancy import kernel_resources
 
     watch("sass")
-    return nvrtc.sass(cubin)
+    taken = [kernel.as_dict() for kernel in kernel_resources(plan, cubin, target)]
+    return {"sass": nvrtc.sass(cubin), "resources": taken}
 
 
 def _of_rules(error: Exception) -> UserError:
@@ -194,6 +204,7 @@ def preload() -> None:
 
 
 DEFAULTS: dict[str, Any] = {
+    "kind": "ir",
     "strict": True,
     "rules": "",
     "instructions": None,

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
 from selector.service.desk import API
+from selector.service.gate import GUARDED
 from selector.service.metrics import MEDIA
 from selector.service.requests import (
     EXAMPLE_IR,
@@ -18,13 +19,15 @@ from selector.service.requests import (
     ErrorAnswer,
     ExplainAnswer,
     HealthAnswer,
+    LinkAnswer,
+    LinkRequest,
     RulesAnswer,
     TargetsAnswer,
 )
 
 _MEANINGS = {
     401: "No token, where the service wants one.",
-    404: "No such artifact here: compile the program again.",
+    404: "No such artifact or link here (any more): compile the program again.",
     408: "The request did not arrive in time.",
     413: "The request is too large.",
     421: "The request is for a host that this service does not know.",
@@ -53,7 +56,7 @@ def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
 def _body(kind: str, **more: object) -> dict[str, Any]:
     """The schema of a request's body, with an example that works."""
     content = {
-        "schema": REQUESTS[kind].model_json_schema(),
+        "schema": (REQUESTS | {"link": LinkRequest})[kind].model_json_schema(),
         "examples": {
             "product": {
                 "summary": "a matrix product on WMMA",
@@ -126,6 +129,22 @@ ROUTES: dict[str, dict[str, Any]] = {
         "In loading order.",
         {200: {"model": RulesAnswer}, **_errors(401, 421)},
     ),
+    "link": _route(
+        "Keep a request under a short name",
+        "The body is one of `/v1/compile`, up to 256 KiB, and what the explorer page shows of it "
+        "(`view`). The same request always has the same "
+        "name; `/p/{id}` is the explorer page with it.",
+        {
+            201: {"model": LinkAnswer, "description": "Its name."},
+            **_errors(401, 408, 413, 421, 422, 429, 503, 507),
+        },
+        _body("link", view={"tab": "sass"}),
+    ),
+    "linked": _route(
+        "A request that was kept",
+        "The fields that were given. A link that was not used for long may be gone.",
+        {200: {"model": LinkRequest}, **_errors(401, 404, 421)},
+    ),
     "alive": _route(
         "Whether the process answers (liveness)",
         "Needs no token; no worker is asked.",
@@ -163,7 +182,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         "token": {"type": "http", "scheme": "bearer"}
     }
     for path, methods in document["paths"].items():
-        if path.startswith(("/v1/", "/metrics")):
+        if path.startswith(GUARDED):
             for operation in methods.values():
                 operation["security"] = [{"token": []}, {}]
     return document

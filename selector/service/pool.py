@@ -1,8 +1,10 @@
 """The worker processes: each takes the next request, and one that fails is replaced.
 
 A request that exceeds its time or memory costs its worker and is told so; a request whose worker
-was ended by something else is done again, once, by another. Clients take turns, and where others
-have asked lately, none has all workers.
+was ended by something else is done again, once, by another. Clients take turns. Of several workers
+the first is kept: it has the processors before the others, and where others have asked lately, the
+client for which most was computed does not get it. So who asks for more than there is waits behind
+its own requests, and who asks now and then finds a worker free, as fast as if alone.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from selector.diagnostics import LimitError, ParseError
 from selector.service.answers import Answer, defect, mistake, refusal
 from selector.service.bodies import Body
-from selector.service.fairness import Rounds, Shares
+from selector.service.fairness import Recent, Rounds, Shares
 from selector.service.metrics import Metrics
 from selector.service.processes import WorkerEndedError, WorkerProcess
 from selector.service.scratch import Scratch
@@ -25,9 +27,15 @@ from selector.service.settings import MIB, Settings
 
 log = logging.getLogger(__name__)
 RESTART_PAUSE = 1.0
+KEPT = 0
+"""The number of the worker that is kept for others."""
 RESERVED = 60.0
-"""Seconds for which a worker is kept for others after a client has asked."""
+"""Seconds for which it is kept after a client has asked, and until half of what was computed for
+one is forgotten."""
 ATTEMPTS = 2
+NICE, NICER = 5, 15
+"""Workers compute what is left of the CPUs: known answers come first, then the kept worker, which
+has nine times the weight of another (sched(7))."""
 
 
 @dataclass(eq=False)
@@ -67,8 +75,8 @@ class Pool:
         self.settings, self.metrics = settings, metrics
         self.waiting: Rounds[Job] = Rounds()
         self.places = Shares(settings.queue + settings.workers, settings.workers + 1)
-        self.running: Counter[str] = Counter()
-        self.asked: OrderedDict[str, float] = OrderedDict()  # when each client did so last
+        self.busy: dict[int, tuple[str, float]] = {}  # for whom each worker computes, since when
+        self.recent = Recent(RESERVED)
         self.wake = asyncio.Condition()
         self.workers: dict[int, WorkerProcess] = {}
         self.mean = 0.2
@@ -96,19 +104,14 @@ class Pool:
             job.finish(self._busy(f"the queue is full{why and ': '}{why}"))
             return job
         job.done.add_done_callback(lambda _: self.places.give(body.client))
-        self._note(body.client)
+        self.recent.note(body.client)
         self._wait(job)
-        async with self.wake:
-            self.wake.notify()
+        await self._wake()
         return job
 
-    def _note(self, client: str) -> None:
-        """Who asks now; who did so long ago is forgotten."""
-        now = time.monotonic()
-        self.asked[client] = now
-        self.asked.move_to_end(client)
-        while next(iter(self.asked.values())) < now - RESERVED:
-            self.asked.popitem(last=False)
+    async def _wake(self) -> None:
+        async with self.wake:
+            self.wake.notify_all()
 
     def _wait(self, job: Job) -> None:
         loop, patience = asyncio.get_running_loop(), self.settings.patience
@@ -121,10 +124,6 @@ class Pool:
             job.finish(_abandoned())
         elif job.worker is not None and not job.done.done():
             job.worker.kill("abandoned")
-
-    @property
-    def busy(self) -> int:
-        return self.running.total()
 
     def count_confined(self) -> int:
         """How many of the workers are."""
@@ -154,65 +153,65 @@ class Pool:
                 continue
             self.workers[number] = worker
             try:
-                await self._serve(worker)
+                await self._serve(number, worker)
             finally:
                 del self.workers[number]
+                await self._wake()  # what this one would have taken
                 await worker.end()
 
     async def _started(self, number: int) -> WorkerProcess | None:
         """A new process; None, after a pause, if it does not start."""
         try:
-            return await WorkerProcess.start(
-                self.settings.memory_limit, self.scratch.folder, self.settings.confined
-            )
+            nice = NICE if number == KEPT else NICER
+            return await WorkerProcess.start(self.settings, self.scratch.folder, nice)
         except (WorkerEndedError, OSError, TimeoutError) as error:
             log.error("worker %d does not start: %r", number, error)
             self.metrics.workers_ended["start"] += 1
             await asyncio.sleep(RESTART_PAUSE)
             return None
 
-    async def _serve(self, worker: WorkerProcess) -> None:
+    async def _serve(self, number: int, worker: WorkerProcess) -> None:
         """Requests until the worker has to go."""
         healthy = True
         while healthy:
-            job = await self._next()
-            self.running[job.body.client] += 1
+            job = await self._next(number)
+            self.busy[number] = job.body.client, time.monotonic()
             try:
                 healthy = await self._perform(worker, job)
             except asyncio.CancelledError:
                 job.finish(_stopping())
                 raise
             finally:
-                await self._free(job)
+                await self._free(number, job)
             if healthy and (reason := self._worn(worker)):
                 self.metrics.workers_ended[reason] += 1
                 return
 
-    async def _next(self) -> Job:
+    async def _next(self, number: int) -> Job:
         async with self.wake:
-            while (job := self.waiting.take(self._may)) is None:
+            while not self.waiting or (job := self.waiting.take(self._may(number))) is None:
                 await self.wake.wait()
         if job.timer is not None:
             job.timer.cancel()
         return job
 
-    def _may(self, client: str) -> bool:
-        """Whether a client may have one more worker: the last of several is kept for others, where
-        there are any at the time.
+    def _may(self, number: int) -> Callable[[str], bool]:
+        """Whether a client may have this worker: who may have the kept one has that, if it is free,
+        and no other.
         """
-        if self.running[client] < max(1, self.settings.workers - 1):
-            return True
-        since = time.monotonic() - RESERVED
-        return all(other == client or when < since for other, when in self.asked.items())
+        heaviest = self.recent.heaviest() if self.settings.workers > 1 else None
+        if number == KEPT:
+            return lambda client: client != heaviest
+        if KEPT in self.busy or KEPT not in self.workers:
+            return lambda client: True
+        return lambda client: client == heaviest
 
-    async def _free(self, job: Job) -> None:
+    async def _free(self, number: int, job: Job) -> None:
         """A worker has done with a job, for good or for now."""
         job.worker = None
-        self.running[job.body.client] -= 1
-        if not self.running[job.body.client]:
-            del self.running[job.body.client]
-        async with self.wake:
-            self.wake.notify()
+        client, since = self.busy.pop(number)
+        self.recent.used(client, time.monotonic() - since)
+        await self._wake()
 
     async def _perform(self, worker: WorkerProcess, job: Job) -> bool:
         """Have a request done; whether the worker can go on."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from selector.service import frames
 from selector.service.answers import Answer
 from selector.service.frames import Frame
+from selector.service.settings import Settings
 
 WATCH_EVERY = 0.05
 START_LIMIT = 120.0
@@ -59,10 +60,18 @@ class WorkerProcess:
         self.peak = 0  # bytes, of the request that it computes
 
     @classmethod
-    async def start(cls, memory: int, folder: Path, confined: bool) -> WorkerProcess:
+    async def start(cls, settings: Settings, folder: Path, nice: int) -> WorkerProcess:
         """A process that is ready; ``WorkerEndedError`` if it does not come up."""
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=folder))
-        options = {"parent": os.getpid(), "memory": memory, "scratch": str(scratch)}
+        options = {
+            "parent": os.getpid(),
+            "memory": settings.memory_limit,
+            "scratch": str(scratch),
+            "nice": nice,
+            "python": (settings.time_limit / 2, settings.memory_limit // 2)
+            if settings.python
+            else None,
+        }
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # modules are ours or installed, never of the folder that the server runs in
@@ -79,7 +88,7 @@ class WorkerProcess:
             async with asyncio.timeout(START_LIMIT):
                 ready = await worker._receive()
             worker.confined = bool(ready.header.get("confined"))
-            if confined and not worker.confined:
+            if settings.confined and not worker.confined:
                 raise WorkerEndedError("unconfined", None)
         except BaseException:
             await worker.end()

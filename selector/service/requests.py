@@ -26,21 +26,39 @@ body {
  }
 }
 """
-_RULES_LIMIT = 1 << 18
+_RULES_LIMIT = _PROGRAM_LIMIT = 1 << 18
 TargetName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"]
 assert set(TARGETS) == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"}
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "oneOf": [{"required": ["ir"]}, {"required": ["kind", "program"]}],
+        },
+    )
 
+    kind: Annotated[
+        Literal["ir", "python"],
+        Field(description="What is given: `ir`, or Python as `program` where it is taken."),
+    ] = "ir"
     ir: Annotated[
-        str | dict[str, Any],
+        str | dict[str, Any] | None,
         Field(
             description="A program: the text form, or the JSON form as text or data.",
             examples=[EXAMPLE_IR],
         ),
-    ]
+    ] = None
+    program: Annotated[
+        str | None,
+        Field(
+            description="Python that schedules a Func and calls it `output`; `target` is a "
+            "variable of it.",
+            max_length=_PROGRAM_LIMIT,
+        ),
+    ] = None
     target: Annotated[
         str, Field(description=f"One of {', '.join(TARGETS)}.", examples=["sm_80"], max_length=64)
     ]
@@ -67,8 +85,18 @@ class CompileRequest(_Request):
         False
     )
     sass: Annotated[
-        bool, Field(description="With machine code, and its disassembly in the answer.")
+        bool,
+        Field(description="With machine code, its disassembly and what it takes of a GPU."),
     ] = False
+
+
+class LinkRequest(CompileRequest):
+    """A request to keep under a short name."""
+
+    view: Annotated[
+        dict[str, Any],
+        Field(description="What the explorer page shows of it; nothing here looks into it."),
+    ] = {}
 
 
 class ExplainRequest(_Request):
@@ -116,8 +144,35 @@ class ErrorAnswer(BaseModel):
     error: Mistake
 
 
+_LOWERED = Field(description="The loops of a program in Python, in the text form.")
+
+
+class OccupancyEntry(BaseModel):
+    """Blocks on one multiprocessor, the share of its warps that they are, and what limits them."""
+
+    blocks: int
+    share: float
+    limit: str
+
+
+class ResourcesEntry(BaseModel):
+    """What a kernel takes: registers and bytes of stack of a thread, bytes of shared memory of a
+    block; its instructions by opcode, most frequent first.
+    """
+
+    entry: str
+    threads: int
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    occupancy: OccupancyEntry
+    instructions: dict[str, int]
+
+
 class CompileAnswer(BaseModel):
-    """A selected program as source; the saved kernel is at ``/v1/artifacts/{artifact}``."""
+    """A selected program as source; the saved kernel is at ``/v1/artifacts/{artifact}``. ``ir`` is
+    what a program in Python was lowered to.
+    """
 
     artifact: Annotated[str, Field(pattern="^[0-9a-f]{64}$", examples=["6eec" + 60 * "0"])]
     source: Annotated[str, Field(description="CUDA, or C for amx.")]
@@ -126,7 +181,17 @@ class CompileAnswer(BaseModel):
     sass: Annotated[
         dict[str, str] | None, Field(description="By entry point; only if it was asked for.")
     ] = None
+    resources: Annotated[
+        list[ResourcesEntry] | None, Field(description="Of each kernel; with `sass`.")
+    ] = None
+    ir: Annotated[str | None, _LOWERED] = None
     cached: bool
+
+
+class LinkAnswer(BaseModel):
+    """What ``/links/{id}`` and ``/p/{id}`` call a request."""
+
+    id: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{10}$", examples=["3pnxQ-aB_0"])]
 
 
 class ExplainAnswer(BaseModel):
@@ -136,6 +201,7 @@ class ExplainAnswer(BaseModel):
     text: str
     selected: Annotated[str, Field(description="The selected program, in the text form.")]
     misses: Annotated[int, Field(description="Statements that were not selected.", ge=0)]
+    ir: Annotated[str | None, _LOWERED] = None
 
 
 class TargetEntry(BaseModel):
@@ -151,6 +217,7 @@ class TargetEntry(BaseModel):
 
 class TargetsAnswer(BaseModel):
     targets: list[TargetEntry]
+    python_input: Annotated[bool, Field(description="Whether programs in Python are taken.")]
 
 
 class RuleEntry(BaseModel):
@@ -194,18 +261,31 @@ REQUESTS: dict[str, type[_Request]] = {
 
 def read_request(kind: str, body: bytes) -> dict[str, Any]:
     """The fields of a request, defaults filled in; ``ParseError`` for anything else."""
-    try:
-        found = REQUESTS[kind].model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ParseError(
-            "the request is not what this service reads",
-            f"{place}: {first['msg']}" if place else str(first["msg"]),
-            "/openapi.json says what it reads",
-            place,
-        ) from None
-    fields = found.model_dump()
+    fields = _validated(REQUESTS[kind], body).model_dump()
     if "strict" not in fields:
         fields |= {"strict": False}
     return fields
+
+
+def read_link(body: bytes) -> bytes:
+    """A request to ``/v1/compile`` in one form: the fields that are given, in one order."""
+    return _validated(LinkRequest, body).model_dump_json(exclude_unset=True).encode()
+
+
+def _validated(shape: type[_Request], body: bytes) -> _Request:
+    try:
+        found = shape.model_validate_json(body)
+        wanted, other = ("program", "ir") if found.kind == "python" else ("ir", "program")
+        if getattr(found, wanted) is None:
+            raise _wrong(wanted, f"Field required where `kind` is `{found.kind}`")
+        if getattr(found, other) is not None:
+            raise _wrong(other, f"No such field where `kind` is `{found.kind}`")
+        return found
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise _wrong(".".join(str(part) for part in first["loc"]), str(first["msg"])) from None
+
+
+def _wrong(place: str, why: str) -> ParseError:
+    what, hint = "the request is not what this service reads", "/openapi.json says what it reads"
+    return ParseError(what, f"{place}: {why}" if place else why, hint, place)

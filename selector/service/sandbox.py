@@ -54,8 +54,10 @@ def abi() -> int:
     return int(_libc().syscall(_CREATE, None, 0, 1))
 
 
-def confine(readable: Iterable[str], writable: str) -> bool:
-    """Keep this process to these folders, and off the network; whether the kernel can."""
+def confine(readable: Iterable[str], writable: str | None) -> bool:
+    """Keep this process to these folders (none: it opens nothing), and off the network; whether
+    the kernel can.
+    """
     libc, known = _libc(), abi()
     if known < 1:
         return False
@@ -68,8 +70,9 @@ def confine(readable: Iterable[str], writable: str) -> bool:
     try:
         for path in readable:
             _allow(ruleset, path, _EXECUTE | _READ | _LIST)
-        _allow(ruleset, "/dev/null", _READ | _WRITE)
-        _allow(ruleset, writable, handled)
+        if writable is not None:
+            _allow(ruleset, "/dev/null", _READ | _WRITE)
+            _allow(ruleset, writable, handled)
         libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         return libc.syscall(_RESTRICT, ruleset, 0) == 0
     finally:

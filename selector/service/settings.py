@@ -31,7 +31,8 @@ class Settings:
     client has a part: ``fairness``); ``answers`` how much of the store is kept in memory as well.
     A worker is replaced after ``jobs_per_worker`` requests. ``hosts`` are the names that requests
     may be for (none: any), ``proxies`` the addresses whose ``X-Forwarded-For`` is believed.
-    ``confined``: workers that cannot be confined are not used.
+    ``confined``: workers that cannot be confined are not used. ``python``: programs in Python are
+    taken, each within half of ``time_limit`` and of ``memory_limit``.
     """
 
     store: Path = field(default_factory=default_store)
@@ -49,5 +50,6 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     proxies: frozenset[str] = frozenset()
     confined: bool = False
+    python: bool = False
     answers: int = 64 * MIB
     jobs_per_worker: int = 2000

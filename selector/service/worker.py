@@ -1,6 +1,6 @@
 """A worker process: rules preloaded, one request after the other, messages over a pipe.
 
-    python -m selector.service.worker '{"parent": 1, "memory": 1073741824, "scratch": "/..."}'
+    python -m selector.service.worker '{"parent": 1, "memory": 1073741824, "scratch": "/...", ..}'
 
 It is ended from outside when a request takes too long or too much; what it holds is worth nothing.
 Standard output is for messages alone: whatever else writes there goes to the error output.
@@ -19,12 +19,12 @@ from selector.diagnostics import LimitError, ParseError, UserError
 from selector.service import frames, sandbox
 from selector.service.answers import Answer, defect, mistake
 from selector.service.frames import Frame
+from selector.service.programs import Programs
 from selector.service.requests import read_request
+from selector.targets import find_target
 
 LARGEST_FILE = 64 << 20
 LARGEST_ANSWER = frames.LONGEST - (1 << 20)
-NICE = 5
-"""Workers compute what is left of the CPUs: known answers come first."""
 
 
 def main(options: dict[str, Any]) -> None:
@@ -33,23 +33,25 @@ def main(options: dict[str, Any]) -> None:
     # when they have answered.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)
-    os.nice(NICE)
-    requests, answers = _pipes()
+    os.nice(int(options["nice"]))
+    requests, answers = frames.standard_pipes()
     tempfile.tempdir = str(options["scratch"])
     from selector.service import jobs
 
+    # It confines itself, more than this process does.
+    programs = Programs.start(*options["python"]) if options["python"] else None
     jobs.preload()
     sandbox.limit(int(options["memory"]), LARGEST_FILE)
     confined = sandbox.confine((*sandbox.installation(), *sandbox.SYSTEM), str(options["scratch"]))
     frames.write(answers, Frame({"event": "ready", "confined": confined}))
     while (request := frames.read(requests)) is not None:
-        healthy = _serve(request, answers)
+        healthy = _serve(request, answers, programs)
         if not healthy:
             break
 
 
-def _serve(request: Frame, answers: BinaryIO) -> bool:
-    """Answer one request; whether the process can go on."""
+def _serve(request: Frame, answers: BinaryIO, programs: Programs | None = None) -> bool:
+    """Answer one request, in Python if there are ``programs``; whether the process can go on."""
     from selector.service import jobs
 
     rules = False
@@ -61,6 +63,9 @@ def _serve(request: Frame, answers: BinaryIO) -> bool:
     try:
         fields = read_request(str(request.header["kind"]), request.body)
         rules = bool(fields["rules"])
+        if fields["kind"] == "python":
+            watch("python")
+            fields["ir"] = _lowered(fields, programs)
         answer, artifact = jobs.perform(str(request.header["kind"]), fields, watch)
     except UserError as error:
         answer, artifact = mistake(error), b""
@@ -86,21 +91,21 @@ def _serve(request: Frame, answers: BinaryIO) -> bool:
     return healthy
 
 
+def _lowered(fields: dict[str, Any], programs: Programs | None) -> str:
+    if programs is None:
+        what, hint = (
+            "this service takes no Python",
+            "send `str(halide_bridge.lower(output))` as `ir`",
+        )
+        raise ParseError(what, hint=hint, where="kind")
+    return programs.lower(fields["program"], find_target(fields["target"]).name)
+
+
 def _panicked(rules: bool, error: BaseException) -> Answer:
     if rules:
         return mistake(ParseError("these rules stop the rule engine", str(error)[:2000]))
     print(f"panic: {error}", file=sys.stderr, flush=True)
     return defect("the compiler stopped", f"{type(error).__name__}: {error}"[:2000])
-
-
-def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The ends of the pipes, out of reach of whatever prints."""
-    requests, answers = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return os.fdopen(requests, "rb"), os.fdopen(answers, "wb")
 
 
 if __name__ == "__main__":

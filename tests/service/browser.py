@@ -1,7 +1,7 @@
 """The explorer page in a real Chromium, driven by Playwright; ``main`` takes the pictures
 of the how-to page on the service.
 
-``python tests/service/browser.py`` writes ``pictures/hit.png`` and ``pictures/miss.png``.
+``python tests/service/browser.py`` writes ``pictures/{hit,miss,compare,phone}.png``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from service_tools import Server, running
 
 PICTURES = Path(__file__).parent / "pictures"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PHONE = {"width": 390, "height": 800}
 WAIT = 60_000
 """Milliseconds; the workers of a busy machine are slow."""
 
@@ -51,11 +52,10 @@ def chromium() -> Generator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, server: Server, fragment: str = "", **options: Any) -> Generator[Any]:
+def opened(browser: Any, server: Server, path: str = "", **options: Any) -> Generator[Any]:
     """The page in a window and a profile of its own; no script may fail in it."""
-    context = browser.new_context(
-        viewport={"width": 1440, "height": 900}, reduced_motion="reduce", **options
-    )
+    size = {"width": 1440, "height": 900}
+    context = browser.new_context(**{"viewport": size, "reduced_motion": "reduce"} | options)
     page = context.new_page()
     page.set_default_timeout(WAIT)
     wrong: list[str] = []
@@ -71,10 +71,16 @@ def opened(browser: Any, server: Server, fragment: str = "", **options: Any) -> 
             wrong.append(message.text)
 
     page.on("console", said)
-    page.goto(f"{server.url}/{fragment}")
+    page.goto(f"{server.url}/{path}")
     yield page
     context.close()
     assert wrong == []
+
+
+def example(page: Any, name: str) -> None:
+    """Choose an example of the gallery."""
+    page.click("#examples")
+    page.click(f"#gallery [data-example='{name}']")
 
 
 def settled(page: Any, kind: str) -> str:
@@ -92,31 +98,44 @@ def until(page: Any, expression: str) -> None:
 
 
 def take_pictures() -> None:
-    """A hit (conv1d, its code) and a miss (the same with a sum in the place of the product)."""
+    """A hit (conv1d, its code), a miss (the same with a sum in the place of the product), the hit
+    on two targets, and on a phone.
+    """
     PICTURES.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         running(Path(folder), "--workers", "1") as server,
         chromium() as browser,
-        opened(browser, server) as page,
     ):
-        settled(page, "good")
-        picture(page, "hit")
-        spoil(page)
-        settled(page, "wrong")
-        picture(page, "miss")
+        with opened(browser, server) as page:
+            settled(page, "good")
+            page.wait_for_selector("#facts details")
+            picture(page, "hit")
+            spoil(page)
+            settled(page, "wrong")
+            picture(page, "miss")
+        with opened(browser, server, color_scheme="dark") as page:
+            settled(page, "good")
+            page.click("#compare")
+            page.click("#tab-compare-sass")
+            page.wait_for_selector("#difference .differs")
+            picture(page, "compare")
+        with opened(browser, server, viewport=PHONE, has_touch=True, is_mobile=True) as page:
+            settled(page, "good")
+            page.click("#panes [data-pane=why]")
+            picture(page, "phone")
 
 
 def picture(page: Any, name: str) -> None:
     """A screenshot in few colours, which makes the file small."""
     shot = Image.open(BytesIO(page.screenshot()))
-    shot.convert("RGB").quantize(40).save(PICTURES / f"{name}.png", optimize=True)
+    shot.convert("RGB").quantize(128).save(PICTURES / f"{name}.png", optimize=True)
 
 
 def spoil(page: Any) -> None:
     """Add the taps of the convolution, where they are to be multiplied, in one statement."""
-    text = page.input_value("#ir")
-    page.fill("#ir", text.replace("*x256(float32x8(K", " + x256(float32x8(K", 1))
+    text = page.input_value("#program")
+    page.fill("#program", text.replace("*x256(float32x8(K", " + x256(float32x8(K", 1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two servers for all tests of this room: an ordinary one, and one with tight limits."""
+"""Two servers for all tests of this room, an ordinary one and one with tight limits; a browser."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browser import chromium, missing
 from service_tools import Server, running
 
 pytest.importorskip("fastapi", reason="extra `service`")
@@ -25,6 +27,14 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
               "--body-limit", "1", "--access-log", "--allow-host", "selector.example.org",
               "--proxy", "127.0.0.9")  # fmt: skip
     with running(tmp_path_factory.mktemp("tight"), *limits, token="secret-token") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    if reason := missing():
+        pytest.skip(reason)
+    with chromium() as found:
         yield found
 
 

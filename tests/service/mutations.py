@@ -124,6 +124,12 @@ def json_program(rng: random.Random) -> object:
     return data if rng.random() < 0.5 else json.dumps(data)
 
 
+SOURCES = (
+    "import halide as hl, halide_bridge as hb\nf, x = hl.Func('f'), hl.Var('x')\nf[x] = x * 2\n"
+    "f.vectorize(x, 8)\noutput = f\n",
+    "import numpy as np\nfor i in range(3): print(np.ones(i), target)\noutput = open('x')\n",
+)
+"""Programs in Python."""
 _FORMS = [
     f
     for _, text in rule_files()
@@ -160,4 +166,9 @@ def requests(seed: int, secret: str) -> Iterator[tuple[str, dict[str, object]]]:
         if rng.random() < 0.01:
             request["ir"] = rng.choice(SMALL)
             request["rules"] = rules(rng, secret)
+        if rng.random() < 0.02:
+            kind = "links"
+        if rng.random() < 0.01:
+            del request["ir"]
+            request |= {"kind": "python", "program": _tokens(rng.choice(SOURCES), rng)}
         yield kind, request

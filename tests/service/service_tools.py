@@ -6,11 +6,12 @@ import http.client
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,21 @@ def running(
             process.kill()
             process.wait()
         log.close()
+
+
+@contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    """The workers are stopped in the meantime: what is asked of them is begun, and not done."""
+    server.wait_ready()
+    workers = server.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
 
 
 def hardware() -> str:

@@ -16,7 +16,7 @@ from service_tools import CONV, PROGRAMS, Server
 
 import selector
 from selector.diagnostics import ArtifactError, SelectionError, ServiceError, UserError
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.service import client
 

@@ -6,36 +6,19 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
-from service_tools import Reply, Server, renamed, until
+from service_tools import Reply, Server, renamed, stopped, until
 
 MIB = 1 << 20
 ABUSER, OTHER = "127.0.0.2", "127.0.0.3"
 COMPUTED = 'selector_computations_total{outcome="200"}'
-
-
-@contextmanager
-def stopped(server: Server) -> Iterator[None]:
-    """The workers are stopped in the meantime: what is asked of them waits."""
-    server.wait_ready()
-    workers = server.workers()
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for worker in workers:
-            os.kill(worker, signal.SIGCONT)
 
 
 def request(program: str, address: str) -> http.client.HTTPConnection:
@@ -187,19 +170,43 @@ def test_turns_are_fair(count: int) -> None:
     assert {"one", "other"} <= set(found[:8])
 
 
-def test_the_last_worker_is_kept_for_others() -> None:
-    """Where others have asked lately; a client that is alone has all of them."""
+def test_a_worker_is_kept_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others have asked lately, the client for which most was computed does not get it."""
+    from selector.service import fairness
     from selector.service.metrics import Metrics
-    from selector.service.pool import Pool
+    from selector.service.pool import KEPT, Pool
     from selector.service.settings import Settings
 
+    now = 1000.0
+    monkeypatch.setattr(fairness.time, "monotonic", lambda: now)
     pool = Pool(Settings(workers=3), Metrics())
-    pool.running["many"] = 2
-    assert pool._may("many")
-    pool._note("one")
-    assert not pool._may("many")
-    assert pool._may("one")
-    pool.asked["one"] -= 120
-    assert pool._may("many")
-    pool._note("many")
-    assert set(pool.asked) == {"many"}
+    pool.workers = dict.fromkeys(range(3))  # type: ignore[arg-type]
+    pool.recent.note("many")
+    pool.recent.used("many", 9.0)
+    assert pool._may(KEPT)("many")  # nobody else is there
+    pool.recent.note("one")
+    pool.recent.used("one", 1.0)
+    assert not pool._may(KEPT)("many")
+    assert pool._may(KEPT)("one")
+    assert pool._may(1)("many")
+    assert not pool._may(1)("one")  # it has the kept one, which is free
+    pool.busy[KEPT] = "one", now
+    assert pool._may(1)("one")
+    pool.recent.used("one", 20.0)
+    assert pool._may(KEPT)("many")
+    now += 120
+    pool.recent.note("many")
+    assert pool._may(KEPT)("many")
+    assert set(pool.recent.uses) == {"many"}
+
+
+def test_the_only_worker_is_everybodys() -> None:
+    from selector.service.metrics import Metrics
+    from selector.service.pool import KEPT, Pool
+    from selector.service.settings import Settings
+
+    pool = Pool(Settings(workers=1), Metrics())
+    for client in ("many", "one"):
+        pool.recent.note(client)
+        pool.recent.used(client, 9.0 if client == "many" else 1.0)
+        assert pool._may(KEPT)(client)

@@ -215,12 +215,13 @@ def test_health_and_metrics(server: Server) -> None:
 def test_openapi_has_examples_that_work(server: Server) -> None:
     document = server.ask("GET", "/openapi.json").data
     wanted = {"/v1/compile", "/v1/explain", "/v1/graph", "/v1/artifacts/{sha}", "/v1/targets",
-              "/v1/rules", "/livez", "/healthz", "/metrics"}  # fmt: skip
+              "/v1/rules", "/links", "/links/{id}", "/livez", "/healthz", "/metrics"}  # fmt: skip
     assert set(document["paths"]) == wanted
-    for path in ("/v1/compile", "/v1/explain", "/v1/graph"):
+    jobs = {"/v1/compile": 200, "/v1/explain": 200, "/v1/graph": 200, "/links": 201}
+    for path, status in jobs.items():
         content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         for example in content["examples"].values():
-            assert server.ask("POST", path, example["value"]).status == 200
+            assert server.ask("POST", path, example["value"]).status == status
     assert b"http://" not in json.dumps(document).encode()
 
 

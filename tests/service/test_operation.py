@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import json
 import os
+import socket
 import struct
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from selector.__main__ import main
 from selector.service import sandbox
 from selector.service.frames import Frame
 from selector.service.processes import WorkerEndedError, WorkerProcess
+from selector.service.settings import Settings
 
 HERE = {"Host": "127.0.0.1"}
 
@@ -68,6 +71,24 @@ def test_no_server_without_confinement(
     assert json.loads(capsys.readouterr().out)["what"] == "workers cannot be confined here"
 
 
+def test_the_collector_leaves_what_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stop all answers for tens of milliseconds."""
+    uvicorn = pytest.importorskip("uvicorn")
+    frozen = list[int]()
+
+    async def serve(_: object, listeners: list[socket.socket]) -> None:
+        frozen.append(gc.get_freeze_count())
+        for listener in listeners:
+            listener.close()
+
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    gc.unfreeze()
+    assert main(["serve", "--port", "0", "--store", str(tmp_path)]) == 0
+    assert frozen[0] > 10_000
+
+
 def test_no_worker_without_confinement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ready(_: WorkerProcess) -> Frame:
         return Frame({"event": "ready", "confined": False})
@@ -75,7 +96,7 @@ def test_no_worker_without_confinement(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(WorkerProcess, "_receive", ready)
 
     async def start(confined: bool) -> bool:
-        worker = await WorkerProcess.start(1 << 30, tmp_path, confined)
+        worker = await WorkerProcess.start(Settings(confined=confined), tmp_path, nice=0)
         await worker.end()
         return worker.confined
 
@@ -157,7 +178,8 @@ def test_a_second_server_leaves_the_folders_of_the_first(server: Server, tmp_pat
     with running(tmp_path, "--workers", "1", "--store", str(server.store)) as other:
         assert all(p.exists() for p in mine)
         assert not left.exists()
-        assert other.compile(CONV).data["cached"] is True
+        known = other.compile(CONV).data["cached"]
+        assert known is True, "or have sources changed while the tests ran? They are in the key"
         answered = other.compile(CONV.replace("module output", "module shared", 1))
         other.process.kill()
         other.process.wait()

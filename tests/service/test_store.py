@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from selector.diagnostics import ServiceError
-from selector.service import store as stores
+from selector.service import shelf as shelves
 from selector.service.answers import Answer, compiled, digest
-from selector.service.store import KEEP, Store, StoreFullError
+from selector.service.shelf import KEEP, StoreFullError
+from selector.service.store import Store
 
 MIB = 1 << 20
 
@@ -93,14 +94,14 @@ def test_what_was_not_used_for_longest_goes(store: Store) -> None:
 
 def test_room_is_made_on_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk on which there is room for ten files: old ones go."""
-    write = stores.write_atomically
+    write = shelves.write_atomically
 
     def limited(path: Path, data: bytes) -> None:
         if len(files(store, "artifacts")) >= 10:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, data)
 
-    monkeypatch.setattr(stores, "write_atomically", limited)
+    monkeypatch.setattr(shelves, "write_atomically", limited)
     for i in range(40):
         sha = store.put_artifact(b"%d" % i * 100)
         assert store.has_artifact(sha)
@@ -114,7 +115,7 @@ def test_a_disk_that_cannot_be_written(
     def refuse(path: Path, data: bytes) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(stores, "write_atomically", refuse)
+    monkeypatch.setattr(shelves, "write_atomically", refuse)
     with pytest.raises(StoreFullError, match="cannot be stored"):
         store.put_artifact(b"x")
 
@@ -216,7 +217,7 @@ def test_a_write_looks_at_a_small_part_of_the_store(
 
     scandir = os.scandir
     monkeypatch.setattr(Path, "stat", counting)
-    monkeypatch.setattr(stores.os, "scandir", lambda p: Listed(map(Counted, scandir(p))))
+    monkeypatch.setattr(shelves.os, "scandir", lambda p: Listed(map(Counted, scandir(p))))
     most = 0
     for number in range(300):
         seen = 0

@@ -1,17 +1,26 @@
 // The explorer: what the user does, and where it begins.
 
 import { compile as ask, complain, download, graph } from "./asking.js";
-import { draw, lineAtCursor, lineAtPointer } from "./editor.js";
+import { beginComparison, compareNow, hold, swapped } from "./compare.js";
+import { ownRules, program } from "./editor.js";
+import { fillGallery, listenToGallery, openGallery } from "./gallery.js";
 import { listenToKeys } from "./keys.js";
-import { arrows, enlarge, hover, nextTensor, openEditor, select } from "./layout.js";
+import { arrows, enlarge, hover, listenToWrapping, nextOf, openEditor, select, showPane } from "./layout.js";
 import { $, empty, make } from "./panes.js";
-import { RESULTS, say, showCount } from "./results.js";
-import { get, Refused } from "./service.js";
-import { fresh, fromFragment, keep, kept, TABS, toFragment } from "./session.js";
-import { nothing, request, state } from "./state.js";
+import { clear, drawProgram, RESULTS, say, showCount } from "./results.js";
+import { answered, get, Refused } from "./service.js";
+import { COMPARED, fresh, keep, kept, TABS } from "./session.js";
+import { leaveLink, linked, listenToSharing, openLink } from "./sharing.js";
+import { listenToSplits } from "./split.js";
+import { nothing, state, text } from "./state.js";
 import { choose, mark, neighbour, reveal } from "./statements.js";
 
 const PAUSE = 350; // milliseconds between the last change and the request
+const FIRST = "conv1d"; // the example of the first visit
+const ABOUT = {
+  ir: "Write or paste a program in the text form of Halide's loop IR, or choose an example",
+  python: "Write a pipeline in Halide's Python, with hb.store_in for what goes to a tensor unit",
+};
 let examples = [];
 let targets = [];
 let timer = 0;
@@ -20,77 +29,55 @@ let timer = 0;
 
 function compile() {
   clearTimeout(timer);
-  void remember();
+  keep(state.session);
   return ask();
 }
 
 function changed(pause = PAUSE) {
   keep(state.session);
+  leaveLink();
   clearTimeout(timer);
   timer = setTimeout(compile, pause);
   say("busy", "…");
 }
 
-let writing = Promise.resolve();
-function remember() {
-  keep(state.session);
-  writing = writing.then(async () => {
-    history.replaceState(null, "", await toFragment(state.session));
-  });
-  return writing;
-}
-
 function restore(session) {
   state.session = session;
-  $("ir").value = session.ir;
+  $("program").value = text();
   $("own").value = session.rules;
   $("strict").checked = session.strict;
   if (targets.some((t) => t.name === session.target)) $("target").value = session.target;
   else session.target = $("target").value;
   offerInstructions();
-  $("example").value = examples.some((e) => e.name === session.example && e.ir === session.ir) ? session.example : "";
+  if (!examples.some((e) => e.name === session.example && e.text === text())) session.example = "";
+  showKind();
   showTab(session.tab);
   Object.assign(state, { shown: nothing(), jump: true });
-  draw([], new Set(), -1);
+  drawProgram();
   void compile();
 }
 
-const ofExample = (e) => ({ ...fresh(), ir: e.ir, target: e.target, example: e.name, tab: state.session.tab });
+const ofExample = (e) => ({ ...fresh(), kind: e.kind, [e.kind]: e.text, target: e.target, example: e.name, tab: state.session.tab });
 
-// Whether the address had a session, or what was meant to be one.
-async function fromAddress() {
-  try {
-    const found = await fromFragment(location.hash);
-    if (found) restore(found);
-    return found !== null;
-  } catch (error) {
-    $("notice").replaceChildren(make("p", {}, error.message));
-    $("notice").hidden = false;
-    say("wrong", "damaged link");
-    return true;
-  }
+function openExample(example) {
+  restore(ofExample(example));
+  leaveLink();
 }
 
-async function copyLink() {
-  await remember();
-  try {
-    await navigator.clipboard.writeText(location.href);
-    say("good", "link copied");
-  } catch {
-    say("", "the address of this page is the link: copy it from there");
+// What the address, a reload or a first visit begins with.
+async function first() {
+  if (!linked()) {
+    restore(kept() ?? ofExample(examples.find((e) => e.name === FIRST) ?? examples[0]));
+    return;
   }
+  const found = await answered(openLink(linked()));
+  if (found instanceof Refused) {
+    clear("The link could not be opened: see the message above. Examples are at the top.");
+    complain(found, begin);
+  } else restore(found);
 }
 
 // ---- what can be chosen
-
-function offerExamples() {
-  const groups = new Map();
-  for (const e of examples) {
-    if (!groups.has(e.group)) groups.set(e.group, make("optgroup", { label: e.group }));
-    groups.get(e.group).append(make("option", { value: e.name }, `${e.name} (${e.target})`));
-  }
-  $("example").replaceChildren(make("option", { value: "" }, "own program"), ...groups.values());
-}
 
 // The families and instructions of the target: the name of an instruction begins with its family's.
 function offerInstructions() {
@@ -98,34 +85,80 @@ function offerInstructions() {
   const names = targets.find((t) => t.name === session.target)?.instructions ?? [];
   const families = [...new Set(names.map((name) => name.split(".")[0]))];
   const group = (label, values) => make("optgroup", { label }, ...values.map((v) => make("option", { value: v }, v)));
-  $("only").replaceChildren(make("option", { value: "" }, "any instruction"), group("a family", families), group("one", names));
+  $("only").replaceChildren(make("option", { value: "" }, "any"), group("a family", families), group("one", names));
   if (![...families, ...names].includes(session.only)) session.only = "";
   $("only").value = session.only;
+}
+
+// What the program is written in, and which example it is.
+function showKind() {
+  const { kind, example } = state.session;
+  $("kind").value = kind;
+  $("program").placeholder = ABOUT[kind];
+  $("stages-of-program").hidden = kind !== "python";
+  $("selected-name").hidden = kind === "python";
+  if (kind !== "python") openStage("selected");
+  $("example").textContent = example ? `Example: ${example.replace(/\.vir$/, "")}` : "Examples";
+}
+
+function openStage(name) {
+  for (const each of ["lowered", "selected"]) select(`tab-${each}`, each, each === name);
 }
 
 // ---- statements and tabs
 
 function take(number, from = null) {
   if (!choose(number, from)) return;
-  void remember();
+  keep(state.session);
   if (state.session.tab === "graph") void graph();
 }
 
-const tensor = () => nextTensor($(state.session.tab));
+// The next tensor instruction, or the next difference.
+function next() {
+  if (state.session.other) nextOf($("comparison"), ".row.first");
+  else nextOf($(state.session.tab), ".row.tensor");
+}
 
 function showTab(name) {
   state.session.tab = name;
   for (const tab of TABS) select(`tab-${tab}`, tab, tab === name);
   showCount();
-  if (state.shown.report) reveal("ir");
+  if (state.shown.report) reveal("program");
 }
 
 function openTab(name) {
   showTab(name);
-  void remember();
+  keep(state.session);
   if (name === "graph" && state.shown.report) void graph();
-  const wanted = JSON.stringify([request(), state.session.strict]);
-  if (name === "sass" && state.session.target !== "amx" && state.machineOf !== wanted) void compile();
+}
+
+function openCompared(name) {
+  state.session.compared = name;
+  keep(state.session);
+  compareNow();
+}
+
+// ---- two sides
+
+function toggleComparison() {
+  if (state.session.other) state.session.other = null;
+  else beginComparison(targets);
+  if (state.session.other) showPane("compare");
+  else showPane("program");
+  compareNow();
+  changed(0);
+}
+
+function holdVersion() {
+  hold();
+  showPane("compare");
+  compareNow();
+  changed(0);
+}
+
+function swap() {
+  restore(swapped(state.session));
+  leaveLink();
 }
 
 // ---- events
@@ -133,109 +166,127 @@ function openTab(name) {
 function listen() {
   listenToChoices();
   listenToStatements();
-  const clicks = { run: compile, link: copyLink, download, keys: () => $("help").showModal(), "next-tensor": tensor };
+  listenToPanes();
+  listenToSplits();
+  listenToWrapping();
+  listenToGallery();
+  listenToSharing();
+  const clicks = {
+    run: compile, download, examples: openGallery, keys: () => $("help").showModal(), "next-tensor": next,
+    "next-difference": next, compare: toggleComparison, "close-compare": toggleComparison, hold: holdVersion, swap,
+  };
   for (const [id, does] of Object.entries(clicks)) $(id).addEventListener("click", does);
+  const step = (by) => take(neighbour(by));
+  listenToKeys({ compile, next, openTab, step, hold: holdVersion });
+}
+
+function listenToPanes() {
   $("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the fragment is the session's
-    $("ir").focus();
+    event.preventDefault();
+    showPane("program");
+    $("program").focus();
   });
   for (const tab of TABS) $(`tab-${tab}`).addEventListener("click", () => openTab(tab));
-  for (const each of ["ir", "own"]) $(`tab-${each}`).addEventListener("click", () => openEditor(each));
+  for (const tab of COMPARED) $(`tab-compare-${tab}`).addEventListener("click", () => openCompared(tab));
+  for (const each of ["program", "own"]) $(`tab-${each}`).addEventListener("click", () => openEditor(each));
+  for (const each of ["lowered", "selected"]) $(`tab-${each}`).addEventListener("click", () => openStage(each));
   for (const list of document.querySelectorAll("[role=tablist]")) list.addEventListener("keydown", arrows);
   for (const button of document.querySelectorAll(".large")) {
     button.addEventListener("click", () => enlarge(button.closest(".pane")));
   }
-  const step = (by) => take(neighbour(by));
-  listenToKeys({ compile, copyLink, download, enlarge, nextTensor: tensor, openTab, step });
-  window.addEventListener("hashchange", () => void fromAddress());
+  for (const button of $("panes").children) button.addEventListener("click", () => showPane(button.dataset.pane));
 }
 
 function listenToChoices() {
-  $("ir").addEventListener("input", () => {
+  const { area } = program;
+  area.addEventListener("input", () => {
     const { session, shown } = state;
-    session.ir = $("ir").value;
+    session[session.kind] = area.value;
     session.example = "";
-    $("example").value = "";
-    const same = shown.ir.split("\n").length === session.ir.split("\n").length;
-    draw(same ? shown.numbers : [], shown.missed, -1);
+    showKind();
+    const same = shown.text.split("\n").length === area.value.split("\n").length;
+    drawProgram({ numbers: same ? shown.numbers : [], missed: shown.missed, error: -1 });
     mark();
     changed();
   });
-  $("own").addEventListener("input", () => {
-    state.session.rules = $("own").value;
+  ownRules.area.addEventListener("input", () => {
+    state.session.rules = ownRules.area.value;
+    ownRules.draw("egg");
     changed();
   });
-  $("target").addEventListener("change", () => {
-    state.session.target = $("target").value;
-    offerInstructions();
-    changed(0);
+  $("kind").addEventListener("change", () => {
+    restore({ ...state.session, kind: $("kind").value });
+    leaveLink();
   });
-  $("only").addEventListener("change", () => {
-    state.session.only = $("only").value;
+  const choices = { target: () => $("target").value, only: () => $("only").value, strict: () => $("strict").checked };
+  for (const [name, value] of Object.entries(choices)) {
+    $(name).addEventListener("change", () => {
+      state.session[name] = value();
+      if (name === "target") offerInstructions();
+      changed(0);
+    });
+  }
+  $("other-target").addEventListener("change", () => {
+    state.session.other.target = $("other-target").value;
     changed(0);
-  });
-  $("strict").addEventListener("change", () => {
-    state.session.strict = $("strict").checked;
-    changed(0);
-  });
-  $("example").addEventListener("change", () => {
-    const found = examples.find((e) => e.name === $("example").value);
-    if (found) restore(ofExample(found));
   });
 }
 
 function listenToStatements() {
   const main = document.querySelector("main");
+  const numberOf = (node) => parseInt(node?.dataset.statement ?? "0", 10);
   main.addEventListener("mouseover", (event) => {
-    if (event.target.id === "ir") return;
-    hover(Number(event.target.closest("[data-statement]")?.dataset.statement ?? 0));
+    if (event.target !== program.area) hover(numberOf(event.target.closest("[data-statement]")));
   });
   main.addEventListener("mouseleave", () => hover(0));
   main.addEventListener("click", (event) => {
     const node = event.target.closest("[data-statement]");
-    if (node && !String(getSelection())) take(Number(node.dataset.statement), node.closest(".body")?.id);
+    if (node && !String(getSelection())) take(numberOf(node), node.closest(".body")?.id);
   });
-  $("ir").addEventListener("mousemove", (event) => hover(state.shown.numbers[lineAtPointer(event)] ?? 0));
+  const numberAt = (line) => parseInt(state.shown.numbers[line], 10) || 0;
+  program.area.addEventListener("mousemove", (event) => hover(numberAt(program.lineAtPointer(event))));
   for (const name of ["click", "keyup"]) {
-    $("ir").addEventListener(name, () => {
-      if (state.shown.ir === state.session.ir) take(state.shown.numbers[lineAtCursor()] ?? 0, "ir");
+    program.area.addEventListener(name, () => {
+      if (state.shown.text === text()) take(numberAt(program.lineAtCursor()), "program");
     });
   }
 }
 
 // ---- the beginning
 
-// Whether what the service runs for others is walled in; a service that is starting does not know yet.
-async function tellConfinement() {
-  try {
-    const { confined } = await get("healthz");
-    $("confined").textContent = confined ? "workers confined" : "workers not confined";
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+// Whether what the service runs for others is walled in; one that is starting does not know yet.
+async function askHealth() {
+  const health = await answered(get("healthz"));
+  if (health instanceof Refused) {
+    if (health.status === 503) setTimeout(askHealth, 2000);
+    return;
   }
+  $("confined").textContent = health.confined ? "workers confined" : "workers not confined";
 }
 
 async function begin() {
   say("busy", "loading");
-  try {
-    const [programs, offered, all] = await Promise.all([get("page/examples.json"), get("v1/targets"), get("v1/rules")]);
-    examples = programs.examples;
-    targets = offered.targets;
-    state.known = new Map(all.rules.map((rule) => [rule.name, rule]));
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    complain(error, begin);
+  const answers = await Promise.all(["page/examples.json", "v1/targets", "v1/rules"].map((path) => answered(get(path))));
+  const refused = answers.find((answer) => answer instanceof Refused);
+  if (refused) {
+    for (const id of [...RESULTS, "graph"]) empty(id, "There is nothing yet: see the message above.");
+    complain(refused, begin);
     return;
   }
+  const [programs, offered, all] = answers;
+  examples = programs.examples.filter((e) => e.kind === "ir" || offered.python_input);
+  targets = offered.targets;
+  $("kind").hidden = !offered.python_input;
+  state.known = new Map(all.rules.map((rule) => [rule.name, rule]));
   $("notice").hidden = true;
-  $("target").replaceChildren(...targets.map((t) => make("option", { value: t.name }, t.name)));
-  offerExamples();
-  const reloaded = performance.getEntriesByType("navigation")[0]?.type === "reload" ? kept() : null;
-  if (reloaded) restore(reloaded);
-  else if (!(await fromAddress())) restore(ofExample(examples.find((e) => e.name === "conv1d") ?? examples[0]));
+  for (const id of ["target", "other-target"]) $(id).replaceChildren(...targets.map((t) => make("option", { value: t.name }, t.name)));
+  fillGallery(examples, openExample);
+  showKind();
+  offerInstructions();
+  await first();
 }
 
 for (const id of [...RESULTS, "graph"]) empty(id, "Loading…");
 listen();
-void tellConfinement();
+void askHealth();
 void begin();

@@ -71,6 +71,18 @@ export function programLines(text, statements) {
   return lineNumbers(all, owner);
 }
 
+// Of Python: each statement of the report says the line on which its Func was marked. A line may have
+// several, which are given as numbers with blanks, those with an instruction first.
+export function placedLines(statements) {
+  const lines = [];
+  statements.forEach((s, i) => {
+    const found = /^program:(\d+)/.exec(s.location ?? "");
+    if (found) (lines[found[1] - 1] ??= []).push(i + 1);
+  });
+  const product = (n) => Boolean(statements[n - 1].instruction);
+  return Array.from(lines, (some) => (some ?? []).sort((a, b) => product(b) - product(a)).join(" "));
+}
+
 // The same for the selected program: its stores are those of the program, in the same order.
 export function selectedLines(text, program, numbers) {
   const before = stores(program);

@@ -1,6 +1,7 @@
 // What the panes show. Everything from the service becomes text nodes, never markup.
 
-import { isTensor } from "./linking.js";
+import { painted } from "./code.js";
+import { pieces } from "./highlight.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -19,20 +20,14 @@ export function empty(id, text) {
   $(id).replaceChildren(make("p", { class: "empty" }, text));
 }
 
-// Numbered lines; `numbers` are the statements they belong to. Returns how many are tensor ones.
-export function lines(id, text, numbers, kind = "") {
-  const box = make("div", { class: "lines" });
-  let count = 0;
-  text.replace(/\n$/, "").split("\n").forEach((line, i) => {
-    const tensor = kind ? isTensor[kind](line) : Boolean(numbers[i]) && /\b\w*(mma|tdp)\w*\./.test(line);
-    if (tensor) count += 1;
-    const attributes = { class: tensor ? "line tensor" : "line", "data-statement": numbers[i] || null };
-    box.append(make("div", attributes, line));
-  });
-  const { scrollTop, scrollLeft } = $(id);
+// What became of an answer that did not come: all that the service says, and a way on.
+export function failed(id, intro, refused, ...more) {
+  const { what, why, hint } = refused.error;
+  const box = make("div", { class: "failed" }, make("p", {}, make("b", {}, `${intro}: `), what));
+  if (why) box.append(make("p", {}, why));
+  if (hint) box.append(make("p", { class: "note" }, `Hint: ${hint}`));
+  box.append(...more);
   $(id).replaceChildren(box);
-  Object.assign($(id), { scrollTop, scrollLeft });
-  return count;
 }
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
@@ -100,7 +95,7 @@ function group(tag, names, laws, known) {
     const details = make("details", { "data-rule": name },
       make("summary", {}, name, make("span", { class: "law" }, law)));
     if (rule) {
-      details.append(make("p", { class: "note" }, `${rule.file}:${rule.line}, ruleset ${rule.ruleset}`), make("pre", {}, rule.text));
+      details.append(make("p", { class: "note" }, `${rule.file}:${rule.line}, ruleset ${rule.ruleset}`), make("pre", { class: "code" }, ...pieces("egg", rule.text).flatMap((line) => [...painted(line), "\n"])));
     } else details.append(make("p", { class: "note" }, "a rule of your own"));
     list.append(make("li", {}, details));
   }
@@ -128,8 +123,8 @@ export function notice(refused, more = []) {
 const MS = (seconds) => `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
 
 export function stages(answer) {
-  const parts = Object.entries(answer.stages).flatMap(([name, s]) => [` ${name} `, make("b", {}, MS(s))]);
-  $("stages").replaceChildren("Stages ", ...parts, answer.cached ? " (found in the store: the times are of when it was made)" : "");
-  $("download").textContent = `Save kernel ${answer.artifact.slice(0, 8)}…`;
+  const parts = Object.entries(answer.stages).map(([name, s]) => make("span", {}, `${name} `, make("b", {}, MS(s))));
+  $("stages").replaceChildren(...parts, make("span", {}, answer.cached ? "from the store: times of when it was made" : ""));
+  $("download").textContent = "Save kernel";
   $("download").title = `The file that selector.load reads (d): ${answer.artifact}`;
 }

@@ -1,13 +1,17 @@
 // The answers of the service, put into the panes.
 
-import { draw, showLine } from "./editor.js";
-import { machineLines, programLines, selectedLines, sourceLines } from "./linking.js";
-import { $, empty, lines, notice, stages, statements } from "./panes.js";
+import { machineText, show as showCode } from "./code.js";
+import { compareNow } from "./compare.js";
+import { ownRules, program } from "./editor.js";
+import { facts, noFacts } from "./facts.js";
+import { machineLines, placedLines, programLines, selectedLines, sourceLines } from "./linking.js";
+import { $, empty, failed, notice, stages, statements } from "./panes.js";
 import { Refused } from "./service.js";
-import { chosen, nothing, request, state } from "./state.js";
+import { chosen, nothing, state, unanswered } from "./state.js";
 import { mark, reveal, showRules } from "./statements.js";
 
-export const RESULTS = ["selected", "cuda", "sass", "why", "rules"];
+export const RESULTS = ["lowered", "selected", "cuda", "sass", "why", "rules"];
+const NO_MACHINE = "There is no machine code for amx: its C is compiled where it runs.";
 
 export function say(kind, text) {
   Object.assign($("status"), { className: kind, textContent: text, title: text });
@@ -15,6 +19,11 @@ export function say(kind, text) {
 
 export function busy(ids, on) {
   for (const id of ids) $(id).setAttribute("aria-busy", String(on));
+}
+
+export function drawProgram(marks) {
+  program.draw(state.session.kind, marks);
+  ownRules.draw("egg");
 }
 
 // A kernel can be downloaded while its code is shown.
@@ -26,7 +35,7 @@ function offerKernel(artifact) {
 // How many lines of a pane hold tensor instructions.
 export function showCount() {
   const count = state.tensorLines[state.session.tab] ?? 0;
-  $("next-tensor").textContent = `next of ${count} tensor lines`;
+  $("next-tensor").textContent = count === 1 ? "1 tensor line" : `${count} tensor lines`;
   $("next-tensor").hidden = !count;
 }
 
@@ -34,56 +43,70 @@ export function clear(text) {
   busy([...RESULTS, "graph"], false);
   $("notice").hidden = true;
   state.shown = nothing();
-  state.machineOf = "";
+  state.answers = unanswered();
   for (const id of [...RESULTS, "graph"]) empty(id, text);
   for (const id of ["stages", "rules-of"]) $(id).textContent = "";
+  noFacts("");
   offerKernel("");
   state.tensorLines = {};
   showCount();
-  draw([], new Set(), -1);
+  drawProgram();
+  compareNow();
 }
 
-// The outcomes of the two questions about the program `body`; the error, if there was one.
-export function show(body, code, reasons) {
-  const refused = [code, reasons].find((r) => r.status === "rejected")?.reason ?? null;
-  if (refused && !(refused instanceof Refused)) throw refused;
-  if (reasons.status === "rejected") {
-    clear("There is nothing to show: see the message above.");
-    state.shown.error = place(refused.error);
-    draw([], new Set(), state.shown.error);
-    if (state.shown.error >= 0) showLine(state.shown.error);
-  } else showReasons(body, reasons.value);
+// The answers about the program `text`; the refusal, if there was one.
+export function show(text) {
+  const { code, reasons } = state.answers;
+  const refused = [code, reasons].find((answer) => answer instanceof Refused) ?? null;
+  if (reasons instanceof Refused) refuseAll(reasons);
+  else showReasons(text, reasons);
   if (refused) notice(refused);
   else $("notice").hidden = true;
-  if (code.status === "fulfilled") showCode(code.value);
-  else if (reasons.status === "fulfilled") {
-    for (const id of ["cuda", "sass"]) empty(id, `No code: ${code.reason.error.what}`);
+  if (!(code instanceof Refused)) showSource(code);
+  else if (!(reasons instanceof Refused)) {
+    failed("cuda", "No code", code);
     $("stages").textContent = "";
     offerKernel("");
     state.tensorLines = {};
     showCount();
-    state.machineOf = "";
   }
   mark();
   if (state.jump) reveal(null);
   state.jump = false;
+  compareNow();
   return refused;
 }
 
-function showReasons(body, answer) {
-  const { report } = answer;
-  const numbers = programLines(body.ir, report.statements);
+const WITHOUT = { lowered: "Nothing lowered", selected: "Nothing selected", cuda: "No code", sass: "No machine code", graph: "No e-graph", why: "No reasons", rules: "No rules" };
+
+function refuseAll(refused) {
+  const { answers } = state;
+  clear("");
+  state.answers = answers;
+  for (const [id, intro] of Object.entries(WITHOUT)) failed(id, intro, refused);
+  state.shown.error = place(refused.error);
+  drawProgram(state.shown);
+  if (state.shown.error >= 0) program.show(state.shown.error);
+}
+
+function showReasons(text, answer) {
+  const { report, ir, selected } = answer;
+  const python = state.session.kind === "python";
+  const before = python ? ir : text;
+  const stores = programLines(before, report.statements);
+  const numbers = python ? placedLines(report.statements) : stores;
   const missed = new Set(report.statements.flatMap((s, i) => (s.miss ? [i + 1] : [])));
   const updates = report.statements.flatMap((s, i) => (s.instruction ? [i + 1] : []));
-  state.shown = { report, ir: body.ir, numbers, missed, error: -1, updates };
+  state.shown = { report, text, numbers, missed, error: -1, updates };
   if (!chosen()) state.session.statement = missed.size ? firstMiss(report.statements) : (updates[0] ?? 0);
-  draw(numbers, missed, -1);
+  drawProgram(state.shown);
   statements(report);
-  lines("selected", answer.selected, selectedLines(answer.selected, body.ir, numbers));
+  showCode("selected", "ir", selected, selectedLines(selected, before, stores));
+  if (python) showCode("lowered", "ir", before, stores);
   showRules();
-  const told = report.statements.length;
-  if (missed.size) say("wrong", `${missed.size} of ${told} statements not selected`);
-  else say("good", told ? `selected: all ${told} statements` : "compiled: no statement for a tensor unit");
+  const all = report.statements.length;
+  if (missed.size) say("wrong", `${missed.size} of ${all} statements not selected`);
+  else say("good", all ? `selected: all ${all} statements` : "compiled: no statement for a tensor unit");
 }
 
 // The miss that says the most: one with a hint, not one that another caused.
@@ -92,26 +115,39 @@ function firstMiss(all) {
   return (best >= 0 ? best : all.findIndex((s) => s.miss)) + 1;
 }
 
-function showCode(answer) {
-  const amx = state.session.target === "amx";
-  const count = lines("cuda", answer.source, sourceLines(answer.source, answer.report.statements), "cuda");
-  $("tab-cuda").textContent = amx ? "C" : "CUDA";
+function showSource(answer) {
+  state.tensorLines = { cuda: showCode("cuda", "cuda", answer.source, sourceLines(answer.source, answer.report.statements)) };
+  empty("sass", "Machine code is being made…");
   stages(answer);
   offerKernel(answer.artifact);
-  let machine = 0;
-  state.machineOf = "";
-  if (answer.sass) {
-    const text = Object.values(answer.sass).join("\n");
-    machine = lines("sass", text, machineLines(text, answer.report.statements), "sass");
-    state.machineOf = JSON.stringify([request(), state.session.strict]);
-    state.jump ||= state.session.tab === "sass";
-  } else empty("sass", amx ? "There is no SASS for amx: its C is compiled where it runs." : "Machine code is made when this tab is open.");
-  state.tensorLines = { cuda: count, sass: machine };
   showCount();
+}
+
+// The machine code and what it takes of the GPU; or why there is none.
+export function showMachine() {
+  const { code, machine } = state.answers;
+  if (machine instanceof Refused) {
+    failed("sass", "No machine code", machine);
+    noFacts(`No machine code: ${machine.error.what}`);
+  } else if (machine) {
+    const text = machineText(machine.sass);
+    state.tensorLines.sass = showCode("sass", "sass", text, machineLines(text, machine.report.statements));
+    facts(machine.resources);
+    showCount();
+    mark();
+    if (state.session.tab === "sass") reveal(null);
+  } else if (code instanceof Refused) {
+    failed("sass", "No machine code", code);
+    noFacts("");
+  } else {
+    empty("sass", NO_MACHINE);
+    noFacts(NO_MACHINE);
+  }
+  compareNow();
 }
 
 // The line (from 0) of the program that an error speaks of, or -1.
 function place(error) {
-  const found = /^program:(\d+):/.exec(error.where?.location ?? "");
+  const found = /^program:(\d+)/.exec(error.where?.location ?? "");
   return found ? Number(found[1]) - 1 : -1;
 }

@@ -1,6 +1,8 @@
-// Requests to the service. Addresses are relative: the page may stand behind a proxy's prefix.
+// Requests to the service. Addresses are relative to the files of the page: it may stand behind a
+// proxy's prefix, and is at `p/NAME` as well.
 
 const TOKEN = "tensor-selector.token";
+export const ROOT = new URL("..", import.meta.url).href;
 const EVENTS = "text/event-stream";
 
 export class Refused extends Error {
@@ -15,17 +17,17 @@ export function setToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-async function send(path, body, signal) {
+async function send(path, body, signal, accept = EVENTS) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const options = { headers, signal };
   if (body) {
     Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-    Object.assign(headers, { "Content-Type": "application/json", Accept: EVENTS });
+    Object.assign(headers, { "Content-Type": "application/json", Accept: accept });
   }
   let reply;
   try {
-    reply = await fetch(path, options);
+    reply = await fetch(new URL(path, ROOT), options);
   } catch (error) {
     throw silence(error);
   }
@@ -55,6 +57,7 @@ function plain(what, why) {
 }
 
 export const get = async (path, signal) => (await send(path, null, signal)).json();
+export const put = async (path, body) => (await send(path, body, undefined, "application/json")).json();
 export const kernelFile = async (sha) => (await send(`v1/artifacts/${sha}`)).blob();
 
 // The answer to a job; `progress` is called with what the service says of it every second.
@@ -86,5 +89,15 @@ async function* events(body) {
       const found = /^event: (.*)\ndata: (.*)$/.exec(part);
       if (found) yield [found[1], JSON.parse(found[2])];
     }
+  }
+}
+
+// The answer, or the refusal, or that nobody wants it any more: a promise that fails no more.
+export async function answered(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error instanceof Refused || error.name === "AbortError") return error;
+    throw error;
   }
 }

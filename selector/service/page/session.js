@@ -1,62 +1,71 @@
-// What a link restores: all that the user chose, as compressed JSON in the fragment of the address.
+// What a link and a reload restore: all that the user chose.
 
 const KEY = "tensor-selector.session";
-const FIELDS = { ir: "", target: "sm_80", strict: true, rules: "", only: "", tab: "cuda", statement: 0, example: "" };
+const FIELDS = {
+  kind: "ir", ir: "", python: "", target: "sm_80", strict: true, rules: "", only: "",
+  tab: "cuda", compared: "cuda", statement: 0, example: "",
+};
+const TEXTS = { kind: "ir", text: "", rules: "", only: "", strict: true };
 export const TABS = ["cuda", "sass", "graph"];
+export const COMPARED = ["selected", "cuda", "sass"];
+const KINDS = ["ir", "python"];
 
-export function fresh() {
-  return { ...FIELDS };
+export const fresh = () => ({ ...FIELDS, other: null });
+
+// Fields of the right type, and nothing else.
+function typed(fields, data) {
+  const found = { ...fields };
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof data?.[name] === typeof value) found[name] = data[name];
+  }
+  if (!KINDS.includes(found.kind)) found.kind = fields.kind;
+  return found;
 }
 
-// A session from anywhere: fields of the right type, and nothing else.
+// A session from anywhere; `other` is the other side of a comparison: its target, and the version
+// held (null: the same program).
 function checked(data) {
-  if (typeof data !== "object" || data === null || typeof data.ir !== "string") return null;
-  const session = fresh();
-  for (const [name, value] of Object.entries(FIELDS)) {
-    if (typeof data[name] === typeof value) session[name] = data[name];
-  }
+  if (typeof data !== "object" || data === null) return null;
+  const session = { ...fresh(), ...typed(FIELDS, data) };
   if (!TABS.includes(session.tab)) session.tab = FIELDS.tab;
+  if (!COMPARED.includes(session.compared)) session.compared = FIELDS.compared;
   if (!Number.isInteger(session.statement) || session.statement < 0) session.statement = 0;
+  const other = data.other;
+  if (typeof other?.target === "string") {
+    session.other = { target: other.target, held: other.held ? typed(TEXTS, other.held) : null };
+  }
   return session;
 }
 
-export async function toFragment(session) {
-  const text = JSON.stringify(session);
-  if (typeof CompressionStream === "undefined") return `#p=${encodeURIComponent(text)}`;
-  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  let binary = "";
-  for (const byte of bytes) binary += String.fromCharCode(byte);
-  return `#s=${btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
+// The program as it is now: what `other.held` keeps.
+export function version({ kind, rules, only, strict, ...session }) {
+  return { kind, text: session[kind], rules, only, strict };
 }
 
-// The session of a fragment; null if there is none, an Error if it cannot be read.
-export async function fromFragment(fragment) {
-  const kind = fragment.slice(0, 3);
-  const data = fragment.slice(3);
-  if (kind !== "#s=" && kind !== "#p=") return null;
-  try {
-    const found = checked(JSON.parse(kind === "#p=" ? decodeURIComponent(data) : await inflated(data)));
-    if (found) return found;
-  } catch {
-    // said below
-  }
-  throw new Error("the link is damaged: its session cannot be restored");
+// A request of the service about a version, for a target.
+export function question({ kind, text, rules, only }, target) {
+  const program = kind === "python" ? { kind, program: text } : { ir: text };
+  return { ...program, target, rules, instructions: only ? [only] : null };
 }
 
-async function inflated(data) {
-  const binary = atob(data.replaceAll("-", "+").replaceAll("_", "/"));
-  const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Response(stream).text();
+// What is stored of a session: the request that it makes, and what is chosen on the page.
+export function toLink(session) {
+  const { strict, tab, compared, statement, example, other } = session;
+  const view = { tab, compared, statement, example, ...(other ? { other } : {}) };
+  return { ...question(version(session), session.target), strict, view };
 }
 
-// For a reload in the middle of typing: the fragment follows a moment later.
+export function fromLink({ view = {}, kind = "ir", program, ir, instructions, ...rest }) {
+  const text = kind === "python" ? program : ir;
+  return checked({ ...view, ...rest, kind, [kind]: text, only: instructions?.[0] ?? "" });
+}
+
+// For a reload in the middle of typing.
 export function keep(session) {
   try {
     sessionStorage.setItem(KEY, JSON.stringify(session));
   } catch {
-    // full or forbidden: the fragment has it as well
+    // full or forbidden: a link keeps it
   }
 }
 

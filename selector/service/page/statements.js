@@ -1,9 +1,9 @@
 // Statements: the chosen one, marked in every pane and its rules shown.
 
-import { showLine } from "./editor.js";
+import { program } from "./editor.js";
 import { within } from "./layout.js";
 import { $, rules } from "./panes.js";
-import { chosen, state } from "./state.js";
+import { chosen, names, state } from "./state.js";
 
 export function showRules() {
   const s = chosen();
@@ -13,7 +13,7 @@ export function showRules() {
 
 export function mark() {
   for (const node of document.querySelectorAll("[data-statement]")) {
-    const is = Number(node.dataset.statement) === state.session.statement;
+    const is = names(node.dataset.statement, state.session.statement);
     node.classList.toggle("chosen", is);
     if (node.tagName === "BUTTON") node.setAttribute("aria-pressed", String(is));
   }
@@ -22,12 +22,12 @@ export function mark() {
 // Scroll every pane but one to the chosen statement.
 export function reveal(from) {
   const number = state.session.statement;
-  for (const id of ["selected", "cuda", "sass", "why"]) {
-    const node = id === from ? null : $(id).querySelector(`[data-statement="${number}"]`);
+  for (const id of ["lowered", "selected", "cuda", "sass", "why"]) {
+    const node = id === from ? null : $(id).querySelector(`[data-statement~="${number}"]`);
     if (node?.offsetParent) within($(id), node);
   }
-  const line = state.shown.numbers.indexOf(number);
-  if (from !== "ir" && number && line >= 0) showLine(line);
+  const line = state.shown.numbers.findIndex((entry) => names(entry, number));
+  if (from !== "program" && number && line >= 0) program.show(line);
 }
 
 // Choose a statement; false if it is no other than before.

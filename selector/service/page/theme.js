@@ -15,7 +15,7 @@
     const now = chosen === "system" ? (dark.matches ? "dark" : "light") : chosen;
     document.documentElement.dataset.theme = now;
     const button = document.getElementById("theme");
-    if (button) button.textContent = `Theme: ${chosen}`;
+    for (const name of button ? ["aria-label", "title"] : []) button.setAttribute(name, `Theme: ${chosen} (t)`);
   }
   function next() {
     chosen = ORDER[(ORDER.indexOf(chosen) + 1) % ORDER.length];

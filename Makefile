@@ -3,8 +3,11 @@
 #   make demo    environment, installation, and the blur of a photograph through the whole way
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run
-#   make nightly  the tests that take minutes, too: the whole corpus, all mutants, load and fuzz of the service
+#   make quick   what an edit needs of these: the tests of the rooms that changed
+#   make verified  every test whose inputs are listed in tests/verified.txt, which it writes
+#   make nightly  every test anew, and those that take minutes: load and fuzz of the service, all mutants
 #   make check   formatting, lint and types
+#   make digests  which programs' emitted code is not the recorded one; UPDATE="why it may" records it
 #   make docs    the pages of docs/ as a site, in docs/_build/html
 
 # The first of these that is a Python of at least 3.11; else python3, which is then told that it will not do.
@@ -19,7 +22,7 @@ SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock
 WORKERS ?= 2
 TESTS ?= tests
 
-.PHONY: help demo serve test nightly check docs clean
+.PHONY: help demo serve test quick verified nightly check digests docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -40,16 +43,27 @@ demo: .venv/run.stamp
 serve: .venv/run.stamp
 	@exec $(VENV) -m selector serve $(SERVE)
 
+PYTEST = SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal
+
 test: .venv/dev.stamp
-	@SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	@$(PYTEST) $(TESTS)
+
+quick: .venv/dev.stamp
+	@set -f; $(PYTEST) -m "not slow and not nightly" $$($(VENV) tests/quick.py)
+
+verified: .venv/dev.stamp
+	@$(PYTEST) -m verified --update-verified tests
 
 nightly: .venv/dev.stamp
-	@SELECTOR_CHECK=1 SELECTOR_NIGHTLY=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	@SELECTOR_NIGHTLY=1 $(PYTEST) $(TESTS)
 	@$(VENV) tests/service/load.py --seconds 600
 	@$(VENV) tests/service/fuzz.py --count 100000
 
 check: .venv/dev.stamp
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m pyright
+
+digests: .venv/dev.stamp
+	@$(VENV) tests/digests.py --workers $(WORKERS) $(if $(UPDATE),--update "$$UPDATE")
 
 docs: .venv/dev.stamp
 	@$(VENV) -m sphinx -W --keep-going -q -b html -d docs/_build/trees docs docs/_build/html

@@ -1,7 +1,8 @@
 """``python -m selector``: the text form on the command line, without Halide.
 
     python -m selector dump FILE.vir       read, verify and print it (--json: as data)
-    python -m selector select FILE.vir     the selected program (--source: the emitted CUDA)
+    python -m selector select FILE.vir     the selected program (--source: the emitted CUDA;
+    --kernels: what that is printed from)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
     python -m selector rules ...           the rule author's bench (rules --help)
@@ -22,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from selector.diagnostics import UserError
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.service.command import add_options
-from selector.targets import TARGETS, find_target
+from selector.targets import TARGETS, Target, find_target
 from selector.workbench.commands import add_commands
 
 DEFAULT_TARGET = "sm_90a"
@@ -68,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
             targets = ", ".join(TARGETS)
             command.add_argument("--target", default=DEFAULT_TARGET, help=targets)
         if name == "select":
-            command.add_argument("--source", action="store_true", help="print the emitted source")
+            form = command.add_mutually_exclusive_group()
+            form.add_argument("--source", action="store_true", help="print the emitted source")
+            form.add_argument("--kernels", action="store_true", help="print the IR of its kernels")
         if name == "explain":
             command.add_argument("--laws", action="store_true", help="the law of each rule as well")
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
@@ -129,10 +132,25 @@ def select(options: argparse.Namespace) -> int:
     from selector.api import compile_module
 
     module = read_program(options.file)
-    kernel = compile_module(module, find_target(options.target).name, cache=False)
+    target = find_target(options.target)
+    if options.kernels and target.family != "cuda":
+        raise UserError(
+            f"{target.name} has no kernels", hint="`--source` prints what is emitted for it"
+        )
+    kernel = compile_module(module, target.name, cache=False)
     text = kernel.source if options.source else module_text(kernel.module, options.json)
+    if options.kernels:
+        text = kernels_text(kernel.module, target)
     write(text, options.out)
     return 0
+
+
+def kernels_text(module: Module, target: Target) -> str:
+    """What the source of a selected program is printed from."""
+    from selector.emit.cuda import emit_kernels
+    from selector.gpu.ir.text import print_kernels
+
+    return print_kernels(emit_kernels(module, target)[0])
 
 
 def explain(options: argparse.Namespace) -> int:

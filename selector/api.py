@@ -17,7 +17,7 @@ from typing import Any
 
 from selector import environment, performance, pipeline
 from selector.diagnostics import ArtifactError, TargetError
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.report import Report
 from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact

@@ -6,7 +6,9 @@ print without a traceback of our insides on the command line.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,18 @@ class LimitError(UserError):
 
 class ServiceError(UserError):
     """A compile service that cannot be reached, refuses, or answers what it must not."""
+
+
+def as_error(data: Mapping[str, Any]) -> UserError:
+    """The inverse of ``as_dict``, plain ``UserError`` for kinds that are not ours; KeyError or
+    TypeError for what is no error.
+    """
+    kind = globals().get(str(data["kind"]))
+    if not (isinstance(kind, type) and issubclass(kind, UserError)):
+        kind = UserError
+    what, why, hint = (str(data[k]) for k in ("what", "why", "hint"))
+    places = ("func", "stage", "location", "statement")
+    return kind(what, why, hint, Where(*(str(data["where"][k]) for k in places)))
 
 
 class PerformanceWarning(UserWarning):

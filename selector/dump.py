@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from selector.ir.nodes import Allocate, Module
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate
 from selector.ir.traverse import stmt_children
 from selector.targets import Target
 

@@ -11,14 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from selector import dump, environment
 from selector.diagnostics import InternalError
 from selector.garbage import collector_paused
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.report import Report, StatementReport
 from selector.runtime.plan import Plan
 from selector.targets import Target
+
+if TYPE_CHECKING:
+    from selector.gpu.ir.nodes import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class Work:
     """A compilation on its way: what is known after the stages that ran. Each stage returns a new
     one.
 
-    ``rules`` are (file name, text) of rules in addition to the standard ones.
+    ``rules`` are (file name, text) of rules in addition to the standard ones; ``kernels``: what a
+    GPU's source is printed from.
     """
 
     module: Module
@@ -34,6 +39,7 @@ class Work:
     strict: bool
     instructions: tuple[str, ...] | None = None
     statements: tuple[StatementReport, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
     plan: Plan | None = None
     rules: tuple[tuple[str, str], ...] = ()
 
@@ -115,9 +121,10 @@ def _hoist(work: Work) -> Work:
 def _emit(work: Work) -> Work:
     match work.target.family:
         case "cuda":
-            from selector.emit.cuda import emit
+            from selector.emit.cuda import emit_kernels
 
-            return replace(work, plan=emit(work.module, work.target, environment.patience()))
+            kernels, plan = emit_kernels(work.module, work.target, environment.patience())
+            return replace(work, kernels=kernels, plan=plan)
         case "amx":
             from selector.emit.c import emit
 
@@ -142,8 +149,12 @@ def _reported(_: Work, after: Work) -> dict[str, str]:
 
 
 def _source(_: Work, after: Work) -> dict[str, str]:
-    suffix = ".c" if after.target.family == "amx" else ".cu"
-    return {suffix: "" if after.plan is None else after.plan.source}
+    source = "" if after.plan is None else after.plan.source
+    if after.target.family == "amx":
+        return {".c": source}
+    from selector.gpu.ir.text import print_kernels
+
+    return {".kir": print_kernels(after.kernels), ".cu": source}
 
 
 STAGES = (

@@ -1,7 +1,7 @@
 """The targets and their limits, as data.
 
-Shared memory and registers: CUDA C++ Programming Guide, table of compute capabilities. A kernel
-for ``cuda`` is compiled for the GPU at hand.
+Shared memory, registers and what a multiprocessor holds: CUDA C++ Programming Guide, table of
+compute capabilities. A kernel for ``cuda`` is compiled for the GPU at hand.
 """
 
 from __future__ import annotations
@@ -9,6 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.diagnostics import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What the blocks on one multiprocessor share: at most ``warps`` and ``blocks``, bytes of
+    shared memory and 32-bit registers.
+
+    Registers are given to a warp in units of ``register_unit``, and each of the ``partitions`` has
+    an equal part of them. Shared memory is given in units of ``shared_unit`` bytes, and the system
+    takes ``reserved_shared`` bytes of each block's.
+    """
+
+    warps: int
+    blocks: int
+    shared_memory: int
+    registers: int = 65536
+    partitions: int = 4
+    register_unit: int = 256
+    shared_unit: int = 128
+    reserved_shared: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,7 @@ class Target:
     warp_size: int = 32
     max_threads: int = 1024
     features: frozenset[str] = frozenset()
+    multiprocessor: Multiprocessor | None = None  # None on a CPU
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -32,15 +53,21 @@ class Target:
 
 _AMPERE = frozenset({"wmma", "mma", "cp.async", "ldmatrix"})
 _HOPPER = _AMPERE | {"bulk", "mbarrier", "stmatrix", "griddepcontrol"}
+_SM_80 = Multiprocessor(64, 32, 164 * 1024)
+_SM_86 = Multiprocessor(48, 16, 100 * 1024)
+_SM_89 = Multiprocessor(48, 24, 100 * 1024)
+_SM_90 = Multiprocessor(64, 32, 228 * 1024)
 
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
-        Target("sm_80", "cuda", 80, 163 * 1024, features=_AMPERE),
-        Target("sm_86", "cuda", 86, 99 * 1024, features=_AMPERE),
-        Target("sm_89", "cuda", 89, 99 * 1024, features=_AMPERE),
-        Target("sm_90", "cuda", 90, 227 * 1024, features=_HOPPER),
-        Target("sm_90a", "cuda", 90, 227 * 1024, features=_HOPPER | {"wgmma"}),
+        Target("sm_80", "cuda", 80, 163 * 1024, features=_AMPERE, multiprocessor=_SM_80),
+        Target("sm_86", "cuda", 86, 99 * 1024, features=_AMPERE, multiprocessor=_SM_86),
+        Target("sm_89", "cuda", 89, 99 * 1024, features=_AMPERE, multiprocessor=_SM_89),
+        Target("sm_90", "cuda", 90, 227 * 1024, features=_HOPPER, multiprocessor=_SM_90),
+        Target(
+            "sm_90a", "cuda", 90, 227 * 1024, features=_HOPPER | {"wgmma"}, multiprocessor=_SM_90
+        ),
         Target("amx", "amx", features=frozenset({"amx"})),
     )
 }

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("verified",)
+
 GOLDEN = Path(__file__).parent / "golden"
 
 # Stages verify the program, and a kernel of an earlier run never hides a change.

@@ -1,189 +1,142 @@
-"""What the emitted text of every program is, as digests: the net under changes of the emitters.
+"""What has changed in the code that every program becomes: the net under changes of the emitters.
 
-    python tests/digests.py --save before.json [--match REGEX] [--machine-code]
-    python tests/digests.py --against before.json [--save now.json]
-    python tests/digests.py --kernels FOLDER --label new [--changed before.json]
+    python tests/digests.py [--match REGEX] [--update "why it may"] [--file FILE] [--workers N]
 
-The programs are those of the case studies at the sizes of benchmarks and tests, and the corpus of
-``tests/gpu``, each for the targets it is compiled for. ``--against`` lists the programs whose text
-is another now (exit code 1). ``--machine-code`` adds a digest of the cubin's code, which other
-names or comments leave as it is. ``--kernels`` saves the case studies' kernels as
-``PROGRAM/LABEL.kernel`` with the file that ``tests/gpu/run_variants.py`` wants beside them: what
-two checkouts save into one folder is timed there in turns. Run from the root of the checkout in
-question.
+Emits every program of ``tests/programs.py`` and compares it with what is recorded in FILE, usually
+``tests/golden/digests.txt``. Only what has another text is compiled, which tells whether the
+machine code is another, too: names and comments leave it as it is. Lists what differs and how, exit
+code 1; with ``--update`` it is recorded, with the reason, the date and the commit below the change.
+``make digests`` and ``make digests UPDATE="why it may"`` are this.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import hashlib
-import json
+import datetime
+import multiprocessing
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-ROOT = Path.cwd()
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-import halide_bridge as hb  # noqa: E402
-import selector  # noqa: E402
-from casestudies.common.registry import gpu_cases, gpu_schedules, is_stock  # noqa: E402
+from known_code import (  # noqa: E402
+    FILE,
+    REFUSED,
+    UNCOMPILED,
+    Code,
+    Key,
+    Known,
+    machine_digest,
+    parse,
+    text_digest,
+)
+from programs import Program, programs  # noqa: E402
+
 from selector.diagnostics import UserError  # noqa: E402
-from selector.runtime.nvrtc import compile_to_cubin  # noqa: E402
+from selector.runtime import nvrtc  # noqa: E402
 
-TARGETS = ("sm_80", "sm_90a")
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One to compile: ``lower`` gives its module; ``about`` is what a timed run has to know."""
-
-    name: str
-    target: str
-    lower: Callable[[], Any]
-    only: tuple[str, ...] | None = None
-    about: dict[str, Any] | None = None
-
-    def compile(self) -> Any:
-        return selector.compile(
-            self.lower(), target=self.target, cache=False, instructions=self.only
-        )
+CHOSEN: list[Program] = []  # a worker is a fork, since programs hold functions
 
 
-def case_programs() -> Iterator[Program]:
-    """Each program of the case studies; the benchmark's problem where it has several."""
-    for case in gpu_cases():
-        problems = {p.program: p for p in (*case.small, *case.benchmark)}
-        for (name, problem), schedule in (
-            (item, s) for item in problems.items() for s in gpu_schedules(case) if not is_stock(s)
-        ):
-            for target in TARGETS:
-                yield Program(
-                    f"{name}-{schedule}-{target}".replace("-tensor", ""),
-                    target,
-                    lambda c=case, p=problem, s=schedule, t=target: hb.lower(
-                        c.scheduled(p, s, t), target=t
-                    ),
-                    about={"case": case.name, "problem": dataclasses.asdict(problem)}
-                    if problem in case.benchmark
-                    else None,
-                )
-
-
-def corpus_programs() -> Iterator[Program]:
-    from corpus import CORPUS
-
-    for name, case in CORPUS.items():
-        for target in TARGETS if case.target is None else (case.target,):
-            yield Program(
-                f"corpus/{name}-{target}",
-                target,
-                lambda c=case, n=name, t=target: hb.lower(c.build(), target=t, name=n),
-                case.only,
-            )
-
-
-def programs(match: str) -> Iterator[Program]:
-    for program in (*case_programs(), *corpus_programs()):
-        if re.search(match, program.name):
-            yield program
-
-
-def code_digest(cubin: bytes) -> str:
-    """A digest of the cubin's sections ``.text.*``, by name."""
-    table = int.from_bytes(cubin[40:48], "little")
-    size, count, names = (int.from_bytes(cubin[i : i + 2], "little") for i in (58, 60, 62))
-
-    def section(i: int) -> tuple[int, int, int]:
-        head = cubin[table + i * size :]
-        word = [int.from_bytes(head[a:b], "little") for a, b in ((0, 4), (24, 32), (32, 40))]
-        return word[0], word[1], word[2]
-
-    strings = section(names)[1]
-    parts: list[tuple[bytes, bytes]] = []
-    for i in range(count):
-        name, start, length = section(i)
-        text = cubin[strings + name : cubin.index(b"\0", strings + name)]
-        if text.startswith(b".text."):
-            parts.append((text, cubin[start : start + length]))
-    return hashlib.sha256(b"".join(a + b for a, b in sorted(parts))).hexdigest()[:16]
-
-
-def digest(program: Program, machine_code: bool) -> dict[str, str]:
+def code_of(program: Program, before: Code | None) -> Code:
+    """What a program becomes now; compiled where the text is another than before."""
     try:
         source = program.compile().source
-    except UserError as error:
-        return {"refused": error.what}
-    found = {"source": hashlib.sha256(source.encode()).hexdigest()[:16]}
-    if machine_code:
-        found["code"] = code_digest(compile_to_cubin(source, program.target))
-    return found
+    except UserError:
+        return Code(REFUSED)
+    text = text_digest(source)
+    if before is not None and before.text == text:
+        return before
+    if program.target == "amx":
+        return Code(text)
+    return Code(text, machine_digest(nvrtc.compile_to_cubin(source, program.target)))
 
 
-def save_kernels(folder: Path, label: str, match: str, chosen: set[str] | None) -> None:
-    for program in programs(match):
-        if program.about is None or program.target != "sm_90a":
-            continue
-        if chosen is not None and program.name not in chosen:
-            continue
-        try:
-            kernel = program.compile()
-        except UserError as error:
-            print(f"{program.name}: {error.what}")
-            continue
-        place = folder / program.name
-        place.mkdir(parents=True, exist_ok=True)
-        kernel.save(place / f"{label}.kernel", overwrite=True)
-        (place / f"{label}.json").write_text(json.dumps(program.about))
+def entry(i: int, before: Mapping[Key, Code]) -> tuple[Key, Code]:
+    key = CHOSEN[i].name, CHOSEN[i].target
+    return key, code_of(CHOSEN[i], before.get(key))
 
 
-def differences(before: dict[str, dict[str, str]], now: dict[str, dict[str, str]]) -> list[str]:
-    """A line for each program that is not as it was."""
-    lines: list[str] = []
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name), now.get(name)
-        if old is None or new is None:
-            lines.append(f"{name}: {'is new' if old is None else 'is gone'}")
-            continue
-        kinds = [k for k in (*old, *new) if k in old.keys() | new.keys()]
-        changed = [k for k in dict.fromkeys(kinds) if old.get(k) != new.get(k)]
-        if changed and not ("code" not in changed and "code" in old and "code" in new):
-            lines.append(f"{name}: {', '.join(changed)}")
-        elif changed:
-            lines.append(f"{name}: {', '.join(changed)}; the machine code is the same")
-    return lines
+def codes_of(
+    chosen: Sequence[Program], before: Mapping[Key, Code], workers: int
+) -> Iterator[tuple[Key, Code]]:
+    CHOSEN[:] = chosen
+    job, numbers = partial(entry, before=before), range(len(chosen))
+    if workers < 2:
+        yield from map(job, numbers)
+        return
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        yield from pool.imap(job, numbers, chunksize=8)
+
+
+def difference(old: Code | None, new: Code | None) -> str:
+    """How a program is not as it was; nothing if it is."""
+    if old is None:
+        return "new"
+    if new is None:
+        return "gone"
+    if old.text == new.text:
+        return ""
+    if REFUSED in (old.text, new.text):
+        return "refused now" if new.text == REFUSED else "no longer refused"
+    if UNCOMPILED in (old.machine, new.machine):
+        return "text"
+    return "text only" if old.machine == new.machine else "machine code"
+
+
+def differences(before: Mapping[Key, Code], now: Mapping[Key, Code]) -> dict[Key, str]:
+    """How what is not as it was differs."""
+    keys = sorted(before.keys() | now.keys())
+    found = ((key, difference(before.get(key), now.get(key))) for key in keys)
+    return {key: how for key, how in found if how}
+
+
+def counted(changes: Mapping[Key, str]) -> str:
+    return ", ".join(f"{n} {how}" for how, n in sorted(Counter(changes.values()).items()))
+
+
+def updated(record: Known, codes: Mapping[Key, Code], why: str, version: str) -> Known:
+    """The record with a reason more."""
+    command = ("git", "rev-parse", "--short", "HEAD")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    changed = counted(differences(record.codes, codes))
+    if record.nvrtc not in ("", version):
+        changed = f"{changed}; NVRTC {record.nvrtc} -> {version}".removeprefix("; ")
+    head = f"{datetime.date.today()} on {done.stdout.strip() or 'no commit'}"
+    return Known(version, (f"{head}: {why} ({changed})", *record.reasons), codes)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--save", type=Path)
-    parser.add_argument("--against", type=Path)
-    parser.add_argument("--match", default="", help="only programs whose name holds this (regex)")
-    parser.add_argument("--machine-code", action="store_true", help="compile by NVRTC, too")
-    parser.add_argument("--kernels", type=Path, help="folder for saved kernels")
-    parser.add_argument("--label", default="new", help="name of the saved kernels")
-    parser.add_argument("--changed", type=Path, help="save only what differs from these digests")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--match", default="", help="only what holds this (regex on NAME TARGET)")
+    parser.add_argument("--update", metavar="WHY", help="record what is, and why it may be so")
+    parser.add_argument("--file", type=Path, default=FILE, help="another record")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    known = options.against or options.changed
-    before = json.loads(known.read_text()) if known else {}
-    if options.kernels and not options.changed:
-        save_kernels(options.kernels, options.label, options.match, None)
-        return 0
-    now = {p.name: digest(p, options.machine_code) for p in programs(options.match)}
-    if options.save:
-        options.save.write_text(json.dumps(now, indent=1) + "\n")
-    before = {name: d for name, d in before.items() if re.search(options.match, name)}
-    lines = differences(before, now) if known else []
-    if options.kernels:
-        names = {line.partition(":")[0] for line in lines}
-        save_kernels(options.kernels, options.label, options.match, names)
-    print("\n".join(lines))
-    print(f"{len(now)} programs, {len(lines)} not as before" if known else f"{len(now)} programs")
-    return 1 if lines and options.against else 0
+    record = parse(options.file.read_text(encoding="utf-8")) if options.file.exists() else Known()
+    version = nvrtc.version()
+    if record.nvrtc not in ("", version):
+        print(f"machine code was recorded with NVRTC {record.nvrtc}; this is {version}")
+        if options.update:  # all of it is compiled anew
+            record, options.match = replace(record, codes={}), ""
+    chosen = [p for p in programs() if re.search(options.match, f"{p.name} {p.target}")]
+    before = {k: c for k, c in record.codes.items() if re.search(options.match, " ".join(k))}
+    now = dict(codes_of(chosen, before, options.workers))
+    changes = differences(before, now)
+    for (program, target), how in sorted(changes.items(), key=lambda item: item[1]):
+        print(f"{how:18} {program} {target}")
+    print(f"{len(now)} programs: {counted(changes) or 'all as recorded'}")
+    if options.update and changes:
+        rest = {k: c for k, c in record.codes.items() if k not in before}
+        options.file.write_text(str(updated(record, rest | now, options.update, version)))
+    return 1 if changes and not options.update else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from selector.gpu.ir.text import parse_kernels
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).parent / "golden" / "conv1d-k64.vir"
 WITHOUT_HALIDE = (
@@ -62,6 +64,16 @@ def test_select_source_to_a_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "__global__" in path.read_text()
+
+
+def test_select_kernels() -> None:
+    done = run("select", str(PROGRAM), "--target", "sm_80", "--kernels")
+    assert done.returncode == 0, done.stderr
+    (kernel,) = parse_kernels(done.stdout)
+    assert kernel.name.startswith("kernel_")
+    refused = run("select", str(PROGRAM), "--target", "amx", "--kernels")
+    assert refused.returncode == 2
+    assert "amx has no kernels" in refused.stderr
 
 
 def test_explain() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,34 @@ def speed_ups(rows: Sequence[Row]) -> str:
         if row.timing is not None and not row.failure:
             by_problem.setdefault(row.problem, {})[row.contender] = row
     return "\n".join(_summary(found) for found in by_problem.values() if OURS in found)
+
+
+def ratios(rows: Sequence[Row]) -> str:
+    """How long each other variant takes beside the first one of its problem, from the rounds that
+    both were in: the median and the quartiles, and which is faster where these are on one side of
+    1. Then the geometric mean of all medians by the variant's last name.
+    """
+    timed = [row for row in rows if row.timing is not None and not row.failure]
+    first = {row.problem: _last(row) for row in timed if row.ratio is None}
+    medians_of: dict[str, list[float]] = {}
+    lines: list[str] = []
+    for row in timed:
+        if row.ratio is None:
+            continue
+        low, median, high = row.ratio.low, row.ratio.median, row.ratio.high
+        word = "the same" if low <= 1 <= high else "slower" if median > 1 else "faster"
+        said = f"{_last(row)} / {first[row.problem]}"
+        lines.append(f"{row.problem:36} {said} {median:.4f} ({low:.4f} ... {high:.4f})  {word}")
+        medians_of.setdefault(said, []).append(median)
+    for said, medians in medians_of.items():
+        mean = math.exp(sum(map(math.log, medians)) / len(medians))
+        lines.append(f"{said}: geometric mean {mean:.4f} of {len(medians)}, "
+                     f"{min(medians):.4f} ... {max(medians):.4f}")  # fmt: skip
+    return "\n".join(lines)
+
+
+def _last(row: Row) -> str:
+    return row.contender.rpartition("/")[2]
 
 
 def _summary(found: dict[str, Row]) -> str:

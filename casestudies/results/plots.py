@@ -7,10 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from casestudies.results.render import Result
+from casestudies.results.jobs import Result
 
 GALLERY = Path(__file__).resolve().parent.parent / "gallery"
 SHOWN = "conv2d-k16-4080x4080"  # the job of the README's picture, and what its update became:

@@ -13,101 +13,20 @@ those of the tutorial from ``tutorial``.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.record import OURS, STOCK
+from casestudies.common.record import OURS
 from casestudies.results import cpu, plots, summary, tutorial
+from casestudies.results.jobs import HERE, Result, digits, read, results_of
 
-HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 RESULTS, PERFORMANCE = DOCS / "results" / "index.md", DOCS / "results" / "performance.md"
 VERSIONS = ("driver", "CUDA", "CuPy", "torch", "jax")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One job: microseconds of ours, of stock Halide's schedules and of the libraries; the limit,
-    None where the GPU's ceilings are not known; and the error of ours. ``ratios``: how many times
-    as long as ours others took in the same rounds, the median and half of the way between the
-    quartiles.
-    """
-
-    case: str
-    problem: str
-    limit: float | None
-    bound: str
-    ours: float
-    stock: dict[str, float]
-    libraries: dict[str, float]
-    error: float
-    ratios: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-
-    @property
-    def share(self) -> float | None:
-        return None if self.limit is None else self.limit / self.ours
-
-    @property
-    def best_stock(self) -> float | None:
-        return min(self.stock.values(), default=None)
-
-    @property
-    def best_library(self) -> str | None:
-        return min(self.libraries, key=lambda name: self.libraries[name], default=None)
-
-
-def read(path: Path = HERE / "h200.json") -> dict[str, Any]:
-    """The data of a run."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data
-
-
-def results_of(data: dict[str, Any]) -> list[Result]:
-    """The timed jobs that ours did right, in the order of the run."""
-    jobs: dict[str, list[dict[str, Any]]] = {}
-    for row in data["rows"]:
-        if row["timing"] is not None and row["passed"]:
-            jobs.setdefault(row["problem"], []).append(row)
-    return [_result(rows) for rows in jobs.values() if any(r["contender"] == OURS for r in rows)]
-
-
-def _result(rows: Sequence[dict[str, Any]]) -> Result:
-    own = next(r for r in rows if r["contender"] == OURS)
-    times = {str(r["contender"]): float(r["timing"]["median"]) for r in rows}
-    checked = {r["contender"] for r in rows if _is_checked(r)}
-    return Result(
-        own["case"],
-        own["problem"],
-        own["limit"],
-        own["bound"],
-        times[OURS],
-        {name: time for name, time in times.items() if name.startswith(STOCK)},
-        {name: time for name, time in times.items() if name not in checked},
-        float(own["error"]),
-        {} if own.get("ratio") else _ratios(rows),
-    )
-
-
-def _ratios(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Ours is the first of the rounds: ratios are to its times."""
-    found = {str(r["contender"]): r.get("ratio") for r in rows}
-    return {n: (r["median"], (r["high"] - r["low"]) / 2) for n, r in found.items() if r}
-
-
-def _is_checked(row: dict[str, Any]) -> bool:
-    """Ours or stock Halide's: a library's result is its own business."""
-    return bool(row["ours"])
-
-
-def digits(value: float) -> str:
-    """Three digits or more: 0.51, 2.17, 28.5, 139, 2130."""
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 HEAD = (
@@ -132,16 +51,9 @@ def row_cells(r: Result) -> list[str]:
 
 def short(data: dict[str, Any]) -> str:
     """The table of a few jobs, for a page that has no room for all of them."""
-
-    def over_library(r: Result) -> str:
-        assert r.best_library is not None
-        name = r.best_library
-        ratio = r.ratios.get(name, (r.libraries[name] / r.ours, 0.0))[0]
-        return f"{digits(ratio)}x"
-
     versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS[:4] if name in data)
     head = f"Microseconds, measured {data['date']} on one {data['device']} ({versions})."
-    return "\n".join([head, "", *summary.table(results_of(data), digits, over_library)])
+    return "\n".join([head, "", *summary.table(results_of(data))])
 
 
 def _speed_up(usual: float, ratio: tuple[float, float] | None) -> str:
@@ -189,7 +101,7 @@ def calls(data: dict[str, Any]) -> list[str]:
     """Which call each library's name stands for, and in which cases."""
     cases: dict[tuple[str, str], list[str]] = {}
     for r in data["rows"]:
-        if r["timing"] and not _is_checked(r):
+        if r["timing"] and not r["ours"]:
             known = cases.setdefault((r["contender"], r["note"]), [])
             known += [] if r["case"] in known else [r["case"]]
     return [f"- {name} ({', '.join(known)}): {note}" for (name, note), known in cases.items()]
@@ -282,7 +194,7 @@ def sections() -> dict[Path, dict[str, str]]:
             "compile cases": cpu.compile_cases(cpu.read("compile_cases.json")),
         },
         DOCS / "howto" / "amx.md": {"amx": cpu.amx(cpu.read("amx.json"))},
-        DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read(), digits)},
+        DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
     }
 
 

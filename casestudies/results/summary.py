@@ -6,11 +6,9 @@ matrix product, image and sound processing, each at its middle or largest size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-if TYPE_CHECKING:
-    from casestudies.results.render import Result
+from casestudies.results.jobs import Result, digits
 
 JOBS = {
     "conv1d-k32-4064x4096": "filter along rows, 32 taps, 4064 x 4096",
@@ -27,11 +25,7 @@ JOBS = {
 """The jobs by the name of their problem, and what they are."""
 
 
-def table(
-    results: Sequence[Result],
-    digits: Callable[[float], str],
-    speed_up: Callable[[Result], str],
-) -> list[str]:
+def table(results: Sequence[Result]) -> list[str]:
     """Microseconds of ours, of stock Halide and of the fastest library, and how many times as long
     as ours the library takes. KeyError if a job of ``JOBS`` was not measured.
     """
@@ -45,8 +39,7 @@ def table(
         stock, best = r.best_stock, r.best_library
         assert stock is not None
         assert best is not None
-        library = f"{best}, {digits(r.libraries[best])}"
-        lines.append(
-            f"| {words} | **{digits(r.ours)}** | {digits(stock)} | {library} | {speed_up(r)} |"
-        )
+        times = f"**{digits(r.ours)}** | {digits(stock)} | {best}, {digits(r.libraries[best])}"
+        ratio, _ = r.ratios.get(best, (r.libraries[best] / r.ours, 0.0))
+        lines.append(f"| {words} | {times} | {digits(ratio)}x |")
     return lines

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from casestudies.results.jobs import digits
 
 FILE = Path(__file__).resolve().parent / "tutorial.json"
 STEPS = {
@@ -35,7 +36,7 @@ def read(path: Path = FILE) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def render(data: dict[str, Any] | None, digits: Callable[[float], str]) -> str:
+def render(data: dict[str, Any] | None) -> str:
     """A row for each step: microseconds, how many times as fast as the first, and the error."""
     if data is None:
         return f"No run of them is in the repository yet. To make one:\n\n{COMMANDS}"

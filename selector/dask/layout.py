@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 from selector.dask.motion import Motion
 from selector.dask.regions import Side, region_ends
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 
 Span = tuple[int, int]  # first element, and one past the last
 

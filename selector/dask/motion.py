@@ -25,6 +25,7 @@ from selector.dask.ranges import Range
 from selector.dask.regions import Side, Stuck, Uneven, steps_of
 from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -37,8 +38,7 @@ from selector.ir.nodes import (
     IfThenElse,
     LetStmt,
     Load,
-    Module,
-    Role,
+        Role,
     Stmt,
     Store,
     Var,

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from selector.ir.interpreter import evaluate_scalar
-from selector.ir.nodes import Expr, IntImm, Module, Role, Var
+from selector.ir.module import Module
+from selector.ir.nodes import Expr, IntImm, Role, Var
 
 Side = tuple[str, int]  # a dimension of an input
 _LONGEST_PERIOD = 129  # of outputs or tiles, after which a region has grown evenly

@@ -20,6 +20,7 @@ from selector.emit.copy_code import (
     spread,
     whole_inside,
 )
+from selector.gpu.ir.nodes import Fence
 from selector.ir.nodes import Expr, IntImm
 
 FEW_CHUNKS = 6
@@ -50,7 +51,7 @@ def emit_rows(copy: Copy, context: KernelContext, rank: str, size: int, barrier:
             w.line(_whole_row(copy, barrier))
     with w.block("else"):
         emit_border(copy, context, rank, size, unroll=False)
-    w.line("async_fence();  // the copy engine may be the next to write there")
+    w.add(Fence("proxy", "the copy engine may be the next to write there"))
 
 
 def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: str = "") -> None:
@@ -85,7 +86,7 @@ def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: s
                 _outside(copy, context, "lane", 32)
     with w.block("else"):
         emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
-    w.line("async_fence();  // the copy engine may be the next to write there")
+    w.add(Fence("proxy", "the copy engine may be the next to write there"))
 
 
 def _condition(copy: Copy, context: KernelContext) -> tuple[str, bool]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.names import Names
 from selector.emit.register_tiles import RegisterTiles
 from selector.emit.scalar import ScalarEmitter, Space, Storage
+from selector.emit.taking import Taking
+from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
-from selector.emit.writer import Names, Writer
+from selector.gpu.ir.builder import Builder
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -29,15 +31,11 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
-from selector.ir.types import INT32
+from selector.ir.types import INT32, Type
 from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import MapArgument
 from selector.targets import Target
-
-if TYPE_CHECKING:
-    from selector.emit.copy_costs import Taking
-    from selector.emit.warpgroups.left_rows import LeftBox
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
@@ -155,7 +153,7 @@ class KernelContext:
     last_launch: bool = True  # of those that run in every call
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
     staging: Staging | None = None
-    left_boxes: list[LeftBox] = field(default_factory=list["LeftBox"])
+    left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
     stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn
@@ -169,16 +167,18 @@ class KernelContext:
     row_registers: dict[str, RowRegisters] = field(default_factory=dict)
     loops: Scope = field(default_factory=Scope)  # that are alike wherever their names come
     reached: dict[Hashable, Reach | None] = field(default_factory=dict[Hashable, "Reach | None"])
-    numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])  # in staged buffers
+    # What is known to be one, of the elements of staged buffers, of every 16 bytes of bands.
+    numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     wrappers: dict[str, str] = field(default_factory=dict)
+    spelled: dict[tuple[Expr, str], str] = field(default_factory=dict[tuple[Expr, str], str])
     copies: dict[str, Taking] = field(default_factory=dict)  # by what they fill
     shared_bytes: int = 0
     interleaved: list[Callable[[], None]] = field(
         default_factory=list
     )  # code for among tensor instructions
-    writer: Writer = field(default_factory=Writer)
+    writer: Builder = field(default_factory=Builder)
 
     @property
     def scalar(self) -> ScalarEmitter:
@@ -194,7 +194,7 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        for name in free_vars(e):
+        for name in (x.name for x in walk_expr(e) if type(x) is Var):
             known = self.units.get(name, name)
             fixed = known in self.grid or known in self.units.values()
             if known not in self.sizes and not (quotient and fixed):
@@ -216,6 +216,18 @@ class KernelContext:
             text = "" if names <= self.sizes else self.scalar.quotient(e)
             self.quotients[e] = (self.names.fresh("quotient"), text)
         return self.quotients[e][0]
+
+    def number(self, e: Expr) -> Expr:
+        """A value of the program, spelled here and now, for the kernel's control."""
+        return self.known(e, self.scalar.index(e))
+
+    def known(self, e: Expr, text: str) -> Expr:
+        """A value of the program that C spells so, for the kernel's control."""
+        if text.removeprefix("-").isdecimal():
+            return IntImm(int(text))
+        named = substitute(e, {n: Var(self.names.known(n), t) for n, t in _variables(e)})
+        name = self.spelled.setdefault((named, text), f"known.{len(self.spelled)}")
+        return Var(name, e.type)
 
     def host_value(self, e: Expr) -> str:
         """A number that the host works out from the sizes: a constant or an argument."""
@@ -328,6 +340,11 @@ class KernelContext:
         if param is not None:
             known = {d.stride for d in param.dims[1:]}
         return all(c % elements == 0 or any(a in known for a in m) for m, c in index)
+
+
+def _variables(e: Expr) -> Iterator[tuple[str, Type]]:
+    """The names and types of an expression's variables."""
+    return ((x.name, x.type) for x in walk_expr(e) if isinstance(x, Var))
 
 
 def _costly(e: Expr) -> bool:

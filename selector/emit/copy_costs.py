@@ -12,47 +12,35 @@ A loop of unknown extent counts as 16 iterations, for copies and instructions al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.nests import Nest
 from selector.emit.scalar import Space
+from selector.emit.taking import Taking
 from selector.intrinsics import records
 from selector.intrinsics.calls import constants
 from selector.ir.affine import to_affine
 from selector.ir.contents import loaded
-from selector.ir.nodes import Call, Expr, For, IntImm, Stmt, Store
+from selector.ir.nodes import Call, Expr, For, IntImm, Load, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.structure import loaded_names
-from selector.runtime.plan import CopyCost
+from selector.runtime.plan import CopyCost, CopyLimit
 
 _UNKNOWN_LOOP = 16
 _MACS, _ISSUE, _SCHEDULERS, _BYTES, _BANKS = 1024, 16, 4, 64, 32
 
 
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """How the emitter writes a copy: who takes part, of how many, bytes of an access, and how many
-    accesses of a warp meet in one bank."""
-
-    source: str
-    threads: int
-    of: int
-    width: int
-    conflicts: int = 1
-
-
-def note(s: Store, context: KernelContext, taking: Taking | None) -> None:
+def note(s: Store, taking: Taking | None, context: KernelContext) -> None:
     """Remember how a statement is written, if it fills shared memory from elsewhere."""
     if taking is not None:
         context.copies.setdefault(s.buffer, taking)
 
 
-def of_nest(nest: Nest, context: KernelContext, size: int, threads: int = 0) -> Taking | None:
+def of_nest(nest: Nest, context: KernelContext, size: int) -> Taking | None:
     """A nest that is stored element by element; all of ``size`` threads that it has work for take
-    part, or so many."""
+    part."""
     source = _source(nest.store, context)
     if source is None:
         return None
@@ -60,7 +48,20 @@ def of_nest(nest: Nest, context: KernelContext, size: int, threads: int = 0) -> 
     width = context.storages[nest.store.buffer].type.bytes
     step = to_affine(nest.store.index).coefficient(nest.digits[0].var) if nest.digits else None
     conflicts = 1 if step is None else _conflicts((step.constant or 1) * width)
-    return Taking(source, threads or min(size, total), size, width, conflicts)
+    return Taking(source, min(size, total), size, width, conflicts, _limit(nest))
+
+
+def _limit(nest: Nest) -> CopyLimit:
+    """What keeps the elements of a nest from being copied 16 bytes at a time."""
+    load = nest.store.value
+    if not isinstance(load, Load):
+        return CopyLimit.COMPUTED
+    to, source = to_affine(nest.store.index), to_affine(load.index)
+    own = {d.var for d in nest.digits if to.coefficient(d.var).constant == 1}
+    neighbours = {d.var for d in nest.digits if source.coefficient(d.var).constant == 1}
+    if own & neighbours:
+        return CopyLimit.START
+    return CopyLimit.TURNED if neighbours else CopyLimit.APART
 
 
 def of_copy(copy: Copy, context: KernelContext, size: int) -> Taking:
@@ -68,24 +69,28 @@ def of_copy(copy: Copy, context: KernelContext, size: int) -> Taking:
     total = copy.chunks * prod(d.count or 1 for d in copy.rows)
     start = to_affine(copy.coordinates[0]).rest(copy.x.var)
     moving = gcd(copy.per, *(c for term, c in start if term))
-    never = start.offset % moving != 0
-    width = 16 // copy.per if never else 16
-    return Taking(copy.source.buffer, min(size, total), size, width)
+    threads = min(size, total)
+    if start.offset % moving:
+        width = 16 // copy.per
+        return Taking(copy.source.buffer, threads, size, width, limit=CopyLimit.START)
+    return Taking(copy.source.buffer, threads, size, 16)
 
 
 def of_threads(
-    s: Stmt, loops: list[tuple[str, int]], context: KernelContext, size: int
+    s: Stmt, threads: int, size: int, copied: bool, context: KernelContext
 ) -> tuple[Store, Taking] | None:
     """The statement in gpu_thread loops that fills shared memory from what they read of global
-    memory, each thread its own; the last one, if there are several."""
+    memory, each thread its own; the last one, if there are several. ``copied``: all threads
+    together could copy it.
+    """
     known = context.storages
     read = {n for n in loaded_names(s) if n in known and known[n].space is Space.GLOBAL}
     filled = [x for x in walk_stmt(s) if isinstance(x, Store) and _is_shared(x.buffer, context)]
     if not read or not filled:
         return None
-    threads = min(size, prod(extent for _, extent in loops))
     width = known[filled[-1].buffer].type.bytes
-    return filled[-1], Taking(min(read), threads, size, width)
+    limit = CopyLimit.THREADS if copied else CopyLimit.COMPUTED
+    return filled[-1], Taking(min(read), min(size, threads), size, width, limit=limit)
 
 
 def copy_costs(body: Stmt, name: str, context: KernelContext) -> tuple[CopyCost, ...]:
@@ -97,7 +102,9 @@ def copy_costs(body: Stmt, name: str, context: KernelContext) -> tuple[CopyCost,
     cycles = {to: _cycles(context, to, elements.get(to, 0)) for to in context.copies}
     total = sum(cycles.values()) + macs / _MACS
     return tuple(
-        CopyCost(name, to, t.source, t.threads, t.of, t.width, t.conflicts, cycles[to] / total)
+        CopyCost(
+            name, to, t.source, t.threads, t.of, t.width, t.conflicts, cycles[to] / total, t.limit
+        )
         for to, t in context.copies.items()
         if macs and cycles[to]
     )

@@ -14,14 +14,19 @@ from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
 from selector.emit.copy_costs import copy_costs
 from selector.emit.kernel import KernelEmitter
-from selector.emit.preamble import preamble
+from selector.emit.names import Names, comment
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.snippets.barriers import ARRIVALS_BYTES, COUNTED, RESET
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
-from selector.emit.writer import Names, Writer, comment
+from selector.gpu.cuda.preamble import preamble, words
+from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
+from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
+from selector.gpu.ir import nodes as ir
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.nodes import walk
 from selector.ir.affine import join_dims
-from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Module, Role, Var
+from selector.ir.module import Module
+from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import Kernel, Program, split_kernels
@@ -36,6 +41,7 @@ from selector.runtime.plan import (
 )
 from selector.targets import Target
 
+COUNTED = ("block", "named")  # barriers at which threads have to be counted to wait with patience
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
@@ -45,28 +51,38 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
 
     ``ScheduleError`` for what has no form in a kernel, or asks for a kernel that there is not.
     """
+    return emit_kernels(module, target, patience)[1]
+
+
+def emit_kernels(
+    module: Module, target: Target, patience: float | None = None
+) -> tuple[tuple[ir.Kernel, ...], Plan]:
+    """The same, with the kernels that the source is printed from."""
     program = split_kernels(module)
     _check_grids(module, program)
+    kernels: list[ir.Kernel] = []
     parts: list[str] = []
     wrappers: dict[str, str] = {}
     launches: list[Launch] = []
     once = constant_kernels(program, module)
     for number, kernel in enumerate(program.kernels):
         following = _following(number, program, once, target)
-        text, launch, used = _emit_kernel(kernel, module, program, target, following)
+        emitted, text, launch, used = _emit_kernel(kernel, module, program, target, following)
         if patience is not None:
-            text, launch = _counted(kernel, text, launch, target)
-        parts.append(text)
+            emitted, launch = _counted(kernel, emitted, launch, target)
+        kernels.append(emitted)
+        parts.append(print_kernel(emitted, text))
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
         wrappers |= used
     body = "\n".join(parts)
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
     source = head + preamble(body, wrappers, patience) + "\n" + body
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
-    return Plan(
+    plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
         intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
+    return tuple(kernels), plan
 
 
 def _following(
@@ -82,10 +98,12 @@ def _following(
     return None if number == again[0] else written, number == again[-1]
 
 
-def _counted(kernel: Kernel, text: str, launch: Launch, target: Target) -> tuple[str, Launch]:
+def _counted(
+    kernel: Kernel, emitted: ir.Kernel, launch: Launch, target: Target
+) -> tuple[ir.Kernel, Launch]:
     """A kernel whose named barriers are bounded: what counts their arrivals is made first."""
-    if not COUNTED.search(text):
-        return text, launch
+    if not any(isinstance(node, ir.Sync) and node.scope in COUNTED for node in walk(emitted.body)):
+        return emitted, launch
     shared = launch.shared_bytes + ARRIVALS_BYTES
     if shared > target.shared_memory:
         raise ScheduleError(
@@ -94,8 +112,8 @@ def _counted(kernel: Kernel, text: str, launch: Launch, target: Target) -> tuple
             "fewer stages, or no SELECTOR_PATIENCE",
             Where(func=kernel.name),
         )
-    head, brace, body = text.partition("{\n")
-    return f"{head}{brace}  {RESET}();\n{body}", replace(launch, shared_bytes=shared)
+    declarations = (ir.Raw((f"{RESET}();",)), *emitted.declarations)
+    return replace(emitted, declarations=declarations), replace(launch, shared_bytes=shared)
 
 
 def _entry(kernel: Kernel) -> str:
@@ -135,7 +153,8 @@ def _emit_kernel(
     program: Program,
     target: Target,
     following: tuple[frozenset[str] | None, bool],
-) -> tuple[str, Launch, dict[str, str]]:
+) -> tuple[ir.Kernel, str, Launch, dict[str, str]]:
+    """The kernel, the lines of its body, how it is launched, and the instructions that it uses."""
     context = _context(kernel, module, target)
     context.shared_launches, context.last_launch = following
     arguments, parameters = _parameters(module, program, context)
@@ -147,28 +166,35 @@ def _emit_kernel(
     for argument, parameter in _maps(context):
         arguments.append(argument)
         parameters.append(parameter)
-    body = context.writer.text()
-    text = body + " ".join([*context.flags.values(), *numbers])
+    body = context.writer.body()
+    known = tuple(ir.Number(name, e, text) for (e, text), name in context.spelled.items())
+    printed = print_body((*known, *body), INDENT)
+    text = printed + " ".join([*context.flags.values(), *numbers])
     for value, (name, own) in context.quotients.items():
         text += own
         if not own:
             arguments.append(ValueArgument(value, INT32))
             parameters.append(f"const int {name}")
-    used = set(re.findall(r"[A-Za-z_]\w*", text))
+    used = words(text)
     declared = zip(arguments, parameters, strict=True)
     kept = [(a, p) for (a, p) in declared if p.split()[-1].lstrip("*") in used]
-    bounds, entry = _bounds(kernel, module, context), _entry(kernel)
-    w = Writer()
-    list_text = ", ".join(p for _, p in kept)
-    with w.block(f'extern "C" __global__ void {bounds} {entry}({list_text})'):
-        _prologue(context, w, tensor=emitter.tensor, warps="warp" in used)
-        _declare(context, w, numbers)
-        w.lines(body)
+    declarations = Builder()
+    _prologue(context, declarations, tensor=emitter.tensor, warps="warp" in used)
+    _declare(context, declarations, numbers)
+    emitted = ir.Kernel(
+        _entry(kernel),
+        _bounds(kernel, module, context),
+        context.threads,
+        context.cluster,
+        tuple(p for _, p in kept),
+        (*known, *declarations.body()),
+        body,
+    )
     room = context.shared_alignment if context.shared_bytes else 0
     shared = -(-context.shared_bytes // 128) * 128 + room
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
-        entry,
+        emitted.name,
         (grid[0], grid[1], grid[2]),
         context.threads,
         shared,
@@ -177,7 +203,7 @@ def _emit_kernel(
         cluster=context.cluster,
         copies=copy_costs(kernel.body, kernel.name, context),
     )
-    return w.text(), launch, context.wrappers
+    return emitted, printed, launch, context.wrappers
 
 
 def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
@@ -204,7 +230,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     return context
 
 
-def _declare(context: KernelContext, w: Writer, numbers: list[str]) -> None:
+def _declare(context: KernelContext, w: Builder, numbers: list[str]) -> None:
     """The block's numbers, what is made of sizes, and flags."""
     w.lines("\n".join(numbers))
     for name, own in context.quotients.values():
@@ -250,7 +276,7 @@ def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:
         yield argument, f"const __grid_constant__ TensorMap {name}"
 
 
-def _prologue(context: KernelContext, w: Writer, *, tensor: bool, warps: bool) -> None:
+def _prologue(context: KernelContext, w: Builder, *, tensor: bool, warps: bool) -> None:
     """Shared memory, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
     rows of 16 that a warp holds), warp or group of the block.
     """

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from selector.emit.writer import Writer
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.nodes import Dependents
 from selector.ir.nodes import Allocate, Block, Stmt
 from selector.lowering.structure import loaded_names, stored_names
 
-ALLOW_NEXT = "next_may_start();"
-WAIT = "await_launches();"
+ALLOW_NEXT = Dependents("allow")
 
 
 class EarlyStart:
@@ -25,7 +25,7 @@ class EarlyStart:
     does not start early.
     """
 
-    def __init__(self, shared: frozenset[str] | None, writer: Writer) -> None:
+    def __init__(self, shared: frozenset[str] | None, writer: Builder) -> None:
         self._shared = shared
         self._writer = writer
 
@@ -46,5 +46,5 @@ class EarlyStart:
     def finish(self) -> None:
         """Wait, if that has not been done."""
         if self._shared is not None:
-            self._writer.line(WAIT)
+            self._writer.add(Dependents("await"))
             self._shared = None

@@ -10,6 +10,7 @@ is 16 bytes; the full form takes two, the short form one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.types import Kind, Type
@@ -44,6 +45,7 @@ def accumulator_declaration(t: Type, name: str, fragments: int) -> str:
             return f"int {name}[{fragments}][4];"
 
 
+@lru_cache(maxsize=256)
 def matrix_form(instruction: TensorInstruction, depth_blocks: int) -> MatrixForm:
     """The m16n8 form over one or two 16-byte blocks of depth; its operands change places where the
     instruction's m is too short for it (``lowering.fragments.is_swapped``)."""

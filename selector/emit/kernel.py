@@ -17,32 +17,43 @@ from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
-from selector.emit.copies import as_copy
-from selector.emit.copy_code import emit_copy
-from selector.emit.copy_costs import note, of_copy, of_nest, of_threads
 from selector.emit.early import ALLOW_NEXT, EarlyStart
-from selector.emit.nests import PLAIN_LOOPS, Nest, as_nest, independent
+from selector.emit.emitter import LastingLoop
+from selector.emit.nest_code import NestCode
+from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
 from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
 from selector.emit.runs import Runs
-from selector.emit.scalar import Space, c_type
+from selector.emit.scalar import c_type
 from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.unwritten import loops_of
-from selector.emit.vector_stores import as_vector_store, emit_vector_store
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.iterations import is_loaded_fill
-from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
+from selector.emit.warpgroups.lasting import emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.self_fed import SelfFedRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
+from selector.gpu.cuda.expressions import spell
+from selector.gpu.ir.expressions import (
+    FIRST_LANE,
+    Number,
+    both,
+    flag,
+    less,
+    moved,
+    number,
+    quotient,
+    remainder,
+)
+from selector.gpu.ir.nodes import Drain, Let
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
@@ -60,12 +71,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
-from selector.lowering.normalize import (
-    TENSOR_MEMORY,
-    holds_tensor,
-    is_tensor_store,
-    sequence,
-)
+from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
 from selector.lowering.structure import (
     hoist_allocations,
     loaded_names,
@@ -91,10 +97,11 @@ class KernelEmitter:
         self.last_loop: Stmt | None = None  # that a group which feeds the others takes part in
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
+        self.nests = NestCode(context, self.threads)
         self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
         self.loop_depth = 0
-        self.lasting: LastingRing | None = None
+        self.lasting: LastingLoop | None = None
         self.early = EarlyStart(context.shared_launches, context.writer)
         self.placement = Placement(kernel.body, context)
         self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
@@ -122,7 +129,7 @@ class KernelEmitter:
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
         if not c.last_launch:
-            c.writer.line(ALLOW_NEXT)
+            c.writer.add(ALLOW_NEXT)
         if c.persistent or c.teams > 1:
             self.early.finish()
             emit_lasting(self)
@@ -132,7 +139,8 @@ class KernelEmitter:
             self.early.finish()
             unit.finish_copies(c.writer)
         if c.stores_boxes:
-            c.writer.line(f"if ({STORES_READY} && lane == 0) bulk_wait_read<0>();")
+            with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
+                c.writer.add(Drain("stores", 0, "read"))
 
     def _check_threads(self) -> None:
         c = self.context
@@ -213,49 +221,11 @@ class KernelEmitter:
         else:
             self.tiles.regions.read_out(s)
 
-    def _spread(self, nest: Nest, unit: Unit) -> None:
-        """A nest over the threads of the unit, 16 bytes at a time where it is a copy that allows
-        it.
-        """
-        w, copy = self.context.writer, as_vector_store(nest, self.context)
-        if copy is None:
-            self.threads.spread(nest, unit.rank, unit.size)
-            return
-        if nest.store.buffer not in self.context.params:  # memory of our own starts aligned
-            with w.block(""):
-                emit_vector_store(copy, self.context, unit.rank, unit.size)
-            return
-        with w.block(f"if ({copy.aligned})"):
-            emit_vector_store(copy, self.context, unit.rank, unit.size)
-        with w.block("else"):
-            self.threads.spread(nest, unit.rank, unit.size)
-
-    def _independent_nest(self, s: Stmt) -> Nest | None:
-        """The nest that a statement is, if its iterations may run in any order."""
-        nest = None if holds_tensor(s) else as_nest(s)
-        storage = None if nest is None else self.context.storages.get(nest.store.buffer)
-        if nest is None or storage is None:
-            return None
-        return nest if independent(nest, storage.param, storage.pitches) else None
-
-    def _nest(self, nest: Nest, s: Stmt, unit: Unit) -> None:
-        """A nest whose iterations are independent: a copy, or spread over the unit's threads."""
-        self.before(s, unit)
-        unit.panels |= nest.store.buffer in self.context.group_operands
-        copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
-        if copy is None:
-            note(nest.store, self.context, of_nest(nest, self.context, unit.size))
-            self._spread(nest, unit)
-            return
-        note(nest.store, self.context, of_copy(copy, self.context, unit.size))
-        emit_copy(copy, self.context, unit.rank, unit.size)
-        unit.copying = True
-        unit.copied.add(nest.store.buffer)
-
     def _loop_or_nest(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None:
-        nest = self._independent_nest(s)
+        nest = self.nests.find(s)
         if nest is not None:
-            self._nest(nest, s, unit)
+            self.before(s, unit)
+            self.nests.write(nest, unit)
             return
         match s:
             case For():
@@ -273,10 +243,10 @@ class KernelEmitter:
         if holds_tensor(t) or (f is not None and holds_tensor(f)):
             self.fill_bands(unit)
         w, other = self.context.writer, unit.state()
-        with w.block(f"if ({self.context.scalar.expr(c)})"):
+        with w.when(self.context.known(c, self.context.scalar.expr(c))):
             self.statements(sequence(t), unit, in_warp=in_warp)
         if f is not None:
-            with w.block("else"):
+            with w.otherwise():
                 self.statements(sequence(f), other, in_warp=in_warp)
         unit.join(other)
 
@@ -310,17 +280,13 @@ class KernelEmitter:
         if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
             unit.join(before)
 
-    def loop_head(self, s: For, skip: int | str = 0) -> AbstractContextManager[None]:
-        """``for`` over the iterations of a serial loop but the first ``skip``; a context for its
+    def loop_head(self, s: For, skip: Number = 0) -> AbstractContextManager[None]:
+        """The loop over the iterations of a serial loop but the first ``skip``; a context for its
         body.
         """
-        scalar, name = self.context.scalar, self.context.names.get(s.name)
-        low, extent = scalar.index(s.min), scalar.index(s.extent)
-        stop = extent if low == "0" else f"{low} + {extent}"
-        if skip:
-            low = str(skip) if low == "0" else f"{low} + {skip}"
-        self.context.writer.line("#pragma unroll 1")
-        return self.context.writer.block(f"for (int {name} = {low}; {name} < {stop}; ++{name})")
+        name = self.context.names.get(s.name)
+        low, extent = self.context.number(s.min), self.context.number(s.extent)
+        return self.context.writer.loop(name, moved(low, skip), moved(low, extent), "rolled")
 
     def _thread_region(self, s: For, unit: Unit) -> None:
         loops, body = peel_threads(s)
@@ -329,16 +295,17 @@ class KernelEmitter:
         if tensor:
             self.fill_bands(unit)
         tensor = tensor or bool(stored_names(body) & self.placement.by_rows.keys())
-        nest = None if tensor else self._fills_shared(s, total, unit)
+        nest = None if tensor else self.nests.find_fill(s, total, unit)
         if nest is not None:
-            self._nest(nest, s, unit)
+            self.before(s, unit)
+            self.nests.write(nest, unit)
             return
         self.before(s, unit)
         w = self.context.writer
         if tensor:
             c = self.context
             every = total == c.warps and (self.in_consumers or not c.producer)
-            with w.block("" if every else f"if ({c.unit} < {total})"):
+            with w.block("") if every else w.when(less(c.unit, total)):
                 c.units |= self._decode(loops, c.unit)
                 inner = self._tensor_unit()
                 reads, writes = self._touched(body, set())
@@ -348,32 +315,20 @@ class KernelEmitter:
                 inner.finish_copies(w)
                 unit.touch(own & reads, own & writes)
             return
-        filled = of_threads(body, loops, self.context, unit.size)
-        if filled is not None:
-            note(filled[0], self.context, filled[1])
+        self.nests.note_threads(s, body, total, unit)
         with w.block(f"for (int item = {unit.rank}; item < {total}; item += {unit.size})"):
             self._decode(loops, "item")
             self.threads.statement(body)
 
-    def _fills_shared(self, s: For, total: int, unit: Unit) -> Nest | None:
-        """The nest that fills shared memory by fewer threads than the unit has: what each of them
-        does in turn, all can do together.
-        """
-        nest = self._independent_nest(s) if total < unit.size else None
-        if nest is None or self.context.storages[nest.store.buffer].space is not Space.SHARED:
-            return None
-        return nest if prod(d.count or 1 for d in nest.digits) > total else None
-
-    def _decode(self, loops: list[tuple[str, int]], number: str) -> dict[str, str]:
-        """Declare the variables of the loops; what each is, of ``number``."""
+    def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
+        """Declare the variables of the loops; what each is, of the number ``numbered``."""
         texts: dict[str, str] = {}
-        rest = number
+        rest = number(numbered)
         for position, (name, extent) in enumerate(loops):
-            last = position == len(loops) - 1
-            text = rest if last else f"{rest} % {extent}"
-            self.context.writer.line(f"const int {self.context.names.get(name)} = {text};")
-            texts[name] = f"({text})"
-            rest += f" / {extent}"
+            digit = rest if position == len(loops) - 1 else remainder(rest, extent)
+            self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
+            texts[name] = f"({spell(digit, {})})"
+            rest = quotient(rest, extent)
         return texts
 
     # ------------------------------------------------------------------ memory and barriers
@@ -436,7 +391,7 @@ class KernelEmitter:
             unit.wait(self.context.writer)
         self.tables.fill(unit)
         if self.windows:
-            self.context.writer.line(unit.barrier)
+            self.context.writer.add(unit.barrier)
             self.windows.fill_bands(unit)
             unit.panels = True
         unit.written.add(BANDS)

@@ -27,14 +27,14 @@ class LaneStores:
         """Four neighbours at once where they are aligned, else two, else one by one."""
         whole, flag = self._everywhere(plan), quad_flag(plan, self.context)
         if whole is None or flag is None:
-            self._store_pairs(plan)
+            self._store_pairs(plan, whole)
             return
         w = self.context.writer
         tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), flag]
         with w.block(f"if ({' && '.join(tests)})"):
             self._write_quads(plan)
         with w.block("else"):
-            self._store_pairs(plan)
+            self._store_pairs(plan, whole)
 
     def _write_quads(self, plan: ReadOut) -> None:
         w = self.context.writer
@@ -50,10 +50,10 @@ class LaneStores:
                     values = ", ".join(value for _, value in found)
                     w.line(f"store4_of_two({found[0][0]}, q, {values});")
 
-    def _store_pairs(self, plan: ReadOut) -> None:
-        """Every lane stores what it has, two neighbours at once where they are aligned."""
+    def _store_pairs(self, plan: ReadOut, whole: Expr | None) -> None:
+        """Every lane stores what it has, two neighbours at once where they are aligned; all of
+        them do under the condition ``whole``, if one is known."""
         s = plan.store
-        whole = self._everywhere(plan)
         paired = self._pair_flag(plan)
         tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
         tests += [] if paired in (None, "true") else [paired]

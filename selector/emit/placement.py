@@ -32,6 +32,7 @@ class Placement:
         self.context = context
         self.in_registers = register_names(body)
         self.by_rows: dict[str, int] = {}  # elements of a unit's part, by allocation
+        self.kept: set[str] = set()  # shared buffers that are filled before, for all turns
         self._body = body
         self.pointers: dict[str, str] = {}  # of shared buffers
         self._reserved: dict[str, tuple[int, int]] = {}  # offset and bytes
@@ -72,7 +73,7 @@ class Placement:
         else:
             copies = c.warps if in_warp and unit.size == c.unit_threads else 1
             self._place_shared(s, copies)
-            known = staged_contents(s, c)
+            known = None if s.name in self.kept else staged_contents(s, c)
             if known is not None:
                 c.numbers[s.name] = known.written
                 if known.runs:

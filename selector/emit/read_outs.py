@@ -45,7 +45,7 @@ from selector.emit.warpgroups.box_stores import (
     open_box,
     takes,
 )
-from selector.emit.warpgroups.left_rows import BoxStore
+from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (

@@ -11,23 +11,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
 from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_copy, split_copy
+from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest, independent
 from selector.emit.units import Unit
+from selector.gpu.ir.expressions import (
+    BARRIER_BYTES,
+    THREAD,
+    as_number,
+    barrier,
+    both,
+    chosen,
+    equal,
+    flag,
+    greater,
+    less,
+    minus,
+    moved,
+    number,
+    plus,
+    shared_address,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Await,
+    Commit,
+    Drain,
+    Fence,
+    Init,
+    Let,
+    State,
+    Sync,
+)
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store, Var
 from selector.ir.traverse import substitute_stmt
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import peel_threads, stored_names
 from selector.lowering.tiles import as_accumulate
-
-if TYPE_CHECKING:
-    from selector.emit.kernel import KernelEmitter
 
 Piece = Callable[[], None]
 
@@ -36,7 +62,7 @@ class Ring:
     """One pipelined loop. ``signals``: barriers in shared memory instead of one for the block."""
 
     def __init__(
-        self, emitter: KernelEmitter, loop: For, body: list[Stmt], staged: list[Allocate]
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
     ) -> None:
         names = {a.name for a in staged}
         self.emitter, self.loop, self.staged = emitter, loop, staged
@@ -52,10 +78,9 @@ class Ring:
             )
         self.signals = False
         self.slot = ""  # that copies are written for
-        scalar = self.context.scalar
         self.variable = self.context.names.get(loop.name)
-        self.low, extent = scalar.index(loop.min), scalar.index(loop.extent)
-        self.stop = extent if self.low == "0" else f"{self.low} + {extent}"
+        self.low, extent = self.context.number(loop.min), self.context.number(loop.extent)
+        self.stop = moved(self.low, extent)
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
@@ -83,20 +108,24 @@ class Ring:
         if self.signals and unit.written:  # what the loop reads besides its copies
             unit.wait(self.context.writer)
         self.run(unit, in_warp=in_warp)
-        self.context.writer.line("copy_wait<0>();")
-        self.context.writer.line(unit.barrier)
+        self.context.writer.add(Drain("copies", 0))
+        self.context.writer.add(unit.barrier)
 
     def start(self, unit: Unit) -> None:
         """The copies of the first ``stages - 1`` iterations."""
         w = self.context.writer
         if self.signals:
             self._make_barriers()
-        w.line("#pragma unroll")
-        with w.block(f"for (int ahead = 0; ahead < {self.stages - 1}; ++ahead)"):
-            w.line(f"const int {self.variable} = {self.low} + ahead;")
-            with w.block(f"if ({self.variable} < {self.stop})"):
+        with w.loop("ahead", number(0), number(self.stages - 1), "unrolled"):
+            w.add(Let("int", (self.variable,), (plus(self.low, "ahead"),)))
+            with w.when(less(self.variable, self.stop)):
                 self._produce(self.producers, "ahead", unit)
-            w.line("barrier_arrive_copies(full + 8 * ahead);" if self.signals else "copy_commit();")
+            self._copied("ahead")
+
+    def _copied(self, slot: str) -> None:
+        """Copies into a slot are issued."""
+        full = Arrive(barrier("full", slot), after="copies")
+        self.context.writer.add(full if self.signals else Commit("copies"))
 
     def _make_barriers(self) -> None:
         """Two barriers a slot. Every thread arrives at both: one arrival for a warp would do where
@@ -104,26 +133,26 @@ class Ring:
         """
         c, w = self.context, self.context.writer
         offset = c.allocate_shared(16 * self.stages, "barriers")
-        w.line(f"const u32 full = shared_address(smem + {offset});")
-        w.line(f"const u32 free_ = full + {8 * self.stages};")
-        loop = f"for (int i = 0; i < {self.stages}; ++i)"
-        with w.block("if (threadIdx.x == 0)"), w.block(loop):
-            w.line(f"barrier_init(full + 8 * i, {2 * c.threads});")
-            w.line(f"barrier_init(free_ + 8 * i, {c.threads});")
+        w.add(Let("u32", ("full",), (shared_address(offset),)))
+        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
+        with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
+            w.add(Init(barrier("full", "i"), number(2 * c.threads)))
+            w.add(Init(barrier("free_", "i"), number(c.threads)))
         if c.target.has("bulk"):
-            w.line("barriers_made();")
-        w.line("__syncthreads();")
+            w.add(Fence("barriers"))
+        w.add(Sync("block"))
 
     def run(self, unit: Unit, *, in_warp: bool) -> None:
         """The loop itself."""
-        c, w, last = self.context, self.context.writer, self.stages - 1
-        w.line("int slot = 0, round = 0;" if self.signals else "int slot = 0;")
+        c, w = self.context, self.context.writer
+        names = ("slot", "round") if self.signals else ("slot",)
+        w.add(State("int", names, (number(0),) * len(names)))
         with self.emitter.loop_head(self.loop):
             if self.signals:
-                w.line("barrier_wait(full + 8 * slot, round & 1);")
+                w.add(Await("spinning", barrier("full", "slot"), number("round")))
             else:
-                w.line(f"copy_wait<{self.stages - 2}>();")
-                w.line(unit.barrier)
+                w.add(Drain("copies", self.stages - 2))
+                w.add(unit.barrier)
             self._point("slot")
             unit.forget()
             if self.signals:  # no barrier: other threads may still be in the last iteration
@@ -139,9 +168,8 @@ class Ring:
             self.emitter.statements(self.consumers, unit, in_warp=in_warp)
             self.emitter.loop_depth -= 1
             if self.signals:
-                w.line("barrier_arrive(free_ + 8 * slot);")
-                w.line(f"if (slot == {last}) ++round;")
-            w.line(f"slot = slot == {last} ? 0 : slot + 1;")
+                w.add(Arrive(barrier("free_", "slot")))
+            w.add(Advance("select", "round" if self.signals else "", self.stages))
 
     def _refill(self, unit: Unit) -> list[Piece]:
         """The copies of a later iteration, into the slot that the last one has left, in pieces."""
@@ -151,21 +179,23 @@ class Ring:
         split = self._split_copies(producers, unit)
 
         def head() -> None:
-            w.line(f"const int next = slot == 0 ? {ahead} : slot - 1;")
-            w.line(f"const bool more = {self.variable} + {ahead} < {self.stop};")
+            before = chosen(equal("slot", 0), ahead, minus("slot", 1))
+            w.add(Let("int", ("next",), (before,)))
+            w.add(Let("bool", ("more",), (less(plus(self.variable, ahead), self.stop),)))
             if self.signals:
-                used = f"more && {self.variable} > {self.low}"
-                w.line(f"if ({used}) barrier_wait(free_ + 8 * next, (round - (slot == 0)) & 1);")
+                phase = minus("round", as_number(equal("slot", 0)))
+                with w.when(both(flag("more"), greater(self.variable, self.low))):
+                    w.add(Await("spinning", barrier("free_", "next"), phase))
             self._point("next")
             for pieces in split or []:
                 pieces[0]()
             if split is None:
-                with w.block("if (more)"):
+                with w.when(flag("more")):
                     self._produce(producers, "next", unit)
             self._point("slot")
 
         def tail() -> None:
-            w.line("barrier_arrive_copies(full + 8 * next);" if self.signals else "copy_commit();")
+            self._copied("next")
 
         return [head, *(step for pieces in split or [] for step in pieces[1:]), tail]
 

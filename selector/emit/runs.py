@@ -9,9 +9,9 @@ place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import TYPE_CHECKING
 
 from selector.diagnostics import EmitError
+from selector.emit.emitter import Emitter
 from selector.emit.row_sums import joined_sums
 from selector.emit.units import Unit
 from selector.emit.warpgroups.products import is_zero_fill
@@ -22,14 +22,11 @@ from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import Accumulate
 
-if TYPE_CHECKING:
-    from selector.emit.kernel import KernelEmitter
-
 
 class Runs:
     """The open runs among statements that a unit executes one after the other."""
 
-    def __init__(self, emitter: KernelEmitter, unit: Unit, *, in_warp: bool) -> None:
+    def __init__(self, emitter: Emitter, unit: Unit, *, in_warp: bool) -> None:
         self.emitter, self.context = emitter, emitter.context
         self.unit, self.in_warp = unit, in_warp
         self.products: list[Accumulate] = []

@@ -16,8 +16,8 @@ from typing import assert_never
 
 from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
+from selector.emit.names import Names
 from selector.emit.warpgroups.panels import Panels
-from selector.emit.writer import Names
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (
@@ -43,7 +43,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.types import FLOAT16, FLOAT32, Kind, Type
+from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
 from selector.lowering.strips import Strips
 
 
@@ -103,7 +103,7 @@ def convert(text: str, source: Type, target: Type) -> str:
     if source.element == target.element:
         return text
     if _is_half(source):
-        return convert(f"to_f32({text})", Type(Kind.FLOAT, 32), target)
+        return convert(f"to_f32({text})", FLOAT32, target)
     if _is_half(target):
         single = text if source.is_float and source.bits == 32 else f"(float)({text})"
         return f"to_{'bf16' if target.kind is Kind.BFLOAT else 'f16'}({single})"
@@ -115,7 +115,7 @@ def convert(text: str, source: Type, target: Type) -> str:
 def literal(value: float, t: Type) -> str:
     """A floating-point constant, exact."""
     if _is_half(t):
-        return convert(literal(value, Type(Kind.FLOAT, 32)), Type(Kind.FLOAT, 32), t)
+        return convert(literal(value, FLOAT32), FLOAT32, t)
     if math.isnan(value):
         text = "__int_as_float(0x7fffffff)"
     elif math.isinf(value):
@@ -226,7 +226,7 @@ class ScalarEmitter:
             return f"({value + 1}{suffix} - 1)"
         if t.bits == 64:
             return f"{value}{'ll' if t.kind is Kind.INT else 'ull'}"
-        return f"{value}u" if t == Type(Kind.UINT, 32) else str(value)
+        return f"{value}u" if t == UINT32 else str(value)
 
     def _operand(self, e: Expr) -> str:
         """Operands of comparisons and arithmetic: halves as float."""
@@ -243,12 +243,12 @@ class ScalarEmitter:
                 text = self._divide(op, x, y, b, t)
             case BinaryOp.MOD:
                 text = f"({x} - {y} * floor{'f' if t.bits <= 32 else ''}({x} / {y}))"
-            case BinaryOp.MUL if t == Type(Kind.UINT, 16):  # int would overflow
+            case BinaryOp.MUL if t == UINT16:  # int would overflow
                 text = f"((u32){x} * {y})"
             case _:
                 text = f"({x} {op.value} {y})"
         if _is_half(t):
-            return convert(text, Type(Kind.FLOAT, 32), t)
+            return convert(text, FLOAT32, t)
         narrow = t.is_integer and t.bits in (8, 16)
         return f"({c_type(t)})({text})" if narrow else text
 
@@ -282,14 +282,14 @@ class ScalarEmitter:
         half = _is_half(e.type)
         name = self.function(function, e.args[0].type, rounded=rounded or e.type == FLOAT16)
         text = f"{name}({', '.join(self._operand(a) for a in e.args)})"
-        return convert(text, Type(Kind.FLOAT, 32), e.type) if half else text
+        return convert(text, FLOAT32, e.type) if half else text
 
     def _intrinsic(self, e: Call, text: str) -> str:
         """The text of an intrinsic, which C may have widened, as the type of the call."""
         if e.name in RAW_ARGUMENTS:
             return text
         if _is_half(e.type):
-            return convert(text, Type(Kind.FLOAT, 32), e.type)
+            return convert(text, FLOAT32, e.type)
         return text if e.type.is_bool else f"({c_type(e.type)})({text})"
 
     # ------------------------------------------------------------------ memory

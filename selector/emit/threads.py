@@ -17,6 +17,7 @@ from selector.ir.nodes import (
     Evaluate,
     Expr,
     For,
+    ForKind,
     IfThenElse,
     IntImm,
     LetStmt,
@@ -131,8 +132,10 @@ class ThreadCode:
                     self.statement(x)
             case Store():
                 self._store(s)
-            case For(name, low, extent, _, body):
+            case For(name, low, extent, kind, body):
                 c_name = names.get(name)
+                if kind is ForKind.UNROLLED:
+                    w.line("#pragma unroll")
                 start, count = scalar.index(low), scalar.index(extent)
                 stop = count if start == "0" else f"{start} + {count}"
                 with w.block(f"for (int {c_name} = {start}; {c_name} < {stop}; ++{c_name})"):

@@ -13,10 +13,10 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.instructions import matrix_form
+from selector.emit.names import comment
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
 from selector.emit.unwritten import settled
-from selector.emit.writer import comment
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
@@ -74,14 +74,16 @@ class TileEmitter:
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))
-            read_outs = self._complete(ops, statements, finished)
+            offsets = [slice_offset(s.offset, self.context, s.accumulator) for s in statements]
+            read_outs = self._complete(ops, statements, offsets, finished)
             budget = self._register_budget(statements)
             for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)
                     case MatrixOp():
-                        self._issue(statements[event.statement], event, fetcher)
+                        n = event.statement
+                        self._issue(statements[n], offsets[n], event, fetcher)
                         issued += 1
                         for piece in pieces.get(issued, ()):
                             piece()
@@ -89,13 +91,17 @@ class TileEmitter:
                             self.regions.read_out(s)
 
     def _complete(
-        self, ops: list[MatrixOp], statements: list[Accumulate], finished: Sequence[Store]
+        self,
+        ops: list[MatrixOp],
+        statements: list[Accumulate],
+        offsets: list[int],
+        finished: Sequence[Store],
     ) -> dict[int, list[Store]]:
-        """After how many instructions each read-out goes; their order stays."""
+        """After how many instructions each read-out goes; their order stays. ``offsets`` are those
+        of the statements' accumulators."""
         last: dict[tuple[str, int], int] = {}
         for number, op in enumerate(ops, start=1):
-            s = statements[op.statement]
-            last[s.accumulator, slice_offset(s.offset, self.context, s.accumulator)] = number
+            last[statements[op.statement].accumulator, offsets[op.statement]] = number
         places: dict[int, list[Store]] = {}
         place = 1
         for s in finished:
@@ -112,11 +118,11 @@ class TileEmitter:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
         return max(24, 176 - sum(places.values()))
 
-    def _issue(self, s: Accumulate, op: MatrixOp, fetcher: BlockFetcher) -> None:
+    def _issue(self, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher) -> None:
         form = matrix_form(s.instruction, len(op.b))
         self.context.wrappers[form.name] = form.source
         accumulator = self.context.accumulators[s.accumulator]
-        region = accumulator.regions[slice_offset(s.offset, self.context, s.accumulator)]
+        region = accumulator.regions[offset]
         registers = [fetcher.register(b) for b in (*op.a, *op.b)]
         target = f"{accumulator.register}[{region.fragment(*op.tile)}]"
         self.context.writer.line(f"{form.name}({', '.join([target, *registers])});")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from selector.emit.writer import Writer
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import Number, number, plus
+from selector.gpu.ir.nodes import Commit, Drain, Fence, Sync
 
 
 @dataclass(slots=True)
@@ -18,7 +20,7 @@ class Unit:
 
     rank: str
     size: int
-    barrier: str
+    barrier: Sync
     written: set[str] = field(default_factory=set[str])
     read: set[str] = field(default_factory=set[str])
     copying: bool = False  # asynchronous copies are in flight
@@ -51,7 +53,7 @@ class Unit:
         """Whether a statement that touches these needs a barrier before it."""
         return bool(reads & self.written or writes & (self.written | self.read))
 
-    def wait(self, writer: Writer, touched: set[str] | None = None) -> None:
+    def wait(self, writer: Builder, touched: set[str] | None = None) -> None:
         """The barrier. Asynchronous copies arrive before it, unless the statement after it is known
         to touch nothing that they write: they stay pending.
         """
@@ -61,37 +63,42 @@ class Unit:
         else:
             pending = set(self.copied)
         if self.panels:
-            writer.line("async_fence();")
-        writer.line(self.barrier)
+            writer.add(Fence("proxy"))
+        writer.add(self.barrier)
         self.forget()
         self.written |= pending
 
-    def finish_copies(self, writer: Writer) -> None:
+    def finish_copies(self, writer: Builder) -> None:
         if self.copying:
-            writer.line("copy_commit();")
-            writer.line("copy_wait<0>();")
+            writer.add(Commit("copies"))
+            writer.add(Drain("copies", 0))
             self.copying = False
         self.copied.clear()
 
 
+def named_sync(barrier: Number, threads: int, note: str = "") -> Sync:
+    """Of so many threads of the block, at one of its barriers."""
+    return Sync("named", number(barrier), threads, note)
+
+
 def block_unit(threads: int) -> Unit:
-    return Unit("(int)threadIdx.x", threads, "__syncthreads();")
+    return Unit("(int)threadIdx.x", threads, Sync("block"))
 
 
 def warp_unit() -> Unit:
-    return Unit("lane", 32, "__syncwarp();")
+    return Unit("lane", 32, Sync("warp"))
 
 
 def group_unit() -> Unit:
-    return Unit("(int)(threadIdx.x & 127)", 128, "group_sync(2 + group, 128);")
+    return Unit("(int)(threadIdx.x & 127)", 128, named_sync(plus(2, "group"), 128))
 
 
 def consumer_unit(threads: int) -> Unit:
     """All groups, without the one that feeds them."""
-    return Unit("(int)threadIdx.x", threads, f"group_sync(1, {threads});", panels=True)
+    return Unit("(int)threadIdx.x", threads, named_sync(1, threads), panels=True)
 
 
 def team_unit(threads: int) -> Unit:
     """One of several teams of groups: no more than eight groups have barriers before theirs."""
     rank = f"(int)(threadIdx.x % {threads})"
-    return Unit(rank, threads, f"group_sync(10 + team, {threads});", panels=True)
+    return Unit(rank, threads, named_sync(plus(10, "team"), threads), panels=True)

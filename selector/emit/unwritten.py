@@ -6,12 +6,18 @@ a staged buffer holds. Here a kernel adds what it alone knows: copies fill the l
 row, instructions read whole steps of their depth. How far an operand is read is decided here alone,
 and one that reads an element beside a zero which is no number, or past its depth lies outside of
 its buffer, is refused: no kernel gets past the check.
+
+What wgmma reads it takes as it lies, so that all of it is seen to, whatever it meets: operands in
+panels element by element (``settled``), windows and their bands by what the descriptors of each
+instruction name (``check_windows``), 16 bytes at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from selector.diagnostics import InternalError
 from selector.emit.context import KernelContext
@@ -20,10 +26,14 @@ from selector.emit.nests import as_nest
 from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
+from selector.emit.warpgroups.core_bands import COLUMNS
+from selector.emit.warpgroups.window_code import WINDOWS, BandAddress, WindowProduct
+from selector.emit.warpgroups.windows import CHUNK
 from selector.intrinsics.unwritten import (
     Contents,
     Event,
     Filled,
+    Marks,
     Ranges,
     Reach,
     Scope,
@@ -41,17 +51,29 @@ from selector.lowering.tiles import DEPTH, ROW, Access, Accumulate, Banded, Oper
 
 
 def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
-    """``contents`` of a buffer that has its place, by what its copies fill."""
-    return contents(s, _read_by, _Copies(s.name, context))
+    """``contents`` of a buffer that has its place, by what its copies fill; columns for which its
+    panels have no room are neither written nor zeroed.
+    """
+    found = contents(s, lambda x: _read_by(x, context), _Copies(s.name, context))
+    panels = context.panels.get(s.name)
+    if found is None or panels is None:
+        return found
+    held = np.arange(found.written.size) % panels.pitch < panels.count * panels.width
+    return Contents(found.written & held, found.unwritten & held)
 
 
-def _read_by(s: Store) -> Iterator[tuple[str, Affine, Ranges]]:
+def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ranges]]:
+    """What has to be a number: what meets zeros, and all that wgmma reads, in whole steps."""
     statement = as_accumulate(s)
     if statement is None:
         return
+    step = 1
+    if _by_group(statement):
+        step = statement.instruction.k
+        statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
-        if isinstance(o, Access) and _has_zeros(other):
-            yield o.buffer, *_elements(o, o.depth)
+        if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
+            yield o.buffer, *_elements(o, -(-o.depth // step) * step)
 
 
 def _elements(o: Access, depth: int) -> Filled:
@@ -126,9 +148,14 @@ def settled(s: Accumulate, context: KernelContext) -> Accumulate:
     """The statement, whose operands know how far past their depth they may be read; checked."""
     s = replace(s, a=_settled(s.a, context), b=_settled(s.b, context))
     for operand, other in ((s.a, s.b), (s.b, s.a)):
-        if isinstance(operand, Access) and _has_zeros(other):
+        if isinstance(operand, Access) and (_by_group(s) or _has_zeros(other)):
             _check(s, operand, context)
     return s
+
+
+def _by_group(s: Accumulate) -> bool:
+    """Whether an instruction of a warpgroup reads the operands, from memory as it is."""
+    return s.instruction.family == "wgmma"
 
 
 def _settled(operand: Operand, context: KernelContext) -> Operand:
@@ -161,26 +188,90 @@ def _reached(o: Access, context: KernelContext) -> tuple[Reach, int] | None:
 
 
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
-    """``InternalError`` for an operand in shared memory that meets zeros of the other one, and
-    reads there what is not known to be a number. One whose places are not known stays inside its
-    depth, all of which has been seen to. Inside their depth operands lie in their buffer, which
-    holds all that the program reads: other places are of iterations that a condition leaves out.
+    """``InternalError`` for an operand in shared memory that meets zeros of the other one, or is
+    read by wgmma, and reads what is not known to be a number. One whose places are not known stays
+    inside its depth, all of which has been seen to. Inside their depth operands lie in their
+    buffer, which holds all that the program reads: other places are of iterations that a condition
+    leaves out.
     """
     numbers = context.numbers.get(o.buffer)
     found = None if numbers is None else _reached(o, context)
     if numbers is None or found is None:
+        if numbers is None and _by_group(s) and o.buffer not in context.register_tiles:
+            raise _refused(s.accumulator, o.buffer, "of which nothing is known")
         return
     reach, start = found
     inside = not reach.missing(start, numbers)[1].any()
     if not (reach.covered(start, numbers) if o.meets_band else inside):
-        raise InternalError(
-            f"`{s.accumulator}` multiplies what nobody wrote in `{o.buffer}` by a zero: "
-            f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on"
+        raise _refused(
+            s.accumulator,
+            o.buffer,
+            f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on",
         )
+
+
+def _refused(accumulator: str, buffer: str, what: str) -> InternalError:
+    return InternalError(f"`{accumulator}` multiplies what nobody wrote in `{buffer}`: {what}")
 
 
 def _has_zeros(operand: Operand) -> bool:
     return isinstance(operand, Banded) or operand.predicate is not None
+
+
+# -------------------------------------------------------------------------------- windows
+
+
+def check_windows(products: Sequence[WindowProduct], context: KernelContext) -> None:
+    """``InternalError`` for an instruction one of whose descriptors, of its windows or of its band,
+    reaches 16 bytes that are not known to be numbers.
+    """
+    rows = {p.buffer: _chunks(p.buffer, context) for p in products}
+    for p in products:
+        if not _windows_known(p, rows[p.buffer], context):
+            what = f"windows {p.along} bytes deep from byte {p.offset} on"
+            raise _refused(p.accumulator, p.buffer, what)
+        assert p.band is not None
+        if not _band_known(p, p.band, context):
+            what = f"{p.n} columns from byte {p.band.place} of `{p.band.table}` on"
+            raise _refused(p.accumulator, p.entry.operand.buffer, what)
+
+
+def _chunks(buffer: str, context: KernelContext) -> Marks:
+    """Which 16 bytes of a buffer of windows are known to be numbers, as they lie in memory."""
+    rows, numbers = context.windows[buffer], context.numbers.get(buffer)
+    if numbers is None:
+        return np.zeros(0, np.bool_)
+    if rows.strips is not None:
+        order = np.argsort([rows.strips.place(x) for x in range(rows.pitch)])
+        numbers = numbers.reshape(-1, rows.pitch)[:, order].ravel()
+    chunks = numbers[: numbers.size // CHUNK * CHUNK].reshape(-1, CHUNK)
+    return np.logical_and.reduce(chunks, axis=1)
+
+
+def _windows_known(p: WindowProduct, known: Marks, context: KernelContext) -> bool:
+    """Where the place of windows is not known, they still lie in their rows: ``window_products``
+    has seen to that.
+    """
+    first = p.symbolic.divided_by(BLOCK_BYTES)
+    if first is None or (p.offset | p.along) % BLOCK_BYTES:
+        return False
+    key = (first, p.along)
+    if key not in context.reached:
+        index = first + ROW + Affine.of(DEPTH) * (p.along // BLOCK_BYTES)
+        ranges = {ROW.name: (0, WINDOWS), DEPTH.name: (0, 2)}
+        context.reached[key] = Reach.of(Event(index, ranges, context.loops).places())
+    reach = context.reached[key]
+    if reach is None:
+        return known.size > 0 and bool(known.all())
+    return reach.covered(p.offset // BLOCK_BYTES, known)
+
+
+def _band_known(p: WindowProduct, band: BandAddress, context: KernelContext) -> bool:
+    """Core matrices are 8 columns of 16 bytes, two along the depth."""
+    known = context.numbers[band.table]
+    column, block, deep = np.ogrid[:COLUMNS, : p.n // COLUMNS, :2]
+    at = (band.place + band.across * block + band.along * deep) // BLOCK_BYTES + column
+    return bool(at.min() >= 0 and at.max() < known.size and known[at].all())
 
 
 def loops_of(body: Stmt) -> Scope:

@@ -12,7 +12,7 @@ Rules that only ask questions or note facts (``is_telling``) are part of every r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rules import rule_files
@@ -110,10 +110,13 @@ def chain(
     if run.capped or len(order) * run.rows > MOST_ROWS:
         return ()
     worlds.load(matched)
+    steps: dict[frozenset[str], Mapping[str, int]] = {}
     for own in (result.facts, facts):
 
         def attempt(some: Sequence[frozenset[str]], own: str = own) -> list[bool]:
-            return worlds.reaching(statement, own, some, result, GROWTH * run.rows)
+            reaching = worlds.reaching(statement, own, some, result, GROWTH * run.rows)
+            steps[some[0]] = reaching.steps
+            return reaching.found
 
         stopped = worlds.stopped
         kept = minimal(order, known.expected(order), attempt)
@@ -121,7 +124,9 @@ def chain(
             if worlds.stopped > stopped:
                 kept = irreducible(kept, order, attempt)
             known.learn(order, kept)
-            first = worlds.first_firings(statement, own, kept)
+            if kept not in steps:
+                attempt([kept])
+            first = steps[kept]
             return tuple(sorted(kept, key=lambda r: (first.get(r, 0), worlds.order[r])))
     return ()  # only beside the other statements of its scope
 

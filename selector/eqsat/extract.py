@@ -8,7 +8,7 @@ one instruction and one M x N.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -164,28 +164,38 @@ def _converters(graph: egglog.EGraph) -> dict[str, Callable[[egglog.Value], obje
     }
 
 
-def read_graph(graph: egglog.EGraph, count: int, world: int | None = None) -> Graph:
-    """Read the constructors' rows of a saturated graph with ``count`` statements; of one world, if
-    every table has a column for its number first (``worlds``)."""
-    functions = graph.freeze().functions
-    convert, skipped = _converters(graph), 0 if world is None else 1
+def read_graph(graph: egglog.EGraph, count: int) -> Graph:
+    """Read the constructors' rows of a saturated graph with ``count`` statements."""
+    (found,) = _read(graph, count, None).values()
+    return found
 
-    def rows(f: egglog.FrozenFunction) -> Iterator[tuple[list[egglog.Value], egglog.Value]]:
-        for row in f.rows:
-            if world is None or graph.value_to_i64(row.inputs[0]) == world:
-                yield row.inputs[skipped:], row.output
 
-    nodes: list[Node] = []
+def read_worlds(graph: egglog.EGraph, count: int, worlds: Set[int]) -> dict[int, Graph]:
+    """What ``read_graph`` reads, of some worlds of a graph whose tables have a column for their
+    number first (``worlds``)."""
+    return _read(graph, count, worlds)
+
+
+def _read(graph: egglog.EGraph, count: int, worlds: Set[int] | None) -> dict[int, Graph]:
+    functions, convert = graph.freeze().functions, _converters(graph)
+    skipped = 0 if worlds is None else 1
+    nodes: dict[int, list[Node]] = {w: [] for w in (worlds if worlds is not None else (0,))}
+    roots: dict[int, dict[object, egglog.Value]] = {w: {} for w in nodes}
     for name, f in functions.items():
-        if f.output_sort not in _TERMS or name == "statement" or f.is_let_binding:
+        if f.output_sort not in _TERMS or f.is_let_binding:
             continue
         sorts = tuple(f.input_sorts)[skipped:]
         readers = [convert[s] for s in sorts]
-        for inputs, output in rows(f):
-            args = tuple(read(v) for read, v in zip(readers, inputs, strict=True))
-            nodes.append(Node(name, args, sorts, output))
-    roots = {graph.value_to_i64(number): cls for (number,), cls in rows(functions["statement"])}
-    return Graph(tuple(nodes), tuple(roots[i] for i in range(count)))
+        for row in f.rows:
+            world = graph.value_to_i64(row.inputs[0]) if skipped else 0
+            if world not in nodes:
+                continue
+            args = tuple([read(v) for read, v in zip(readers, row.inputs[skipped:], strict=True)])
+            if name == "statement":
+                roots[world][args[0]] = row.output
+            else:
+                nodes[world].append(Node(name, args, sorts, row.output))
+    return {w: Graph(tuple(n), tuple(roots[w][i] for i in range(count))) for w, n in nodes.items()}
 
 
 def read_tables(graph: egglog.EGraph, names: Iterable[str]) -> dict[str, list[tuple[object, ...]]]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.ir.contents import holds, loaded
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Expr,
@@ -19,7 +20,6 @@ from selector.ir.nodes import (
     Load,
     Location,
     LocToLoc,
-    Module,
     Stmt,
     Store,
 )

@@ -15,7 +15,8 @@ from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.contents import holds
-from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Module, Stmt, Store
+from selector.ir.module import Module
+from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Stmt, Store
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.report import Block, StatementReport

@@ -27,7 +27,8 @@ PHASES: tuple[tuple[str, str, int], ...] = (
 )
 """Name, schedule of one round, most rounds."""
 
-Watch = Callable[[egglog.RunReport], None]
+Watch = Callable[[egglog.RunReport, int], None]
+"""Told of each round: what it did, and the rows of all tables after it."""
 
 
 @dataclass
@@ -93,8 +94,8 @@ class Engine:
         """Saturate a graph of these Store terms, numbered from 0."""
         return self.saturated([f"(set (statement {i}) {s})" for i, s in enumerate(statements)])
 
-    def saturate(self, watch: Watch = lambda report: None) -> Saturation:
-        """Run all phases; ``watch`` is told what each round did."""
+    def saturate(self, watch: Watch = lambda report, rows: None) -> Saturation:
+        """Run all phases."""
         result = Saturation()
         for phase, schedule, most in PHASES:
             result.rounds[phase] = 0
@@ -103,18 +104,20 @@ class Engine:
                 result.rounds[phase] += 1
                 if not updated:
                     break
-                if result.rounds[phase] >= most or self.size() > MAX_TUPLES:
+                if result.rounds[phase] >= most or result.rows > MAX_TUPLES:
                     result.capped = (*result.capped, phase)
                     break
-        result.rows = self.size()
         return result
 
-    def round(self, schedule: str, result: Saturation, watch: Watch = lambda report: None) -> bool:
+    def round(
+        self, schedule: str, result: Saturation, watch: Watch = lambda report, rows: None
+    ) -> bool:
+        """Run a schedule, and add what it did to the result; whether it changed the graph."""
         updated = False
         for output in self.run(schedule):
             assert isinstance(output, egglog.RunScheduleOutput)
-            report = output.report
-            watch(report)
+            report, result.rows = output.report, self.size()
+            watch(report, result.rows)
             result.matches.update(report.num_matches_per_rule)
             updated = updated or report.updated
         return updated

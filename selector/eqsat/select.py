@@ -22,7 +22,8 @@ from selector.eqsat.scopes import Scope, is_tensor, open_scope, touches_tensor
 from selector.eqsat.slices import slice_reductions
 from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
-from selector.ir.nodes import Allocate, Memory, Module, Stmt, Store
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Memory, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.report import Report, StatementReport
 from selector.targets import Target

@@ -27,7 +27,8 @@ from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.slices import slice_reductions
 from selector.eqsat.valuation import Array, IllTypedError, World
 from selector.intrinsics import find
-from selector.ir.nodes import Allocate, Location, Module, Stmt
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Location, Stmt
 from selector.ir.traverse import stmt_children
 from selector.ir.types import Type
 

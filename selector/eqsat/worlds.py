@@ -16,27 +16,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from itertools import count
+from operator import or_
 from typing import Protocol
 
 from selector.eqsat.bindings import egglog
 from selector.eqsat.decode import Term
 from selector.eqsat.encode import real, text
-from selector.eqsat.extract import Graph, read_graph
-from selector.eqsat.saturate import Engine
+from selector.eqsat.extract import Graph, read_worlds
+from selector.eqsat.saturate import Engine, Watch
 
 RuleFiles = tuple[tuple[str, str], ...]
 """(file name, text), in loading order."""
 
 Form = str | tuple["Form", ...]
 _TOKEN = re.compile(r';[^\n]*|"(?:[^"\\]|\\.)*"|[()]|[^\s()";]+')
-_RULES = ("rule", "rewrite", "birewrite")
+_RULES = ("rule", "rewrite")
+_TABLES = ("constructor", "function", "relation")
 _WORLD = "w!"
-_BITS = 32
+_BITS = 62
 """Rules of which one number says whether a world has them."""
 # No rule file has names that end so.
 _DECLARATIONS = """
@@ -80,11 +82,19 @@ class _Growth:
             self.limit = rows - rows / self.count + self.most
         return rows > self.limit
 
-    def counted(self, rows: int, worlds: Counter[int]) -> None:
+    def counted(self, rows: int, worlds: Mapping[int, int]) -> None:
         """The rows that each world was found to have."""
         self.large |= {i for i, n in worlds.items() if n > self.most}
         largest = max((n for i, n in worlds.items() if i not in self.large), default=0)
         self.limit = rows + self.most - largest
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """Which worlds reach a goal, and in which step of the first one each rule first matched."""
+
+    found: list[bool]
+    steps: Mapping[str, int]
 
 
 @dataclass
@@ -102,26 +112,38 @@ class Worlds:
     stopped: int = 0
     _tagged: frozenset[str] = frozenset()
     _loaded: set[str] = field(default_factory=set[str])
+    _places: dict[str, int] = field(default_factory=dict[str, int])
+    _tables: dict[str, int] = field(default_factory=dict[str, int])
+    _ways: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def __post_init__(self) -> None:
         forms = [form for _, source in self.rules for form in parse(source)]
         rules = [f for f in forms if f[0] in _RULES]
         written = {name for rule in rules for name in _names(rule[2])}
         self._tagged = frozenset(
-            str(f[1])
-            for f in forms
-            if f[0] in ("constructor", "function") or (f[0] == "relation" and f[1] in written)
+            str(f[1]) for f in forms if f[0] in _TABLES and (f[0] != "relation" or f[1] in written)
         )
         others = [f for f in forms if f[0] not in _RULES]
+        names = [str(f[1]) for f in others if f[0] in _TABLES]
+        self._tables.update((name, 1 << i) for i, name in enumerate(names))
         self.engine.run("\n".join([*(shown(self._declared(f)) for f in others), _DECLARATIONS]))
         for rule in rules:
             name = _option(rule, ":name").strip('"')
             self.order[name] = len(self.order)
             self._texts[name] = shown(self._guarded(rule, name))
+            when = rule[rule.index(":when") + 1] if ":when" in rule else ()
+            self._ways[name] = self._in_tables((rule[1], when)), self._in_tables(rule[2])
+
+    def _in_tables(self, form: Form) -> int:
+        """The tables of which a form has rows, as bits."""
+        found = 0
+        for name in _names(form):
+            found |= self._tables.get(name, 0)
+        return found
 
     def _declared(self, form: Form) -> Form:
         match form:
-            case ("constructor" | "function" | "relation" as kind, str(name), tuple(sorts), *more):
+            case (str(kind), str(name), tuple(sorts), *more) if kind in _TABLES:
                 columns = ("i64", *sorts) if name in self._tagged else sorts
                 return (kind, name, columns, *more)
             case _:
@@ -155,70 +177,125 @@ class Worlds:
     def load(self, names: frozenset[str]) -> None:
         """Make rules of these files known."""
         for name in sorted((names & self.order.keys()) - self._loaded, key=self.order.__getitem__):
-            part, bit = divmod(self.order[name], _BITS)
-            self.engine.run(f"{self._texts[name]} (bit! {text(name)} {part} {1 << bit})")
+            self.engine.run(self._texts[name])
             self._loaded.add(name)
+            if self.telling(name):
+                part, bit = divmod(len(self._places), _BITS)
+                self._places[name] = len(self._places)
+                self.engine.run(f"(bit! {text(name)} {part} {1 << bit})")
 
     @contextmanager
-    def _opened(
-        self, statement: str, facts: str, worlds: Sequence[frozenset[str]]
-    ) -> Generator[None]:
-        """A graph with a copy of a statement for each world."""
-        parts = range(len(self.order) // _BITS + 1)
-        numbers = [
-            f"(world! {i} {part} {self._mask(rules, part)})"
-            for i, rules in enumerate(worlds)
-            for part in parts
-        ]
+    def _opened(self, statement: str, facts: str, goal: Goal) -> Generator[None]:
+        """A graph in which every world has a copy of a statement, and those are told that hold the
+        goal, and those that hold its instruction with any operands."""
         (term,) = parse(statement)
         start = shown(self.inside(("set", ("statement", "0"), term)))
+        rules = [f"(rule ((world! {_WORLD} 0 mask!)) ({start}) :ruleset worlds!)"]
+        found = [form_of(goal.term), ("Store", "b!", "i!", _any_operands(goal.term), "p!")]
+        for name, form in zip(("reached!", "near!"), found, strict=True):
+            body = shown(self.inside((("=", "s", ("statement", "0")), ("=", "s", form))))
+            rules.append(f"(rule {body} (({name} {_WORLD})) :ruleset goal!)")
         self.engine.run("(push)")
         try:
-            self.engine.run(
-                f"{facts} {' '.join(numbers)}\n"
-                f"(rule ((world! {_WORLD} 0 mask!)) ({start}) :ruleset worlds!)\n"
-                "(run-schedule (run worlds!))"
-            )
+            self.engine.run("\n".join([facts, *rules]))
             yield
         finally:
             self.engine.run("(pop)")
 
-    def _mask(self, rules: frozenset[str], part: int) -> int:
-        places = (divmod(self.order[rule], _BITS) for rule in rules)
-        return sum(1 << bit for number, bit in places if number == part)
+    def _begin(self, first: int, worlds: Sequence[frozenset[str]]) -> None:
+        """Add worlds with these rules, numbered from ``first`` on."""
+        masks = [
+            f"(world! {i} {part} {mask})"
+            for i, rules in enumerate(worlds, first)
+            for part, mask in self._masks(rules).items()
+        ]
+        self.engine.run(f"{' '.join(masks)} (run-schedule (run worlds!))")
+
+    def _masks(self, rules: frozenset[str]) -> dict[int, int]:
+        masks = {0: 0}
+        for rule in rules:
+            part, bit = divmod(self._places[rule], _BITS)
+            masks[part] = masks.get(part, 0) | 1 << bit
+        return masks
 
     def reaching(
         self, statement: str, facts: str, worlds: Sequence[frozenset[str]], goal: Goal, most: int
-    ) -> list[bool]:
+    ) -> Reaching:
         """Whether a statement becomes the goal, in each world; a world of which the search has more
         than ``most`` rows, or reaches another cap, does not count as one where it does.
-        """
-        with self._opened(statement, facts, worlds):
-            growth = _Growth(len(worlds), most)
-            saturation = self.engine.saturate(partial(self._stop_large, growth))
-            if not saturation.capped:
-                self.stopped += len(growth.large)
-                exact, near = self._reached(goal)
-                near -= exact | growth.large
-                exact |= {i for i in near if goal(read_graph(self.engine.graph, 1, i))}
-                return [i in exact - growth.large for i in range(len(worlds))]
-        if len(worlds) == 1:
-            self.stopped += 1
-            return [False]
-        half = len(worlds) // 2  # one of them has no end
-        return [
-            found
-            for some in (worlds[:half], worlds[half:])
-            for found in self.reaching(statement, facts, some, goal, most)
-        ]
 
-    def _stop_large(self, growth: _Growth, _: egglog.RunReport) -> None:
-        """After a round: no rule of a world that has become too large matches any more."""
-        rows = self.engine.size()
-        if growth.is_odd(rows):
-            growth.counted(rows, self._rows())
-            self.engine.run(" ".join(f"(stopped! {i})" for i in sorted(growth.large)))
-            self.engine.run("(run-schedule (run worlds!))")
+        The first world is searched alone, so that it is known when its rules match.
+        """
+        steps: dict[str, int] = {}
+        with self._opened(statement, facts, goal):
+            note = partial(_note, count(), steps)
+            found = self._searched(worlds[:1], 0, goal, most, note)
+            self._stop({0})
+            given = self._in_tables(parse(f"{statement} {facts}"))
+            last = self._in_tables(_any_operands(goal.term))
+            rest = [w for w in worlds[1:] if self._may_reach(w, given, last)]
+            others = None if found is None else self._searched(rest, 1, goal, most)
+        if found is None:
+            self.stopped += 1
+        first = bool(found)
+        if others is not None:
+            reaching = {w for i, w in enumerate(rest, 1) if i in others}
+        else:
+            half = (len(rest) + 1) // 2  # one of them has no end
+            parts = (rest[:half], rest[half:])
+            reaching = set[frozenset[str]]()
+            for part in parts:
+                if part:
+                    found = self.reaching(statement, facts, part, goal, most).found
+                    reaching |= {w for w, reaches in zip(part, found, strict=True) if reaches}
+        return Reaching([first, *(w in reaching for w in worlds[1:])], steps)
+
+    def _may_reach(self, rules: frozenset[str], given: int, goal: int) -> bool:
+        """Whether there may be rows in the goal's tables, by which tables each rule reads and
+        writes. Most rules that are needed are the only ones that write some table, which takes no
+        search."""
+        waiting = [self._ways[r] for r in self._loaded if r in rules or not self.telling(r)]
+        while goal & ~given:
+            writes = [way[1] for way in waiting if not way[0] & ~given]
+            waiting = [way for way in waiting if way[0] & ~given]
+            if not writes:
+                return False
+            given = reduce(or_, writes, given)
+        return True
+
+    def _searched(
+        self,
+        worlds: Sequence[frozenset[str]],
+        first: int,
+        goal: Goal,
+        most: int,
+        watch: Watch = lambda report, rows: None,
+    ) -> set[int] | None:
+        """Those of the worlds that reach the goal, numbered from ``first`` on; None if the search
+        reaches a cap."""
+        if not worlds:
+            return set()
+        before = self.engine.size()
+        self._begin(first, worlds)
+        numbers = range(first, first + len(worlds))
+        growth = _Growth(len(worlds), most)
+
+        def watch_all(report: egglog.RunReport, rows: int) -> None:
+            """No rule of a world that has become too large matches any more."""
+            watch(report, rows)
+            if growth.is_odd(rows - before):
+                every = self._rows()
+                growth.counted(rows - before, {i: every[i] for i in numbers})
+                self._stop(growth.large)
+
+        if self.engine.saturate(watch_all).capped:
+            return None
+        self.stopped += len(growth.large)
+        return self._reached(goal, set(numbers) - growth.large)
+
+    def _stop(self, worlds: Set[int]) -> None:
+        stopped = " ".join(f"(stopped! {i})" for i in sorted(worlds))
+        self.engine.run(f"{stopped} (run-schedule (run worlds!))")
 
     def _rows(self) -> Counter[int]:
         """The rows of each world."""
@@ -228,28 +305,18 @@ class Worlds:
             rows.update(number(row.inputs[0]) for row in tables[name].rows)
         return rows
 
-    def _reached(self, goal: Goal) -> tuple[set[int], set[int]]:
-        """The worlds that hold the goal, and those that hold its instruction with any operands."""
-        found = [form_of(goal.term), ("Store", "b!", "i!", _any_operands(goal.term), "p!")]
-        for name, form in zip(("reached!", "near!"), found, strict=True):
-            body = shown(self.inside((("=", "s", ("statement", "0")), ("=", "s", form))))
-            self.engine.run(f"(rule {body} (({name} {_WORLD})) :ruleset goal!)")
+    def _reached(self, goal: Goal, worlds: Set[int]) -> set[int]:
+        """Those of the worlds that hold the goal in any writing."""
         self.engine.run("(run-schedule (run goal!))")
         graph = self.engine.graph
         tables = graph.freeze().functions
-        reached, near = (
-            {graph.value_to_i64(row.inputs[0]) for row in tables[name].rows}
+        exact, near = (
+            {graph.value_to_i64(row.inputs[0]) for row in tables[name].rows} & worlds
             for name in ("reached!", "near!")
         )
-        return reached, near
-
-    def first_firings(self, statement: str, facts: str, rules: frozenset[str]) -> dict[str, int]:
-        """The step of the run with these rules in which each rule first matched."""
-        first: dict[str, int] = {}
-        with self._opened(statement, facts, [rules]):
-            steps = count()
-            self.engine.saturate(lambda report: _note(report, steps, first))
-        return first
+        others = near - exact
+        graphs = read_worlds(graph, 1, others) if others else {}
+        return exact | {i for i, found in graphs.items() if goal(found)}
 
 
 def _any_operands(term: Term) -> Form:
@@ -261,7 +328,7 @@ def _any_operands(term: Term) -> Form:
             raise AssertionError(term)
 
 
-def _note(report: egglog.RunReport, steps: Iterator[int], first: dict[str, int]) -> None:
+def _note(steps: Iterator[int], first: dict[str, int], report: egglog.RunReport, _: int) -> None:
     for iteration in report.iterations:
         step = next(steps)
         for rule, matches in iteration.rule_set_report.rule_reports.items():

@@ -12,6 +12,7 @@ from dataclasses import replace
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
 from selector.intrinsics.records import find
 from selector.intrinsics.unwritten import ReadBy, all_zeros, fills, masked_buffers, reads_of
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -19,7 +20,6 @@ from selector.ir.nodes import (
     Expr,
     Load,
     Memory,
-    Module,
     Stmt,
     Store,
 )

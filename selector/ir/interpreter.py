@@ -28,6 +28,7 @@ from selector.ir.evaluator import (
     register,
     registered,
 )
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -39,7 +40,6 @@ from selector.ir.nodes import (
     IntImm,
     LetStmt,
     Load,
-    Module,
     Role,
     Stmt,
     Store,

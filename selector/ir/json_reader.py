@@ -12,6 +12,7 @@ from selector.diagnostics import ParseError, Where
 from selector.ir.checks import type_error
 from selector.ir.expression_parser import MAX_HEIGHT
 from selector.ir.forms import MAX_LANES
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -26,6 +27,7 @@ from selector.ir.nodes import (
     CompareOp,
     Dim,
     Evaluate,
+    Everywhere,
     Expr,
     ExprVar,
     FloatImm,
@@ -41,7 +43,6 @@ from selector.ir.nodes import (
     Location,
     LocToLoc,
     Memory,
-    Module,
     Not,
     Origin,
     Promise,
@@ -322,8 +323,19 @@ class _Reader:
         )
 
     def promise(self, path: str, value: object) -> Promise:
-        condition, message = _list(path, value, 2)
-        return Promise(self.expr(path, condition, BOOL), _string(path, message))
+        condition, message, exactly = [*_list(path, value), None][:3]
+        _list(path, value, 2 if exactly is None else 3)
+        known = None if exactly is None else self.everywhere(path, exactly)
+        return Promise(self.expr(path, condition, BOOL), _string(path, message), known)
+
+    def everywhere(self, path: str, value: object) -> Everywhere:
+        loops, condition = _list(path, value, 2)
+        found: list[tuple[str, Expr, Expr]] = []
+        for p, loop in _items(path, loops):
+            name, low, extent = _list(p, loop, 3)
+            ends = self.expr(p, low, INT32), self.expr(p, extent, INT32)
+            found.append((_string(p, name), *ends))
+        return Everywhere(tuple(found), self.expr(path, condition, BOOL))
 
     def origin(self, path: str, value: object) -> Origin:
         return Origin(*(_string(path, x) for x in _list(path, value, 3)))

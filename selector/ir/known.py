@@ -7,13 +7,18 @@ printed nor pickled nor handed on by ``replace``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from selector.ir.affine import Affine
+from typing import Any, TypeVar
 
 
-class Known:
+class Hashed:
+    """A slot for the hash."""
+
+    __slots__ = ("known_hash",)
+
+    known_hash: int
+
+
+class Known(Hashed):
     """Slots for the hash of a node, and for what is below it: the classes of its nodes, the buffers
     that it loads from and stores to, the variables that are free in it, its polynomial.
     """
@@ -21,21 +26,19 @@ class Known:
     __slots__ = (
         "known_affine",
         "known_free",
-        "known_hash",
         "known_kinds",
         "known_loads",
         "known_stores",
     )
 
-    known_affine: Affine
+    known_affine: Any  # an Affine, which is made of nodes
     known_free: frozenset[str]
-    known_hash: int
     known_kinds: int
     known_loads: frozenset[str]
     known_stores: frozenset[str]
 
 
-T = TypeVar("T", bound=Known)
+T = TypeVar("T", bound=Hashed)
 
 keep = object.__setattr__
 """Fills a slot of a frozen node."""

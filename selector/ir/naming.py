@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -16,7 +17,6 @@ from selector.ir.nodes import (
     Let,
     LetStmt,
     Load,
-    Module,
     Stmt,
     Store,
     Var,

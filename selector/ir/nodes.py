@@ -1,4 +1,4 @@
-"""The nodes of the vectorized loop IR: expressions, statements, modules.
+"""The nodes of the vectorized loop IR: expressions, statements, and what a module says besides.
 
 Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
 how long a vector it is; a node whose parts do not fit is ``IllTyped``, under ``python -O``, too.
@@ -391,13 +391,33 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Everywhere:
+    """A condition on the variables of loops (name, first value, number of values), outermost first,
+    in all their iterations.
+    """
+
+    loops: tuple[tuple[str, Expr, Expr], ...]
+    condition: Expr
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (*(e for _, low, extent in self.loops for e in (low, extent)), self.condition)
+
+
+@dataclass(frozen=True, slots=True)
 class Promise:
-    """What the user has promised of the parameters; ``message`` says what is broken where
-    ``condition`` is false.
+    """What the user has promised of the parameters; ``message`` says what is broken where it is not
+    kept. Where ``condition`` is true it is; where that is false, ``exactly`` says whether, if it is
+    known.
     """
 
     condition: Expr
     message: str
+    exactly: Everywhere | None = None
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.condition, *(self.exactly.exprs if self.exactly is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,28 +436,6 @@ class GridDirective:
     kind: GridKind
     func: str
     blocks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """A pipeline: its parameters in calling order, its body, and what messages and checks need."""
-
-    name: str
-    buffers: tuple[BufferParam, ...]
-    scalars: tuple[ScalarParam, ...]
-    body: Stmt
-    requirements: tuple[Requirement, ...] = ()
-    origins: tuple[Origin, ...] = ()
-    grids: tuple[GridDirective, ...] = ()
-    promises: tuple[Promise, ...] = ()
-
-    def buffer(self, name: str) -> BufferParam | None:
-        return next((b for b in self.buffers if b.name == name), None)
-
-    def __str__(self) -> str:
-        from selector.ir.printer import print_module
-
-        return print_module(self)
 
 
 Node = Expr | Stmt

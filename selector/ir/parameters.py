@@ -15,7 +15,8 @@ import numpy as np
 
 from selector.diagnostics import ArgumentError
 from selector.ir.arithmetic import Array, dtype_of, poisoned, storage_dtype
-from selector.ir.nodes import BufferParam, Dim, IntImm, Module, Role, Var
+from selector.ir.module import Module
+from selector.ir.nodes import BufferParam, Dim, IntImm, Role, Var
 from selector.ir.types import Kind, Type
 
 

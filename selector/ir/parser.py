@@ -17,13 +17,14 @@ from typing import TypeVar
 
 from selector.diagnostics import ParseError
 from selector.ir.lexer import Source
+from selector.ir.module import Module
 from selector.ir.nodes import (
     BufferParam,
     Dim,
+    Everywhere,
     Expr,
     GridDirective,
     GridKind,
-    Module,
     Origin,
     Promise,
     Requirement,
@@ -66,7 +67,7 @@ def parse_stmt(
 
 
 def parse_module(text: str, filename: str = "<text>", lenient: bool = False) -> Module:
-    """A header and a body, as ``print_module`` writes them."""
+    """A header and a body, as ``str`` of a module has them."""
     parser = ModuleParser(Source(text, filename), {}, lenient)
     return _guarded(parser, parser.module)
 
@@ -184,7 +185,21 @@ class ModuleParser(StatementParser):
         self.take("promise")
         message = self._string()
         self.take(":")
-        return Promise(self.expr(), message)
+        condition = self.expr()
+        return Promise(condition, message, self._everywhere() if self.skip("exactly") else None)
+
+    def _everywhere(self) -> Everywhere:
+        loops: list[tuple[str, Expr, Expr]] = []
+        while self.skip("for"):
+            self.take("(")
+            name = self.name()
+            self.take(",")
+            low = self.expr()
+            self.take(",")
+            loops.append((name, low, self.expr()))
+            self.take(")")
+        self.take(":")
+        return Everywhere(tuple(loops), self.expr())
 
     def _origin(self) -> Origin:
         self.take("origin")

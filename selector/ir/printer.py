@@ -1,4 +1,5 @@
-"""The text form: Halide's own spelling of expressions and statements, and a header for modules.
+"""The text form: Halide's own spelling of expressions and statements, and the header that
+``selector.ir.module`` puts before them.
 
 ``selector.ir.parser`` reads it back. The type of a literal, a call or a reduction that is not
 ``int32`` stands before it in parentheses; so does the type of a load or a variable whose name is
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from selector.ir.lexicon import float_text, quote, quote_call, quote_string
+from selector.ir.lexicon import float_text, quote, quote_call
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -31,7 +32,6 @@ from selector.ir.nodes import (
     BinaryOp,
     Block,
     Broadcast,
-    BufferParam,
     Call,
     Cast,
     Compare,
@@ -48,7 +48,6 @@ from selector.ir.nodes import (
     Load,
     LocToLoc,
     Memory,
-    Module,
     Not,
     Ramp,
     Select,
@@ -58,6 +57,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
+from selector.ir.traverse import walk_all_exprs, walk_expr
 from selector.ir.types import INT32, Type
 
 _SPACED = frozenset((BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MOD, BinaryOp.AND, BinaryOp.OR))
@@ -71,53 +71,17 @@ def print_expr(e: Expr, types: Mapping[str, Type] | None = None) -> str:
     variables); with ``{}`` the text reads back on its own, with None it is the short form, which
     needs ``types_of`` to be read.
     """
-    return _Printer(types, types).expr(e)
+    return Printer(types, types).expr(e)
 
 
 def print_stmt(s: Stmt, types: Mapping[str, Type] | None = None) -> str:
     """Lines of text without a final newline; ``types`` as for ``print_expr``."""
     lines: list[str] = []
-    _Printer(types, types).stmt(s, "", lines)
+    Printer(types, types).stmt(s, "", lines)
     return "\n".join(lines)
 
 
-def print_module(module: Module) -> str:
-    """Header and body, with a final newline; reads back without help."""
-    printer = _Printer(
-        {b.name: b.type.element for b in module.buffers}, {s.name: s.type for s in module.scalars}
-    )
-    lines = [*_header(module, printer), "body {"]
-    printer.stmt(module.body, " ", lines)
-    lines.append("}")
-    return "\n".join(lines) + "\n"
-
-
-def _header(module: Module, printer: _Printer) -> Iterator[str]:
-    yield f"module {quote(module.name)}"
-    for b in module.buffers:
-        yield _buffer_line(b, printer)
-    for s in module.scalars:
-        yield f"scalar {quote(s.name)}: {s.type}"
-    for r in module.requirements:
-        low, high = printer.expr(r.minimum), printer.expr(r.maximum)
-        yield f"require {quote(r.buffer)} dim {r.dim} from {low} to {high}"
-    for p in module.promises:
-        yield f"promise {quote_string(p.message)}: {printer.expr(p.condition)}"
-    for o in module.origins:
-        func, location = quote_string(o.func), quote_string(o.location)
-        yield f"origin {quote(o.name)}: func {func} at {location}"
-    for grid in module.grids:
-        yield f"{grid.kind.value} {quote(grid.func)}: {grid.blocks}"
-
-
-def _buffer_line(b: BufferParam, printer: _Printer) -> str:
-    dims = ", ".join(
-        f"({', '.join(printer.expr(x) for x in (d.min, d.extent, d.stride))})" for d in b.dims
-    )
-    return f"{b.role.value} {quote(b.name)}: {b.type} [{dims}]"
-
-
-class _Printer:
+class Printer:
     """Prints under known names; None knows every name."""
 
     def __init__(
@@ -125,13 +89,13 @@ class _Printer:
     ) -> None:
         self.buffers, self.variables = buffers, variables
 
-    def with_variable(self, name: str, t: Type) -> _Printer:
+    def with_variable(self, name: str, t: Type) -> Printer:
         known = self.variables
-        return self if known is None else _Printer(self.buffers, {**known, name: t})
+        return self if known is None else Printer(self.buffers, {**known, name: t})
 
-    def with_buffer(self, name: str, t: Type) -> _Printer:
+    def with_buffer(self, name: str, t: Type) -> Printer:
         known = self.buffers
-        return self if known is None else _Printer({**known, name: t}, self.variables)
+        return self if known is None else Printer({**known, name: t}, self.variables)
 
     def operand(self, e: Expr) -> str:
         """An expression beside an operator: infix operators get parentheses."""
@@ -305,8 +269,6 @@ def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 def types_of(node: Expr | Stmt) -> dict[str, Type]:
     """The types of the names that a reader of the short form must be told."""
-    from selector.ir.traverse import walk_all_exprs, walk_expr
-
     found: dict[str, Type] = {}
     exprs = walk_expr(node) if isinstance(node, Expr) else walk_all_exprs(node)
     for e in exprs:

@@ -14,6 +14,7 @@ import json
 from typing import Any, assert_never
 
 from selector.ir.json_reader import FORMAT, VERSION, Row, read_json, read_module
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -35,8 +36,8 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     LocToLoc,
-    Module,
     Not,
+    Promise,
     Ramp,
     Select,
     Shuffle,
@@ -47,6 +48,14 @@ from selector.ir.nodes import (
 )
 
 
+def _promise(p: Promise, table: _Table) -> Row:
+    found: Row = [table.number(p.condition), p.message]
+    if p.exactly is not None:
+        loops = [[n, table.number(low), table.number(e)] for n, low, e in p.exactly.loops]
+        found.append([loops, table.number(p.exactly.condition)])
+    return found
+
+
 def to_json(module: Module) -> dict[str, Any]:
     """The module as lists, dicts, strings, numbers and None."""
     table = _Table()
@@ -55,7 +64,7 @@ def to_json(module: Module) -> dict[str, Any]:
         [r.buffer, r.dim, table.number(r.minimum), table.number(r.maximum)]
         for r in module.requirements
     ]
-    promises = [[table.number(p.condition), p.message] for p in module.promises]
+    promises = [_promise(p, table) for p in module.promises]
     body = _stmt(module.body, table)
     grids = [[g.kind.value, g.func, g.blocks] for g in module.grids]
     return {

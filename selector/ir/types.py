@@ -11,7 +11,7 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 
 
 class IllTyped(AssertionError):  # noqa: N818
@@ -91,6 +91,7 @@ class Type(_Facts):
         return f"{self.kind.value}{self.bits}{suffix}"
 
     @staticmethod
+    @lru_cache(maxsize=1024)
     def parse(text: str) -> Type:
         """Read ``float16x256`` and the like; ``bool`` stands for ``uint1``. ValueError
         otherwise."""

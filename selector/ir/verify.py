@@ -20,6 +20,7 @@ from typing import NoReturn, assert_never
 
 from selector.diagnostics import InternalError, ParseError
 from selector.ir.checks import type_error
+from selector.ir.module import Module
 from selector.ir.naming import strange_name
 from selector.ir.nodes import (
     Allocate,
@@ -35,7 +36,6 @@ from selector.ir.nodes import (
     Let,
     LetStmt,
     Load,
-    Module,
     Role,
     Stmt,
     Store,
@@ -128,9 +128,21 @@ def _check_requirements(module: Module, scope: _Scope) -> None:
 
 def _check_promises(module: Module, scope: _Scope) -> None:
     for p in module.promises:
-        _expr(p.condition, scope)
-        if p.condition.type != BOOL or any(isinstance(e, Load) for e in walk_expr(p.condition)):
-            raise InternalError(f"not a condition on parameters: {print_expr(p.condition)}")
+        _condition(p.condition, scope)
+        if p.exactly is not None:
+            inside = scope
+            for name, low, extent in p.exactly.loops:
+                for e in (low, extent):
+                    _scalar_int(e, inside, f"a loop of the promise `{p.message}`")
+                inside = inside.with_variable(name, INT32)
+            _condition(p.exactly.condition, inside)
+
+
+def _condition(e: Expr, scope: _Scope) -> None:
+    """One on parameters and what else is in scope."""
+    _expr(e, scope)
+    if e.type != BOOL or any(isinstance(x, Load) for x in walk_expr(e)):
+        raise InternalError(f"not a condition on parameters: {print_expr(e)}")
 
 
 def _fail(node: Expr | Stmt, why: str) -> NoReturn:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from selector.ir.nodes import Allocate, Module, Var
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Var
 from selector.ir.traverse import walk_all_exprs, walk_expr, walk_stmt
 from selector.lowering.kernels import Kernel, Program
 from selector.lowering.structure import loaded_names, stored_names

@@ -69,6 +69,7 @@ class Blocks:
         self._made: dict[tuple[int, int, int], Block] = {}
         self._symbolic: dict[tuple[int, tuple[int, int]], tuple[Affine, int]] = {}
         self._operands: dict[int, tuple[Operand, int]] = {}  # by identity: hashing one is slow
+        self._families: dict[tuple[int, int, bool], tuple[int, int]] = {}
 
     def _number(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
@@ -95,10 +96,18 @@ class Blocks:
         symbolic, offset = self._origin(o, who, BLOCK_ROWS * row, per * depth)
         ragged = (depth + 1) * per > o.depth
         masked = o.predicate is not None or (ragged and not o.meets_band)
-        where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
-        family = self._number((where, masked, o.predicate))
+        where, family = self._family(o, who, symbolic, masked)
         key = self._number((where, offset, (who, row, depth) if masked else None))
         return Block(o, row, depth, key, family, symbolic, offset)
+
+    def _family(self, o: Access, who: int, symbolic: Affine, masked: bool) -> tuple[int, int]:
+        """The numbers of what blocks with this symbolic part have in common: where they start and
+        how they go on, and that with their masks."""
+        place = (who, id(symbolic), masked)  # one for each of the few parts that ``_origin`` keeps
+        if place not in self._families:
+            where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
+            self._families[place] = (where, self._number((where, masked, o.predicate)))
+        return self._families[place]
 
     def _origin(self, o: Access, who: int, row: int, depth: int) -> tuple[Affine, int]:
         """Index of element (row, depth) as (symbolic part, constant); the part is shared where it
@@ -249,7 +258,7 @@ def _place_fetches(ops: list[MatrixOp], together: int, registers: int) -> list[E
                 for member in group:
                     held.setdefault(member.key, now)
         events.append(op)
-        _evict(held, uses, now, registers)
+        _evict(held, uses, op, now, registers)
     return events
 
 
@@ -306,8 +315,12 @@ def _next_uses(ops: list[MatrixOp]) -> dict[int, list[int]]:
     return uses
 
 
-def _evict(held: dict[int, int], uses: dict[int, list[int]], now: int, registers: int) -> None:
-    for key in list(held):
+def _evict(
+    held: dict[int, int], uses: dict[int, list[int]], op: MatrixOp, now: int, registers: int
+) -> None:
+    """Drop what is not used after ``op``, and what there is no room for; only blocks of ``op`` are
+    used ``now``."""
+    for key in {block.key for block in (*op.a, *op.b)}:
         while uses[key] and uses[key][0] <= now:
             uses[key].pop(0)
         if not uses[key]:

@@ -15,6 +15,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from selector.ir.affine import Affine
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -27,7 +28,6 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     Memory,
-    Module,
     Ramp,
     Stmt,
     Store,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.diagnostics import ScheduleError, Where
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -17,7 +18,6 @@ from selector.ir.nodes import (
     For,
     ForKind,
     IntImm,
-    Module,
     Stmt,
     Store,
 )
@@ -26,6 +26,7 @@ from selector.ir.traverse import walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
+from selector.lowering.roll import roll_stages
 from selector.lowering.structure import stored_extents
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
@@ -132,4 +133,8 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 "reorder the block loops outermost",
             )
     name = s.name.split(".")[0]
-    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body)
+    return Kernel(
+        f"{name}_{number}" if number else name,
+        tuple(grid),
+        roll_stages(body, (loop.name for loop in grid)),
+    )

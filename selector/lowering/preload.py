@@ -15,6 +15,7 @@ from selector.intrinsics import VNNI
 from selector.ir.access import Level, access, merge, walk
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.lanes import lane
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Call,
@@ -25,7 +26,6 @@ from selector.ir.nodes import (
     IntImm,
     Load,
     Memory,
-    Module,
     Stmt,
     Store,
     Var,

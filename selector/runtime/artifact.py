@@ -41,7 +41,7 @@ from selector.runtime.plan_json import plan_from_json, plan_to_json
 from selector.targets import find_target
 
 FORMAT = "tensor-selector kernel"
-VERSION = 2
+VERSION = 3
 _MANIFEST = "manifest.json"
 _ALWAYS = ("plan.json", "module.vir", "report.json", "report.txt")
 _MACHINE_CODE = re.compile(r"sm_\d+a?\.cubin|\d\.so")

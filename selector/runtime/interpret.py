@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.runtime import arguments, host
 from selector.runtime.arrays import view
 from selector.runtime.plan import Plan

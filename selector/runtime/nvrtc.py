@@ -11,8 +11,11 @@ wants ``.ftz`` writes it into its PTX).
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,16 +25,12 @@ from typing import Any
 
 from selector import environment
 from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError, Where
-from selector.runtime.nvrtc_child import compile_apart
 from selector.runtime.text_size import TextSize, unrolled_size
 
 OPTIONS = ("-std=c++17", "-ftz=false")
-SMALL = 160_000
-"""Characters, loops unrolled, that NVRTC compiles in a few seconds: case studies have fewer."""
-FEW_LOOPS = 48
-"""Loops in a text that NVRTC takes as well as that: case studies have at most 32. Each over the
-threads of a block, one after the other, takes it the longer the more there are.
-"""
+AT_ONCE = 2.0
+"""Seconds, foretold of a text, that NVRTC may take in this process."""
+_CHILD = "selector.runtime.nvrtc_child"
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
 _LOG_LINE = re.compile(r"^.*?\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
@@ -119,10 +118,11 @@ def compile_to_cubin(
 ) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
-    A source that is large once its loops are unrolled is compiled in a process of its own, which
-    has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process that
-    is bounded as a whole. ``funcs`` are the user's Funcs by their names in the source, for the
-    error of one that is too large.
+    A source that is foretold to take longer than a moment is compiled in a process of its own,
+    which has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process
+    that is bounded as a whole. What is foretold is no bound (``text_size.SECONDS`` says how far it
+    was off): a source that takes longer than its size shows is waited for. ``funcs`` are the user's
+    Funcs by their names in the source, for the error of one that is too large.
 
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
     cannot have the registers that an instruction needs, or the source is too large to compile in
@@ -132,7 +132,7 @@ def compile_to_cubin(
     """
     _check_arch(bindings(), arch)
     size = unrolled_size(source) if bounded else None
-    if size is None or (size.characters <= SMALL and size.loops <= FEW_LOOPS):
+    if size is None or size.seconds <= AT_ONCE:
         cubin, log = compiled(source, arch, options)
     else:
         seconds = environment.nvrtc_seconds()
@@ -164,6 +164,27 @@ def compiled(source: str, arch: str, options: tuple[str, ...]) -> tuple[bytes, s
         return cubin[:size], ""
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def compile_apart(
+    source: str, arch: str, options: tuple[str, ...], seconds: float
+) -> tuple[bytes, str]:
+    """``compiled`` in another process; ``LimitError`` if it takes longer than that, or does not
+    live.
+    """
+    request = {"source": source, "arch": arch, "options": options, "seconds": seconds}
+    done = subprocess.run(
+        [sys.executable, "-m", _CHILD],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    if done.returncode != 0 or done.stdout[:1] not in (b"+", b"-"):
+        raise LimitError(f"NVRTC did not end: {done.stderr.decode(errors='replace')[-500:]}")
+    if done.stdout[:1] == b"+":
+        return done.stdout[1:], ""
+    return b"", done.stdout[1:].decode(errors="replace")
 
 
 def resource_usage(cubin: bytes) -> dict[str, ResourceUsage]:
@@ -224,19 +245,21 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
 
 
 def _too_large(size: TextSize, seconds: float, funcs: Mapping[str, Where]) -> ScheduleError:
-    line = size.largest
-    place = funcs.get(line.name(funcs), Where())
-    func = f"`{place.func}`" if place.func else ""
-    loops = f" (here {' and '.join(f'`{name}`' for name in line.loops)})" if line.loops else ""
+    most = size.largest(funcs)
+    place = funcs.get(most.func, Where(most.func))
+    place = replace(place, stage=most.stage or place.stage, statement=most.line.text[:200])
+    names = [f"`{name}`" for name in most.line.loops]
+    loops = f" (here {' and '.join(names)})" if names else ""
+    func = f"`{place.func}`{place.stage and f' ({place.stage})'}"
     return ScheduleError(
         f"NVRTC does not compile the kernel in {seconds:g} s: it is {size.characters} characters "
         f"long once its loops are unrolled, and has {size.loops} others",
-        why=f"{line.copies} unrolled copies of one statement"
-        f"{func and f' of {func}'} are {line.characters} of them",
-        hint=f"unroll fewer loops around {func or 'that statement'}{loops}, or by "
-        "a smaller factor, or vectorize them; a statement that was not selected is better mended; "
+        why=f"most of it is for {func}: {most.copies} unrolled copies of one statement are "
+        f"{most.characters} of them",
+        hint=f"unroll fewer loops around `{place.func}`{loops}, or by a smaller factor, or "
+        "vectorize them; a statement that was not selected is better mended; "
         "SELECTOR_NVRTC_SECONDS is the limit",
-        where=replace(place, statement=line.line[:200]),
+        where=place,
     )
 
 

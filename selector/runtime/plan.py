@@ -8,6 +8,7 @@ Expressions in a plan are scalar int32 expressions over ``<buffer>.extent.<d>`` 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from selector.ir.nodes import BufferParam, Expr, Promise, Requirement, ScalarParam
 from selector.ir.types import Type
@@ -67,11 +68,22 @@ class Intermediate:
     elements: Expr
 
 
+class CopyLimit(Enum):
+    """Why a copy into shared memory does not move 16 bytes at a time."""
+
+    NONE = ""
+    COMPUTED = "computed"  # its elements are not elements of the source
+    START = "start"  # its rows start between two multiples of 16 bytes
+    TURNED = "turned"  # neighbours of the source are neighbours along another dimension
+    APART = "apart"  # it takes no neighbours
+    THREADS = "threads"  # each thread copies elements of its own
+
+
 @dataclass(frozen=True, slots=True)
 class CopyCost:
     """A copy into shared memory, for the report: how many of the threads of its unit take part,
-    bytes of an access, accesses of a warp that meet in one bank, and the predicted ``share`` of
-    the kernel's time.
+    bytes of an access, accesses of a warp that meet in one bank, the predicted ``share`` of the
+    kernel's time, and what keeps an access from 16 bytes.
     """
 
     kernel: str
@@ -82,6 +94,7 @@ class CopyCost:
     width: int
     conflicts: int
     share: float
+    limit: CopyLimit = CopyLimit.NONE
 
 
 @dataclass(frozen=True, slots=True)

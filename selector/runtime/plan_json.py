@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any, assert_never
 
-from selector.ir.nodes import BufferParam, Dim, Expr, Promise, Requirement, Role, ScalarParam
+from selector.ir.nodes import (
+    BufferParam,
+    Dim,
+    Everywhere,
+    Expr,
+    Promise,
+    Requirement,
+    Role,
+    ScalarParam,
+)
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
@@ -14,6 +23,7 @@ from selector.runtime.plan import (
     Argument,
     BufferArgument,
     CopyCost,
+    CopyLimit,
     Intermediate,
     Launch,
     MapArgument,
@@ -47,10 +57,16 @@ def plan_to_json(plan: Plan) -> Json:
         ],
         "launches": [_launch_to_json(launch) for launch in plan.launches],
         "patience": plan.patience,
-        "promises": [
-            {"condition": print_expr(p.condition), "message": p.message} for p in plan.promises
-        ],
+        "promises": [_promise_to_json(p) for p in plan.promises],
     }
+
+
+def _promise_to_json(p: Promise) -> Json:
+    found: Json = {"condition": print_expr(p.condition), "message": p.message}
+    if p.exactly is not None:
+        found["loops"] = [[n, print_expr(low), print_expr(c)] for n, low, c in p.exactly.loops]
+        found["inside"] = print_expr(p.exactly.condition)
+    return found
 
 
 def plan_from_json(data: Json, source: str) -> Plan:
@@ -75,10 +91,7 @@ def plan_from_json(data: Json, source: str) -> Plan:
         ),
         launches=tuple(read.launch(entry) for entry in data["launches"]),
         patience=None if data.get("patience") is None else float(data["patience"]),
-        promises=tuple(
-            Promise(read.expr(p["condition"]), _text(p["message"]))
-            for p in data.get("promises", ())
-        ),
+        promises=tuple(read.promise(p) for p in data.get("promises", ())),
     )
 
 
@@ -97,6 +110,13 @@ class _Reader:
             for low, extent, stride in data["dims"]
         )
         return BufferParam(_text(data["name"]), Type.parse(data["type"]), dims, Role(data["role"]))
+
+    def promise(self, data: Json) -> Promise:
+        exactly = None
+        if "inside" in data:
+            loops = ((_text(n), self.expr(low), self.expr(e)) for n, low, e in data["loops"])
+            exactly = Everywhere(tuple(loops), self.expr(data["inside"]))
+        return Promise(self.expr(data["condition"]), _text(data["message"]), exactly)
 
     def launch(self, data: Json) -> Launch:
         x, y, z = (self.expr(e) for e in data["grid"])
@@ -130,10 +150,16 @@ class _Reader:
         return ValueArgument(self.expr(data["value"]), Type.parse(data["type"]))
 
 
+def _copy_data(copy: CopyCost) -> list[Any]:
+    *numbers, limit = astuple(copy)
+    return [*numbers, limit.value]
+
+
 def _copy(data: Any) -> CopyCost:
-    kernel, to, source, threads, of, width, conflicts, share = data
+    kernel, to, source, threads, of, width, conflicts, share, limit = data
     names = (_text(kernel), _text(to), _text(source))
-    return CopyCost(*names, int(threads), int(of), int(width), int(conflicts), float(share))
+    numbers = (int(threads), int(of), int(width), int(conflicts))
+    return CopyCost(*names, *numbers, float(share), CopyLimit(limit))
 
 
 def _text(value: Any) -> str:
@@ -164,7 +190,7 @@ def _launch_to_json(launch: Launch) -> Json:
         **({"persistent": launch.persistent} if launch.persistent else {}),
         **({"cluster": launch.cluster} if launch.cluster > 1 else {}),
         **({"early": True} if launch.early else {}),
-        **({"copies": [list(astuple(c)) for c in launch.copies]} if launch.copies else {}),
+        **({"copies": [_copy_data(c) for c in launch.copies]} if launch.copies else {}),
     }
 
 

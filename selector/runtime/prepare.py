@@ -188,7 +188,7 @@ def sizes_use_scalars(plan: Plan) -> bool:
     exprs = [e for launch in plan.launches for e in launch.grid]
     exprs += [i.elements for i in plan.intermediates]
     exprs += [e for r in plan.requirements for e in (r.minimum, r.maximum)]
-    exprs += [p.condition for p in plan.promises]
+    exprs += [e for p in plan.promises for e in p.exprs]
     exprs += [
         a.value
         for launch in plan.launches

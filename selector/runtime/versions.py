@@ -20,29 +20,30 @@ def versions() -> dict[str, str]:
     the same one.
     """
     return {
-        "selector": _version("tensor-selector"),
-        "sources": _fingerprint(),
-        "egglog": _version("egglog"),
-        "nvrtc": next((v for name in _COMPILER if (v := _version(name))), ""),
+        "selector": version("tensor-selector"),
+        "sources": fingerprint("selector", "rules"),
+        "egglog": version("egglog"),
+        "nvrtc": next((v for name in _COMPILER if (v := version(name))), ""),
     }
 
 
-def _version(distribution: str) -> str:
+def version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return ""
 
 
-def _fingerprint() -> str:
-    package = Path(__file__).resolve().parent.parent
+def fingerprint(*packages: str) -> str:
+    """Of the names and contents of all that these packages of ours run."""
+    ours = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
-    for folder in (package, package.parent / "rules"):
-        for root, directories, files in os.walk(folder):
+    for package in packages:
+        for root, directories, files in os.walk(ours / package):
             directories.sort()
             for name in sorted(files):
-                if name.endswith((".py", ".egg")):
+                if name.endswith((".py", ".egg", ".so")):
                     path = Path(root, name)
                     content = hashlib.sha256(path.read_bytes()).hexdigest()
-                    digest.update(f"{path.relative_to(package.parent)} {content};".encode())
+                    digest.update(f"{path.relative_to(ours)} {content};".encode())
     return digest.hexdigest()[:16]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.serialize import dumps, loads
 from selector.runtime.cache import key_of
 from selector.runtime.versions import versions

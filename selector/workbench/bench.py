@@ -44,7 +44,7 @@ class Outcome:
 class WatchedEngine(Engine):
     """An engine that tells an author what stopped it, and stops where egglog would go on."""
 
-    def saturate(self, watch: Watch = lambda report: None) -> Saturation:
+    def saturate(self, watch: Watch = lambda report, rows: None) -> Saturation:
         """``UserError`` if the rules have no end, or an action cannot be done. ``watch`` is told
         nothing: every run of a ruleset is one of its own here."""
         stepper = Stepper(self)

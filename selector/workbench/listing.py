@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from selector.diagnostics import UserError
 from selector.eqsat.select import solved_scopes
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.targets import find_target
 from selector.workbench.bench import Bench
 from selector.workbench.cases import Case

@@ -17,7 +17,7 @@ from selector.eqsat.encode import text as quoted
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.reporting import where
 from selector.eqsat.select import SolvedScope, solved_scopes
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.targets import find_target
 from selector.workbench.bench import Bench, pushed
 

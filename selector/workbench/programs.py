@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rules import program_files
 from selector.diagnostics import UserError
-from selector.ir.nodes import Allocate, Memory, Module
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Memory
 from selector.ir.parser import parse_module
 from selector.ir.traverse import walk_stmt
 from selector.ir.verify import verify_given

@@ -9,7 +9,7 @@ from selector.eqsat.blame import blame
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine
 from selector.eqsat.soundness import Soundness, check_commands, scopes_of
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.targets import find_target
 from selector.workbench.cases import Case
 from selector.workbench.ruleset import RuleFiles, read_rules

@@ -15,7 +15,7 @@ from selector.eqsat.reporting import describe
 from selector.eqsat.saturate import Engine
 from selector.eqsat.select import SolvedScope, solved_scopes
 from selector.eqsat.stepping import RunawayError, Step, Stepper
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.report import StatementReport
 from selector.targets import find_target
 from selector.workbench.bench import Bench, pushed

@@ -22,6 +22,7 @@ from pipelines import (
 )
 
 import halide_bridge as hb
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -34,7 +35,6 @@ from selector.ir.nodes import (
     IntImm,
     Load,
     Memory,
-    Module,
     Ramp,
     Role,
     Store,

@@ -212,6 +212,11 @@ def test_names_lose_their_counters() -> None:
     assert plain("conv$3") == "conv"
 
 
+@pytest.mark.parametrize("name", ["conv_intm", "conv$11_intm", "conv_11_intm$1", "conv_intm$2"])
+def test_names_of_intermediates_lose_counters_that_halide_wrote_otherwise(name: str) -> None:
+    assert Names()(f"{name}.s1.ko") == "conv_intm.s1.ko"
+
+
 def test_names_that_would_clash_stay_apart() -> None:
     names = Names()
     assert [names("conv$1"), names("conv$2"), names("conv$1")] == ["conv", "conv$1", "conv"]

@@ -203,3 +203,45 @@ def test_a_schedule_without_tensor_statements() -> None:
     image, taps = halves(1, 11, 50 + 7), halves(2, 8)
     result = run(stock_pipelines.simt_conv(), {"I": image, "K": taps}, 11, 50)
     assert_close(result, correlate(image, taps[None]))
+
+
+Term = Callable[[hl.Expr, hl.Expr, hl.Expr, hl.Expr], hl.Expr]
+
+# Of A[r, y] and C[r, y], in rows of five, and B[r] and B[r + 1], in nine: beyond the last of five
+# taps each holds something that must not be added.
+TERMS: dict[str, Term] = {
+    "taps at a sum, with zero for a side": lambda a, c, b, d: hl.select(
+        hl.Var("y") < 3, d, hl.f32(0)
+    ),
+    "taps, with one for a side": lambda a, c, b, d: hl.select(d < 0, b, 1.0) * a,
+    "taps and one": lambda a, c, b, d: (b + 1.0) * a,
+    "two rows": lambda a, c, b, d: a + c,
+    "two rows, twice": lambda a, c, b, d: (a + c) * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_a_term_counts_to_the_last_tap_alone(name: str) -> None:
+    x, y, ro, ri = hl.Var("x"), hl.Var("y"), hl.RVar("ro"), hl.RVar("ri")
+    a, b, c = (hl.ImageParam(hl.Float(32), d, n) for d, n in ((2, "A"), (1, "B"), (2, "C")))
+    for rows in (a, c):
+        rows.dim(0).set_extent(5)
+    r = hl.RDom([(0, 5)], "r")
+
+    def pipeline() -> hl.Func:
+        out = hl.Func("out")
+        out[x, y] = 0.0
+        out[x, y] += TERMS[name](a[r, y], c[r, y], b[r], b[r + 1])
+        return out
+
+    scheduled = pipeline()
+    scheduled.update().split(r.x, ro, ri, 4).atomic().vectorize(ri)
+    random = np.random.default_rng(1)
+    shapes = {"A": (3, 5), "B": (9,), "C": (3, 5)}
+    arrays = {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    module = hb.lower(scheduled, target="amx")
+    read = {m.name: arrays[m.name] for m in module.buffers if m.name in arrays}
+    result = interpret(module, read, sizes={"out": (3, 2)})["out"]
+    for p in (a, b, c):
+        p.set(hl.Buffer(arrays[p.name()]))
+    assert_close(result, np.array(pipeline().realize([2, 3])), 1e-5)

@@ -13,6 +13,7 @@ from halide_bridge.promises import PROMISES, promises_of
 from halide_bridge.records import Reader
 from selector.api import load_bytes
 from selector.diagnostics import ArgumentError, InternalError, ScheduleError
+from selector.runtime import promises
 
 Pipeline = Any
 X, Y = hl.Var("x"), hl.Var("y")
@@ -92,6 +93,27 @@ def test_what_is_broken_for_every_argument_is_refused(case: str) -> None:
     assert caught.value.where is not None
     assert caught.value.where.func == "f"
     assert caught.value.hint
+
+
+def test_what_follows_a_bound_that_is_always_broken_is_not_dropped() -> None:
+    """Halide leaves out what follows an assert that always fails, and the assert with it."""
+    a, b = hl.ImageParam(hl.Float(16), 2, "a"), hl.ImageParam(hl.Float(16), 3, "b")
+    r, sums, out = hl.RDom([(0, 16), (0, 3)], "r"), hl.Func("sums"), hl.Func("out")
+    sums[X, Y] = hl.f32(0)
+    sums[X, Y] += hl.f32(b[X, r.x, r.y]) * hl.f32(a[r.x, 2 * Y + r.y])
+    out[X, Y] = sums[X, Y]
+    xo, yo, xi, yi = tiles()
+    out.split(X, xo, xi, 32).split(Y, yo, yi, 8).reorder(xi, yi, xo, yo)
+    out.gpu_blocks(xo, yo).vectorize(xi).vectorize(yi)
+    sums.compute_at(out, xo).vectorize(X).vectorize(Y)
+    hb.store_in(sums, hb.MemoryType.WMMAAccumulator)
+    sums.update().reorder(r.x, X, Y, r.y).atomic().vectorize(X).vectorize(Y).vectorize(r.x)
+    sums.update().unroll(r.y)
+    staged = b.in_(sums)
+    staged.compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
+    staged.bound_extent(staged.args()[2], 2)
+    with pytest.raises(ScheduleError, match=r"bounded to 2 elements.*and 3 are needed"):
+        hb.lower(out, target="sm_80")
 
 
 KEPT = {
@@ -185,6 +207,64 @@ def test_a_split_factor() -> None:
         check(pipeline(), 44, 0)
 
 
+def required(wanted: Callable[[Any, Any, Any], Any], tail: Any = hl.TailStrategy.Auto) -> Pipeline:
+    """``a(x, y)`` where the condition on x, y and p holds, in pieces of 32."""
+    a, p = hl.ImageParam(hl.Float(32), 2, "a"), hl.Param(hl.Int(32), "p")
+    g, xo, xi = hl.Func("g"), hl.Var("xo"), hl.Var("xi")
+    g[X, Y] = hl.require(wanted(X, Y, p), 2 * a[X, Y], p)
+    g.split(X, xo, xi, 32, tail).gpu_blocks(xo, Y).gpu_threads(xi)
+    return g
+
+
+IN_LOOPS: dict[str, tuple[Callable[[Any, Any, Any], Any], int]] = {  # least p of 33 x 7 elements
+    "affine": (lambda x, y, p: x + y < p, 39),
+    "falling": (lambda x, y, p: -p <= 3 * y - x, 32),
+    "a quotient": (lambda x, y, p: x // 2 + y % 4 <= p, 19),
+    "a product": (lambda x, y, p: x * (6 - y) <= p, 192),
+    "a maximum": (lambda x, y, p: hl.min(x - y, 3 * y) <= p, 18),
+    "rows that move with columns": (lambda x, y, p: (x + y) - x <= p, 6),
+}
+
+
+@pytest.mark.parametrize("tail", ["Auto", "GuardWithIf"])
+@pytest.mark.parametrize("case", IN_LOOPS)
+def test_a_promise_in_loops_is_checked_exactly(case: str, tail: str) -> None:
+    """The last value that keeps it is taken, the one before is not; elements that a piece has
+    beyond the last are none.
+    """
+    wanted, least = IN_LOOPS[case]
+    kernel = hb.compile(required(wanted, getattr(hl.TailStrategy, tail)), target="sm_80")
+    image = np.random.default_rng(0).random((7, 33), np.float32)
+    assert least == min(
+        p for p in range(400)
+        if all(wanted_of(case, x, y, p) for x in range(33) for y in range(7))
+    )  # fmt: skip
+    for made in (kernel, load_bytes(kernel.to_bytes(machine_code=False))):
+        np.testing.assert_array_equal(made.interpret(image, least), 2 * image)
+        with pytest.raises(ArgumentError, match="is required and does not hold"):
+            made.interpret(image, least - 1)
+
+
+def wanted_of(case: str, x: int, y: int, p: int) -> bool:
+    return {
+        "affine": x + y < p,
+        "falling": -p <= 3 * y - x,
+        "a quotient": x // 2 + y % 4 <= p,
+        "a product": x * (6 - y) <= p,
+        "a maximum": min(x - y, 3 * y) <= p,
+        "rows that move with columns": y <= p,
+    }[case]
+
+
+def test_iterations_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promises, "TOGETHER", 10)
+    kernel = hb.compile(required(lambda x, y, p: x // 2 + y % 4 <= p), target="sm_80")
+    image = np.ones((7, 33), np.float32)
+    assert (kernel.interpret(image, 19) == 2).all()
+    with pytest.raises(ArgumentError):
+        kernel.interpret(image, 18)
+
+
 def test_specialize_fail() -> None:
     with pytest.raises(ScheduleError, match=r"no specialization .* only for four"):
         hb.lower(parametric(lambda g, a, p: g.specialize_fail("only for four")), target="sm_80")
@@ -203,5 +283,5 @@ def test_a_requirement_on_data() -> None:
 
 def test_an_assert_of_no_known_kind() -> None:
     with pytest.raises(InternalError, match="halide_error_new"):
-        promises_of([("halide_error_new", (), 0)], Reader([], str, frozenset()), (), (), "")  # type: ignore[arg-type]
+        promises_of([("halide_error_new", (), 0, (), -1)], Reader([], str, frozenset()), (), (), "")  # type: ignore[arg-type]
     assert all(kind == "require" or kind.startswith("halide_error_") for kind in PROMISES)

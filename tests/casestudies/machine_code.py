@@ -1,6 +1,4 @@
-"""What the machine code of a case study must hold; the tests of selection and those of compile
-times share it, so that a program is compiled once for both.
-"""
+"""What the machine code of a case study must hold."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known_code import assert_known
+from verified import IN_C, INTERPRETED, Verified, files_digest, text_of
 
 pytest.importorskip("halide")
 
@@ -45,11 +47,16 @@ def limit(cell: Cell) -> float:
     return 1e-6 if cell.types[0] == "bf16" else 0.0
 
 
+@INTERPRETED
 @pytest.mark.parametrize("cell", list(cells()), ids=lambda c: c.name)
-def test_selected_and_right_in_the_interpreter(cell: Cell) -> None:
+def test_selected_and_right_in_the_interpreter(cell: Cell, verified: Verified) -> None:
+    program = f"amx_matmul-{'-'.join(cell.types)}-{cell.layout}-amx-{cell.schedule}"
+    assert_known(program, "amx", kernel(cell).source)
     (block,) = {u.block for u in kernel(cell).report.updates}
     assert block is not None
     assert block.instruction == INSTRUCTION[cell.types]
+    if verified(str(kernel(cell).module), files_digest("casestudies/amx_matmul")):
+        return
     m, n, k = 70, 50, 132
     arrays, expected = operands(cell, m, n, k, seed=7)
     result = kernel(cell).interpret(**arrays, sizes=(m, n))
@@ -57,11 +64,16 @@ def test_selected_and_right_in_the_interpreter(cell: Cell) -> None:
     assert error <= limit(cell)
 
 
+@IN_C
 @pytest.mark.parametrize("types", COMPILED, ids="-".join)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*TABLE, "parallel", "blocked_parallel"])
-def test_the_emitted_c_is_right(types: tuple[str, str], layout: str, name: str) -> None:
+def test_the_emitted_c_is_right(
+    types: tuple[str, str], layout: str, name: str, verified: Verified
+) -> None:
     cell = Cell(types, layout, name)
+    if verified(text_of(kernel(cell)), files_digest("casestudies/amx_matmul")):
+        return
     for m, n, k in SIZES:
         assert check(kernel(cell), cell, m, n, k) <= limit(cell), (m, n, k)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known_code import assert_known
+from verified import IN_C, Verified, text_of, texts_of_case
 
 pytest.importorskip("halide")
 
@@ -41,10 +43,14 @@ def compiled(program: str) -> Any:
     return hb.compile(case.build(problem, "amx"), target="amx")
 
 
+@IN_C
 @pytest.mark.parametrize(("case", "problem"), JOBS, ids=[p.name for _, p in JOBS])
-def test_result(case: Case, problem: Any) -> None:
+def test_result(case: Case, problem: Any, verified: Verified) -> None:
     kernel = compiled(problem.program)
+    assert_known(f"{problem.program}-amx", "amx", kernel.source)
     assert not kernel.report.misses
+    if verified(text_of(kernel), repr(problem), texts_of_case(case)):
+        return
     inputs = random_inputs(problem, 5, np)
     output = poisoned(problem.output, np)
     kernel(**inputs, out=output)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,12 +20,15 @@ import halide_bridge as hb
 from casestudies.cli import main
 from casestudies.common import artifacts, runner
 from casestudies.common.live import bench
-from casestudies.common.record import Record, speed_ups
+from casestudies.common.measure import Row
+from casestudies.common.record import Record, ratios, speed_ups
 from casestudies.common.registry import find_case
 from casestudies.common.tasks import Choice, Task, tasks_of, variants
 from casestudies.common.worker import supervise
 from casestudies.conv1d.problem import Problem as Conv1d
 from selector.diagnostics import UserError
+from selector.tuning.rounds import Ratio
+from selector.tuning.timing import Timing
 
 FAKE = Path(__file__).parent / "fake_gpu"
 SMALL, TIMED = Conv1d(67, 3, 24), Conv1d(130, 20, 24)
@@ -352,6 +356,48 @@ def test_run_variants_of_a_folder(folder: Path, tmp_path: Path) -> None:
     lines = {line.split()[1]: line for line in done.stdout.splitlines() if TIMED.name in line}
     assert "events" in lines["good"]
     assert "ArtifactError" in lines["bad"]
+
+
+def test_two_revisions_take_turns(folder: Path, tmp_path: Path) -> None:
+    root = Path(artifacts.__file__).parents[2]
+    about = {"case": "conv1d", "problem": dataclasses.asdict(TIMED)}
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.kernel").write_bytes((folder / "good.kernel").read_bytes())
+        (tmp_path / f"{name}.json").write_text(json.dumps(about))
+    command = [sys.executable, str(root / "tests/gpu/run_variants.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (ratio,) = (line for line in done.stdout.splitlines() if "..." in line and TIMED.name in line)
+    assert re.search(r" old / new \d\.\d{4} \(\d\.\d{4} \.\.\. \d\.\d{4}\)  \w+", ratio)
+    assert "old / new: geometric mean" in done.stdout
+
+
+def row(problem: str, contender: str, ratio: Ratio | None) -> Row:
+    timing = Timing(1.0, 1.0, 1.0, 1, 1, "graph")
+    return Row("conv1d", problem, contender, "", 0.0, 1.0, timing, 1, 1, ratio=ratio)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"),
+    [
+        (Ratio(1.02, 1.01, 1.03), "slower"),
+        (Ratio(0.98, 0.97, 0.99), "faster"),
+        (Ratio(1.02, 0.99, 1.05), "the same"),
+        (Ratio(0.98, 0.95, 1.0), "the same"),
+    ],
+)
+def test_no_difference_is_claimed_inside_the_spread(ratio: Ratio, word: str) -> None:
+    text = ratios([row("p", "p/new", None), row("p", "p/old", ratio)])
+    assert text.splitlines()[0].endswith(f")  {word}")
+
+
+def test_the_geometric_mean_of_ratios() -> None:
+    slow, fast = Ratio(2.0, 2.0, 2.0), Ratio(0.5, 0.5, 0.5)
+    lost = dataclasses.replace(row("r", "r/old", None), timing=None, failure="lost")
+    rows = [row("p", "p/new", None), row("p", "p/old", slow)]
+    rows += [row("q", "q/new", None), row("q", "q/old", fast), row("r", "r/new", None), lost]
+    expected = "old / new: geometric mean 1.0000 of 2, 0.5000 ... 2.0000"
+    assert ratios(rows).splitlines()[-1] == expected
+    assert ratios(rows[:1]) == ""
 
 
 def test_a_gpu_machine_needs_neither_halide_nor_pillow() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from verified import INTERPRETED, MACHINE_CODE, Verified, nvrtc_inputs, texts_of_case
 
 import halide_bridge as hb
 from casestudies.common.blocks import MULTIPROCESSORS, Block, Blocks
@@ -20,7 +21,7 @@ from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
 from casestudies.downsample.problem import Problem as Smaller
 from casestudies.upsample import CASE as UPSAMPLE
 from casestudies.upsample.problem import Problem as Larger
-from selector.runtime.nvrtc import available, resource_usage, sass
+from selector.runtime.nvrtc import resource_usage, sass
 from selector.targets import find_target
 
 SIZES = (
@@ -81,14 +82,17 @@ def test_numbers_of_other_resolutions(case: Case, problem: Smaller | Larger) -> 
     assert_right(hb.compile(case.build(problem, "wgmma"), target="sm_90a"), case, problem, seed=4)
 
 
-@pytest.mark.skipif(not available(), reason="NVRTC is not installed")
+@pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize(
     ("case", "problem"),
     [(c, p) for c in (CASE, DOWNSAMPLE, UPSAMPLE) for p in c.benchmark],
     ids=lambda x: x.name,
 )
-def test_machine_code(case: Case, problem: Problem | Smaller) -> None:
+def test_machine_code(case: Case, problem: Problem | Smaller, verified: Verified) -> None:
     kernel = hb.compile(case.build(problem, "wgmma"), target="sm_90a")
+    if verified(*nvrtc_inputs(kernel)):
+        return
     cubin = kernel.cubin()
     (usage,) = resource_usage(cubin).values()
     assert usage.local_accesses == 0
@@ -165,12 +169,18 @@ def schedules() -> Iterator[tuple[Case, Any, Any]]:
             yield from ((case, other, problem) for other in found.values())
 
 
+@pytest.mark.slow
+@pytest.mark.nvrtc
+@MACHINE_CODE
+@INTERPRETED
 @pytest.mark.parametrize(
     ("case", "large", "small"), list(schedules()), ids=lambda x: getattr(x, "program", "")
 )
-def test_numbers_of_other_blocks(case: Case, large: Any, small: Any) -> None:
+def test_numbers_of_other_blocks(case: Case, large: Any, small: Any, verified: Verified) -> None:
     kernel = hb.compile(case.build(large, "wgmma"), target="sm_90a")
+    inputs = (*nvrtc_inputs(kernel), str(kernel.module), repr(small), texts_of_case(case))
+    if verified(*inputs):
+        return
     assert_right(kernel, case, small, seed=5)
-    if available():
-        (usage,) = resource_usage(kernel.cubin()).values()
-        assert usage.local_accesses == 0
+    (usage,) = resource_usage(kernel.cubin()).values()
+    assert usage.local_accesses == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from verified import MACHINE_CODE, Verified, nvrtc_inputs, text_of
 
 pytest.importorskip("halide")
 
@@ -72,8 +73,9 @@ def test_any_channels_have_a_kernel(target: str) -> None:
 
 
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize(("channels", "size"), [(64, 56), (128, 28), (256, 14), (512, 14)])
-def test_machine_code_of_typical_layers(channels: int, size: int) -> None:
+def test_machine_code_of_typical_layers(channels: int, size: int, verified: Verified) -> None:
     """Images side by side; every operand and the results by the copy engine, no spills."""
     from selector.runtime.nvrtc import resource_usage, sass
 
@@ -82,6 +84,8 @@ def test_machine_code_of_typical_layers(channels: int, size: int) -> None:
     assert isinstance(tile, GroupChunks)
     assert tile.images in (8, 16, 32)
     kernel = compiled(problem, "sm_90a")
+    if verified(*nvrtc_inputs(kernel), text_of(kernel)):
+        return
     (usage,) = resource_usage(kernel.cubin()).values()
     assert not usage.local_accesses
     (text,) = sass(kernel.cubin()).values()

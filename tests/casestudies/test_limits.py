@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from clock import NVRTC, PYTHON, UNCACHED, Part, assert_quick, assert_within
-from machine_code import assert_machine_code
+from known_code import assert_known
+from verified import MACHINE_CODE, Verified
 
 pytest.importorskip("halide")
 
@@ -18,20 +21,29 @@ from casestudies.amx_matmul.algorithm import multiply
 from casestudies.amx_matmul.problem import LAYOUTS, SCHEDULES
 from casestudies.amx_matmul.schedule import schedule
 from casestudies.common.registry import gpu_cases
+from selector import pipeline
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import engine_for
 from selector.eqsat.scopes import is_tensor, open_scope
 from selector.eqsat.solve import choose, forget, saturated
-from selector.ir.nodes import Allocate, Module, Stmt
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Stmt
+from selector.ir.parser import parse_module
 from selector.ir.traverse import stmt_children
-from selector.runtime.nvrtc import compile_to_cubin
+from selector.runtime.nvrtc import compile_to_cubin, version
 from selector.targets import find_target
 
 MOST_ROWS = 30_000
 MOST_SECONDS = 0.060
 MOST_SECONDS_OF_ALL = 1.5  # from the scheduled pipeline to machine code, NVRTC included
+MOST_SECONDS_OF_PYTHON = 0.6  # of these
 MOST_SCOPES = 2  # of a program that is measured as a whole
+MOST_SECONDS_OF_A_REPORT = 0.050  # printed after a compilation
+MOST_SECONDS_FROM_THE_CACHE = 0.005
+ATTEMPTS = 3
+MOST_SECONDS_WARM = 0.040
+WARM_ATTEMPTS = 24
 
 
 def programs() -> Iterator[tuple[str, str]]:
@@ -90,13 +102,16 @@ GPU_PROGRAMS = [program for program, target in programs() if target == "sm_90a"]
 
 @pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize("program", GPU_PROGRAMS)
-def test_a_whole_compilation(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_compilation(
+    program: str, monkeypatch: pytest.MonkeyPatch, verified: Verified
+) -> None:
     """As users compile, without checks between the stages; nothing is remembered but the rules and
-    what modules keep for themselves. What comes out is machine code as test_selected.py wants it.
+    what modules keep for themselves. NVRTC takes for a text what it took before.
     """
     monkeypatch.delenv("SELECTOR_CHECK", raising=False)
-    source, cubin = "", b""
+    source = ""
 
     def emitted() -> None:
         nonlocal source
@@ -104,11 +119,63 @@ def test_a_whole_compilation(program: str, monkeypatch: pytest.MonkeyPatch) -> N
         source = selector.compile(lowered(program, "sm_90a"), "sm_90a", cache=False).source
 
     def compiled() -> None:
-        nonlocal cubin
-        cubin = compile_to_cubin(source, "sm_90a", UNCACHED)
+        compile_to_cubin(source, "sm_90a", UNCACHED)
 
-    assert_within(MOST_SECONDS_OF_ALL, Part(PYTHON, emitted), Part(NVRTC, compiled))
-    assert_machine_code({program: source}, cubin)
+    assert_quick(emitted, MOST_SECONDS_OF_PYTHON)
+    assert_known(program.split()[1], "sm_90a", source)
+    if not verified(source, version()):
+        assert_within(MOST_SECONDS_OF_ALL, Part(PYTHON, emitted), Part(NVRTC, compiled))
+
+
+def test_a_warm_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a program whose statements are known, from Halide's loops to CUDA: nothing is searched."""
+    monkeypatch.delenv("SELECTOR_CHECK", raising=False)
+    text, target = str(lowered("conv1d conv1d-k256", "sm_90a")), find_target("sm_90a")
+    modules = iter([parse_module(text) for _ in range(WARM_ATTEMPTS + 1)])
+
+    def compiled() -> None:
+        pipeline.run(pipeline.Work(next(modules), target, strict=True), pipeline.Clock())
+
+    compiled()
+    assert_quick(compiled, MOST_SECONDS_WARM, WARM_ATTEMPTS)
+
+
+LARGEST = (
+    "gemm gemm-s8-s32-copiedB-large",
+    "attention attention-d128",
+    "resample resample-176x192",
+    "recursive_filter recursive_filter-blocks",
+    "conv_layer conv_layer-c64-64-f64-i8-r4-p",
+)
+"""The largest programs of five case studies, by the length of what is lowered."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", LARGEST)
+def test_reports_are_printed_without_a_search(
+    program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The compilation finds the chains of rules, and leaves them in the cache."""
+    monkeypatch.delenv("SELECTOR_CHECK", raising=False)
+    monkeypatch.setenv("SELECTOR_CACHE_DIR", str(tmp_path))
+    module = lowered(program, "sm_90a")
+
+    def kernels(cache: bool) -> Iterator[selector.Kernel]:
+        for _ in range(ATTEMPTS):
+            forget()
+            yield selector.compile(module, "sm_90a", cache=cache)
+
+    def printed(kernel: selector.Kernel) -> str:
+        return str(replace(kernel.report, seconds={}))
+
+    selector.compile(module, "sm_90a")
+    compiled, cached = list(kernels(cache=False)), list(kernels(cache=True))
+    assert all("cached" in kernel.stages for kernel in cached)
+    for made, most in ((compiled, MOST_SECONDS_OF_A_REPORT), (cached, MOST_SECONDS_FROM_THE_CACHE)):
+        turns = iter(made)
+        assert_quick(lambda turns=turns: printed(next(turns)), most, ATTEMPTS)
+    (text,) = {printed(kernel) for kernel in (*compiled, *cached)}
+    assert "  rules " in text
 
 
 @pytest.mark.nvrtc

@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known_code import assert_known
 from machine_code import assert_machine_code, side_by_side
+from verified import INTERPRETED, MACHINE_CODE, Verified, text_of, texts_of_case
 
 import halide_bridge as hb
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case, gpu_cases
-from selector.runtime.nvrtc import compile_to_cubin
-
-# No case study has a copy that a directive would mend.
-pytestmark = pytest.mark.filterwarnings("error::selector.diagnostics.PerformanceWarning")
+from selector.runtime.nvrtc import compile_to_cubin, version
 
 TARGETS = ("sm_80", "sm_90a")
 SMALL = [(case, problem) for case in gpu_cases() for problem in case.small]
-PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in (*case.small, *case.benchmark)}
+PROGRAMS = {  # the first benchmark problem stands for its program, as in the record
+    p.program: (case, p) for case in gpu_cases() for p in reversed((*case.benchmark, *case.small))
+}
 
 
 def compile_case(case: Case, problem: Any, target: str) -> Any:
@@ -41,31 +42,38 @@ def assert_selected(kernel: Any) -> None:
     assert not kernel.report.misses
 
 
+@INTERPRETED
 @pytest.mark.parametrize(("case", "problem"), SMALL, ids=[p.name for _, p in SMALL])
-def test_selected_program_is_right(case: Case, problem: Any) -> None:
+def test_selected_program_is_right(case: Case, problem: Any, verified: Verified) -> None:
     kernel = compiled(problem.program, "sm_90a")
     assert_selected(kernel)
+    if verified(str(kernel.module), text_of(kernel), repr(problem), texts_of_case(case)):
+        return
     inputs = case_inputs(case, problem, 11, np)
     result = kernel.interpret(**inputs, sizes=problem.output.shape)
     truth = case.reference(problem, decoded(problem, inputs, np), np)
     assert relative_error(result, truth, np) <= case.tolerance[problem.output.element]
 
 
-# test_limits.py compiles these, takes the time, and looks at the machine code in the same way.
-TIMED = {(p.program, "sm_90a") for case in gpu_cases() for p in case.benchmark}
-CODE = {t: [p for p in sorted(PROGRAMS) if (p, t) not in TIMED] for t in TARGETS}
 # The disassembler takes half a second for a file of any length.
-BATCHES = [(t, CODE[t][i : i + 8]) for t in TARGETS for i in range(0, len(CODE[t]), 8)]
+BATCHES = [(t, sorted(PROGRAMS)[i : i + 8]) for t in TARGETS for i in range(0, len(PROGRAMS), 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize(
     ("target", "programs"), BATCHES, ids=[f"{t}-{p[0]}-and-{len(p) - 1}" for t, p in BATCHES]
 )
-def test_machine_code(target: str, programs: list[str]) -> None:
-    """Compiles for the target, to tensor instructions and without spills."""
-    sources = side_by_side({p: compiled(p, target).source for p in programs})
-    assert_machine_code(sources, compile_to_cubin("\n".join(sources.values()), target))
+def test_machine_code(target: str, programs: list[str], verified: Verified) -> None:
+    """The recorded text; compiles for the target, to tensor instructions and without spills."""
+    emitted = {p: compiled(p, target).source for p in programs}
+    for program, source in emitted.items():
+        assert_known(program, target, source)
+    sources = side_by_side(emitted)
+    whole = "\n".join(sources.values())
+    if not verified(whole, target, version()):
+        assert_machine_code(sources, compile_to_cubin(whole, target))
 
 
 def test_compiling_twice_gives_the_same_source() -> None:

@@ -44,6 +44,7 @@ def test_the_algorithm_is_right_on_the_cpu(name: str, problem: Any) -> None:
     assert outcome.passed, f"relative error {outcome.error}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", gpu_cases(), ids=lambda c: c.name)
 def test_the_cuda_baseline_keeps_its_sums_in_registers(case: Any, tmp_path: Path) -> None:
     output = case.build(case.benchmark[0], "cuda")
@@ -68,6 +69,7 @@ BASELINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "problem", "schedule"), BASELINES, ids=[f"{p.name}-{s}" for _, p, s in BASELINES]
 )

@@ -13,7 +13,7 @@ import selector
 from selector.dask import apply
 from selector.dask.motion import Motion, motion_along
 from selector.dask.regions import Stuck
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 
 HEAD = """module output

@@ -11,7 +11,7 @@ from doc_pages import DOCS, read
 from test_examples import block
 
 from casestudies.common.registry import all_cases, gpu_schedules
-from casestudies.results import plots, render, summary, tutorial
+from casestudies.results import jobs, plots, render, summary, tutorial
 
 
 def test_tables_are_those_of_the_data() -> None:
@@ -19,7 +19,7 @@ def test_tables_are_those_of_the_data() -> None:
 
 
 def test_a_changed_time_is_noticed() -> None:
-    data = render.read()
+    data = jobs.read()
     pages = {
         render.README: render.short,
         render.RESULTS: render.render,
@@ -48,13 +48,13 @@ def test_the_summary_is_of_ten_jobs() -> None:
 
 def test_the_plots(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    page, *pictures = render.write_report(render.read(), tmp_path)
-    assert read(page).strip() == render.render(render.read())
+    page, *pictures = render.write_report(jobs.read(), tmp_path)
+    assert read(page).strip() == render.render(jobs.read())
     assert [p.name for p in pictures] == ["speed_up.png", "share.png", "conv1d.png"]
-    pictures.append(plots.overview(render.results_of(render.read()), "somewhere", tmp_path))
+    pictures.append(plots.overview(jobs.results_of(jobs.read()), "somewhere", tmp_path))
     for path in pictures:
         assert 1000 < path.stat().st_size < 200_000
-        assert (render.HERE / path.name).exists()
+        assert (jobs.HERE / path.name).exists()
 
 
 def test_the_picture_names_the_instruction_that_the_tutorial_ends_with() -> None:
@@ -68,7 +68,7 @@ def test_the_tutorials_times() -> None:
     data = {"date": "a day", "device": "a GPU", "rows": rows}
     data["rows"][6]["timing"]["median"] = 4.0
     data["rows"][2]["passed"] = False
-    text = tutorial.render(data, render.digits)
+    text = tutorial.render(data)
     assert re.search(r"^\| 7 \| .* \| \*\*4.00\*\* \| 25.0x \| 1.0e-07 \|$", text, re.MULTILINE)
     assert re.search(r"^\| 3 \| .* \| - \| - \| - \|$", text, re.MULTILINE)
     steps = re.findall(r"<!-- file: (step\d)\.py", read(DOCS / "tutorial.md"))

@@ -15,7 +15,7 @@ from selector.emit.c import emit
 from selector.intrinsics.functions import pack_vnni
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.ir.verify import verify
 from selector.runtime import cpu_compile

@@ -67,6 +67,7 @@ def test_warpgroups_share_their_bands() -> None:
     assert "WMMAAccumulator" in caught.value.hint
 
 
+@pytest.mark.filterwarnings("ignore::selector.diagnostics.PerformanceWarning")
 @pytest.mark.nvrtc
 def test_nvrtc_takes_every_text() -> None:
     """Filters drawn from all that they are made of: refused by us, or taken by the compiler."""

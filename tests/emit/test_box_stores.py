@@ -19,7 +19,8 @@ from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
 from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
 from selector.emit.warpgroups.boxes import in_order
-from selector.emit.warpgroups.left_rows import LeftBox, step_of, steps_of
+from selector.emit.warpgroups.left_boxes import LeftBox
+from selector.emit.warpgroups.left_rows import step_of, steps_of
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument

@@ -16,7 +16,8 @@ from selector.diagnostics import ScheduleError
 from selector.emit.c import emit
 from selector.ir.bfloat16 import from_bits
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import For, ForKind, Module
+from selector.ir.module import Module
+from selector.ir.nodes import For, ForKind
 from selector.ir.traverse import walk_stmt
 
 GUARD = hl.TailStrategy.GuardWithIf
@@ -45,6 +46,7 @@ def on_the_cpu(out: hl.Func, x: hl.Var, y: hl.Var, *_: int) -> hl.Func:
     return out.vectorize(x, 8, GUARD).parallel(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The element-wise corpus of the GPU, scheduled for a CPU."""

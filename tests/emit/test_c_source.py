@@ -49,6 +49,7 @@ def test_the_same_program_is_the_same_text() -> None:
     assert source_of(PRODUCT) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [HARDWARE, SOFTWARE], ids=["hardware", "software"])
 @pytest.mark.parametrize("optimize", ["-O0", "-O3"])
 @pytest.mark.parametrize("instruction", [BF16, BYTES["sud"]])

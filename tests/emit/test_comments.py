@@ -10,8 +10,8 @@ import pytest
 import selector
 from rules import program_files
 from selector.diagnostics import ParseError
-from selector.emit.writer import comment
-from selector.ir.nodes import Module
+from selector.emit.names import comment
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.ir.serialize import dumps, loads
 from selector.ir.verify import verify_given

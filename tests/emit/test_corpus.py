@@ -1,63 +1,129 @@
-"""Every pipeline of the GPU corpus: selected as asked, the same numbers in the interpreter, and
-CUDA that compiles. The numbers on a GPU are ``tests/gpu/run_corpus.py``'s.
+"""Every pipeline of the GPU corpus: selected as asked, the same numbers in the interpreter, the
+recorded CUDA, the same numbers from it in the emulation, and it compiles. The numbers on a GPU are
+``tests/gpu/run_corpus.py``'s.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from math import prod
+from typing import Any
 
-import numpy as np
 import pytest
 from corpus import CORPUS
 from corpus_case import output_shapes, random_inputs
+from corpus_programs import PROGRAMS, TARGETS, Compiled, compiled
+from emulation import check, run
+from emulation.agreement import assert_close
+from known_code import assert_known
+from verified import EMULATED, INTERPRETED, MACHINE_CODE, Verified, text_of
 
-import halide_bridge as hb
 from selector.diagnostics import InternalError
-from selector.emit.cuda import emit
-from selector.eqsat.select import select
-from selector.ir.bfloat16 import from_bits
+from selector.emit.cuda import emit_kernels
+from selector.gpu.ir.nodes import Under, meets, raw_lines, walk
+from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.gpu.simulator.protocol import protocol_faults
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Module
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_tensor_store
 from selector.runtime import nvrtc
 from selector.targets import find_target
 
-TARGETS = ("sm_80", "sm_90a")
+RAW_LINES = 642  # of CUDA in a kernel that no node stands for: the number only falls
+EVERY = 47  # of the programs is one for `make quick`; odd, so that it has both targets
 ENTRY = 'extern "C" __global__'
 
 
-@cache
-def modules(name: str, target: str) -> tuple[Module, Module]:
-    """The lowered and the selected program of a case."""
-    case = CORPUS[name]
-    module = hb.lower(case.build(), target=target, name=name)
-    return module, select(module, find_target(target), True, case.only).module
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A program at its smallest size."""
+
+    program: Compiled
+    arrays: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def elements(self) -> dict[str, str]:
+        return {b.name: str(b.type) for b in self.program.lowered.buffers if b.name in self.shapes}
+
+    @property
+    def tolerance(self) -> float:
+        return max(CORPUS[self.program.name].tolerance, 1e-6)
+
+    @property
+    def inputs(self) -> tuple[str | bytes, ...]:
+        case = CORPUS[self.program.name]
+        texts = repr((self.shapes, dict(case.scalars), self.tolerance, sorted(self.arrays)))
+        return texts, *(self.arrays[name].tobytes() for name in sorted(self.arrays))
 
 
-def relative_error(expected: np.ndarray, found: np.ndarray) -> float:
-    wide, other = expected.astype(np.float64), found.astype(np.float64)
-    assert np.array_equal(np.isfinite(wide), np.isfinite(other))
-    wide, other = np.nan_to_num(wide), np.nan_to_num(other)
-    return float(np.linalg.norm(wide - other)) / (float(np.linalg.norm(wide)) or 1.0)
-
-
-@pytest.mark.parametrize("name", CORPUS)
-def test_selection_keeps_the_numbers(name: str) -> None:
-    case = CORPUS[name]
-    module, selected = modules(name, "sm_90a")
-    assert any(is_tensor_store(s) for s in walk_stmt(selected.body)) == case.tensor
+# Of the module, so that the tests of one program come one after the other and share its kernel.
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(p, marks=() if i % EVERY == 0 else pytest.mark.slow, id="-".join(p))
+        for i, p in enumerate(PROGRAMS)
+    ],
+)
+def program(request: pytest.FixtureRequest) -> Run:
+    found = compiled(*request.param)
+    case = CORPUS[found.name]
     size = min(case.sizes, key=prod)
-    arrays, shapes = random_inputs(case, module, size, 7), output_shapes(module, size)
-    expected = interpret(module, arrays, scalars=case.scalars, sizes=shapes)
-    found = interpret(selected, arrays, scalars=case.scalars, sizes=shapes)
-    types = {b.name: str(b.type) for b in module.buffers}
-    for output, want in expected.items():
-        got = found[output]
-        if types[output] == "bfloat16":
-            want, got = from_bits(want), from_bits(got)
-        assert relative_error(want, got) <= max(case.tolerance, 1e-6)
+    source(*request.param)
+    return Run(
+        found, random_inputs(case, found.lowered, size, 7), output_shapes(found.lowered, size)
+    )
+
+
+@INTERPRETED
+def test_selection_keeps_the_numbers(program: Run, verified: Verified) -> None:
+    lowered, selected = program.program.lowered, program.program.kernel.module
+    case = CORPUS[program.program.name]
+    assert any(is_tensor_store(s) for s in walk_stmt(selected.body)) == case.tensor
+    if verified(str(lowered), str(selected), *program.inputs):
+        return
+    options = {"scalars": case.scalars, "sizes": program.shapes}
+    expected = interpret(lowered, program.arrays, **options)
+    found = interpret(selected, program.arrays, **options)
+    assert_close(expected, found, program.elements, program.tolerance)
+
+
+@pytest.mark.gcc
+@EMULATED
+def test_text_computes_what_the_interpreter_does(program: Run, verified: Verified) -> None:
+    kernel, shapes = program.program.kernel, program.shapes
+    if verified(text_of(kernel), str(kernel.module), *program.inputs):
+        return
+    sizes = shapes if len(shapes) > 1 else next(iter(shapes.values()))
+    given = {"sizes": sizes, **program.arrays, **CORPUS[program.program.name].scalars}
+    expected = kernel.interpret(**given)
+    assert_close(expected, check(kernel, **given), program.elements, program.tolerance)
+    if "maps_ready" in kernel.source:
+        without = run(kernel, maps_ready=False, **given)
+        assert_close(expected, without, program.elements, program.tolerance)
+
+
+def test_the_text_is_the_recorded_one(program: Run) -> None:
+    name, target = program.program.name, program.program.target
+    assert_known(f"corpus/{name}", target, program.program.kernel.source)
+
+
+@pytest.mark.verified("selector/gpu", "selector/emit")
+def test_kernels_as_nodes(program: Run, verified: Verified) -> None:
+    """They read back from their text; what synchronises is no text; no thread waits forever or for
+    something else, in any world.
+    """
+    if verified(program.program.kernel.source, str(program.program.kernel.module)):
+        return
+    target = find_target(program.program.target)
+    kernels, _ = emit_kernels(program.program.kernel.module, target)
+    assert parse_kernels(print_kernels(kernels)) == kernels
+    for kernel in kernels:
+        hidden = [n for n in walk(kernel.body) if isinstance(n, Under) and n.head and meets(n.body)]
+        assert not hidden, kernel.name
+        assert protocol_faults(kernel) == (), kernel.name
+        assert raw_lines(kernel) <= RAW_LINES
 
 
 def batches(size: int) -> dict[str, tuple[str, list[str]]]:
@@ -75,6 +141,11 @@ BATCHES = batches(12)
 
 
 @cache
+def source(name: str, target: str) -> str:
+    return compiled(name, target).kernel.source
+
+
+@cache
 def quick() -> tuple[str, ...]:
     """Nobody runs what is compiled here: fewer passes of NVRTC's optimizer, where it has them."""
     option = "--Ofast-compile=mid"
@@ -85,9 +156,11 @@ def quick() -> tuple[str, ...]:
     return (option,)
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize("batch", BATCHES)
-def test_emitted_source_compiles(batch: str) -> None:
+def test_emitted_source_compiles(batch: str, verified: Verified) -> None:
     """Cases take turns between the targets: what differs between those is not in the cases.
 
     Each has a namespace of its own in one source, so a failure names the case by its first line.
@@ -95,8 +168,10 @@ def test_emitted_source_compiles(batch: str) -> None:
     target, names = BATCHES[batch]
     sources: list[str] = []
     for number, name in enumerate(names):
-        text = emit(modules(name, target)[1], find_target(target)).source
+        text = source(name, target)
         assert ENTRY in text
-        text = text.replace(ENTRY, "__global__")
-        sources.append(f"namespace n{number} {{\n{text}\n}}")
-    assert nvrtc.compile_to_cubin("\n".join(sources), target, quick())
+        sources.append(f"namespace n{number} {{\n{text.replace(ENTRY, '__global__')}\n}}")
+    whole = "\n".join(sources)
+    if verified(whole, target, nvrtc.version()):
+        return
+    assert nvrtc.compile_to_cubin(whole, target, quick())

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from corpus import CORPUS
-from test_corpus import modules
+from corpus_programs import compiled
+from verified import MACHINE_CODE, Verified, nvrtc_inputs
 
-from selector.emit.cuda import emit
 from selector.ir.interpreter import evaluate_scalar
 from selector.runtime import nvrtc
 from selector.runtime.plan import Plan
-from selector.targets import find_target
 
 HERE = Path(__file__).resolve().parent
 SEVERAL = (
@@ -37,7 +36,7 @@ SEVERAL = (
 
 
 def plan(name: str, target: str = "sm_90a") -> Plan:
-    return emit(modules(name, target)[1], find_target(target))
+    return compiled(name, target).kernel.plan
 
 
 INSTRUCTIONS: dict[str, tuple[str, ...]] = {
@@ -63,12 +62,19 @@ OLDER = ("row_staged", "loop_3_4", "product_s8_nt")
 ENGINE = {"loop_3_4": {"LDGSTS": "UBLKCP"}}  # what the copy engine of sm_90 does instead
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize(
     ("name", "target"), [*((n, "sm_90a") for n in INSTRUCTIONS), *((n, "sm_80") for n in OLDER)]
 )
-def test_instructions_are_there_and_spills_are_not(name: str, target: str) -> None:
-    cubin = nvrtc.compile_to_cubin(plan(name, target).source, target)
+def test_instructions_are_there_and_spills_are_not(
+    name: str, target: str, verified: Verified
+) -> None:
+    kernel = compiled(name, target).kernel
+    if verified(*nvrtc_inputs(kernel)):
+        return
+    cubin = kernel.cubin()
     code = "\n".join(nvrtc.sass(cubin).values())
     instead = ENGINE.get(name, {}) if target == "sm_90a" else {}
     wanted = tuple(instead.get(i, i) for i in INSTRUCTIONS[name])
@@ -86,21 +92,22 @@ def digest(name: str) -> str:
 def test_emitting_twice_gives_the_same_text() -> None:
     for name in SEVERAL:
         first = plan(name)
-        modules.cache_clear()
+        compiled.cache_clear()
         again = plan(name)
         assert first == again, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_another_process_gives_the_same_text(seed: str) -> None:
     """Whatever ran before, and however strings are hashed."""
     program = (
-        "import sys; sys.path[:0] = sys.argv[1:3]\n"
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from test_emit import SEVERAL, digest\n"
         "print('\\n'.join(digest(n) for n in reversed(SEVERAL)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    command = [sys.executable, "-c", program, str(HERE), str(HERE.parent / "gpu")]
+    command = [sys.executable, "-c", program, *(str(HERE.parent / x) for x in ("emit", "gpu", ""))]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == [digest(n) for n in reversed(SEVERAL)]
 

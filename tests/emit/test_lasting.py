@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from verified import MACHINE_CODE, Verified, nvrtc_inputs
 
 pytest.importorskip("halide")
 
@@ -110,9 +111,13 @@ def test_what_differs_is_not_shared() -> None:
 
 
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize("groups", [replace(LARGE, cluster=2), replace(SMALL, cluster=2)])
-def test_clusters_in_machine_code(groups: Groups) -> None:
-    cubin = compiled(groups).cubin()
+def test_clusters_in_machine_code(groups: Groups, verified: Verified) -> None:
+    kernel = compiled(groups)
+    if verified(*nvrtc_inputs(kernel)):
+        return
+    cubin = kernel.cubin()
     (usage,) = nvrtc.resource_usage(cubin).values()
     assert usage.local_accesses == usage.stack_bytes == 0
     code = "\n".join(nvrtc.sass(cubin).values())
@@ -120,11 +125,16 @@ def test_clusters_in_machine_code(groups: Groups) -> None:
     assert "HGMMA" in code
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize("types", ["f16-f16", "f16-f32", "bf16-f32"])
 @pytest.mark.parametrize("groups", [LARGE, replace(SMALL, persistent=2), TEAMS])
-def test_nothing_spills(groups: Groups, types: str) -> None:
-    cubin = compiled(groups, types).cubin()
+def test_nothing_spills(groups: Groups, types: str, verified: Verified) -> None:
+    kernel = compiled(groups, types)
+    if verified(*nvrtc_inputs(kernel)):
+        return
+    cubin = kernel.cubin()
     (usage,) = nvrtc.resource_usage(cubin).values()
     assert usage.local_accesses == usage.stack_bytes == 0
     code = "\n".join(nvrtc.sass(cubin).values())

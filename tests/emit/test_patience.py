@@ -15,8 +15,8 @@ from casestudies.gemm import build
 from casestudies.gemm.problem import Problem
 from selector import environment
 from selector.diagnostics import UserError
-from selector.emit.snippets.barriers import ARRIVALS_BYTES, BARRIERS, RESET, bounded
-from selector.emit.snippets.groups import GROUPS
+from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, BARRIERS, RESET, bounded
+from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 
 SMALL = Problem(64, 64, 64)
@@ -111,6 +111,7 @@ int main(int, char** arguments) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_counted_barriers_join_threads_and_end_without_one(tmp_path: Path) -> None:
     """The snippet itself, on threads of this machine: nobody is ahead of another, and where one of

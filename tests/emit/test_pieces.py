@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from selector.emit.banded import Table, _window
 from selector.emit.instructions import accumulator_declaration, matrix_form
-from selector.emit.preamble import SNIPPET_NAMES, preamble
-from selector.emit.writer import Names, Writer
+from selector.emit.names import Names
+from selector.gpu.cuda.preamble import SNIPPET_NAMES, preamble
 from selector.intrinsics import INSTRUCTIONS, find
 from selector.ir.affine import Affine
 from selector.ir.types import FLOAT16, FLOAT32, INT8, INT32, Type
@@ -19,15 +19,6 @@ from selector.lowering.fragments import depth_blocks
 from selector.lowering.tiles import Banded
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-
-
-def test_blocks_indent() -> None:
-    w = Writer()
-    with w.block("if (a)"):
-        w.line("b;")
-        with w.block(""):
-            w.lines("c;\nd;")
-    assert w.text() == "if (a) {\n  b;\n  {\n    c;\n    d;\n  }\n}\n"
 
 
 @given(st.lists(st.text("ab.$_ 0é-", max_size=6), max_size=20))

@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("halide")
 
 import halide as hl
+import numpy as np
+from emulation import run
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
@@ -37,33 +39,47 @@ def depthwise(tile: int) -> hl.Func:
 @pytest.mark.filterwarnings("ignore:not everything was selected")
 def test_a_depthwise_convolution(tile: int) -> None:
     kernel = hb.compile(depthwise(tile), target="sm_80", strict=False)
-    assert unrolled_size(kernel.source).characters < nvrtc.SMALL / 4
+    assert unrolled_size(kernel.source).seconds < nvrtc.AT_ONCE / 2
     assert kernel.cubin()[:4] == b"\x7fELF"
 
 
-def unrolled() -> hl.Func:
-    """A staged Func whose copy stands 32 x 16 times in the text."""
-    a, x, y, xo, yo, xi, yi = hl.ImageParam(hl.Float(32), 2, "a"), *(
-        hl.Var(n) for n in ("x", "y", "xo", "yo", "xi", "yi")
+def unrolled(shared: bool) -> hl.Func:
+    """A Func of 32 x 24 elements for each row of 23 outputs, written out one by one."""
+    a, x, y, xo, yo, xi, xv, yi = hl.ImageParam(hl.Float(32), 2, "a"), *(
+        hl.Var(n) for n in ("x", "y", "xo", "yo", "xi", "xv", "yi")
     )  # fmt: skip
     blur, out = hl.Func("blur"), hl.Func("out")
     blur[x, y] = hl.sqrt(a[x, y]) + hl.sqrt(a[x + 1, y])
     out[x, y] = blur[x, y] + blur[x, y + 1]
-    out.split(x, xo, xi, 32).split(y, yo, yi, 15).reorder(xi, yi, xo, yo)
-    out.gpu_blocks(xo, yo).gpu_threads(xi)
-    blur.compute_at(out, xo).store_in(hl.MemoryType.GPUShared).unroll(x).unroll(y)
+    out.split(x, xo, xi, 32 if shared else 1024).split(xi, xi, xv, 1 if shared else 32)
+    out.split(y, yo, yi, 23).reorder(xv, yi, xi, xo, yo).gpu_blocks(xo, yo).gpu_threads(xi)
+    blur.compute_at(out, xo if shared else xi).unroll(x).unroll(y)
+    if shared:
+        blur.store_in(hl.MemoryType.GPUShared)
     return out
 
 
 @pytest.mark.nvrtc
+def test_an_unrolled_stage_is_a_loop_for_all_threads() -> None:
+    kernel = hb.compile(unrolled(shared=True), target="sm_80")
+    assert kernel.source.count("sqrtf") == 2
+    assert kernel.source.count("__syncthreads") == 1
+    assert kernel.cubin()[:4] == b"\x7fELF"
+    image = np.random.default_rng(0).random((24, 33), np.float32)
+    found = run(kernel, a=image, sizes=(23, 32))
+    np.testing.assert_allclose(found, kernel.interpret(a=image, sizes=(23, 32)), 1e-6)
+
+
+@pytest.mark.nvrtc
 def test_what_is_unrolled_too_often_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = hb.compile(unrolled(), target="sm_80")
-    assert unrolled_size(kernel.source).characters > nvrtc.SMALL
+    kernel = hb.compile(unrolled(shared=False), target="sm_80")
+    assert unrolled_size(kernel.source).seconds > nvrtc.AT_ONCE
     monkeypatch.setenv("SELECTOR_NVRTC_SECONDS", "0.1")
     with pytest.raises(ScheduleError) as caught:
         kernel.cubin()
     error = caught.value
-    assert "unrolled copies of one statement of `blur`" in error.why
+    assert "most of it is for `blur` (init)" in error.why
+    assert "unrolled copies of one statement" in error.why
     assert "unroll fewer loops around `blur`" in error.hint
     assert error.where is not None
-    assert error.where.func == "blur"
+    assert (error.where.func, error.where.stage) == ("blur", "init")

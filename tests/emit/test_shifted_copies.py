@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from selector.emit.preamble import preamble
+from selector.gpu.cuda.preamble import preamble
 
 MAIN = r"""
 #include <cstdio>

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import halide as hl
 import pytest
+from verified import MACHINE_CODE, Verified, nvrtc_inputs
 
 pytest.importorskip("halide")
 
@@ -113,13 +114,19 @@ def test_threads_that_read_a_slot() -> None:
     assert not read_by_threads([Store("other", IntImm(0), load)], {"others"})
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
+@MACHINE_CODE
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("score", SCORES[1:])
 @pytest.mark.parametrize("causal", [False, True])
-def test_variants_take_no_local_memory(score: str, depth: int, causal: bool) -> None:
+def test_variants_take_no_local_memory(
+    score: str, depth: int, causal: bool, verified: Verified
+) -> None:
     problem = Problem(1, 64, depth, causal, score)
     kernel = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a")
+    if verified(*nvrtc_inputs(kernel)):
+        return
     (usage,) = nvrtc.resource_usage(kernel.cubin()).values()
     assert not usage.local_accesses
     assert not usage.stack_bytes

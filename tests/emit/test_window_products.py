@@ -368,7 +368,6 @@ def windows_of(outputs: int, width: int, stride: int = 1) -> hl.Func:
     ("stride", "width", "message"),
     [
         (1, 0, "does not lie in shared memory"),
-        (1, 528, "reach 536 elements into its rows, of which 528 are staged"),
         (3, 1576, "cannot be read by wgmma"),
     ],
 )

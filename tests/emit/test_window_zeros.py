@@ -7,6 +7,7 @@ from __future__ import annotations
 import halide as hl
 import numpy as np
 import pytest
+from verified import IN_C, Verified, text_of
 
 import halide_bridge as hb
 from selector.intrinsics.windows import windows
@@ -61,10 +62,14 @@ def close(found: np.ndarray, truth: np.ndarray) -> bool:
     return float(np.linalg.norm(found - truth)) <= 2e-3 * float(np.linalg.norm(truth))
 
 
+@pytest.mark.slow
+@IN_C
 @pytest.mark.parametrize("staged", [False, True], ids=["in place", "staged"])
 @pytest.mark.parametrize("width", [1, 10, 15, 16, 250, 256, 270])
-def test_in_c_and_interpreted(staged: bool, width: int) -> None:
+def test_in_c_and_interpreted(staged: bool, width: int, verified: Verified) -> None:
     kernel = hb.compile(over_intermediate("amx", staged), target="amx")
+    if verified(text_of(kernel), str(kernel.module)):
+        return
     rng = np.random.default_rng(width)
     poison = to_bits(np.full((3, 4000), np.nan, np.float32))
     taps = to_bits(rng.standard_normal(TAPS).astype(np.float32))

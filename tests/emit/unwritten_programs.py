@@ -334,3 +334,67 @@ def masked_in_tiles(
         return a[:, :count] @ b[:count]
 
     return Program(out, (32, 32), {"A": (32, depth), "B": (depth, 32)}, truth, "bf16")
+
+
+def padded_windows(
+    taps: int = 10, stride: int = 1, stages: int = 1, lasting: bool = False, align: int = 32
+) -> Program:
+    """A filter along rows on warpgroups, whose last windows reach into the padding of the staged
+    rows, which are whole multiples of ``align`` elements: ``stages`` ahead, and by blocks that stay
+    (``lasting``).
+    """
+    x, y, xo, xi, yo, ys, yi = names("x y xo xi yo ys yi")
+    image, weights = operands("f16", ("I", 2), ("K", 1))
+    t = hl.RDom([(0, taps)], "t")
+    sums, out = hl.Func("sums"), hl.Func("output")
+    sums[x, y] = zero("f16")
+    sums[x, y] += times("f16", image[stride * x + t.x, y], weights[t.x])
+    out[x, y] = sums[x, y]
+    out.split(x, xo, xi, 512).split(y, yo, yi, 4).split(yi, ys, yi, 2)
+    out.reorder(xi, yi, ys, xo, yo).vectorize(xi).gpu_blocks(xo, yo).gpu_threads(yi)
+    sums.compute_at(out, yi).bound_extent(x, 512).vectorize(x)
+    sums.update().atomic().vectorize(x).vectorize(t.x)
+    hb.store_in(sums, hb.MemoryType.WGMMAAccumulator)
+    copy = image.in_(sums)
+    copy.compute_at(out, ys).store_in(SHARED).vectorize(copy.args()[0])
+    copy.align_storage(copy.args()[0], align)
+    if stages > 1:
+        hb.pipeline_stages(copy, stages)
+    if lasting:
+        hb.persistent(out, 1)
+    reach = stride * 695 + 1
+
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        parts = (seen[:, i:][:, :reach:stride].astype(float) * given[i] for i in range(taps))
+        return sum(parts)  # type: ignore[return-value]
+
+    shapes = {"I": (8, reach + taps - 1), "K": (taps,)}
+    return Program(out, (8, 696), shapes, truth, "f16")
+
+
+def partly_staged(count: int = 40, depth: int = 64) -> Program:
+    """A product on warpgroups whose left operand is staged as far as the right one is not zero."""
+    x, y, n, m, no, mo, ni, mi = names("x y n m no mo ni mi")
+    a, b = operands("f16", ("A", 2), ("B", 2))
+    k, r = hl.RDom([(0, depth)], "k"), hl.RDom([(0, count)], "r")
+    left, right, sums, out = (hl.Func(name) for name in ("left", "right", "sums", "output"))
+    left[x, y] = hl.undef(hl.Float(16))
+    left[r.x, y] = a[r.x, y]
+    right[x, y] = hl.select(y < count, b[x, hl.min(y, count - 1)], hl.cast(hl.Float(16), 0))
+    sums[n, m] = zero("f16")
+    sums[n, m] += times("f16", left[k.x, m], right[n, k.x])
+    out[n, m] = sums[n, m]
+    out.tile(n, m, no, mo, ni, mi, 32, 64).vectorize(ni).vectorize(mi).gpu_blocks(no, mo)
+    sums.compute_at(out, no).bound_extent(n, 32).bound_extent(m, 64)
+    hb.store_in(sums, hb.MemoryType.WGMMAAccumulator)
+    sums.vectorize(n).vectorize(m)
+    ku, kv = hl.RVar("ku"), hl.RVar("kv")
+    update = sums.update().split(k.x, ku, kv, 16).reorder(kv, n, m, ku).atomic().unroll(ku)
+    update.vectorize(kv).vectorize(n).vectorize(m)
+    right.compute_at(out, no).store_in(SHARED).vectorize(x).vectorize(y)
+    left.compute_at(out, no).store_in(SHARED).update().vectorize(r.x).vectorize(y)
+
+    def truth(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return one.astype(float) @ other.astype(float)
+
+    return Program(out, (64, 64), {"A": (64, count), "B": (count, 64)}, truth, "f16")

@@ -1,15 +1,13 @@
-"""The CUDA text of every case study computes what its reference does, at a small size; at all small
-sizes at night.
-"""
+"""The CUDA text of every case study computes what its reference does, at all small sizes."""
 
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
+from verified import EMULATED, Verified, text_of, texts_of_case
 
 import halide_bridge as hb
 from casestudies.common.case import Case
@@ -18,28 +16,13 @@ from casestudies.common.registry import gpu_cases
 from emulation import check
 
 TARGETS = ("sm_80", "sm_90a")
-WORTH_RUNNING = 1000  # elements of an output: blocks inside, at the edges and across them
-
-
-def by_day(case: Case) -> list[tuple[Any, str]]:
-    """A problem of a case with each target: the one with the least to do of those worth running."""
-    ordered = sorted(case.small, key=lambda p: p.multiply_adds)
-    worth = [p for p in ordered if prod(p.output.shape) >= WORTH_RUNNING] or ordered[-1:]
-    return [(worth[0], target) for target in TARGETS]
-
-
-def problems() -> list[Any]:
-    found: list[Any] = []
-    for case in gpu_cases():
-        day = by_day(case)
-        for problem in case.small:
-            for target in TARGETS:
-                marks = () if (problem, target) in day else pytest.mark.nightly
-                name = f"{problem.name}-{target}"
-                found.append(pytest.param(case, problem, target, marks=marks, id=name))
-    return found
-
-
+QUICK = {case.small[0] for case in gpu_cases()}
+JOBS = [
+    pytest.param(case, p, t, id=f"{p.name}-{t}", marks=() if p in QUICK else pytest.mark.slow)
+    for case in gpu_cases()
+    for p in case.small
+    for t in TARGETS
+]
 PROGRAMS = {p.program: (case, p) for case in gpu_cases() for p in case.small}
 
 
@@ -50,9 +33,14 @@ def compiled(program: str, target: str) -> Any:
     return hb.compile(case.scheduled(problem, "tensor", target), target=target)
 
 
-@pytest.mark.parametrize(("case", "problem", "target"), problems())
-def test_text_computes_what_the_reference_does(case: Case, problem: Any, target: str) -> None:
+@EMULATED
+@pytest.mark.parametrize(("case", "problem", "target"), JOBS)
+def test_text_computes_what_the_reference_does(
+    case: Case, problem: Any, target: str, verified: Verified
+) -> None:
     kernel = compiled(problem.program, target)
+    if verified(text_of(kernel), repr(problem), texts_of_case(case)):
+        return
     inputs = case_inputs(case, problem, 11, np)
     found = check(kernel, **inputs, sizes=problem.output.shape)
     truth = case.reference(problem, decoded(problem, inputs, np), np)

@@ -15,9 +15,9 @@ from corpus_case import output_shapes, random_inputs
 
 import halide_bridge as hb
 from emulation import Fault, run
+from emulation.agreement import assert_close
 from emulation.launch import ORDERS, POISONS
 from emulation.mutants import MUTATIONS, Mutant, mutants
-from emulation.test_corpus import assert_close
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import numpy as np
 from selector.eqsat import Selection, select
 from selector.intrinsics import find
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Call, Module, Role
+from selector.ir.module import Module
+from selector.ir.nodes import Call, Role
 from selector.ir.parser import parse_module
 from selector.ir.traverse import walk_all_exprs
 from selector.targets import find_target

@@ -22,7 +22,8 @@ from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import open_scope
 from selector.eqsat.solve import Solution, forget, solve
-from selector.ir.nodes import Allocate, Module
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate
 from selector.ir.parser import parse_module
 from selector.report import Report
 from selector.targets import Target, find_target

@@ -27,6 +27,19 @@ def test_an_operand_at_odd_addresses_costs_more() -> None:
         assert block_cost(block(outer, inner))[0] == GATHERED * aligned[0]
 
 
+def test_rows_of_wgmma_that_overlap_start_16_bytes_apart() -> None:
+    def issued(outer: int, count: int) -> int:
+        found = list(block(outer, 1, "wgmma.m64n64k16.f16.f32"))
+        found[2:5] = (64, 64, 16)
+        found[6] = (*found[6][:7], count, None)  # type: ignore[index]
+        return block_cost(tuple(found))[0]
+
+    for outer, count in ((8, 64), (64, 64), (16, 16)):
+        assert issued(outer, count) == issued(8, 15)
+    for outer, count in ((16, 64), (16, 17)):
+        assert issued(outer, count) == GATHERED * issued(8, 15)
+
+
 def band(apart: int, taps: int = 8, phases: int = 2) -> tuple[object, ...]:
     index = ("Ramp", ("Ramp", ("Sym", "t"), ("Int", 1), taps), ("Int", apart), phases)
     load = ("Load", "float16", "K", index, None)

@@ -23,7 +23,7 @@ from tensor_programs import (
 
 from selector.diagnostics import SelectionError
 from selector.eqsat import select
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.targets import find_target
 

@@ -10,7 +10,7 @@ from tensor_programs import SM80, Spec, check_selected, instructions, program, r
 from selector.diagnostics import SelectionError
 from selector.eqsat import select
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.targets import find_target
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from fuzzing import chains
 from fuzzing.choices import (
     TYPES,
     around,
@@ -194,7 +195,11 @@ def warpgroup_product(r: Random) -> Program:
     a = left[::-1] if r.random() < 0.25 and not byte and not sums[0].dynamic else left
     b = right[::-1] if byte or r.random() < 0.4 else right
     p = replace(base(types, axes, sums, a, b, r, "wgmma"), at="block")
-    staging = Staging("loop", "vectors", rounding=1, stages=r.choice((1, 2, 3, 4)))
+    staging = Staging(
+        "loop", r.choice(("vectors", "vectors", "inner", "unrolled", "split")),
+        rounding=r.choice((1, 1, 8, 0)), stages=r.choice((1, 2, 3, 4)),
+        align=r.choice((0, 0, 0, 8, 24, 40)),
+    )  # fmt: skip
     p = replace(p, a=replace(p.a, staging=staging), b=replace(p.b, staging=staging))
     directives: list[tuple[str, int]] = []
     if r.random() < 0.3:
@@ -205,7 +210,10 @@ def warpgroup_product(r: Random) -> Program:
         directives.append(("cluster", 2))
     if r.random() < 0.2:
         directives.append(("self_fed", 0))
-    return around(r, replace(p, directives=tuple(directives)))
+    p = replace(p, directives=tuple(directives))
+    if r.random() < 0.1 and not sums[0].dynamic and not byte:
+        p = replace_operand(p, "A", produce=r.choice(("cast", "scale", "relu")))
+    return around(r, masked(r, p, 0.12))
 
 
 def warpgroup_windows(r: Random) -> Program:
@@ -222,7 +230,11 @@ def warpgroup_windows(r: Random) -> Program:
     p = base(types, axes, sums, a, (index((1, "r.x")), index((1, "r.y"))), r, "wgmma")
     stages = r.choice((1, 2)) if axes[1].segments > 1 else 1
     reach = 16 * -(-(taps + 7 * stride) // 16) - 7 * stride - taps
-    staging = Staging("part", "inner", rounding=r.choice((8, 8, 16)), stages=stages)
+    staging = Staging(
+        "part", r.choice(("inner", "inner", "inner", "vectors", "split", "plain")),
+        rounding=r.choice((8, 8, 16, 1, 0)), stages=stages,
+        align=r.choice((0, 0, 0, 8, 16, 40, 12)),
+    )  # fmt: skip
     p = replace(replace_operand(p, "A", staging=staging), margin=max(0, reach))
     if r.random() < 0.2:
         p = with_edges(r, p)
@@ -275,4 +287,6 @@ FAMILIES: dict[str, tuple[Callable[[Random], Program], float]] = {
     "warpgroup windows": (warpgroup_windows, 2),
     "amx product": (amx_product, 1.5),
     "amx rows": (amx_rows, 1.5),
+    "chain": (chains.chain, 2),
+    "online": (chains.online, 1.5),
 }

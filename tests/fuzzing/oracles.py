@@ -30,7 +30,8 @@ from fuzzing.writing import pipeline_text
 from selector.api import Kernel, compile_module
 from selector.diagnostics import InternalError, UserError
 from selector.ir.interpreter import evaluate_scalar, interpret
-from selector.ir.nodes import Module, Role
+from selector.ir.module import Module
+from selector.ir.nodes import Role
 
 COMPILE_LIMIT = 20.0  # seconds of the processor from a Func to machine code
 COMPILING = ("build", "lower", "select", "machine code")

@@ -153,7 +153,8 @@ class Program:
     ``at``: sums are computed for a "unit" or for a "block". ``after``: a stencil over the result,
     "shared" or "root" (in a kernel of its own). ``second``: another sum with factors C, added: of
     another "accumulator", or in an "update" of the same one. ``margin``: columns of the arrays that
-    nobody needs. ``values``: "small" (integers whose sums are exact) or "real".
+    nobody needs. ``values``: "small" (integers whose sums are exact) or "real". ``form``: "chain"
+    or "online" for a program of several sums (``chains.py``), of which ``parts`` say more.
     """
 
     family: str
@@ -179,6 +180,8 @@ class Program:
     margin: int = 0
     values: str = "small"
     inputs: int = 0
+    form: str = ""
+    parts: tuple[tuple[str, Any], ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -256,6 +259,7 @@ def features(p: Program) -> Iterator[str]:
     yield f"target {p.target}"
     yield f"types {p.a.type} x {p.b.type} -> {p.accumulator}"
     yield f"result {p.result}"
+    yield from (f"{p.form}, {name} {value}".rstrip() for name, value in p.parts)
     yield f"sums computed for a {p.at}"
     for o in p.operands:
         role = f"operand {o.name}"

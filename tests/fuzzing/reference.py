@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fuzzing import chains
 from fuzzing.program import NAMES, Index, Operand, Program, array_extents
 
 Array = np.ndarray[Any, Any]
@@ -64,6 +65,8 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: s
 
 def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Type and extents (dimension 0 first) of every array, as large as the algorithm needs."""
+    if p.form:
+        return chains.kinds(p)
     found = {o.name: (o.stored, array_extents(p, o)) for o in p.operands}
     if p.second:
         found["C"] = found["B"]
@@ -148,6 +151,8 @@ def made(o: Operand, found: Array) -> Array:
 
 def result(p: Program, arrays: Mapping[str, Array]) -> Array:
     """The output as numbers (float64, or int64), in NumPy's order of axes."""
+    if p.form:
+        return chains.result(p, arrays)
     sizes = p.stored
     outputs = {
         NAMES[i]: np.arange(n).reshape([-1 if j == i else 1 for j in range(len(sizes))][::-1])
@@ -220,6 +225,8 @@ def _finish(
 
 def tolerance(p: Program) -> tuple[float, float]:
     """Relative Frobenius error, and largest error relative to the mean size, that are allowed."""
+    if p.form == "online":  # weights are rounded to f16
+        return chains.WEIGHTS, 16 * chains.WEIGHTS
     if p.result in ("s8", "u8", "s32") or p.accumulator == "s32":
         return 0.0, 0.0
     if p.values == "small" and p.accumulator == "f32":

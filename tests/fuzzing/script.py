@@ -1,4 +1,6 @@
-"""A drawn program as a script of its own: it imports only Halide, this compiler and NumPy."""
+"""A drawn program as a script of its own: it imports only Halide, this compiler and NumPy, and for
+attention the case study.
+"""
 
 from __future__ import annotations
 

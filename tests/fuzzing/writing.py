@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fuzzing import chains
 from fuzzing.program import Index, Mask, Operand, Program, Term
 from fuzzing.schedule import schedule
 
@@ -61,7 +62,8 @@ def condition_text(m: Mask) -> str:
 def pipeline_text(p: Program) -> str:
     """The function ``pipeline``; unscheduled it gives the parameters, too."""
     lines = ["def pipeline(scheduled=True):"]
-    for line in (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *schedule(p)):
+    plain = (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *schedule(p))
+    for line in chains.pipeline(p) if p.form else plain:
         lines.append(f"    {line}")
     return "\n".join(lines) + "\n"
 

@@ -14,7 +14,8 @@ import halide as hl
 import numpy as np
 
 from selector.ir.interpreter import evaluate_scalar
-from selector.ir.nodes import BufferParam, IntImm, Module, Role
+from selector.ir.module import Module
+from selector.ir.nodes import BufferParam, IntImm, Role
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -28,7 +29,8 @@ class Case:
     Halide's order (dimension 0 first), the same for all outputs. ``shapes`` maps such a size to
     the extents of inputs that the sizes do not fix, ``values`` names the range of an integer input.
     ``tensor``: tensor instructions are expected. ``only`` restricts the instructions. ``target``:
-    the one target that has them.
+    the one target that has them. ``warned``: most of its time goes into a copy, and compiling it
+    says so.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Case:
     )
     tolerance: float = 1e-6
     target: str | None = None
+    warned: bool = False
 
 
 def variables(names: str) -> list[hl.Var]:

@@ -1,11 +1,12 @@
-"""Time kernels of other schedules than the registered ones, on the GPU machine.
+"""Time kernels of other schedules or revisions than the registered ones, on the GPU machine.
 
     python tests/gpu/run_variants.py FOLDER [--results variants.json] [--match REGEX] [--seed N]
 
 Each ``X.kernel`` below FOLDER with an ``X.json`` beside it, ``{"case": name, "problem": {fields of
 the case's Problem}}``, is checked against float64 on the GPU and timed: one line each with error,
-microseconds and the share of the limit, as soon as it is known. A kernel that fails, hangs or
-destroys the GPU's context is a line, not the end. Needs NumPy and CuPy.
+microseconds and the share of the limit, as soon as it is known. Kernels of one problem take turns;
+at the end stands how long each takes beside the first. A kernel that fails, hangs or destroys the
+GPU's context is a line, not the end. Needs NumPy and CuPy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from casestudies.common.record import Record  # noqa: E402
+from casestudies.common.record import Record, ratios  # noqa: E402
 from casestudies.common.tasks import variants  # noqa: E402
 from casestudies.common.worker import supervise  # noqa: E402
 
@@ -36,6 +37,7 @@ def main() -> int:
     record = Record(options.results, options.seed)
     supervise(tasks, options.folder, options.seed, record, options.patience)
     record.write()
+    print(f"\n{ratios(record.rows)}")
     print(f"{len(record.rows)} kernels, {len(record.wrong)} wrong or failed, seed {options.seed}, "
           f"{time.perf_counter() - begin:.0f} s")  # fmt: skip
     return 1 if record.wrong else 0

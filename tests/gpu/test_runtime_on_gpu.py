@@ -21,8 +21,8 @@ from runtime_plans import buffer, conv, conv_plan, scale_plan
 import selector
 from selector.api import Kernel
 from selector.diagnostics import ArgumentError, TargetError
-from selector.emit.preamble import preamble
-from selector.emit.snippets.barriers import ARRIVALS_BYTES, RESET
+from selector.gpu.cuda.preamble import preamble
+from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
 from selector.ir.nodes import IntImm, Role, Var
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.pipeline import Clock

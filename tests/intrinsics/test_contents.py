@@ -9,7 +9,8 @@ from selector.intrinsics.unwritten import Reach, Runs, contents, places, reads_o
 from selector.intrinsics.windows import with_zeros
 from selector.ir.affine import to_affine
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Allocate, Module, Var
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Var
 from selector.ir.parser import parse_expr, parse_module
 from selector.ir.traverse import walk_stmt
 

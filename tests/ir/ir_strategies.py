@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from selector.ir import nodes as ir
+from selector.ir.module import Module
 from selector.ir.nodes import BinaryOp, CompareOp, Expr, ReduceOp, Stmt
 from selector.ir.types import (
     BFLOAT16,
@@ -180,18 +181,27 @@ class Maker:
         index = self.expr(INT32.with_lanes(t.lanes), 2)
         return ir.Store(self.pick(("acc", "out")), index, self.expr(t, 2), predicate)
 
-    def module(self) -> ir.Module:
+    def module(self) -> Module:
         names = self.draw(st.lists(st.sampled_from(("I", "output", "a")), max_size=2, unique=True))
         text = st.text(max_size=6)
-        return ir.Module(
+        return Module(
             self.draw(text),
             tuple(self._buffer(n) for n in names),
             tuple(ir.ScalarParam(self.name(), self.type(1)) for _ in range(self.pick((0, 1)))),
             self.stmt(2),
             tuple(self._requirement(n) for n in names),
             tuple(ir.Origin(n, self.draw(text), self.draw(text)) for n in names),
-            promises=tuple(ir.Promise(self.expr(BOOL, 2), self.draw(text)) for _ in names),
+            promises=tuple(
+                ir.Promise(self.expr(BOOL, 2), self.draw(text), self._everywhere()) for _ in names
+            ),
         )
+
+    def _everywhere(self) -> ir.Everywhere | None:
+        count = self.pick((None, 0, 1, 2))
+        if count is None:
+            return None
+        ends = ((self.expr(INT32, 1), self.expr(INT32, 1)) for _ in range(count))
+        return ir.Everywhere(tuple((self.name(), *x) for x in ends), self.expr(BOOL, 2))
 
     def _buffer(self, name: str) -> ir.BufferParam:
         count = self.pick((0, 1, 2))
@@ -215,5 +225,5 @@ def stmts(draw: Draw, depth: int = 3) -> Stmt:
 
 
 @st.composite
-def modules(draw: Draw) -> ir.Module:
+def modules(draw: Draw) -> Module:
     return Maker(draw).module()

@@ -14,7 +14,8 @@ from selector.diagnostics import ArgumentError, InternalError
 from selector.ir import interpreter
 from selector.ir.bfloat16 import from_bits, round_values, to_bits
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar, interpret, register
-from selector.ir.nodes import Call, For, ForKind, Module, Stmt
+from selector.ir.module import Module
+from selector.ir.nodes import Call, For, ForKind, Stmt
 from selector.ir.parser import parse_expr, parse_module
 from selector.ir.traverse import map_stmt
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT32

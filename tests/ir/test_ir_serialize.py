@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ir_strategies import modules
 
 from selector.diagnostics import ParseError
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.ir.serialize import dumps, from_json, loads, to_json
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from selector.diagnostics import InternalError
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -18,7 +19,6 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     Memory,
-    Module,
     Ramp,
     Requirement,
     Role,
@@ -91,6 +91,7 @@ def test_right(body: Stmt) -> None:
         (Store("out", ZERO, Load(FLOAT32, "J", ZERO)), "a load from the unknown buffer `J`"),
         (Store("out", e("1.0f"), e("1.0f")), "an index of type float32"),
         (Store("out", ZERO, Load(FLOAT32, "I", e("1.0f"))), "an index of type float32"),
+        (Store("out", ZERO, Load(FLOAT32, "I", Var("z"))), "the unknown variable `z`"),
         (Store("out", ZERO, Var("gain")), "`gain` is float32, used as int32"),
         (Evaluate(Ramp(ZERO, IntImm(1 << 31), 2)), "2147483648 is no literal of int32"),
         (IfThenElse(ZERO, STORE), "a condition of type int32"),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import selector.intrinsics  # noqa: F401  (meanings of calls)
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Allocate, ExprVar, For, ForKind, Module, Stmt
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, ExprVar, For, ForKind, Stmt
 from selector.ir.parser import parse_module
 from selector.ir.traverse import stmt_children, walk_all_exprs, walk_stmt
 from selector.ir.verify import verify

@@ -6,7 +6,8 @@ import pytest
 
 import selector.intrinsics  # noqa: F401  (meanings of calls)
 from selector.diagnostics import ScheduleError
-from selector.ir.nodes import Atomic, Block, For, IfThenElse, Let, LetStmt, Module, Stmt, Store
+from selector.ir.module import Module
+from selector.ir.nodes import Atomic, Block, For, IfThenElse, Let, LetStmt, Stmt, Store
 from selector.ir.parser import parse_module
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_all_exprs, walk_stmt

@@ -18,7 +18,8 @@ from casestudies.attention import schedule as schedules
 from casestudies.attention.algorithm import Variant, attend
 from casestudies.attention.schedule import Tiles
 from selector.diagnostics import ScheduleError
-from selector.ir.nodes import Allocate, For, ForKind, Memory, Module, Store
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, For, ForKind, Memory, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_stmt
 

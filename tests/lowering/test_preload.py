@@ -7,7 +7,8 @@ import pytest
 
 import selector.intrinsics  # noqa: F401  (meanings of calls)
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import ExprVar, Module
+from selector.ir.module import Module
+from selector.ir.nodes import ExprVar
 from selector.ir.parser import parse_module
 from selector.ir.traverse import walk_all_exprs
 from selector.ir.verify import verify

@@ -31,7 +31,7 @@ def test_a_chunk_stays_together_and_windows_are_neighbours(layout: tuple[int, in
 
 
 def _column(x: int, pitch: int, step: int, per: int) -> int:
-    """``strip_column`` of ``selector.emit.preamble``, line by line."""
+    """``strip_column`` of ``selector.gpu.cuda.preamble``, line by line."""
     chunk = x // per
     strip, longer = chunk % step, pitch // per % step
     start = strip * (pitch // per // step) + min(strip, longer)

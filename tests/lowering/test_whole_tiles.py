@@ -17,7 +17,8 @@ from casestudies.attention.schedule import Tiles, tensor
 from selector.eqsat.select import select
 from selector.ir import parser
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import IfThenElse, Module, Select, Stmt, Store
+from selector.ir.module import Module
+from selector.ir.nodes import IfThenElse, Select, Stmt, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_all_exprs, walk_stmt
 from selector.ir.types import FLOAT32

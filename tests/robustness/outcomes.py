@@ -11,7 +11,8 @@ from selector.diagnostics import SelectionError
 from selector.eqsat import select
 from selector.intrinsics import find
 from selector.ir.interpreter import interpret
-from selector.ir.nodes import Call, Module
+from selector.ir.module import Module
+from selector.ir.nodes import Call
 from selector.ir.traverse import walk_all_exprs
 from selector.targets import find_target
 

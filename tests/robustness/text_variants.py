@@ -9,7 +9,7 @@ import numpy as np
 from indices import STYLES, Level
 from machines import TYPES, Array, Machine, random_array, real
 
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.ir.parser import parse_module
 
 Arrays = Mapping[str, Array]

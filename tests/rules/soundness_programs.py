@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib.metadata import version
 
 from tensor_programs import Spec, convolution, matmul
 from tensor_terms import PRODUCTS
@@ -15,10 +16,13 @@ from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine
 from selector.eqsat.soundness import Soundness, check_commands, scopes_of
 from selector.intrinsics.records import INSTRUCTIONS
-from selector.ir.nodes import Module
+from selector.ir.module import Module
 from selector.targets import find_target
 from selector.workbench.cases import DEFAULT_TARGETS, load
 from selector.workbench.source import Form, scan
+
+ENGINE = f"egglog {version('egglog')}"
+"""What makes the graphs, for `tests/verified.py`."""
 
 
 def facts_of(targets: tuple[str, ...]) -> str:

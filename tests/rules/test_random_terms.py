@@ -3,11 +3,16 @@ shrinks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import hypothesis
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from soundness_programs import SMALL, engine
+from soundness_programs import ENGINE, SMALL, engine
 from tensor_terms import Product
 from term_strategies import LANES, NARROW, indices, predicates, products, values
+from verified import SOUND, Verified
 
 from selector.eqsat.soundness import check_commands
 
@@ -28,13 +33,13 @@ def check(command: str, seed: int) -> None:
 
 @QUIET
 @given(st.sampled_from(LANES).flatmap(indices), st.integers(0, 99))
-def test_indices(term: str, seed: int):
+def index(term: str, seed: int):
     check(f"(let $term {term})", seed)
 
 
 @QUIET
 @given(st.sampled_from(LANES).flatmap(predicates), st.integers(0, 99))
-def test_predicates(term: str, seed: int):
+def predicate(term: str, seed: int):
     check(f"(let $term {term})", seed)
 
 
@@ -45,11 +50,19 @@ def test_predicates(term: str, seed: int):
     ),
     st.integers(0, 99),
 )
-def test_values(term: str, seed: int):
+def value(term: str, seed: int):
     check(f"(let $term {term})", seed)
 
 
 @QUIET
 @given(products(), st.integers(0, 99))
-def test_updates(product: Product, seed: int):
+def update(product: Product, seed: int):
     check(f"(set (statement 0) {product.update})", seed)
+
+
+@pytest.mark.slow
+@SOUND
+@pytest.mark.parametrize("kind", [index, predicate, value, update], ids=lambda f: f.__name__)
+def test_the_rules_hold(kind: Callable[[], None], verified: Verified):
+    if not verified(ENGINE, hypothesis.__version__):
+        kind()

@@ -12,7 +12,10 @@ import pytest
 import selector
 from selector import pipeline
 from selector.diagnostics import ArgumentError, InternalError, SelectionError
-from selector.ir.nodes import Module, Store
+from selector.gpu.cuda.printer import print_kernel
+from selector.gpu.ir.text import parse_kernels
+from selector.ir.module import Module
+from selector.ir.nodes import Store
 from selector.ir.parser import parse_module
 
 MATMUL = """module mm
@@ -138,8 +141,11 @@ def test_stages_are_dumped_as_numbered_files(
         "01-select.vir",
         "02-explain.report.txt",
         "03-emit.cu",
+        "03-emit.kir",
     ]
     assert files["03-emit.cu"] == kernel.source
+    (dumped,) = parse_kernels(files["03-emit.kir"])
+    assert kernel.source.endswith(print_kernel(dumped))
     assert files["01-select.vir"] == str(kernel.module)
 
 

@@ -34,6 +34,16 @@ def test_what_is_written_is_read_back() -> None:
         assert from_bytes(to_bytes(artifact)) == artifact
 
 
+@pytest.mark.parametrize(
+    "change", [{"once": True}, {"early": True}, {"persistent": 2}, {"cluster": 4}], ids=str
+)
+def test_how_a_launch_is_made_is_read_back(change: dict[str, Any]) -> None:
+    plan = conv_plan()
+    (launch,) = plan.launches
+    changed = replace(KERNEL, plan=replace(plan, launches=(replace(launch, **change),)))
+    assert from_bytes(to_bytes(changed)) == changed
+
+
 def test_equal_kernels_are_equal_files() -> None:
     assert to_bytes(KERNEL) == DATA
 

@@ -85,6 +85,17 @@ def test_a_call_with_new_addresses_uses_them(recorder: Recorder) -> None:
         np.testing.assert_allclose(result.values, conv(pixels, taps), rtol=1e-6)
 
 
+def test_arrays_that_touch_share_nothing(recorder: Recorder) -> None:
+    """The output lies right behind the image; one element earlier it would be written over."""
+    room, taps = np.zeros(3000, np.float32), DeviceArray(image(1, 9)[0])
+    pixels = room[:500].view(np.float16).reshape(5, 200)
+    run = executable(conv_plan(), recorder)
+    run((DeviceArray(pixels), taps), {}, out=DeviceArray(room[500:1460].reshape(5, 192)))
+    assert len(recorder.launches) == 1
+    with pytest.raises(ArgumentError, match="output: the out= array shares memory with I"):
+        run((DeviceArray(pixels), taps), {}, out=DeviceArray(room[499:1459].reshape(5, 192)))
+
+
 def test_intermediates_are_kept_per_stream() -> None:
     recorder = Recorder()
     run = executable(scale_plan(), recorder)

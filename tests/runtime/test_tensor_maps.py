@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from runtime_plans import DeviceArray, Recorder, conv_plan
 
 from selector.ir.nodes import Binary, BinaryOp, Var
 from selector.ir.types import FLOAT16, FLOAT32
+from selector.runtime import tensor_map
 from selector.runtime.execute import Executable
 from selector.runtime.plan import BufferArgument, MapArgument, MapsReady, Plan
 from selector.runtime.plan_json import plan_from_json, plan_to_json
@@ -54,6 +57,21 @@ def test_a_map_holds_address_sizes_and_strides_of_the_array() -> None:
     assert made == ("map", shape, recorder.pointer(image))
     assert ready == 1
     assert type(ready) is np.int32
+
+
+def test_the_driver_is_called_as_its_manual_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuTensorMapEncodeTiled: the map, type and rank, the address; extents and strides in 64 bits,
+    box and steps in 32; four choices.
+    """
+    function = SimpleNamespace()
+    monkeypatch.setattr(tensor_map, "driver_function", lambda name: function)
+    tensor_map._encoder.cache_clear()
+    assert tensor_map._encoder() is function
+    tensor_map._encoder.cache_clear()
+    wide, narrow = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    first = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+    assert function.argtypes == [*first, wide, wide, narrow, narrow, *[ctypes.c_int] * 4]
+    assert function.restype is ctypes.c_int
 
 
 def test_a_map_is_made_once_for_each_address() -> None:

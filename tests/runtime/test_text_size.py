@@ -6,7 +6,7 @@ import pytest
 
 from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError
 from selector.runtime import nvrtc
-from selector.runtime.nvrtc_child import compile_apart
+from selector.runtime.nvrtc import compile_apart
 from selector.runtime.text_size import unrolled_size
 
 
@@ -31,7 +31,7 @@ STORE = "a[0] = 1.0f;"
     ],
 )
 def test_loops(loop: str, copies: int) -> None:
-    assert unrolled_size(kernel(loop, STORE, "}")).largest.copies == copies
+    assert unrolled_size(kernel(loop, STORE, "}")).largest().copies == copies
 
 
 def test_nested_loops_and_equal_lines() -> None:
@@ -39,20 +39,44 @@ def test_nested_loops_and_equal_lines() -> None:
         "#pragma unroll", "for (int i = 0; i < 20; ++i) {", "#pragma unroll",
         "for (int j = 0; j < 30; ++j) {", "b_2[3] = b_1[7] * 2;", "b_4[5] = b_9[9] * 2;", "}", "}",
     )  # fmt: skip
-    found = unrolled_size(text).largest
-    assert (found.line, found.copies) == ("b_2[3] = b_1[7] * 2;", 2 * 20 * 30)
-    assert found.loops == ("i", "j")
+    found = unrolled_size(text).largest()
+    assert (found.line.text, found.copies) == ("b_2[3] = b_1[7] * 2;", 2 * 20 * 30)
+    assert found.line.loops == ("i", "j")
 
 
-def test_the_name_of_what_is_repeated() -> None:
+def test_the_func_of_what_is_repeated() -> None:
     text = kernel(
-        "float* to = blur + 7;", "#pragma unroll", "for (int i = 0; i < 9; ++i) {",
+        "float* to = blur_x + 7;", "#pragma unroll", "for (int i = 0; i < 9; ++i) {",
         "to[i] = sqrtf(0.5f) * sqrtf(0.25f);", "}",
     )  # fmt: skip
-    found = unrolled_size(text).largest
-    assert found.line.startswith("to[i]")
-    assert found.name({"blur", "blu"}) == "blur"
-    assert found.name({"c"}) == ""
+    found = unrolled_size(text).largest({"blur.x", "blu", "sharp"})
+    assert found.line.text.startswith("to[i]")
+    assert found.func == "blur.x"
+
+
+def test_what_a_line_reads_is_not_what_it_is_for() -> None:
+    text = kernel(
+        "const int acc_s1_x_thread_id_x = warp;", "// acc: 1 instructions",
+        "u32 r0 = pack16(staged[q], staged[q + 8]);", "mma(acc[0], r0);",
+        "const f16* const from = staged + 2;",
+    )  # fmt: skip
+    found = unrolled_size(text).largest({"acc", "staged"})
+    assert (found.func, found.stage) == ("acc", "update")
+    assert found.line.text.startswith("u32 r0")
+
+
+def test_a_func_with_many_lines_before_one_with_the_longest() -> None:
+    """Most of the text is for ``blur``, though no line of it is as long as that of ``sharp``."""
+    many = (f"blur[{c}] = a[0] * {'b' * 20}{c};" for c in ("p", "qq", "rrr", "ssss", "ttttt"))
+    text = kernel("for (int blur_s1_y = 0; blur_s1_y < 99; ++blur_s1_y) {", *many, "}",
+                  f"sharp[0] = {' + '.join(['1.0f'] * 12)};")  # fmt: skip
+    found = unrolled_size(text).largest(["sharp", "blur"])
+    assert (found.func, found.stage) == ("blur", "update")
+
+
+def test_what_names_no_func_is_for_that_of_its_kernel() -> None:
+    text = kernel("b[0] = 1.0f;", "b[1] = 1.0f;").replace("void k(", "void kernel_blur(")
+    assert unrolled_size(text).largest().func == "blur"
 
 
 def test_loops_are_counted() -> None:
@@ -67,9 +91,10 @@ def test_many_loops_are_compiled_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nvrtc, "compile_apart", apart)
     loop = "for (int i = (int)threadIdx.x; i < 8; i += 64) {"
-    assert nvrtc.compile_to_cubin(kernel(*(loop, "a[i] = 1.0f;", "}") * 5), "sm_80")
-    with pytest.raises(ScheduleError, match="49 others"):
-        nvrtc.compile_to_cubin(kernel(*(loop, "a[i] = 1.0f;", "}") * 49), "sm_80")
+    store = f"a[i] = {' + '.join(['1.0f'] * 100)};"
+    assert nvrtc.compile_to_cubin(kernel(*(loop, store, "}") * 5), "sm_80")
+    with pytest.raises(ScheduleError, match="99 others"):
+        nvrtc.compile_to_cubin(kernel(*(loop, store, "}") * 99), "sm_80")
 
 
 HUGE = kernel(*(f"a[{i}] = a[{i} + threadIdx.x] * 2.0f;" for i in range(8000)))
@@ -91,7 +116,7 @@ def test_what_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.nvrtc
 def test_a_large_kernel_is_the_same_wherever_it_is_compiled() -> None:
-    assert unrolled_size(LARGE).characters > nvrtc.SMALL
+    assert unrolled_size(LARGE).seconds > nvrtc.AT_ONCE
     code = nvrtc.compile_to_cubin(LARGE, "sm_80")
     assert code == nvrtc.compiled(LARGE, "sm_80", ())[0]
     with pytest.raises(InternalError, match="does not compile"):

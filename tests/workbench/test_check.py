@@ -27,6 +27,7 @@ def write(tmp_path: Path, text: str, name: str = "mine.egg") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_rules_are_right(rules: Rules) -> None:
     done = rules("check")
     assert done.code == 0, done.out
@@ -211,6 +212,24 @@ def test_vectors_of_other_length_are_laid_to_their_rule(rules: Rules, tmp_path: 
     assert '16 lanes: (Broadcast (Ramp (Sym "a") (Int 1) 8) 2)' in done.out
     assert '8 lanes: (Ramp (Sym "a") (Int 1) 8)' in done.out
     assert " not run" in done.out
+
+
+def test_an_action_that_cannot_be_done_by_a_schedule_of_the_test(
+    rules: Rules, tmp_path: Path
+) -> None:
+    """It stops the test where its commands say when rules run, and is told once."""
+    text = """; lanes divided by nothing
+(rule ((= e (Not (Not (Not x))))) ((set (lanes e) (/ 1 0))) :ruleset supporting :name "by-zero")
+; [by-zero] fires
+(let $term (Not (Not (Not (Always 4)))))
+(run supporting 1)
+(check (= $term $term))
+"""
+    path = write(tmp_path, text)
+    done = rules("test", path)
+    assert done.code == 1
+    assert f"{path}:2:" in done.out
+    assert done.out.count("call of primitive / failed") == 1
 
 
 def test_an_action_that_cannot_be_done(rules: Rules, tmp_path: Path) -> None:

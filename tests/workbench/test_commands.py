@@ -54,6 +54,7 @@ def test_list_names_every_rule(rules: Rules, tmp_path: Path) -> None:
     assert line.split(maxsplit=3) == ["2", "max-of-three", "axioms", "max(x, max(x, x)) -> x"]
 
 
+@pytest.mark.slow
 def test_coverage(rules: Rules, tmp_path: Path) -> None:
     extra = tmp_path / "extra.egg"
     extra.write_text(NEVER)
@@ -78,6 +79,7 @@ def test_coverage_of_one_program(rules: Rules) -> None:
     assert "1 programs" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, _ in program_files()])
 def test_every_program_is_selected(rules: Rules, name: str) -> None:
     """The chain of each is in the order of its rules' first match, and its laws are those of the

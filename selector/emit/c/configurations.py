@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from selector.emit.c.context import CContext
 from selector.emit.c.registers import TileScope, is_tile_allocation, tile_scope
-from selector.emit.writer import comment
+from selector.emit.names import comment
 from selector.ir.nodes import Allocate, For, ForKind, Stmt
 from selector.ir.traverse import stmt_children, walk_stmt
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from selector.emit.c.scalar import CScalarEmitter
+from selector.emit.c.writer import Writer
+from selector.emit.names import Names
 from selector.emit.scalar import Storage
-from selector.emit.writer import Names, Writer
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, For, Load
 from selector.lowering.ranges import Ranges

@@ -21,8 +21,8 @@ from selector.emit.c.operands import (
 )
 from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import Shape
+from selector.emit.c.writer import Writer
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.writer import Writer
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import IntImm, Store
 from selector.ir.traverse import free_vars, substitute

@@ -8,7 +8,7 @@ volume 2 (LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS, TDPBSSD and its
 
 from __future__ import annotations
 
-import re
+from selector.gpu.cuda.preamble import words
 
 _HEAD = """\
 #include <math.h>
@@ -271,7 +271,6 @@ static inline const void *tile_rows(u8 *to, const void *buffer, s64 size, s64 of
 }
 """
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 _RESERVED = """
 restrict inline typeof asm _Bool INDEPENDENT SEPARATE TILE_BYTES NULL NAN INFINITY HUGE_VAL
@@ -288,7 +287,7 @@ RESERVED = frozenset(_RESERVED.split())
 
 def preamble(body: str) -> str:
     """Types, the helpers whose names occur in ``body``, and the tile layer if it has tiles."""
-    used = set(_WORD.findall(body))
+    used = words(body)
     parts = [_HEAD]
     if used & {"f16", "to_f16", "f16_from_bits"}:
         parts.append(_HALF)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from selector.emit.builtins import spell
+from selector.emit.names import Names
 from selector.emit.scalar import ScalarEmitter, Storage, c_type, convert
-from selector.emit.writer import Names
 from selector.intrinsics.functions import PureFunction
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, Expr, Load

@@ -13,15 +13,17 @@ from selector.diagnostics import ScheduleError, Where
 from selector.emit.c.context import CContext
 from selector.emit.c.function import FunctionBody
 from selector.emit.c.preamble import RESERVED, SNIPPET_NAMES, preamble
+from selector.emit.c.writer import Writer
+from selector.emit.names import Names, comment
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.writer import Names, Writer, comment
+from selector.gpu.cuda.preamble import words
+from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     BufferParam,
     Dim,
     Expr,
     IntImm,
-    Module,
     Role,
     ScalarParam,
     Var,
@@ -34,8 +36,6 @@ from selector.lowering.races import refuse_races
 from selector.lowering.ranges import Ranges
 from selector.runtime.plan import Argument, BufferArgument, Launch, Plan, ValueArgument
 from selector.targets import Target
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def emit(module: Module, target: Target) -> Plan:
@@ -154,9 +154,9 @@ def _reach(d: Dim, c: CContext) -> str:
 def _function(
     entry: str, body: str, parameters: list[_Parameter], c: CContext
 ) -> tuple[str, tuple[Argument, ...]]:
-    used = set(_WORD.findall(body))
+    used = words(body)
     lines = [p.line for p in parameters if p.line and p.name in used]
-    used |= {word for line in lines for word in _WORD.findall(line)}
+    used |= words("\n".join(lines))
     kept = [p for p in parameters if p.argument is not None and p.name in used]
     w = Writer()
     declarations = ", ".join(p.declaration for p in kept) or "void"

@@ -13,8 +13,12 @@ from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
 from selector.emit.scalar import Space
+from selector.emit.units import named_sync
 from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
-from selector.emit.warpgroups.left_rows import ROWS, BoxStore, LeftBox, places_of, store_left
+from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
+from selector.emit.warpgroups.left_rows import places_of, store_left
+from selector.gpu.ir.expressions import FIRST_LANE, both, flag
+from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Sync
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Dim, IntImm, Store, Var
@@ -196,10 +200,12 @@ def open_box(
     if among > 1 and number % among:
         pass  # the first of them has waited
     elif number == 0 and not staging.own:
-        w.line(f"group_sync(1, {context.consumers});  // nobody reads operands any more")
+        note = "nobody reads operands any more"
+        w.add(named_sync(1, context.consumers, note))
     elif number == 0 or number >= slots or staging.evenly:
-        w.line(f"if (lane == 0) bulk_wait_read<{pending}>();")
-        w.line("__syncwarp();")
+        with w.when(FIRST_LANE):
+            w.add(Drain("stores", pending, "read"))
+        w.add(Sync("warp"))
     pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
     w.line(f"unsigned char* const {name} = smem + {start} + (threadIdx.x >> 5) * {pitch};")
     staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
@@ -210,14 +216,13 @@ def open_box(
 def close_boxes(names: list[str], context: KernelContext) -> None:
     """Have the boxes stored that were opened last, by the names of their pointers."""
     w = context.writer
-    w.line("async_fence();")
-    w.line("__syncwarp();")
-    with w.block(f"if ({STORES_READY} && lane == 0)"):
+    w.add(Fence("proxy"))
+    w.add(Sync("warp"))
+    with w.when(both(flag(STORES_READY), FIRST_LANE)):
         for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
-            places = places_of(left.box, left.row, context)
-            source = f"shared_address({name}), &{map_name(left.box.map, context)}"
-            w.line(f"tensor_store{len(places)}({source}, {', '.join(places)});")
-        w.line("bulk_commit();")
+            at = tuple(places_of(left.box, left.row, context))
+            w.add(EngineStore(f"shared_address({name})", map_name(left.box.map, context), at))
+        w.add(Commit("stores"))
 
 
 def leave_rows(context: KernelContext) -> None:

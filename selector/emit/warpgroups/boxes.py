@@ -16,6 +16,7 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.emit.warpgroups.tensors import tensor_of
+from selector.gpu.ir.nodes import EngineCopy
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, map_expr, substitute
@@ -35,7 +36,7 @@ class Boxes:
     """
 
     to: str
-    map: str
+    map: MapArgument
     first: tuple[Expr, ...]
     along: int
     rows: int
@@ -48,9 +49,14 @@ class Boxes:
         """What arrives in one slot."""
         return self.panels.count * self.rows * self.inner * self.panels.row_bytes
 
-    def write(self, context: KernelContext, barrier: str) -> None:
+    @property
+    def box_bytes(self) -> int:
+        """What one box brings."""
+        return self.box_rows * self.inner * self.panels.row_bytes
+
+    def write(self, context: KernelContext, barrier: Expr) -> None:
         """One instruction for each box, for one thread; they arrive at ``barrier``."""
-        w, scalar, p = context.writer, context.scalar, self.panels
+        scalar, p = context.scalar, self.panels
         pointer = context.storages[self.to].pointer
         for number in range(p.count):
             for row in range(0, self.rows, self.box_rows):
@@ -59,8 +65,9 @@ class Boxes:
                 at[0] = (Affine.of(at[0]) + number * p.width).to_expr()
                 at[self.along] = (Affine.of(at[self.along]) + row).to_expr()
                 target = f"shared_address({pointer})" + (f" + {offset}" if offset else "")
-                places = ", ".join(scalar.index(c) for c in at)
-                w.line(f"tensor_copy{len(at)}({target}, &{self.map}, {places}, {barrier});")
+                places = tuple(scalar.index(c) for c in at)
+                name = map_name(self.map, context)
+                context.writer.add(EngineCopy(target, name, places, barrier, self.box_bytes))
 
 
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
@@ -102,8 +109,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     argument = MapArgument(
         copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
     )
-    name = map_name(argument, context)
-    return Boxes(copy.to, name, first, along, rows, box_rows, inner, panels)
+    return Boxes(copy.to, argument, first, along, rows, box_rows, inner, panels)
 
 
 def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
-from selector.emit.warpgroups.boxes import READY, Boxes, same_in_cluster
+from selector.emit.warpgroups.boxes import READY, Boxes, map_name, same_in_cluster
 from selector.emit.warpgroups.panels import GROUP_ROWS
+from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, less
+from selector.gpu.ir.nodes import Arrive, EngineCopy, Let
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Expr, For, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm, Var
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars
+from selector.ir.types import INT32
 from selector.lowering.kernels import GridLoop
 
 RANK = "rank"  # of a block in its cluster
@@ -58,29 +61,29 @@ class Sharing:
                 f"{context.cluster} neighbours along `{context.neighbours}`",
                 "make the loop along which an operand stays the same the innermost block loop",
             )
-        context.writer.line(f"const int {RANK} = cluster_rank();")
+        context.writer.add(Let("int", (RANK,), (Call(INT32, "cluster_rank", ()),)))
 
-    def write(self, boxes: Boxes, barrier: str) -> None:
+    def write(self, boxes: Boxes, barrier: Expr) -> None:
         """Ask for the boxes, or for this block's part of what all share."""
         if boxes in self.shared:
             _write_share(boxes, self.context, barrier)
         else:
             boxes.write(self.context, barrier)
 
-    def releases(self) -> str:
+    def releases(self) -> Expr:
         """Arrivals that free a slot: one of each group of all blocks."""
         c = self.context
-        return f"{READY} ? {c.warps * c.cluster} : {c.warps}"
+        return chosen(flag(READY), c.warps * c.cluster, c.warps)
 
-    def release(self, barrier: str, condition: str, last: str) -> None:
-        """A group does not need a slot any more, which all blocks have to know. ``last`` counts
-        the slots that the group has used before. Nobody waits for the last of all: said of those,
-        it could meet a block that is not there any more.
+    def release(self, free: Expr, used: Expr | None, last: Expr) -> None:
+        """A group does not need a slot any more, if it has ``used`` it, which all blocks have to
+        know. ``last`` counts the slots that the group has used before. Nobody waits for the last of
+        all: said of those, it could meet a block that is not there any more.
         """
         w, size = self.context.writer, self.context.cluster
-        test = f"{condition}{last} < refilled"
-        with w.block(f"if ({test} && (threadIdx.x & 127) < ({READY} ? {size} : 1))"):
-            w.line(f"barrier_arrive_at({barrier}, {READY} ? threadIdx.x & 127 : {RANK});")
+        tell = less(THREAD_OF_GROUP, chosen(flag(READY), size, 1))
+        with w.when(both(used, less(last, "refilled"), tell)):
+            w.add(Arrive(free, block=chosen(flag(READY), THREAD_OF_GROUP, RANK)))
 
 
 def _can_share(boxes: Boxes, context: KernelContext) -> bool:
@@ -94,9 +97,9 @@ def _can_share(boxes: Boxes, context: KernelContext) -> bool:
     return parts and same_in_cluster(boxes.first, context)
 
 
-def _write_share(boxes: Boxes, context: KernelContext, barrier: str) -> None:
+def _write_share(boxes: Boxes, context: KernelContext, barrier: Expr) -> None:
     """This block's part, for all of them."""
-    w, scalar, p, size = context.writer, context.scalar, boxes.panels, context.cluster
+    scalar, p, size = context.scalar, boxes.panels, context.cluster
     whole = p.count % size == 0  # panels, or else rows of every panel
     columns = p.count // size if whole else p.count
     rows = boxes.rows if whole else boxes.rows // size
@@ -112,8 +115,8 @@ def _write_share(boxes: Boxes, context: KernelContext, barrier: str) -> None:
             offset = scalar.index(
                 (panel * p.panel_bytes + row * (boxes.inner * p.row_bytes)).to_expr()
             )
-            places = ", ".join(scalar.index(c) for c in at)
-            w.line(
-                f"tensor_share{len(at)}(shared_address({pointer}) + {offset}, &{boxes.map}, "
-                f"{places}, {barrier}, {(1 << size) - 1});"
-            )
+            places = tuple(scalar.index(c) for c in at)
+            target, bytes_ = f"shared_address({pointer}) + {offset}", boxes.box_bytes
+            all_blocks = (1 << size) - 1
+            name = map_name(boxes.map, context)
+            context.writer.add(EngineCopy(target, name, places, barrier, bytes_, all_blocks))

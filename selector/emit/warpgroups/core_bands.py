@@ -19,6 +19,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
@@ -167,6 +169,12 @@ class CoreBands:
         offset = self.context.allocate_shared(total, f"bands of {', '.join(what)}")
         self.pointer = self.context.names.fresh("bands")
         self.context.writer.line(f"unsigned char* const {self.pointer} = smem + {offset};")
+        self.context.numbers[self.pointer] = np.zeros(total // BLOCK_BYTES, np.bool_)
+
+    def _filled(self, place: int, pitch: int, count: int, chunks: int) -> None:
+        """What is written: ``count`` times so many 16 bytes, ``pitch`` bytes apart."""
+        at = place + pitch * np.arange(count)[:, None] + BLOCK_BYTES * np.arange(chunks)
+        self.context.numbers[self.pointer][at // BLOCK_BYTES] = True
 
     def fill(self, unit: Unit) -> None:
         """Write all entries out of the padded taps, 16 bytes of a column at a time."""
@@ -223,6 +231,7 @@ class CoreBands:
             if pitch != first.bytes:
                 at = f"{place} + entry * {pitch} + part * {BLOCK_BYTES}"
             w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")
+        self._filled(place, pitch, len(run), parts)
 
     def _fill_halves(self, run: list[tuple[int, Entry | None]], unit: Unit) -> None:
         w, (place, first) = self.context.writer, run[0]
@@ -240,3 +249,4 @@ class CoreBands:
                 vector = TAPS
             at = f"{place} + pair * {pitch} + part * {BLOCK_BYTES}"
             w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")
+        self._filled(place, pitch, len(run), COLUMNS)

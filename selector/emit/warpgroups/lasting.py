@@ -10,16 +10,50 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext, Staging
+from selector.emit.emitter import Emitter
 from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
-from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.rings import FEED_ENDS, FREE_AGAIN, GroupRing
+from selector.gpu.ir.expressions import (
+    BARRIER_BYTES,
+    BLOCK,
+    BLOCKS,
+    FIRST_LANE,
+    THREAD,
+    as_number,
+    at_least,
+    barrier,
+    chosen,
+    equal,
+    flag,
+    greater,
+    minus,
+    negated,
+    number,
+    plus,
+    quotient,
+    remainder,
+    shared_address,
+    times,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Fence,
+    Init,
+    Leave,
+    Let,
+    State,
+    Sync,
+)
 from selector.ir.nodes import Allocate, Block, For, LetStmt, Memory, Stmt
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars, walk_stmt
@@ -27,9 +61,7 @@ from selector.lowering.kernels import GridLoop
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import hoist_allocations
 
-if TYPE_CHECKING:
-    from selector.emit.kernel import KernelEmitter
-
+EARLY = "early"
 STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
 
 
@@ -46,34 +78,33 @@ class Turns:
         total = self.extents[0]
         for extent in self.extents[1:]:
             total = mul(total, extent)
-        self.total = context.host_value(total)
+        self.total = context.known(total, context.host_value(total))
 
     @contextmanager
     def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
         """The loop over them, or over those of one team."""
-        w, name = self.context.writer, self.name
-        first = "(int)blockIdx.x" + (" + team * (int)gridDim.x" if teams > 1 else "")
-        step = f"{teams} * (int)gridDim.x" if teams > 1 else "(int)gridDim.x"
-        w.line("#pragma unroll 1")
-        with w.block(f"for (int {name} = {first}; {name} < {self.total}; {name} += {step})"):
+        first, step = BLOCK, BLOCKS
+        if teams > 1:
+            first, step = plus(BLOCK, times("team", BLOCKS)), times(teams, BLOCKS)
+        with self.context.writer.loop(self.name, first, self.total, "rolled", step):
             self.decode(lets=lets)
             yield
 
     def first(self) -> None:
         """Declare the variables of the first one."""
-        self.context.writer.line(f"const int {self.name} = (int)blockIdx.x;")
+        self.context.writer.add(Let("int", (self.name,), (BLOCK,)))
         self.decode(lets=True)
 
     def decode(self, *, lets: bool) -> None:
         """Declare the variables of the grid's loops."""
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
         rest = self.name
-        for number, loop in enumerate(self.grid):
-            extent = self.context.host_value(self.extents[number])
-            last = number == len(self.grid) - 1
+        for place, loop in enumerate(self.grid):
+            extent = self.context.host_value(self.extents[place])
+            last = place == len(self.grid) - 1
             low = scalar.index(loop.min)
             text = rest if last else f"{rest} % {extent}"
-            if number == 0:
+            if place == 0:
                 text = clamped(text, loop, self.context)
             text += "" if low == "0" else f" + {low}"
             w.line(f"const int {names.get(loop.name)} = {text};")
@@ -88,7 +119,7 @@ class LastingRing(GroupRing):
 
     def __init__(
         self,
-        emitter: KernelEmitter,
+        emitter: Emitter,
         loop: For,
         body: list[Stmt],
         staged: list[Allocate],
@@ -105,41 +136,49 @@ class LastingRing(GroupRing):
         self.early = self.boxes is not None
         self._share(alone=True)
         if self.early:
-            w.line("int early = 0;  // slots that are asked for before the block has met")
+            note = "slots that are asked for before the block has met"
+            w.add(State("int", (EARLY,), (number(0),), note))
         self._make()
         self._do_once(repeated)
-        w.line("cluster_sync();" if c.cluster > 1 else "__syncthreads();")
-        with w.block(f"if (group == {c.teams * c.warps})"):
+        w.add(Sync("cluster" if c.cluster > 1 else "block"))
+        with w.when(equal("group", c.teams * c.warps)):
             self._feed()
-            w.line("return;  // so that accumulators take no registers here")
+            w.add(FEED_ENDS)
 
     def _make(self) -> None:
-        """One more barrier for each team: it completes when the one before has issued all."""
+        """One more barrier for each team: it completes when all warps of the one before have issued
+        all. One thread of a group would not do: its other warps might not have seen yet that it is
+        their turn, when that of the same team comes again.
+        """
         c, w = self.context, self.context.writer
         if c.teams > 1:
             offset = c.allocate_shared(8 * c.teams, "turns of teams")
-            w.line(f"const u32 order = shared_address(smem + {offset});")
-            with w.block(f"if (threadIdx.x == {c.consumers})"):
-                w.line(
-                    f"for (int i = 0; i < {c.teams}; ++i) barrier_init(order + 8 * i, {c.warps});"
-                )
+            w.add(Let("u32", ("order",), (shared_address(offset),)))
+            with (
+                w.when(equal(THREAD, c.consumers)),
+                w.loop("i", number(0), number(c.teams)),
+            ):
+                w.add(Init(barrier("order", "i"), number(4 * c.warps)))
         super()._make()
 
     def take_part(self) -> None:
         """Declare a team's place in the ring."""
         c, w = self.context, self.context.writer
         if self.sharing is not None:
-            left = f"{self.turns.total} - (int)blockIdx.x + (int)gridDim.x - 1"
-            slots = f"({left}) / (int)gridDim.x * ({c.scalar.index(self.loop.extent)})"
-            w.line(f"const int refilled = {slots} - {self.stages};")
+            left = minus(plus(minus(self.turns.total, BLOCK), BLOCKS), 1)
+            extent = c.known(self.loop.extent, f"({c.scalar.index(self.loop.extent)})")
+            slots = times(quotient(left, BLOCKS), extent)
+            w.add(Let("int", ("refilled",), (minus(slots, self.stages),)))
         if c.teams == 1:
-            w.line("int slot = 0, round = 0;")
+            self._begin(number(0), number(0))
             return
         c.member = "member"
-        w.line(f"const int team = group / {c.warps}, member = group % {c.warps};")
-        w.line(f"const int others = {c.scalar.index(self.loop.extent)};  // slots of a turn")
-        w.line(f"int slot = team * others % {self.stages};")
-        w.line(f"int round = team * others / {self.stages}, turns = 0;")
+        team, member = quotient("group", c.warps), remainder("group", c.warps)
+        w.add(Let("int", ("team", "member"), (team, member)))
+        w.add(Let("int", ("others",), (c.number(self.loop.extent),), "slots of a turn"))
+        before = times("team", "others")
+        w.add(State("int", ("slot",), (remainder(before, self.stages),)))
+        w.add(State("int", ("round", "turns"), (quotient(before, self.stages), number(0))))
 
     def _await_turn(self) -> None:
         """Until the team before has come to the end of its loop: else a wait for a slot could take
@@ -147,22 +186,25 @@ class LastingRing(GroupRing):
         """
         c, w = self.context, self.context.writer
         if c.teams > 1:
-            w.line("if (turns + team > 0) barrier_await(order + 8 * team, (turns - !team) & 1);")
-            w.line("++turns;")
+            phase = minus("turns", as_number(negated(flag("team"))))
+            with w.when(greater(plus("turns", "team"), 0)):
+                w.add(Await("asleep", barrier("order", "team"), phase))
+            w.add(Assign("turns", plus("turns", 1)))
 
     def _all_issued(self) -> None:
         c, w = self.context, self.context.writer
         if c.teams > 1:
-            following = f"order + (team == {c.teams - 1} ? 0 : 8 * team + 8)"
-            w.line(f"if ((threadIdx.x & 127) == 0) barrier_arrive({following});")
+            after = plus(times(BARRIER_BYTES, "team"), BARRIER_BYTES)
+            following = plus("order", chosen(equal("team", c.teams - 1), 0, after))
+            w.add(Sync("warp"))
+            with w.when(FIRST_LANE):
+                w.add(Arrive(following))
 
     def skip(self, teams: int) -> None:
         """Over the slots of other teams' turns."""
         if teams:
-            w = self.context.writer
-            w.line(f"slot += {teams} * others;")
-            w.line(f"round += slot / {self.stages};")
-            w.line(f"slot %= {self.stages};")
+            others = times(teams, "others")
+            self.context.writer.add(Advance("branch", "round", self.stages, others))
 
     def prepare(self) -> None:
         """What the turns of the other groups have in common."""
@@ -174,10 +216,11 @@ class LastingRing(GroupRing):
         emitter, unit = self.emitter, block_unit(self.context.threads)
         for a in repeated.allocations:
             emitter.placement.place(a, unit, in_warp=False)
+            emitter.placement.kept.add(a.name)
         emitter.statements(repeated.once, unit, in_warp=False)
         unit.finish_copies(self.context.writer)
         if unit.panels:
-            self.context.writer.line("async_fence();")
+            self.context.writer.add(Fence("proxy"))
 
     def consume(self, groups: Unit) -> None:
         """The loop, for the other groups."""
@@ -201,29 +244,34 @@ class LastingRing(GroupRing):
 
     def _ask_early(self) -> None:
         w = self.context.writer
-        with w.block(f"if ({READY})"):
+        with w.when(flag(READY)):
             self.turns.first()
-            w.line("#pragma unroll 1")
-            with w.block(f"for (; early < {self._early_slots}; ++early)"):
-                w.line(f"const int {self.variable} = {self.low} + early, slot = early;")
-                w.line(f"if ({self.variable} >= {self.stop}) break;")
+            with w.loop(EARLY, None, number(self._early_slots), "rolled"):
+                at = (plus(self.low, EARLY), number(EARLY))
+                w.add(Let("int", (self.variable, "slot"), at))
+                with w.when(at_least(self.variable, self.stop)):
+                    w.add(Leave("loop"))
                 self._ask(early=True)
 
     @contextmanager
     def _slots(self, *, early: bool = False) -> Generator[None]:
         w = self.context.writer
-        first = (f"early % {self.stages}", f"early / {self.stages}") if early else ("0", "0")
-        w.line(f"int slot = {first[0]}, round = {first[1]};")
+        first = number(EARLY if early else 0)
+        if early:
+            self._begin(remainder(first, self.stages), quotient(first, self.stages))
+        else:
+            self._begin(first, first)
         with self.turns.each(lets=True):
-            with self.emitter.loop_head(self.loop, "early" if early else ""):
-                w.line("if (round) barrier_await(free_ + 8 * slot, (round - 1) & 1);")
+            with self.emitter.loop_head(self.loop, first):
+                with w.when(flag("round")):
+                    w.add(FREE_AGAIN)
                 self._point("slot")
                 yield
             if early:
-                w.line("early = 0;")
+                w.add(Assign(EARLY, number(0)))
 
 
-def emit_lasting(emitter: KernelEmitter) -> None:
+def emit_lasting(emitter: Emitter) -> None:
     """The body of a kernel of such blocks."""
     c, kernel = emitter.context, emitter.kernel
     loop, lets = _only_ring(kernel.body, c)

@@ -6,56 +6,14 @@ all of them are there: its body would be as large as the rest of an epilogue, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.boxes import STORES_READY
-from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Expr
-from selector.runtime.plan import MapArgument
+from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
+from selector.ir.affine import Affine
 
-ROWS = 16
 PART = "part"
-
-
-@dataclass(frozen=True, slots=True)
-class BoxStore:
-    """Where a region's boxes go: tensor map, the first coordinates, and the dimension that its rows
-    are numbered by: ``run`` of them, where there is one ``above`` that counts the runs.
-    """
-
-    map: MapArgument
-    first: tuple[Expr, ...]
-    along: int
-    element_bytes: int
-    above: int | None = None
-    run: int = 0
-
-    @property
-    def row_bytes(self) -> int:
-        return self.map.box[0] * self.element_bytes
-
-    @property
-    def bytes(self) -> int:
-        return ROWS * self.row_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LeftBox:
-    """A box whose rows are still to be stored: the offset of the first warp's in shared memory, the
-    bytes from one warp's to the next one's, and which row of the group's tile is its first.
-    """
-
-    box: BoxStore
-    offset: int
-    pitch: int
-    row: int
-
-    def coordinates(self) -> tuple[Affine, ...]:
-        """Of its first element, but for what the warp adds."""
-        at = [to_affine(e) for e in self.box.first]
-        at[self.box.along] += self.row
-        return tuple(at)
 
 
 def store_left(boxes: list[LeftBox], context: KernelContext) -> None:

@@ -167,12 +167,12 @@ def _panels(s: Allocate, body: Stmt) -> Panels:
     pitch = stored_extents(s, body)[0]
     assert isinstance(pitch, IntImm)
     rows = elements // pitch.value
-    columns = reach(s.name, pitch.value, body)
+    columns = _reach(s.name, pitch.value, body)
     rounded = -(-rows // GROUP_ROWS) * GROUP_ROWS
     return Panels(pitch.value, columns, rounded, s.type.element.bytes)
 
 
-def reach(buffer: str, pitch: int, body: Stmt) -> int:
+def _reach(buffer: str, pitch: int, body: Stmt) -> int:
     """The elements of a row that are stored."""
     stores = [x for x in walk_stmt(body) if isinstance(x, Store) and x.buffer == buffer]
     return max((_columns(x, pitch) for x in stores), default=pitch)

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
@@ -69,6 +71,7 @@ class PartBands:
         offset = self.context.allocate_shared(total, f"bands of {', '.join(what)}")
         self.pointer = self.context.names.fresh("bands")
         self.context.writer.line(f"unsigned char* const {self.pointer} = smem + {offset};")
+        self.context.numbers[self.pointer] = np.zeros(total // BLOCK_BYTES, np.bool_)
 
     # ------------------------------------------------------------------ where pieces lie
 
@@ -127,6 +130,7 @@ class PartBands:
                 vector = f"block < {first.known} ? {TAPS} : {ZERO}"
             place = f"({at} + entry + block * {len(self._contents)}) * {self.piece_bytes}"
             self._write(f"{place} + column * {BLOCK_BYTES}", vector)
+        self._filled(at, len(run))
 
     def _fill_zeros(self, at: int, count: int, unit: Unit) -> None:
         w, parts = self.context.writer, count * self.columns
@@ -135,6 +139,12 @@ class PartBands:
             w.line(f"const int block = item / {parts}, part = item % {parts};")
             place = f"({at} + block * {len(self._contents)}) * {self.piece_bytes}"
             self._write(f"{place} + part * {BLOCK_BYTES}", ZERO)
+        self._filled(at, count)
+
+    def _filled(self, first: int, count: int) -> None:
+        """What is written: so many pieces of each 16 bytes of depth."""
+        numbers = self.context.numbers[self.pointer]
+        numbers.reshape(self.blocks, -1, self.columns)[:, first : first + count] = True
 
     def _write(self, place: str, vector: str) -> None:
         self.context.writer.line(f"*(uint4*)({self.pointer} + {place}) = {vector};")

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import hold_form, warpgroup_form
+from selector.emit.names import comment
+from selector.emit.unwritten import settled
 from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
-from selector.emit.writer import comment
+from selector.gpu.ir.nodes import Commit, Drain, Fence
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
@@ -100,6 +102,7 @@ class GroupEmitter:
 
     def accumulate(self, statements: list[Accumulate]) -> None:
         """A run of statements as one group of instructions."""
+        statements = [settled(s, self.context) for s in statements]
         products = self._merged([p for s in statements for p in self._products(s)])
         fresh = self._fresh(products)
         self.write_zeros()
@@ -114,10 +117,10 @@ class GroupEmitter:
                 for matrix in (p.a, p.b):
                     if isinstance(matrix, Matrix):
                         self._descriptor(matrix, descriptors)
-            w.line("group_fence();")
+            w.add(Fence("matrix"))
             for p, first in zip(products, fresh, strict=True):
                 self._issue(p, descriptors, fresh=first)
-            w.line("group_commit();")
+            w.add(Commit("matrix"))
         if not self.deferred and not set(names) <= set(self.trailing):
             self.finish([*names, *self.trailing])
             if self.landed is not None:
@@ -159,7 +162,7 @@ class GroupEmitter:
 
     def finish(self, names: list[str]) -> None:
         """Wait until accumulators may be read."""
-        self.context.writer.line("group_wait<0>();")
+        self.context.writer.add(Drain("matrix", 0))
         self.hold(names)
 
     def hold(self, names: list[str]) -> None:

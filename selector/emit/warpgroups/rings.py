@@ -12,19 +12,19 @@ the four schedulers, as one warp more would.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.context import Staging
 from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_copy
+from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes, map_name
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.iterations import (
     only_accumulates,
@@ -34,14 +34,43 @@ from selector.emit.warpgroups.iterations import (
 )
 from selector.emit.warpgroups.products import Slot
 from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
-from selector.ir.nodes import Allocate, For, IntImm, LetStmt, Stmt, Store
+from selector.gpu.ir.expressions import (
+    BARRIER_BYTES,
+    FIRST_OF_GROUP,
+    THREAD,
+    at_least,
+    barrier,
+    both,
+    chosen,
+    equal,
+    flag,
+    minus,
+    negated,
+    number,
+    plus,
+    shared_address,
+    times,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Commit,
+    Drain,
+    Fence,
+    Init,
+    Leave,
+    Let,
+    Registers,
+    Retire,
+    State,
+    Sync,
+)
+from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
 from selector.lowering.predicates import TRUE
-
-if TYPE_CHECKING:
-    from selector.emit.kernel import KernelEmitter
-
 
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
@@ -51,6 +80,11 @@ ADDRESSES = 2  # copies whose addresses those keep from one iteration to the nex
 # size has the copy engine bring them, or other kernels copy them before, where there is much to do.
 LARGE_SLOT = 32 << 10
 
+FULL, FREE = barrier("full", "slot"), barrier("free_", "slot")
+FREE_AGAIN = Await("asleep", FREE, minus("round", 1))
+LAST = "last"  # the barrier that frees the slot of the iteration before
+FEED_ENDS = Leave("kernel", "so that accumulators take no registers here")
+
 
 class GroupRing(Ring):
     """One pipelined loop of a kernel with wgmma."""
@@ -58,7 +92,7 @@ class GroupRing(Ring):
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
 
     def __init__(
-        self, emitter: KernelEmitter, loop: For, body: list[Stmt], staged: list[Allocate]
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.boxes: list[Boxes] | None = None
@@ -89,22 +123,22 @@ class GroupRing(Ring):
             if c.cluster == 1 or unit.written or unit.copying or unit.panels:
                 unit.wait(w)  # for the barriers, and what the loop reads besides its copies
             if c.cluster > 1:
-                w.line("cluster_sync();")
+                w.add(Sync("cluster"))
             groups = consumer_unit(c.consumers)
             shares = self._shares() if alone else None
             self.few = shares is not None
-            with w.block(f"if (group == {c.warps})"):
+            with w.when(equal("group", c.warps)):
                 if shares:
-                    w.line(f"fewer_registers<{shares[0]}>();")
+                    w.add(Registers("fewer", shares[0]))
                 self._feed()
                 if alone:
-                    w.line("return;  // so that accumulators take no registers here")
-            with w.block("else"):
+                    w.add(FEED_ENDS)
+            with w.otherwise():
                 if shares:
-                    w.line(f"more_registers<{shares[1]}>();")
+                    w.add(Registers("more", shares[1]))
                 if self.sharing is not None:
-                    extent = c.scalar.index(self.loop.extent)
-                    w.line(f"const int refilled = {extent} - {self.stages};")
+                    refilled = minus(c.number(self.loop.extent), self.stages)
+                    w.add(Let("int", ("refilled",), (refilled,)))
                 self._consume(groups)
             unit.join(groups)
             self.emitter.in_consumers = alone
@@ -168,6 +202,8 @@ class GroupRing(Ring):
             if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
                 return None
             found.append(boxes)
+        for boxes in found:  # a kernel has the maps that it copies by, and no others
+            map_name(boxes.map, self.context)
         return found
 
     def _make(self) -> None:
@@ -176,46 +212,52 @@ class GroupRing(Ring):
         """
         c, w = self.context, self.context.writer
         offset = c.allocate_shared(16 * self.stages, "barriers")
-        w.line(f"const u32 full = shared_address(smem + {offset});")
-        w.line(f"const u32 free_ = full + {8 * self.stages};")
-        arrivals = f"{READY} ? 1 : {c.unit_threads}" if self.boxes else str(c.unit_threads)
-        loop = f"for (int i = 0; i < {self.stages}; ++i)"
-        with w.block(f"if (threadIdx.x == {c.consumers})"):  # who asks for the first slots
-            with w.block(loop):
-                w.line(f"barrier_init(full + 8 * i, {arrivals});")
-                w.line(f"barrier_init(free_ + 8 * i, {self._releases()});")
-            w.line("barriers_made();")
+        w.add(Let("u32", ("full",), (shared_address(offset),)))
+        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
+        with w.when(equal(THREAD, c.consumers)):  # who asks for the first slots
+            with w.loop("i", number(0), number(self.stages)):
+                w.add(Init(barrier("full", "i"), self._fillers(c.unit_threads)))
+                w.add(Init(barrier("free_", "i"), self._releases()))
+            w.add(Fence("barriers"))
             if self.early:
                 self._ask_early()
 
+    def _fillers(self, threads: int) -> Expr:
+        """Arrivals that fill a slot: one, if the copy engine does, or those of all who copy."""
+        return chosen(flag(READY), 1, threads) if self.boxes else number(threads)
+
     def _ask_early(self) -> None:
         w = self.context.writer
-        loop = f"for (int slot = 0; slot < {self._early_slots}; ++slot)"
-        with w.block(f"if ({READY})"):
-            w.line("#pragma unroll 1")
-            with w.block(loop):
-                w.line(f"const int {self.variable} = {self.low} + slot;")
-                w.line(f"if ({self.variable} >= {self.stop}) break;")
-                self._ask(early=True)
+        with (
+            w.when(flag(READY)),
+            w.loop("slot", number(0), number(self._early_slots), "rolled"),
+        ):
+            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
+            with w.when(at_least(self.variable, self.stop)):
+                w.add(Leave("loop"))
+            self._ask(early=True)
 
     def _ask(self, *, early: bool = False) -> None:
         """All boxes of one slot."""
         w, sharing = self.context.writer, None if early else self.sharing
         self._point("slot")
         total = sum(b.bytes for b in self.boxes or ())
-        w.line(f"barrier_expect(full + 8 * slot, {total});")
+        w.add(Arrive(FULL, number(total)))
         for boxes in self.boxes or ():
             if sharing is None:
-                boxes.write(self.context, "full + 8 * slot")
+                boxes.write(self.context, FULL)
             else:
-                sharing.write(boxes, "full + 8 * slot")
+                sharing.write(boxes, FULL)
 
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
         w = self.context.writer
         unit.wait(w)
-        with w.block(f"if (threadIdx.x == {self.context.consumers})"):
-            w.line(f"for (int i = 0; i < {self._barriers()}; ++i) barrier_end(full + 8 * i);")
+        with (
+            w.when(equal(THREAD, self.context.consumers)),
+            w.loop("i", number(0), number(self._barriers())),
+        ):
+            w.add(Retire(barrier("full", "i")))
 
     def _barriers(self) -> int:
         return 2 * self.stages
@@ -226,9 +268,9 @@ class GroupRing(Ring):
         if not self.boxes:
             self._copy_rows()
             return
-        with w.block(f"if (!{READY})"):
+        with w.when(negated(flag(READY))):
             self._copy_rows()
-        with w.block("else if ((threadIdx.x & 127) == 0)"), self._slots(early=self.early):
+        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.early):
             self._ask()
             self._advance()
 
@@ -240,11 +282,16 @@ class GroupRing(Ring):
                 w.line(f"const int rank = anew({unit.rank});")
                 unit = replace(unit, rank="rank")
             self._produce(self.producers, "slot", unit)
-            w.line("copy_commit();")
-            w.line("copy_wait<0>();")
-            w.line("async_fence();")
-            w.line("barrier_arrive(full + 8 * slot);")
+            self._filled(FULL)
             self._advance()
+
+    def _filled(self, full: Expr) -> None:
+        """The copies and stores of each thread are complete, for all to see."""
+        w = self.context.writer
+        w.add(Commit("copies"))
+        w.add(Drain("copies", 0))
+        w.add(Fence("proxy"))
+        w.add(Arrive(full))
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
@@ -274,34 +321,42 @@ class GroupRing(Ring):
         """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
         round_, slot = divmod(self._early_slots if early else 0, self.stages)
-        w.line(f"int slot = {slot}, round = {round_};")
+        self._begin(number(slot), number(round_))
         with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
-            free = "barrier_await(free_ + 8 * slot, (round - 1) & 1);"
-            w.line(free if round_ else f"if (round) {free}")
+            with nullcontext() if round_ else w.when(flag("round")):
+                w.add(FREE_AGAIN)
             self._point("slot")
             yield
 
-    def _releases(self) -> str:
-        """Arrivals that free a slot: one of each group."""
-        return str(self.context.warps) if self.sharing is None else self.sharing.releases()
+    def _begin(self, slot: Expr, round_: Expr) -> None:
+        """At a slot, in a round."""
+        self.context.writer.add(State("int", ("slot", "round"), (slot, round_)))
 
-    def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
-        """A group does not need a slot any more."""
+    def _releases(self) -> Expr:
+        """Arrivals that free a slot: one of each group."""
+        return number(self.context.warps) if self.sharing is None else self.sharing.releases()
+
+    def _release(self, free: Expr = FREE, used: Expr | None = None) -> None:
+        """A group does not need a slot any more, if it has ``used`` it."""
         if self.sharing is not None:
-            used = f"round * {self.stages} + slot"
-            self.sharing.release(barrier, condition, f"{used} - 1" if condition else used)
+            count = plus(times("round", self.stages), "slot")
+            self.sharing.release(free, used, count if used is None else minus(count, 1))
             return
-        w = self.context.writer
-        w.line(f"if ({condition}(threadIdx.x & 127) == 0) barrier_arrive({barrier});")
+        with self.context.writer.when(both(used, FIRST_OF_GROUP)):
+            self.context.writer.add(Arrive(free))
+
+    def _release_last(self) -> None:
+        """The slot of the iteration before, if there was one."""
+        self._release(number(LAST), flag(LAST))
 
     def _release_when_read(self) -> None:
         """All threads of a group are through before one of them says so for all."""
         if read_by_threads(self.consumers, {a.name for a in self.staged}):
-            self.context.writer.line(group_unit().barrier)
+            self.context.writer.add(group_unit().barrier)
         self._release()
 
     def _advance(self) -> None:
-        self.context.writer.line(f"if (++slot == {self.stages}) {{ slot = 0; ++round; }}")
+        self.context.writer.add(Advance("branch", "round", self.stages))
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer
@@ -311,9 +366,9 @@ class GroupRing(Ring):
         if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
         if not self.lasting:
-            w.line("int slot = 0, round = 0;")
+            self._begin(number(0), number(0))
         if later or trailing:
-            w.line("u32 last = 0;")
+            w.add(State("u32", (LAST,), (number(0),)))
             self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
         left = 0 if later or trailing else self._readers()
         alone = later or trailing or self.boxes is None
@@ -329,9 +384,9 @@ class GroupRing(Ring):
             self.emitter.begin_again(self.consumers, groups)
             self._use(groups, trailing, deferred=later)
             if later:
-                self._release("last", "last && ")
+                self._release_last()
             if later or trailing:
-                w.line("last = free_ + 8 * slot;")
+                w.add(Assign(LAST, FREE))
             elif not left:
                 self._release_when_read()
             self._advance()
@@ -343,7 +398,7 @@ class GroupRing(Ring):
         if later or trailing:
             self.emitter.groups.finish(names or trailing)
             if self.lasting:
-                self._release("last", "last && ")
+                self._release_last()
 
     def _in_flight(self) -> list[str] | None:
         """The accumulators, where the instructions of an iteration need not be complete before
@@ -375,7 +430,7 @@ class GroupRing(Ring):
                 self.emitter.tiles.regions.prepare_fill(s)
 
     def _acquire(self) -> None:
-        self.context.writer.line("barrier_await(full + 8 * slot, round & 1);")
+        self.context.writer.add(Await("asleep", FULL, number("round")))
 
     def _readers(self) -> int:
         """How many statements read the slots; 0 if that does not say when they are free."""
@@ -402,7 +457,7 @@ class GroupRing(Ring):
         emitter = self.emitter
         emitter.groups.trailing = trailing
         if trailing:
-            emitter.groups.landed = lambda: self._release("last", "last && ")
+            emitter.groups.landed = self._release_last
         before = emitter.in_consumers
         emitter.loop_depth += 1
         emitter.in_consumers, emitter.groups.deferred = True, deferred
@@ -411,4 +466,4 @@ class GroupRing(Ring):
         emitter.groups.trailing = []
         emitter.loop_depth -= 1
         if deferred:
-            self.context.writer.line("group_wait<1>();")
+            self.context.writer.add(Drain("matrix", 1))

@@ -10,7 +10,23 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError
 from selector.emit.units import Unit, consumer_unit
 from selector.emit.warpgroups.boxes import READY
-from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.rings import FULL, GroupRing
+from selector.gpu.ir.expressions import (
+    THREAD,
+    barrier,
+    both,
+    chosen,
+    equal,
+    flag,
+    greater,
+    less,
+    minus,
+    negated,
+    number,
+    plus,
+    shared_address,
+)
+from selector.gpu.ir.nodes import Fence, Init, Let, Retire
 
 
 class SelfFedRing(GroupRing):
@@ -27,9 +43,9 @@ class SelfFedRing(GroupRing):
             self.boxes = self._boxes()
             self._make()
             unit.wait(w)  # for the barriers, and what the first copies and the loop read
-            with w.block(f"for (int slot = 0; slot < {self.stages}; ++slot)"):
-                w.line(f"const int {self.variable} = {self.low} + slot;")
-                with w.block(f"if ({self.variable} < {self.stop})"):
+            with w.loop("slot", number(0), number(self.stages)):
+                w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
+                with w.when(less(self.variable, self.stop)):
                     self._fill(groups)
             self._consume(groups)
             unit.join(groups)
@@ -54,33 +70,28 @@ class SelfFedRing(GroupRing):
         """One barrier a slot: full. That it is free is known after a barrier of the groups."""
         c, w = self.context, self.context.writer
         offset = c.allocate_shared(16 * self.stages, "barriers")
-        w.line(f"const u32 full = shared_address(smem + {offset});")
-        arrivals = f"{READY} ? 1 : {c.consumers}" if self.boxes else str(c.consumers)
-        with w.block("if (threadIdx.x == 0)"):
-            w.line(
-                f"for (int i = 0; i < {self.stages}; ++i) barrier_init(full + 8 * i, {arrivals});"
-            )
-            w.line("barriers_made();")
+        w.add(Let("u32", ("full",), (shared_address(offset),)))
+        with w.when(equal(THREAD, 0)):
+            with w.loop("i", number(0), number(self.stages)):
+                w.add(Init(barrier("full", "i"), self._fillers(c.consumers)))
+            w.add(Fence("barriers"))
 
     def _fill(self, groups: Unit) -> None:
         """``slot``, for the iteration that the loop's variable names."""
         w = self.context.writer
         if self.boxes:
-            with w.block(f"if ({READY} && threadIdx.x == 0)"):
+            with w.when(both(flag(READY), equal(THREAD, 0))):
                 self._ask()
-        with w.block(f"if (!{READY})" if self.boxes else ""):
+        with w.when(negated(flag(READY))) if self.boxes else w.block(""):
             self._produce(self.producers, "slot", groups)
-            w.line("copy_commit();")
-            w.line("copy_wait<0>();")
-            w.line("async_fence();")
-            w.line("barrier_arrive(full + 8 * slot);")
+            self._filled(FULL)
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer
         names = self._in_flight()
         if self.emitter.fill_bands(groups):
             groups.wait(w)
-        w.line("int slot = 0, round = 0;")
+        self._begin(number(0), number(0))
         if names:
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
         with self.emitter.loop_head(self.loop):
@@ -97,19 +108,19 @@ class SelfFedRing(GroupRing):
         """The slot whose instructions are complete: this one, or (``late``) the last one."""
         w, c = self.context.writer, self.context
         ahead = self.stages - 1 if late else self.stages
-        w.line(f"group_sync(1, {c.consumers});")
+        w.add(groups.barrier)
         later, left = c.names.fresh("later"), c.names.fresh("left")
-        w.line(f"const int {later} = {self.variable} + {ahead};")
-        number = f"slot == 0 ? {self.stages - 1} : slot - 1" if late else "slot"
-        w.line(f"const int {left} = {number};")
-        started = f"{self.variable} > {self.low} && " if late else ""
-        with w.block(f"if ({started}{later} < {self.stop})"):
-            w.line(f"const int {self.variable} = {later}, slot = {left};")
+        w.add(Let("int", (later,), (plus(self.variable, ahead),)))
+        before = chosen(equal("slot", 0), self.stages - 1, minus("slot", 1))
+        w.add(Let("int", (left,), (before if late else number("slot"),)))
+        started = greater(self.variable, self.low) if late else None
+        with w.when(both(started, less(later, self.stop))):
+            w.add(Let("int", (self.variable, "slot"), (number(later), number(left))))
             self._fill(groups)
 
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
         w = self.context.writer
         unit.wait(w)
-        with w.block("if (threadIdx.x == 0)"):
-            w.line(f"for (int i = 0; i < {self.stages}; ++i) barrier_end(full + 8 * i);")
+        with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
+            w.add(Retire(barrier("full", "i")))

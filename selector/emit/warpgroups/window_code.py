@@ -14,13 +14,16 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
+from selector.emit.names import comment
 from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, Entry, Pair
-from selector.emit.writer import comment
+from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
+from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node, Raw
 from selector.ir.affine import Affine
 from selector.lowering.fragments import BLOCK_BYTES
 
 STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
 WIDEST = 256  # columns of one
+WINDOWS = 64  # of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +113,27 @@ class WindowCode:
         else:
             lines += self._by_pieces(self.pieces)
         lines.append("}")
+        constraint = "r" if self.half else "f"
+        results = ", ".join(f'"+{constraint}"({name})' for name in self.numbers)
+        given = ", ".join(f'"{kind}"({text})' for kind, text in self.inputs)
+        asm = ("asm volatile(", *(f'  "{text}\\n"' for text in lines), f"  : {results}")
         with w.block(""):
             w.line(comment(f"{', '.join(self.names)}: {len(self.products)} instructions"))
             if self.pieces is not None:
                 w.line(f"rows_awaited(ready, {self.pieces.needed}, round & 1);")
-            w.line("asm volatile(")
-            for text in lines:
-                w.line(f'  "{text}\\n"')
-            constraint = "r" if self.half else "f"
-            w.line("  : " + ", ".join(f'"+{constraint}"({name})' for name in self.numbers))
-            given = ", ".join(f'"{kind}"({text})' for kind, text in self.inputs)
-            w.line(f'  : {given} : "memory");')
+            w.add(Fused(self._meaning(), (Raw((*asm, f'  : {given} : "memory");')),)))
+
+    def _meaning(self) -> Body:
+        """What the statement does with barriers and queues."""
+        complete = (Fence("matrix"), Commit("matrix"), Drain("matrix", 0))
+        if self.pieces is None:
+            return complete
+        found: list[Node] = []
+        for piece in range(self.pieces.needed):
+            found.append(Await("asleep", barrier("ready", piece), number("round")))
+            found += complete
+            found.append(If(FIRST_OF_GROUP, (Arrive(barrier("passed", piece)),)))
+        return tuple(found)
 
     def _by_pieces(self, pieces: Pieces) -> list[str]:
         ready, passed = self._input("r", "ready"), self._input("r", "passed")

@@ -22,27 +22,27 @@ from selector.diagnostics import ScheduleError, Where
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.units import Unit
+from selector.emit.unwritten import check_windows
 from selector.emit.warpgroups.core_bands import CORE_BYTES, CoreBands, Entry, Pair, chains_of
 from selector.emit.warpgroups.part_products import PartProducts
 from selector.emit.warpgroups.window_code import (
     COLUMNS,
     STEP_BYTES,
     WIDEST,
+    WINDOWS,
     BandAddress,
     Pieces,
     WindowCode,
     WindowProduct,
 )
 from selector.emit.warpgroups.window_pairs import paired
-from selector.emit.warpgroups.windows import is_window
+from selector.emit.warpgroups.windows import CHUNK, is_window
 from selector.ir.nodes import For, IntImm, Stmt, Store, Var
 from selector.ir.printer import print_expr
 from selector.ir.traverse import stmt_children
 from selector.lowering.fragments import BLOCK_BYTES
 from selector.lowering.normalize import sequence
 from selector.lowering.tiles import Access, Accumulate, Banded
-
-GROUP_M = 64
 
 Loops = tuple[tuple[str, int, int], ...]  # (variable, first value, number)
 Run = tuple[Stmt, ...]  # products and nests of them that follow each other
@@ -193,14 +193,14 @@ class WindowEmitter:
             entry = Entry(b, tuple(values[i] for i in places))
             line, column = divmod(at, rows.pitch)
             place = line * rows.pitch * size + column // rows.distance * size
-            for i, j in product(range(s.m // GROUP_M), range(0, s.n, COLUMNS)):
+            for i, j in product(range(s.m // WINDOWS), range(0, s.n, COLUMNS)):
                 part = replace(entry, first=j)
                 for step in range(entry.blocks // 2):
                     first = rows.chunk(2 * step)
                     along = rows.chunk(2 * step + 1) - first
                     yield WindowProduct(
                         s.accumulator, region.piece(i, j // COLUMNS), entry.columns, a.buffer,
-                        symbolic, place + GROUP_M * BLOCK_BYTES * i + first, along, step,
+                        symbolic, place + WINDOWS * BLOCK_BYTES * i + first, along, step,
                         part,
                     )  # fmt: skip
 
@@ -208,12 +208,14 @@ class WindowEmitter:
         return [name for name, _, _ in n.loops]
 
     def _check(self, s: Accumulate, a: Access) -> None:
-        """Windows 16 bytes apart that start at multiples of 16 bytes, and numbers to their ends."""
+        """Windows 16 bytes apart that start at multiples of 16 bytes, and end inside their rows."""
         rows = self.context.windows[a.buffer]
         per = BLOCK_BYTES // a.type.bytes * rows.distance
         fits = s.n % COLUMNS == 0 or s.instruction.apart > 0
         plain = a.predicate is None and a.depth_stride.constant == 1 and fits
         aligned = a.row_stride.constant == per and all(c % rows.pitch % per == 0 for _, c in a.base)
+        one_row = a.base.constant is not None and a.base.offset < rows.pitch
+        aligned = aligned and (one_row or rows.pitch % CHUNK == 0)
         if not plain or not aligned or a.type.bytes != 2:
             raise ScheduleError(
                 f"`{a.buffer}` cannot be read by {s.instruction.name} as windows",
@@ -228,10 +230,10 @@ class WindowEmitter:
         steps = -(-s.k * a.type.bytes // STEP_BYTES)
         whole = all(c % rows.pitch == 0 for m, c in a.base if m)
         needed = a.base.offset % rows.pitch + per * (s.m - 1) + STEP_BYTES // a.type.bytes * steps
-        if not whole or needed > rows.columns:
+        if not whole or needed > rows.pitch:
             raise ScheduleError(
                 f"the windows of `{a.buffer}` reach {needed} elements into its rows, of which "
-                f"{rows.columns} are staged",
+                f"{rows.pitch} are staged",
                 f"{s.instruction.name} reads whole steps of {s.instruction.k} elements: what lies "
                 "past a window meets zeros, and has to be a number",
                 f"bound_extent(..., {needed}) on the staged copy's rows",
@@ -274,7 +276,9 @@ class WindowEmitter:
 
     def emit(self, stmts: Run) -> None:
         """Write a run of products and nests of them."""
-        WindowCode(self.context, self.run(stmts), self.pieces).write()
+        products = self.run(stmts)
+        check_windows(products, self.context)
+        WindowCode(self.context, products, self.pieces).write()
 
 
 def _runs(s: Stmt) -> Iterator[Run]:

@@ -16,9 +16,27 @@ from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_part
 from selector.emit.nests import Digit, as_nest
 from selector.emit.units import Unit
-from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.rings import FREE, GroupRing
 from selector.emit.warpgroups.window_code import Pieces
 from selector.emit.warpgroups.windows import is_window
+from selector.gpu.ir.expressions import (
+    BARRIER_BYTES,
+    THREAD,
+    barrier,
+    chosen,
+    equal,
+    flag,
+    less,
+    masked,
+    minus,
+    number,
+    plus,
+    remainder,
+    shared_address,
+    shifted,
+    times,
+)
+from selector.gpu.ir.nodes import Await, Fence, Init, Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Load, Stmt, Var
 from selector.ir.traverse import substitute
@@ -116,14 +134,14 @@ class WindowRing(GroupRing):
         c, w, p = self.context, self.context.writer, self.pieces
         total = self.stages * p.count
         offset = c.allocate_shared(16 * total, "barriers")
-        w.line(f"const u32 full = shared_address(smem + {offset});")
-        w.line(f"const u32 free_ = full + {8 * total};")
-        with w.block(f"if (threadIdx.x == {c.consumers})"):
-            with w.block(f"for (int i = 0; i < {total}; ++i)"):
-                w.line("barrier_init(full + 8 * i, 32);")
-                w.line(f"const int piece = i % {p.count};")
-                w.line(f"barrier_init(free_ + 8 * i, {_choice(p.users)});")
-            w.line("barriers_made();")
+        w.add(Let("u32", ("full",), (shared_address(offset),)))
+        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * total),)))
+        with w.when(equal(THREAD, c.consumers)):
+            with w.loop("i", number(0), number(total)):
+                w.add(Init(barrier("full", "i"), number(32)))
+                w.add(Let("int", ("piece",), (remainder("i", p.count),)))
+                w.add(Init(barrier("free_", "i"), _choice(p.users)))
+            w.add(Fence("barriers"))
 
     def _barriers(self) -> int:
         return super()._barriers() * (1 if self.pieces is None else self.pieces.count)
@@ -133,19 +151,17 @@ class WindowRing(GroupRing):
             super()._copy_rows()
             return
         w, p = self.context.writer, self.pieces
-        w.line("int slot = 0, round = 0;")
+        self._begin(number(0), number(0))
+        feeder, count = masked(shifted(THREAD, 5), FEEDERS - 1), number(p.count)
         with self.emitter.loop_head(self.loop):
             self._point("slot")
-            head = f"for (int piece = threadIdx.x >> 5 & 3; piece < {p.count}; piece += {FEEDERS})"
-            w.line("#pragma unroll 1")
-            with w.block(head):
-                w.line(f"const u32 at = 8 * (slot * {p.count} + piece);")
-                w.line("if (round) barrier_await(free_ + at, (round - 1) & 1);")
+            with w.loop("piece", feeder, count, "rolled", number(FEEDERS)):
+                place = times(BARRIER_BYTES, plus(times("slot", count), "piece"))
+                w.add(Let("u32", ("at",), (place,)))
+                with w.when(flag("round")):
+                    w.add(Await("asleep", plus("free_", "at"), minus("round", 1)))
                 self._one_piece(self.copy, p)
-                w.line("copy_commit();")
-                w.line("copy_wait<0>();")
-                w.line("async_fence();")
-                w.line("barrier_arrive(full + at);")
+                self._filled(plus("full", "at"))
             self._advance()
 
     def _one_piece(self, copy: Copy, p: Pieces) -> None:
@@ -182,19 +198,20 @@ class WindowRing(GroupRing):
             super()._acquire()
             return
         w, p = self.context.writer, self.pieces
-        first = self.context.scalar.index(p.first.to_expr())
-        w.line(f"const u32 ready = full + 8 * (slot * {p.count} + {first});")
-        w.line(f"const u32 passed = ready + {8 * self.stages * p.count};")
+        first = self.context.number(p.first.to_expr())
+        ready = barrier("full", plus(times("slot", p.count), first))
+        w.add(Let("u32", ("ready",), (ready,)))
+        w.add(Let("u32", ("passed",), (plus("ready", BARRIER_BYTES * self.stages * p.count),)))
 
-    def _release(self, barrier: str = "free_ + 8 * slot", condition: str = "") -> None:
+    def _release(self, free: Expr = FREE, used: Expr | None = None) -> None:
         if self.pieces is None:
-            super()._release(barrier, condition)
+            super()._release(free, used)
 
 
-def _choice(values: tuple[int, ...]) -> str:
-    """A C expression of ``piece`` that is one of these numbers."""
-    text, last = str(values[-1]), values[-1]
+def _choice(values: tuple[int, ...]) -> Expr:
+    """The one of these numbers whose place is ``piece``."""
+    choice, last = number(values[-1]), values[-1]
     for i in reversed(range(len(values))):
         if values[i] != last:
-            text, last = f"piece < {i + 1} ? {values[i]} : {text}", values[i]
-    return text
+            choice, last = chosen(less("piece", i + 1), values[i], choice), values[i]
+    return choice

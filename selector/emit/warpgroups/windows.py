@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.warpgroups.panels import Panels, not_shared, reach
+from selector.emit.warpgroups.panels import Panels, not_shared
 from selector.ir.nodes import Allocate, For, ForKind, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.normalize import sequence
@@ -23,15 +23,14 @@ CHUNK = 8  # elements of 16 bits in 16 bytes
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows ``pitch`` elements apart, of which the first ``columns`` are staged; windows begin
-    ``distance`` chunks of 16 bytes after each other.
+    """Rows ``pitch`` elements apart; windows begin ``distance`` chunks of 16 bytes after each
+    other.
 
     Where these are several, a row lies in as many strips: chunks 0, ``distance``, 2 * ``distance``
     ... one after the other, then those after them. So the first chunks of windows are neighbours.
     """
 
     pitch: int
-    columns: int
     distance: int = 1
 
     @property
@@ -89,8 +88,7 @@ def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, WindowRows]
         constant_elements(allocations[name])  # an error where an extent is no constant
         pitch = allocations[name].extents[0]
         assert isinstance(pitch, IntImm)
-        distance = _distance(statement, pitch.value)
-        found[name] = WindowRows(pitch.value, reach(name, pitch.value, body), distance)
+        found[name] = WindowRows(pitch.value, _distance(statement, pitch.value))
     return found
 
 

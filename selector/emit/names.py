@@ -1,12 +1,10 @@
-"""An indenting writer of C-like source, and a table of readable, unique C identifiers."""
+"""A table of readable, unique C identifiers, and comments of C."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
 
-from selector.emit.preamble import SNIPPET_NAMES
+from selector.gpu.cuda.preamble import SNIPPET_NAMES
 from selector.intrinsics.functions import FUNCTIONS
 
 _WORDS = """
@@ -31,33 +29,6 @@ _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 def comment(text: str) -> str:
     """A line of comment, whatever is in the text: nothing of it ends the line or continues it."""
     return "// " + re.sub(r"[^\x20-\x5b\x5d-\x7e]", "?", text)
-
-
-class Writer:
-    """Collects lines; ``block`` indents. The text ends with a newline."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._depth = 0
-
-    def line(self, text: str = "") -> None:
-        self._lines.append("  " * self._depth + text if text else "")
-
-    def lines(self, text: str) -> None:
-        for part in text.splitlines():
-            self.line(part)
-
-    @contextmanager
-    def block(self, head: str, tail: str = "}") -> Generator[None]:
-        """``head {`` ... ``tail`` with the lines between indented."""
-        self.line(f"{head} {{" if head else "{")
-        self._depth += 1
-        yield
-        self._depth -= 1
-        self.line(tail)
-
-    def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
 
 
 class Names:
@@ -87,6 +58,10 @@ class Names:
         if name not in self._of:
             self._of[name] = self.fresh(name)
         return self._of[name]
+
+    def known(self, name: str) -> str:
+        """The identifier of an IR name, if it has one; else the name."""
+        return self._of.get(name, name)
 
     def verbatim(self, text: str) -> str:
         """Let a variable of the IR stand for a piece of C as it is; the variable's name is the

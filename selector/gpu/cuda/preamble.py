@@ -9,14 +9,12 @@ ISA, sections on ``mma``, ``ldmatrix``, ``cp.async``, ``cvt``.
 
 from __future__ import annotations
 
-import re
-
-from selector.emit.snippets.arithmetic import ARITHMETIC
-from selector.emit.snippets.barriers import BARRIERS, RESET, bounded
-from selector.emit.snippets.copies import COPIES
-from selector.emit.snippets.fragments import FRAGMENTS
-from selector.emit.snippets.groups import GROUPS
-from selector.emit.snippets.stores import STORES
+from selector.gpu.cuda.snippets.arithmetic import ARITHMETIC
+from selector.gpu.cuda.snippets.barriers import BARRIERS, RESET, bounded
+from selector.gpu.cuda.snippets.copies import COPIES
+from selector.gpu.cuda.snippets.fragments import FRAGMENTS
+from selector.gpu.cuda.snippets.groups import GROUPS
+from selector.gpu.cuda.snippets.stores import STORES
 
 _ALWAYS = """\
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
@@ -31,14 +29,29 @@ _SNIPPETS: dict[str, str] = ARITHMETIC | COPIES | BARRIERS | GROUPS | FRAGMENTS 
 SNIPPET_NAMES = frozenset(_SNIPPETS)
 """What the functions of the snippets are called."""
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+
+class _Apart(dict[int, str]):
+    """For ``str.translate``: characters that are in no word become spaces."""
+
+    def __missing__(self, character: int) -> str:
+        letter = chr(character)
+        self[character] = letter if letter.isalnum() or letter == "_" else " "
+        return self[character]
+
+
+_APART = _Apart()
+
+
+def words(text: str) -> set[str]:
+    """The names in a text of C, and whatever else is written together: numbers, too."""
+    return set(text.translate(_APART).split())
 
 
 def preamble(body: str, extra: dict[str, str], patience: float | None = None) -> str:
     """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction
     wrappers. ``patience``: seconds that a wait takes at most.
     """
-    used = set(_WORD.findall(body))
+    used = words(body)
     parts = [_ALWAYS]
     # What counts arrivals is there before the barriers that need it.
     known = _SNIPPETS if patience is None else {RESET: ""} | _SNIPPETS | bounded(patience)

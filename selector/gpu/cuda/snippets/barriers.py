@@ -5,8 +5,6 @@ Source: PTX ISA, ``mbarrier``, ``cp.async.bulk``.
 
 from __future__ import annotations
 
-import re
-
 
 def _tensor_copy(rank: int, *, share: bool = False) -> str:
     """A box of a tensor into shared memory, by the copy engine (PTX ISA: cp.async.bulk.tensor);
@@ -87,7 +85,6 @@ __device__ __forceinline__ void {name}(u32 b, u32 parity) {{
     return waits | counted | {"rows_awaited": _ROWS_AWAITED}
 
 
-COUNTED = re.compile(r"\b(group_sync|__syncthreads)\b")  # barriers that threads count
 RESET = "arrivals_reset"
 ARRIVALS_BYTES = 128  # behind what the kernel itself has of shared memory
 

@@ -1,0 +1,82 @@
+"""Expressions of a kernel's control as C, with the brackets that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from selector.diagnostics import InternalError
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    IntImm,
+    Not,
+    Select,
+    Var,
+)
+
+
+class _Text(NamedTuple):
+    text: str
+    binds: int  # how closely its outermost operator does
+
+    def inside(self, binds: int) -> str:
+        """As an operand of an operator that binds so closely."""
+        return self.text if self.binds >= binds else f"({self.text})"
+
+
+_SIGNS = {
+    BinaryOp.OR: ("||", 2), BinaryOp.AND: ("&&", 3), CompareOp.EQ: ("==", 5),
+    CompareOp.NE: ("!=", 5), CompareOp.LT: ("<", 6), CompareOp.LE: ("<=", 6),
+    CompareOp.GT: (">", 6), CompareOp.GE: (">=", 6), BinaryOp.ADD: ("+", 8), BinaryOp.SUB: ("-", 8),
+    BinaryOp.MUL: ("*", 9), BinaryOp.DIV: ("/", 9), BinaryOp.MOD: ("%", 9),
+}  # fmt: skip
+_CALLS = {"bitwise_and": ("&", 4), "shift_right": (">>", 7)}
+_CHOICE, _UNARY, _ATOM = 1, 10, 11
+_PLACES = {"blockIdx.x": "(int)blockIdx.x", "gridDim.x": "(int)gridDim.x"}
+
+
+def spell(e: Expr, numbers: Mapping[str, str]) -> str:
+    """The text of an expression; ``numbers``: the texts of numbers that are no variables of C."""
+    return _spell(e, numbers).text
+
+
+def operand(e: Expr, numbers: Mapping[str, str]) -> str:
+    """The same in brackets, unless it needs none before any operator."""
+    return _spell(e, numbers).inside(_UNARY)
+
+
+def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
+    match e:
+        case IntImm(value):
+            return _Text(str(value), _ATOM)
+        case Var(name):
+            return _Text(numbers.get(name) or _PLACES.get(name, name), _ATOM)
+        case Binary(op, a, b) | Compare(op, a, b) if op in _SIGNS:
+            return _infix(*_SIGNS[op], a, b, numbers)
+        case Call(_, name, (a, b)) if name in _CALLS:
+            return _infix(*_CALLS[name], a, b, numbers)
+        case Call(_, "shared_address", (IntImm(offset),)):
+            return _Text(f"shared_address(smem + {offset})", _ATOM)
+        case Call(_, name, ()):
+            return _Text(f"{name}()", _ATOM)
+        case Not(value):
+            return _Text(f"!{_spell(value, numbers).inside(_UNARY)}", _UNARY)
+        case Cast(_, value):
+            return _spell(value, numbers)
+        case Select(c, a, b):
+            test, one, other = (_spell(x, numbers) for x in (c, a, b))
+            text = f"{test.inside(2)} ? {one.inside(2)} : {other.inside(_CHOICE)}"
+            return _Text(text, _CHOICE)
+        case _:
+            raise InternalError(f"{e} has no form in a kernel's control")
+
+
+def _infix(sign: str, binds: int, a: Expr, b: Expr, numbers: Mapping[str, str]) -> _Text:
+    left, right = _spell(a, numbers).inside(binds), _spell(b, numbers).inside(binds + 1)
+    return _Text(f"{left} {sign} {right}", binds)

@@ -1,0 +1,206 @@
+"""The kernel IR as text of CUDA: one form for each node, and no decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.ir.expressions import plus
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Body,
+    Commit,
+    Dependents,
+    Drain,
+    EngineCopy,
+    EngineStore,
+    Fence,
+    For,
+    Fused,
+    If,
+    Init,
+    Kernel,
+    Leave,
+    Let,
+    Node,
+    Number,
+    Raw,
+    Registers,
+    Retire,
+    State,
+    Sync,
+    Under,
+)
+from selector.ir.nodes import Expr
+
+INDENT = "  "
+
+_FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
+_QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
+_SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
+_AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
+_LEAVES = {"loop": "break;", "kernel": "return;"}
+_PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
+_DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
+_SHORT = (Init, Retire, Arrive, Await, Drain, Leave)  # alone, on the line of what they stand under
+
+
+def print_kernel(kernel: Kernel, body: str | None = None) -> str:
+    """The definition of a kernel. ``body``: its lines, where they are printed already."""
+    parameters = ", ".join(kernel.parameters)
+    head = f'extern "C" __global__ void {kernel.bounds} {kernel.name}({parameters})'
+    declarations = print_body(kernel.declarations, INDENT)
+    if body is None:
+        numbers = tuple(node for node in kernel.declarations if isinstance(node, Number))
+        body = print_body((*numbers, *kernel.body), INDENT)
+    return f"{head} {{\n{declarations}{body}}}\n"
+
+
+def print_body(body: Body, indent: str = "") -> str:
+    """The lines of a body that begins with the numbers that it mentions."""
+    printer = _Printer({node.name: node.text for node in body if isinstance(node, Number)})
+    printer.body(body, indent)
+    return "".join(f"{line}\n" for line in printer.lines)
+
+
+class _Printer:
+    """Collects lines. ``numbers``: the texts of those that have no variable."""
+
+    def __init__(self, numbers: Mapping[str, str]) -> None:
+        self.numbers = numbers
+        self.lines: list[str] = []
+
+    def body(self, body: Body, indent: str) -> None:
+        for node in body:
+            self.node(node, indent)
+
+    def node(self, node: Node, indent: str) -> None:
+        match node:
+            case Raw(texts):
+                self.lines += [indent + text if text else "" for text in texts]
+            case Under(head, body):
+                self.block(head, body, indent)
+            case If(condition, then, otherwise):
+                self.block(f"if ({self.text(condition)})", then, indent)
+                self.otherwise(otherwise, indent)
+            case For(how, var, start, stop, step, body):
+                self.lines += [indent + text for text in _PRAGMAS[how]]
+                first = "" if start is None else f"int {var} = {self.text(start)}"
+                on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
+                self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
+            case Fused(_, text):
+                self.body(text, indent)
+            case Number():
+                pass
+            case _:
+                self.lines += [indent + text for text in self.statements(node)]
+
+    def block(self, head: str, body: Body, indent: str) -> None:
+        """``head { ... }``, or a short statement behind the head."""
+        if len(body) == 1 and isinstance(body[0], _SHORT) and not _remote(body[0]):
+            (text,) = self.statements(body[0])
+            self.lines.append(f"{indent}{head} {text}")
+            return
+        self.lines.append(f"{indent}{head} {{" if head else f"{indent}{{")
+        self.body(body, indent + INDENT)
+        self.lines.append(f"{indent}}}")
+
+    def otherwise(self, body: Body, indent: str) -> None:
+        match body:
+            case ():
+                pass
+            case (If(condition, then, ()),):
+                self.block(f"else if ({self.text(condition)})", then, indent)
+            case _:
+                self.block("else", body, indent)
+
+    def text(self, e: Expr) -> str:
+        return spell(e, self.numbers)
+
+    def parity(self, phase: Expr) -> str:
+        return f"{operand(phase, self.numbers)} & 1"
+
+    def statements(self, node: Node) -> list[str]:
+        """Of a node that no other stands in."""
+        match node:
+            case Let(kind, names, values, note):
+                return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
+            case State(kind, names, values, note):
+                return [f"{self.declared(kind, names, values)}{_noted(note)}"]
+            case Leave(what, note):
+                return [_LEAVES[what] + _noted(note)]
+            case Assign(name, value):
+                if value == plus(name, 1):
+                    return [f"++{name};"]
+                return [f"{name} = {self.text(value)};"]
+            case Advance():
+                return self.advance(node)
+            case Registers(how, count):
+                return [f"{how}_registers<{count}>();"]
+            case Dependents(what):
+                return [_DEPENDENTS[what]]
+            case EngineCopy(to, map_, at, barrier, _, blocks):
+                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
+                places = ", ".join(at)
+                head = f"tensor_{verb}{len(at)}({to}, &{map_}, {places}"
+                return [f"{head}, {self.text(barrier)}{mask});"]
+            case EngineStore(source, map_, at):
+                return [f"tensor_store{len(at)}({source}, &{map_}, {', '.join(at)});"]
+            case _:
+                return [self.synchronised(node)]
+
+    def declared(self, kind: str, names: tuple[str, ...], values: tuple[Expr, ...]) -> str:
+        pairs = zip(names, values, strict=True)
+        return f"{kind} {', '.join(f'{name} = {self.text(value)}' for name, value in pairs)};"
+
+    def advance(self, node: Advance) -> list[str]:
+        last = node.stages - 1
+        if node.by is not None:
+            return [
+                f"slot += {self.text(node.by)};",
+                f"{node.phase} += slot / {node.stages};",
+                f"slot %= {node.stages};",
+            ]
+        if node.how == "branch":
+            return [f"if (++slot == {node.stages}) {{ slot = 0; ++{node.phase}; }}"]
+        counted = [f"if (slot == {last}) ++{node.phase};"] if node.phase else []
+        return [*counted, f"slot = slot == {last} ? 0 : slot + 1;"]
+
+    def synchronised(self, node: Node) -> str:
+        match node:
+            case Init(barrier, arrivals):
+                return f"barrier_init({self.text(barrier)}, {self.text(arrivals)});"
+            case Retire(barrier):
+                return f"barrier_end({self.text(barrier)});"
+            case Arrive(barrier, bytes_, after, block):
+                at = self.text(barrier)
+                if bytes_ is not None:
+                    return f"barrier_expect({at}, {self.text(bytes_)});"
+                if block is not None:
+                    return f"barrier_arrive_at({at}, {self.text(block)});"
+                return f"barrier_arrive{'_copies' if after else ''}({at});"
+            case Await(how, barrier, phase):
+                return f"{_AWAITS[how]}({self.text(barrier)}, {self.parity(phase)});"
+            case Sync(scope, barrier, threads, note):
+                if barrier is None:
+                    return f"{_SYNCS[scope]}();{_noted(note)}"
+                return f"group_sync({self.text(barrier)}, {threads});{_noted(note)}"
+            case Fence(what, note):
+                return f"{_FENCES[what]}();{_noted(note)}"
+            case Commit(queue):
+                return f"{_QUEUES[queue]}_commit();"
+            case Drain(queue, pending, half):
+                return f"{_QUEUES[queue]}_wait{'_read' if half else ''}<{pending}>();"
+            case _:
+                raise AssertionError(f"{type(node).__name__} has no text of its own")
+
+
+def _remote(node: Node) -> bool:
+    return isinstance(node, Arrive) and node.block is not None
+
+
+def _noted(note: str) -> str:
+    return f"  // {note}" if note else ""

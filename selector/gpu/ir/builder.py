@@ -1,0 +1,76 @@
+"""Makes the body of a kernel, node by node: what the emitter writes into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from selector.gpu.ir.nodes import Body, For, If, Node, Raw, Under
+from selector.ir.nodes import Expr
+
+
+class Builder:
+    """Collects nodes; ``block`` and ``around`` put those made inside into one of their own."""
+
+    def __init__(self) -> None:
+        self._parts: list[Node | str] = []
+
+    def line(self, text: str = "") -> None:
+        self._parts.append(text)
+
+    def lines(self, text: str) -> None:
+        self._parts += text.splitlines()
+
+    def add(self, node: Node) -> None:
+        self._parts.append(node)
+
+    @contextmanager
+    def block(self, head: str) -> Generator[None]:
+        """``head { ... }`` of text."""
+        with self.around(lambda body: Under(head, body)):
+            yield
+
+    @contextmanager
+    def around(self, make: Callable[[Body], Node]) -> Generator[None]:
+        """The node that is made of what is added inside."""
+        outer, self._parts = self._parts, []
+        yield
+        body, self._parts = self.body(), outer
+        outer.append(make(body))
+
+    @contextmanager
+    def loop(
+        self, var: str, start: Expr | None, stop: Expr, how: str = "plain", step: Expr | None = None
+    ) -> Generator[None]:
+        with self.around(lambda body: For(how, var, start, stop, step, body)):
+            yield
+
+    @contextmanager
+    def when(self, condition: Expr) -> Generator[None]:
+        with self.around(lambda body: If(condition, body)):
+            yield
+
+    @contextmanager
+    def otherwise(self) -> Generator[None]:
+        """The other way of the condition that was added last."""
+        last = self._parts.pop()
+        assert isinstance(last, If)
+        with self.around(lambda body: replace(last, otherwise=body)):
+            yield
+
+    def body(self) -> Body:
+        """What has been added; lines that follow each other are one node."""
+        found: list[Node] = []
+        run: list[str] = []
+        for part in self._parts:
+            if isinstance(part, str):
+                run.append(part)
+                continue
+            if run:
+                found.append(Raw(tuple(run)))
+                run = []
+            found.append(part)
+        if run:
+            found.append(Raw(tuple(run)))
+        return tuple(found)

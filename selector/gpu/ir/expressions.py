@@ -1,0 +1,139 @@
+"""Numbers and conditions of a kernel's control, made of the expressions of ``selector.ir``.
+
+Variables are those that the kernel declares, and ``threadIdx.x``, ``blockIdx.x``, ``gridDim.x``,
+``lane``, ``warp`` and ``group``, which place a thread. What CUDA has besides are calls:
+``shared_address(offset)``, ``cluster_rank()``, ``bitwise_and`` and ``shift_right``. A whole number
+may stand for whether it is not zero (``flag``).
+"""
+
+from __future__ import annotations
+
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    IntImm,
+    Not,
+    Select,
+    Var,
+)
+from selector.ir.types import BOOL, INT32
+
+Number = Expr | int | str  # an expression, a constant, the name of a variable
+
+BARRIER_BYTES = 8
+THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
+
+
+def number(x: Number) -> Expr:
+    match x:
+        case int():
+            return IntImm(x)
+        case str():
+            return Var(x, INT32)
+        case _:
+            return x
+
+
+def flag(name: str) -> Expr:
+    """A condition; or of a number, that it is not zero."""
+    return Var(name, BOOL)
+
+
+def _binary(op: BinaryOp, a: Number, b: Number) -> Expr:
+    return Binary(op, number(a), number(b))
+
+
+def _compare(op: CompareOp, a: Number, b: Number) -> Expr:
+    return Compare(op, number(a), number(b))
+
+
+def plus(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.ADD, a, b)
+
+
+def moved(a: Number, by: Number) -> Expr:
+    """The sum; zeros are left out."""
+    if number(a) == IntImm(0):
+        return number(by)
+    return number(a) if number(by) == IntImm(0) else plus(a, by)
+
+
+def minus(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.SUB, a, b)
+
+
+def times(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.MUL, a, b)
+
+
+def quotient(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.DIV, a, b)
+
+
+def remainder(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.MOD, a, b)
+
+
+def less(a: Number, b: Number) -> Expr:
+    return _compare(CompareOp.LT, a, b)
+
+
+def greater(a: Number, b: Number) -> Expr:
+    return _compare(CompareOp.GT, a, b)
+
+
+def at_least(a: Number, b: Number) -> Expr:
+    return _compare(CompareOp.GE, a, b)
+
+
+def equal(a: Number, b: Number) -> Expr:
+    return _compare(CompareOp.EQ, a, b)
+
+
+def both(*conditions: Expr | None) -> Expr:
+    """All of the conditions that there are."""
+    first, *rest = (c for c in conditions if c is not None)
+    for c in rest:
+        first = Binary(BinaryOp.AND, first, c)
+    return first
+
+
+def negated(condition: Expr) -> Expr:
+    return Not(condition)
+
+
+def as_number(condition: Expr) -> Expr:
+    """1 where it holds, else 0."""
+    return Cast(INT32, condition)
+
+
+def chosen(condition: Expr, then: Number, otherwise: Number) -> Expr:
+    return Select(condition, number(then), number(otherwise))
+
+
+def masked(a: Number, mask: int) -> Expr:
+    return Call(INT32, "bitwise_and", (number(a), IntImm(mask)))
+
+
+def shifted(a: Number, by: int) -> Expr:
+    return Call(INT32, "shift_right", (number(a), IntImm(by)))
+
+
+def shared_address(offset: int) -> Expr:
+    """The address of a byte of the block's shared memory."""
+    return Call(INT32, "shared_address", (IntImm(offset),))
+
+
+def barrier(first: Number, index: Number = 0) -> Expr:
+    """The address of a barrier of an array of them."""
+    return plus(first, times(BARRIER_BYTES, index))
+
+
+THREAD_OF_GROUP = masked(THREAD, 127)
+FIRST_LANE = equal("lane", 0)
+FIRST_OF_GROUP = equal(THREAD_OF_GROUP, 0)

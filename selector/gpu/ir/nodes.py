@@ -1,0 +1,309 @@
+"""What a kernel consists of, between the decisions of the emitter and the text of CUDA.
+
+A body is a tuple of nodes in the order of execution. What the threads of a block do together has
+nodes of its own, as has the control around it; ``Raw`` and ``Under`` hold the text of the rest.
+Conditions that mention a thread's place (``expressions``) say who comes to what stands under them.
+
+A barrier in shared memory is its address. Queues are those of PTX: ``copies`` (cp.async),
+``stores`` (bulk groups), ``matrix`` (wgmma).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from selector.ir.nodes import Expr
+
+# ------------------------------------------------------------------ declarations
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function: its parameters as they are declared, ``bounds`` of its launch, the ``threads`` of
+    a block and blocks of a ``cluster``, the declarations that hold in all of it, what it does.
+    """
+
+    name: str
+    bounds: str
+    threads: int
+    cluster: int
+    parameters: tuple[str, ...]
+    declarations: Body
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What the kernel does not change and has no variable for: a ``value`` of the program, as C."""
+
+    name: str
+    value: Expr
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Constants of one type."""
+
+    kind: str
+    names: tuple[str, ...]
+    values: tuple[Expr, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Variables of one type that change, and their first values."""
+
+    kind: str
+    names: tuple[str, ...]
+    values: tuple[Expr, ...]
+    note: str = ""
+
+
+# ------------------------------------------------------------------ control
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Lines of CUDA as they are."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A block whose ``head`` is text: a loop or condition of single threads, or none."""
+
+    head: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """A loop from ``start`` (None: where the variable is) to before ``stop``; ``how``: rolled,
+    unrolled, or plain, as the compiler likes.
+    """
+
+    how: str
+    var: str
+    start: Expr | None
+    stop: Expr
+    step: Expr | None
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    condition: Expr
+    then: Body
+    otherwise: Body = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The innermost ``loop``, or the ``kernel``."""
+
+    what: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """``slot`` goes on to the next stage of so many, or ``by`` as many, and ``phase``, if there is
+    one, counts how often it came around. ``how``: by a branch or a select.
+    """
+
+    how: str
+    phase: str
+    stages: int
+    by: Expr | None = None
+
+
+# ------------------------------------------------------------------ synchronisation
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """A barrier whose phases end with so many arrivals."""
+
+    barrier: Expr
+    arrivals: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """A barrier that nobody comes to any more."""
+
+    barrier: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """An arrival of each thread that comes here. ``bytes`` of the copy engine are awaited, too;
+    ``after`` copies: one more arrival when this thread's copies are complete; ``block``: at the
+    barrier of another block of the cluster.
+    """
+
+    barrier: Expr
+    bytes: Expr | None = None
+    after: str = ""
+    block: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Until the phase of this number is over, by its parity; ``how``: spinning or asleep."""
+
+    how: str
+    barrier: Expr
+    phase: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """All threads of a ``scope`` (warp, block, cluster), or the ``threads`` of a named barrier."""
+
+    scope: str
+    barrier: Expr | None = None
+    threads: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """For what follows to see: stores by the asynchronous ``proxy``, made ``barriers`` by it,
+    registers by ``matrix`` instructions.
+    """
+
+    what: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What this thread has asked of a queue is a group of it."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Until all but the last ``pending`` groups are complete; ``half``: have read what they do."""
+
+    queue: str
+    pending: int
+    half: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCopy:
+    """A box of a tensor ``map``, which begins ``at`` these coordinates, to an address in shared
+    memory (as text), of all ``blocks`` of a mask; its bytes arrive at a barrier.
+    """
+
+    to: str
+    map: str
+    at: tuple[str, ...]
+    barrier: Expr
+    bytes: int
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStore:
+    """The same way back."""
+
+    source: str
+    map: str
+    at: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """One ``asm`` statement: what it means, and its text."""
+
+    body: Body
+    text: Body
+
+
+# ------------------------------------------------------------------ launch
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Of each thread of a group from here on: ``more`` or ``fewer`` than at the launch."""
+
+    how: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependents:
+    """The launch after this one may start (``allow``); the one before is complete (``await``)."""
+
+    what: str
+
+
+Node = (
+    Number | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init | Retire
+    | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused | Registers
+    | Dependents
+)  # fmt: skip
+Body = tuple[Node, ...]
+
+
+def children(node: Node) -> Body:
+    """The nodes right inside of one."""
+    match node:
+        case Under(body=body) | For(body=body):
+            return body
+        case If(_, then, otherwise):
+            return (*then, *otherwise)
+        case Fused(body, text):
+            return (*body, *text)
+        case _:
+            return ()
+
+
+def walk(body: Body) -> Iterator[Node]:
+    """All nodes of a body, outer ones first."""
+    for node in body:
+        yield node
+        yield from walk(children(node))
+
+
+def meets(body: Body) -> bool:
+    """Whether threads wait for each other or tell each other something in a body."""
+    kinds = Init | Retire | Arrive | Await | Sync | EngineCopy
+    return any(isinstance(node, kinds) for node in walk(body))
+
+
+def expressions(node: Node | Kernel) -> Iterator[Expr]:
+    """Those of a node's own fields."""
+    for name in type(node).__dataclass_fields__:
+        value = getattr(node, name)
+        for e in value if isinstance(value, tuple) else (value,):
+            if isinstance(e, Expr):
+                yield e
+
+
+def raw_lines(kernel: Kernel) -> int:
+    """How much of a kernel is text that nobody understands: lines, and heads of blocks."""
+    count = 0
+    for node in walk((*kernel.declarations, *kernel.body)):
+        match node:
+            case Raw(lines):
+                count += len(lines)
+            case Under(head) if head:
+                count += 1
+            case _:
+                pass
+    return count

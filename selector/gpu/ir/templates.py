@@ -1,0 +1,113 @@
+"""How each node reads: one template a node, by which ``text`` prints and parses it.
+
+``{field}`` stands for a field, ``[ word {field}]`` for a clause that is left out where the field is
+None, 0 or empty. Every optional clause begins with a word of its own, and of fields side by side
+only the last may hold blanks. A node's bodies follow in braces, each after the first by its word;
+lines of ``Raw`` begin with a bar.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Commit,
+    Dependents,
+    Drain,
+    EngineCopy,
+    EngineStore,
+    Fence,
+    For,
+    Fused,
+    If,
+    Init,
+    Kernel,
+    Leave,
+    Let,
+    Number,
+    Registers,
+    Retire,
+    State,
+    Sync,
+    Under,
+)
+
+TEMPLATES: dict[type, str] = {
+    Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
+    "[ parameters {parameters}]",
+    Number: "number {name} = {value} as {text}",
+    Let: "let {kind} {names} = {values}[ note {note}]",
+    State: "state {kind} {names} = {values}[ note {note}]",
+    Under: "under[ {head}]",
+    For: "for {how} {var}[ from {start}] to {stop}[ by {step}]",
+    If: "if {condition}",
+    Leave: "leave {what}[ note {note}]",
+    Assign: "set {name} = {value}",
+    Advance: "advance {how}[ phase {phase}] over {stages}[ by {by}]",
+    Init: "init {barrier} arrivals {arrivals}",
+    Retire: "retire {barrier}",
+    Arrive: "arrive {barrier}[ bytes {bytes}][ after {after}][ at {block}]",
+    Await: "await {how} {barrier} phase {phase}",
+    Sync: "sync {scope}[ barrier {barrier}][ threads {threads}][ note {note}]",
+    Fence: "fence {what}[ note {note}]",
+    Commit: "commit {queue}",
+    Drain: "drain {queue} pending {pending}[ half {half}]",
+    EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
+    "[ blocks {blocks}]",
+    EngineStore: "engine_store {source} to {map} at {at}",
+    Fused: "fused",
+    Registers: "registers {how} {count}",
+    Dependents: "dependents {what}",
+}
+BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field
+    Kernel: (("", "declarations"), ("body", "body")),
+    Under: (("", "body"),),
+    For: (("", "body"),),
+    If: (("", "then"), ("else", "otherwise")),
+    Fused: (("", "body"), ("text", "text")),
+}
+RAW = "|"
+
+_PART = re.compile(r"\[(?P<clause>[^\]]*)\]|(?P<plain>[^\[]+)")
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a template: text with places for fields; ``optional``: left out without them."""
+
+    parts: tuple[str, ...]  # text, field, text, field ... text
+    optional: bool
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.parts[1::2]
+
+
+@cache
+def clauses(kind: type) -> tuple[Clause, ...]:
+    """The template of a node in its parts."""
+    found: list[Clause] = []
+    for match in _PART.finditer(TEMPLATES[kind]):
+        optional = match["clause"] is not None
+        found.append(Clause(tuple(_FIELD.split(match["clause"] or match["plain"])), optional))
+    return tuple(found)
+
+
+@cache
+def pattern(kind: type) -> re.Pattern[str]:
+    """What lines of a node look like."""
+    text = ""
+    for clause in clauses(kind):
+        part = "".join(
+            f"(?P<{piece}>.*?)" if i % 2 else re.escape(piece)
+            for i, piece in enumerate(clause.parts)
+        )
+        text += f"(?:{part})?" if clause.optional else part
+    return re.compile(text)

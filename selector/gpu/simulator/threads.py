@@ -1,0 +1,124 @@
+"""The threads of a kernel, as few as its conditions tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from selector.gpu.ir.expressions import THREAD, THREAD_OF_GROUP
+from selector.gpu.ir.nodes import Kernel, Node, expressions, walk
+from selector.gpu.simulator.values import value_of
+from selector.gpu.simulator.worlds import World
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.traverse import walk_expr
+
+WARP, GROUP = 32, 128
+
+Clock = npt.NDArray[np.int64]
+
+
+class Values(dict[str, int]):
+    """Of an agent's variables. What the kernel has no variable for follows from them, or else from
+    the world.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.flags)
+        self.world = world
+
+    def __missing__(self, name: str) -> int:
+        number = self.world.numbers[name]
+        try:
+            return value_of(number.value)(self)
+        except KeyError:
+            return self.world.assumed(number)
+
+
+@dataclass(slots=True)
+class Agent:
+    """Neighbouring threads of a warp that go the same way, ``first`` to ``last``."""
+
+    block: int
+    first: int
+    last: int
+    values: Values
+    number: int = 0
+    clock: Clock = field(default_factory=lambda: np.zeros(0, np.int64))
+    issued: list[Clock] = field(default_factory=list[Clock])  # of groups of wgmma
+    ready: Callable[[], bool] = lambda: True
+    waits: Node | None = None
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.place(self.first)
+
+    @property
+    def threads(self) -> int:
+        return self.last - self.first + 1
+
+    def place(self, thread: int) -> None:
+        """Take the place of one of the threads."""
+        self.values.update(
+            {
+                THREAD.name: thread,
+                "lane": thread % WARP,
+                "warp": thread // WARP,
+                "group": thread // GROUP,
+            }
+        )
+
+    @contextmanager
+    def as_last(self) -> Generator[None]:
+        self.place(self.last)
+        yield
+        self.place(self.first)
+
+    def each(self) -> Iterator[int]:
+        """Its threads, one after the other."""
+        for thread in range(self.first, self.last + 1):
+            self.place(thread)
+            yield thread
+        self.place(self.first)
+
+
+def agents_of(kernel: Kernel, world: World) -> list[Agent]:
+    """All threads of all blocks of a cluster."""
+    cuts = _cuts(kernel)
+    ranges = [(a, b - 1) for a, b in pairwise(cuts)]
+    found: list[Agent] = []
+    for block in range(kernel.cluster):
+        place = {"blockIdx.x": block, "gridDim.x": kernel.cluster, "cluster_rank": block}
+        for first, last in ranges:
+            agent = Agent(block, first, last, Values(world))
+            agent.values.update(place)
+            found.append(agent)
+    return found
+
+
+def _cuts(kernel: Kernel) -> list[int]:
+    """Where threads begin that a condition may tell from those before."""
+    warps = range(0, kernel.threads, WARP)
+    cuts = {*warps, kernel.threads}
+    for e in _all(kernel):
+        match e:
+            case Compare(CompareOp.EQ, Var(THREAD.name), IntImm(thread)):
+                cuts |= {thread, thread + 1}
+            case Var("lane"):
+                cuts |= {start + 1 for start in warps}
+            case _ if e == THREAD_OF_GROUP:
+                groups = range(0, kernel.threads, GROUP)
+                cuts |= {start + n + 1 for start in groups for n in range(kernel.cluster)}
+            case _:
+                pass
+    return sorted(cut for cut in cuts if cut <= kernel.threads)
+
+
+def _all(kernel: Kernel) -> Iterator[Expr]:
+    for node in walk(kernel.body):
+        for e in expressions(node):
+            yield from walk_expr(e)

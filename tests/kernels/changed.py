@@ -1,0 +1,107 @@
+"""Kernels with one mistake in how their threads meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from selector.gpu.ir.expressions import negated, plus
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Await,
+    Body,
+    EngineCopy,
+    Fence,
+    For,
+    Fused,
+    If,
+    Init,
+    Kernel,
+    Node,
+    Retire,
+    Under,
+    walk,
+)
+
+Mistake = Callable[[Node], Node | None]
+
+
+def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
+    """What may be wrong in place of a node; None: it is missing."""
+    match node:
+        case Init(barrier, arrivals):
+            yield "one arrival more", Init(barrier, plus(arrivals, 1))
+            yield "one arrival less", Init(barrier, plus(arrivals, -1))
+            yield "not made", None
+        case Await(how, barrier, phase):
+            yield "no wait", None
+            yield "the phase after", Await(how, barrier, plus(phase, 1))
+        case Arrive(_, bytes_, after, block):
+            yield "no arrival", None
+            if bytes_ is not None:
+                yield "more bytes", replace(node, bytes=plus(bytes_, 16))
+                yield "no bytes", replace(node, bytes=None)
+            if after:
+                yield "not after the copies", replace(node, after="")
+            if block is not None:
+                yield "at its own block", replace(node, block=None)
+        case EngineCopy():
+            yield "no copy", None
+            if node.blocks:
+                yield "for itself only", replace(node, blocks=0)
+        case Advance():
+            yield "no advance", None
+            yield "one stage more", replace(node, stages=node.stages + 1)
+        case Retire():
+            yield "missing", None
+        case If(condition, then, ()) if _meets(then):
+            yield "the other way", If(negated(condition), then)
+        case _:
+            pass
+
+
+def _meets(body: Body) -> bool:
+    return any(isinstance(node, Await | Arrive | Init) for node in walk(body))
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Every one of a kernel, with what is wrong."""
+    places = list(_places(kernel.body, ()))
+    engine = any(isinstance(node, EngineCopy) for _, node in places)
+    for path, node in places:
+        mistakes = [*_mistakes(node)]
+        if engine and node == Fence("barriers"):
+            mistakes.append(("missing", None))
+        for what, other in mistakes:
+            body = _replaced(kernel.body, path, () if other is None else (other,))
+            yield f"{what}: {node}", replace(kernel, body=body)
+
+
+Path = tuple[tuple[int, str], ...]
+
+
+def _fields(node: Node) -> tuple[str, ...]:
+    match node:
+        case Under() | For() | Fused():
+            return ("body",)
+        case If():
+            return ("then", "otherwise")
+        case _:
+            return ()
+
+
+def _places(body: Body, outer: Path) -> Iterator[tuple[Path, Node]]:
+    for i, node in enumerate(body):
+        here = (*outer, (i, ""))
+        yield here, node
+        for name in _fields(node):
+            yield from _places(getattr(node, name), (*outer, (i, name)))
+
+
+def _replaced(body: Body, path: Path, by: Body) -> Body:
+    (i, name), *rest = path
+    if rest:
+        node = body[i]
+        by = (replace(node, **{name: _replaced(getattr(node, name), tuple(rest), by)}),)
+    return (*body[:i], *by, *body[i + 1 :])

@@ -1,0 +1,206 @@
+"""The kernel IR: what makes trees, how they read, how CUDA prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from selector.diagnostics import InternalError
+from selector.gpu.cuda.printer import print_body, print_kernel
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import (
+    BLOCK,
+    BLOCKS,
+    FIRST_OF_GROUP,
+    THREAD,
+    THREAD_OF_GROUP,
+    as_number,
+    at_least,
+    barrier,
+    both,
+    chosen,
+    equal,
+    flag,
+    greater,
+    less,
+    minus,
+    moved,
+    negated,
+    number,
+    plus,
+    quotient,
+    remainder,
+    shared_address,
+    times,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Commit,
+    Dependents,
+    Drain,
+    EngineCopy,
+    EngineStore,
+    Fence,
+    Fused,
+    Init,
+    Kernel,
+    Leave,
+    Let,
+    Number,
+    Raw,
+    Registers,
+    Retire,
+    State,
+    Sync,
+    Under,
+    raw_lines,
+)
+from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.ir.nodes import Expr, Var
+from selector.ir.types import INT32
+
+
+def negated_number(name: str) -> Expr:
+    return as_number(negated(flag(name)))
+
+
+def small() -> Kernel:
+    w = Builder()
+    with w.block("if (a)"):
+        w.line("b;")
+        w.lines("c;\n\nd;")
+        with w.block(""):
+            w.line("  } e {;")
+    w.line("f;")
+    parameters, declared = ("int a", "float* b"), (Raw(("int x = 1;",)),)
+    return Kernel("kernel_k", "__launch_bounds__(32)", 32, 1, parameters, declared, w.body())
+
+
+def every() -> Kernel:
+    """One of each node and clause."""
+    wide = Var("known.0", INT32)
+    w = Builder()
+    w.add(Let("u32", ("full",), (shared_address(64),)))
+    w.add(Let("int", ("a", "b"), (remainder("i", 3), quotient(BLOCK, BLOCKS)), "two"))
+    w.add(State("int", ("slot", "round"), (number(0), minus("a", negated_number("b"))), "where"))
+    with w.when(both(flag("ready"), equal(THREAD, 128))):
+        with w.loop("i", number(0), number(2)):
+            w.add(Init(barrier("full", "i"), chosen(flag("ready"), 1, 128)))
+        w.add(Fence("barriers", "made"))
+    with w.otherwise(), w.when(FIRST_OF_GROUP):
+        w.add(Fence("proxy"))
+        w.add(Registers("fewer", 40))
+    with w.when(less("i", wide)):
+        w.line("x;")
+    with w.otherwise():
+        w.line("y;")
+        w.add(Fused((Await("asleep", number("full"), number("round")),), (Raw(("asm(1);",)),)))
+    with w.loop("k", None, moved(wide, 0), "rolled", times(2, BLOCKS)):
+        with w.when(flag("round")):
+            w.add(Await("spinning", barrier("full", "slot"), minus("round", 1)))
+        w.add(Arrive(number("full"), number(512)))
+        w.add(Arrive(number("full"), after="copies"))
+        with w.when(greater("k", 0)):
+            w.add(Arrive(number("full"), block=chosen(flag("ready"), THREAD_OF_GROUP, "rank")))
+        w.add(EngineCopy("shared_address(p) + 8", "map", ("x * 2", "y"), number("full"), 256, 3))
+        w.add(EngineStore("shared_address(p)", "map", ("x", "y")))
+        for queue in ("copies", "stores", "matrix"):
+            w.add(Commit(queue))
+        w.add(Drain("copies", 1))
+        w.add(Drain("stores", 0, "read"))
+        w.add(Advance("branch", "round", 4))
+        w.add(Advance("branch", "round", 4, times(2, "others")))
+        w.add(Advance("select", "", 4))
+        w.add(Assign("turns", plus("turns", 1)))
+        w.add(Assign("last", barrier("full", "slot")))
+        with w.when(at_least("k", 3)):
+            w.add(Leave("loop"))
+    w.add(Sync("block"))
+    w.add(Sync("named", plus(2, "group"), 128, "all of them"))
+    w.add(Dependents("await"))
+    w.add(Retire(number("full")))
+    w.add(Leave("kernel", "done"))
+    return Kernel("all", "", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
+
+
+TEXT = """\
+const u32 full = shared_address(smem + 64);
+const int a = i % 3, b = (int)blockIdx.x / (int)gridDim.x;  // two
+int slot = 0, round = a - !b;  // where
+if (ready && threadIdx.x == 128) {
+  for (int i = 0; i < 2; ++i) barrier_init(full + 8 * i, ready ? 1 : 128);
+  barriers_made();  // made
+}
+else if ((threadIdx.x & 127) == 0) {
+  async_fence();
+  fewer_registers<40>();
+}
+if (i < n) {
+  x;
+}
+else {
+  y;
+  asm(1);
+}
+#pragma unroll 1
+for (; k < n; k += 2 * (int)gridDim.x) {
+  if (round) barrier_wait(full + 8 * slot, (round - 1) & 1);
+  barrier_expect(full, 512);
+  barrier_arrive_copies(full);
+  if (k > 0) {
+    barrier_arrive_at(full, ready ? threadIdx.x & 127 : rank);
+  }
+  tensor_share2(shared_address(p) + 8, &map, x * 2, y, full, 3);
+  tensor_store2(shared_address(p), &map, x, y);
+  copy_commit();
+  bulk_commit();
+  group_commit();
+  copy_wait<1>();
+  bulk_wait_read<0>();
+  if (++slot == 4) { slot = 0; ++round; }
+  slot += 2 * others;
+  round += slot / 4;
+  slot %= 4;
+  slot = slot == 3 ? 0 : slot + 1;
+  ++turns;
+  last = full + 8 * slot;
+  if (k >= 3) break;
+}
+__syncthreads();
+group_sync(2 + group, 128);  // all of them
+await_launches();
+barrier_end(full);
+return;  // done
+"""
+
+
+def test_lines_that_follow_each_other_are_one_node() -> None:
+    inner = (Raw(("b;", "c;", "", "d;")), Under("", (Raw(("  } e {;",)),)))
+    assert small().body == (Under("if (a)", inner), Raw(("f;",)))
+
+
+def test_each_node_has_its_text() -> None:
+    assert print_body((*every().declarations, *every().body)) == TEXT
+
+
+def test_blocks_indent() -> None:
+    text = "if (a) {\n  b;\n  c;\n\n  d;\n  {\n      } e {;\n  }\n}\nf;\n"
+    assert print_body(small().body) == text
+    head = 'extern "C" __global__ void __launch_bounds__(32) kernel_k(int a, float* b) {\n'
+    assert print_kernel(small()).startswith(head + "  int x = 1;\n  if (a) {\n")
+
+
+def test_the_text_form_reads_back() -> None:
+    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), ()))
+    assert parse_kernels(print_kernels(kernels)) == kernels
+
+
+def test_a_line_that_is_no_node_is_named() -> None:
+    with pytest.raises(InternalError, match="line 2 is no node: nonsense"):
+        parse_kernels("kernel k threads 1 cluster 1 bounds b {\n nonsense\n}\n")
+
+
+def test_text_is_counted() -> None:
+    assert raw_lines(small()) == 1 + 1 + 4 + 1 + 1

@@ -1,0 +1,109 @@
+"""The protocol of kernels, run without data: what is right stays unmentioned, and each mistake of
+the seeded ones is found.
+"""
+
+from __future__ import annotations
+
+import pytest
+from changed import mutants
+from corpus import CORPUS
+
+import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
+from selector.eqsat.select import select
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import THREAD, barrier, equal, number, shared_address
+from selector.gpu.ir.nodes import Arrive, Await, If, Init, Kernel, Let, Node, Sync
+from selector.gpu.simulator.meeting import meeting_only
+from selector.gpu.simulator.protocol import protocol_faults
+from selector.targets import find_target
+
+FORMS = (  # of pipelines, by a program of the corpus and its target
+    ("product_stages_3_75", "sm_80"),
+    ("groups_layout_nn_mapped", "sm_90a"),
+    ("groups_narrowed_mapped", "sm_90a"),
+    ("groups_self_fed_two_mapped", "sm_90a"),
+    ("groups_teams_three_mapped", "sm_90a"),
+    ("groups_cluster_lasting_mapped", "sm_90a"),
+    ("groups_teams_cluster_mapped", "sm_90a"),
+)
+EVERY = 5  # of so many mutants one is tried, but at night
+
+
+def kernel_of(name: str, target: str) -> Kernel:
+    """What the threads of a program's last kernel do to meet."""
+    case = CORPUS[name]
+    module = hb.lower(case.build(), target=target, name=name)
+    selected = select(module, find_target(target), True, case.only).module
+    return meeting_only(emit_kernels(selected, find_target(target))[0][-1])
+
+
+def found(kernel: Kernel, seed: int, every: int) -> tuple[list[str], int]:
+    """The mutants that are not found, and how many were tried."""
+    chosen = [m for i, m in enumerate(mutants(kernel)) if i % every == seed % every]
+    return [what for what, mutant in chosen if not protocol_faults(mutant)], len(chosen)
+
+
+@pytest.mark.parametrize(("name", "target"), FORMS)
+def test_mistakes_are_found(name: str, target: str) -> None:
+    kernel = kernel_of(name, target)
+    assert not protocol_faults(kernel)
+    missed, tried = found(kernel, len(name), EVERY)
+    assert tried
+    assert not missed
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "target"), FORMS)
+def test_all_mistakes_are_found(name: str, target: str) -> None:
+    missed, _ = found(kernel_of(name, target), 0, 1)
+    assert not missed
+
+
+# ------------------------------------------------------------------ by hand
+
+
+def hand_over(*after: Node, sync: bool = True, phase: int = 0) -> tuple[str, ...]:
+    """What is wrong where thread 0 makes a barrier, the second warp arrives and the first waits."""
+    w = Builder()
+    w.add(Let("u32", ("full",), (shared_address(64),)))
+    with w.when(equal(THREAD, 0)):
+        w.add(Init(number("full"), number(32)))
+    if sync:
+        w.add(Sync("block"))
+    with w.when(equal("warp", 1)):
+        w.add(Arrive(number("full")))
+    with w.otherwise():
+        w.add(Await("spinning", barrier("full"), number(phase)))
+    for node in after:
+        w.add(node)
+    return protocol_faults(Kernel("k", "", 64, 1, (), (), w.body()))
+
+
+def test_nothing_is_wrong() -> None:
+    assert hand_over() == ()
+
+
+def test_a_barrier_that_nobody_told_of() -> None:
+    assert any("nobody told this thread" in fault for fault in hand_over(sync=False))
+
+
+def test_a_phase_that_never_comes() -> None:
+    (fault, *_) = hand_over(phase=2)
+    assert fault.startswith("phase 2 is taken for another, 1 are over")
+
+
+def test_waiting_forever_says_for_whom() -> None:
+    late = Await("spinning", barrier("full"), number(1))
+    assert any("waits forever" in f and "(1): 0 of 32 have arrived" in f for f in hand_over(late))
+
+
+def test_more_than_a_phase_takes() -> None:
+    again = Arrive(number("full"))
+    twice = (If(equal(THREAD, 0), (again,)), Sync("block"), If(equal("warp", 1), (again,)))
+    assert any("more arrive than the 32" in fault for fault in hand_over(*twice))
+
+
+def test_arrivals_that_are_left_over() -> None:
+    left = If(equal(THREAD, 0), (Arrive(number("full")),))
+    assert hand_over(left) == ("at the end 1 of 32 arrivals of a phase",)

@@ -1,0 +1,53 @@
+"""Kernels of two revisions to time in turns: what is there, and what need not be timed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = [sys.executable, str(ROOT / "tests" / "gpu" / "build_variants.py")]
+PROBLEM = "conv1d-k32-4064x4096"
+
+
+def built(folder: Path, *options: str) -> str:
+    command = [*COMMAND, str(folder), "--match", PROBLEM, *options]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.nvrtc
+def test_what_has_the_same_code_is_not_timed(tmp_path: Path) -> None:
+    assert "1 problems to time" in built(tmp_path / "all", "--against", str(ROOT), "--same")
+    place = tmp_path / "all" / PROBLEM
+    assert {p.name for p in place.glob("*.kernel")} == {"old.kernel", "new.kernel"}
+    about = json.loads((place / "old.json").read_text())
+    assert about == json.loads((place / "new.json").read_text())
+    assert about["problem"]["taps"] == 32
+    assert "0 problems to time, 1 have the same code" in built(
+        tmp_path / "some", "--against", str(ROOT)
+    )
+
+
+def test_what_differs_stays(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    from build_variants import drop_same
+
+    for problem, old in (("one", "a"), ("two", "b")):
+        (tmp_path / problem).mkdir()
+        (tmp_path / problem / "old.code").write_text(old)
+        (tmp_path / problem / "new.code").write_text("a")
+    assert drop_same(tmp_path) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["two"]
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    done = subprocess.run(
+        [*COMMAND, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr

@@ -40,8 +40,9 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)
             return selector.compile(
-                self.lower(), target=self.target, cache=False, instructions=self.instructions
-            )
+                self.lower(), target=self.target, cache=False, instructions=self.instructions,
+                explain=False,
+            )  # fmt: skip
 
 
 def targets_of(schedule: str) -> tuple[str, ...]:

@@ -123,7 +123,19 @@ def test_another_target_or_mode_is_another_entry(own_cache: Path) -> None:
     matmul()
     matmul(strict=False)
     selector.compile(parse_module(MATMUL), target="sm_80")
-    assert len(list(own_cache.glob("*/*.kernel"))) == 3
+    matmul(explain=False)
+    assert len(list(own_cache.glob("*/*.kernel"))) == 4
+
+
+def test_chains_of_rules_are_left_out_where_nobody_wants_them() -> None:
+    """The same kernel and the same report but for these, compiled and out of the cache."""
+    told = matmul()
+    assert all(s.rules for s in told.report.statements if s.block is not None)
+    for _ in range(2):
+        untold = matmul(explain=False)
+        assert untold.source == told.source
+        assert [s.rules for s in untold.report.statements] == [()] * len(told.report.statements)
+        assert untold.report.statements == told.report.statements
 
 
 def test_stages_are_dumped_as_numbered_files(

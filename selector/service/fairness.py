@@ -18,8 +18,6 @@ from typing import Generic, TypeVar
 
 PART = 4
 """No client holds more than one part in so many."""
-_AT_ONCE = 1
-"""Requests that begin between two looks at the network."""
 _T = TypeVar("_T")
 
 
@@ -173,30 +171,32 @@ class Rounds(Generic[_T]):
 
 
 class Turns:
-    """The event loop, shared out: a request begins, then the network is looked at, then the next
-    one, of all clients in turn. Who sends most waits most, and nobody else does.
+    """The event loop, shared out: one thing is done, then the network is looked at, then the next
+    one is done, of all clients in turn. Who sends most waits most, and nobody else does.
     """
 
     def __init__(self) -> None:
-        self.waiting: Rounds[asyncio.Future[None]] = Rounds()
-        self.left = _AT_ONCE
+        self.waiting: Rounds[Callable[[], None]] = Rounds()
+        self.free = True  # nothing was done since the network was looked at
 
     async def turn(self, client: str) -> None:
-        loop = asyncio.get_running_loop()
-        if self.left == _AT_ONCE:
-            loop.call_soon(self._next)
-        if self.left:
-            self.left -= 1
-            return
-        mine = loop.create_future()
-        self.waiting.put(client, mine)
+        """Wait for it."""
+        mine = asyncio.get_running_loop().create_future()
+        self.call(client, lambda: None if mine.done() else mine.set_result(None))
         await mine
 
-    def _next(self) -> None:
-        self.left = _AT_ONCE
-        while self.left and (mine := self.waiting.take()) is not None:
-            if not mine.done():  # its request may have been cancelled
-                mine.set_result(None)
-                self.left -= 1
-        if self.left < _AT_ONCE:
+    def call(self, client: str, then: Callable[[], None]) -> None:
+        """``then`` is called at once, or when its turn comes; those of a client in their order."""
+        if self.free:
+            self.free = False
             asyncio.get_running_loop().call_soon(self._next)
+            then()
+        else:
+            self.waiting.put(client, then)
+
+    def _next(self) -> None:
+        then = self.waiting.take()
+        self.free = then is None
+        if then is not None:
+            asyncio.get_running_loop().call_soon(self._next)
+            then()

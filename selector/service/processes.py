@@ -176,8 +176,10 @@ def starved(code: int | None, peak: int, memory: int) -> bool:
 def _environment(scratch: Path) -> dict[str, str]:
     own = str(Path(__file__).resolve().parents[2])
     paths = dict.fromkeys((own, *(os.path.abspath(p) for p in sys.path if os.path.isdir(p))))
+    compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
     return {
         **_ENVIRONMENT,
+        **compiled,  # modules that were compiled before are not compiled in each worker
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONPATH": os.pathsep.join(paths),

@@ -181,7 +181,8 @@ class Load:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            self.peak = max(self.peak, self.server.memory())
+            with suppress(OSError):  # it may have been killed
+                self.peak = max(self.peak, self.server.memory())
             time.sleep(0.1)
 
     def crowd(self, count: int, interval: float, seconds: float, one_in: int) -> Times:

@@ -158,7 +158,6 @@ def running(
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "temporary"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "OPERATORS_SECRET": SECRET,
     }
     for name in ("XDG_CACHE_HOME", "SELECTOR_DUMP"):

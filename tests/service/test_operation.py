@@ -34,8 +34,8 @@ def test_workers_get_no_environment(server: Server) -> None:
     assert SECRET not in text
     names = {entry.partition("=")[0] for entry in text.split("\0") if entry}
     assert names <= {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONUTF8", "MALLOC_ARENA_MAX",
-                     "PYTHONDONTWRITEBYTECODE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS",
-                     "RAYON_NUM_THREADS", "SELECTOR_CACHE_DIR", "SELECTOR_DUMP", "SELECTOR_CHECK",
+                     "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "OPENBLAS_NUM_THREADS",
+                     "OMP_NUM_THREADS", "RAYON_NUM_THREADS", "SELECTOR_CACHE_DIR", "SELECTOR_DUMP", "SELECTOR_CHECK",
                      "SELECTOR_PATIENCE", "LC_CTYPE"}  # fmt: skip
 
 

@@ -140,7 +140,7 @@ class Connection(HttpToolsProtocol):
 
 
 def connections(limit: float, most: Shares, trusted: frozenset[str]) -> type[Connection]:
-    """Those with limits of their own, and turns: ``seconds``, ``shares``, ``turns``, ``proxies``."""
+    """Those with limits and turns of their own."""
 
     class Limited(Connection):
         seconds, shares, turns, proxies = limit, most, Turns(), trusted

@@ -62,7 +62,9 @@ def test_bodies_are_not_parsed_by_the_server(server: Server) -> None:
     it in a part of the time that parsing takes.
     """
     lists = b",".join([b"[]"] * 1_300_000)
-    bodies = [b'{"target":"sm_80","ir":{"number":%d,"body":[' % n + lists + b"]}}" for n in range(2)]
+    bodies = [
+        b'{"target":"sm_80","ir":{"number":%d,"body":[' % n + lists + b"]}}" for n in range(2)
+    ]
     server.wait_ready()
     before = processor_seconds(server.process.pid)
     for data in bodies:

@@ -45,13 +45,17 @@ class Shares:
         """0 and it is held, or the status to refuse with: 429 if the client has its part, 503 if
         there is no more.
         """
-        if self.held[client] + amount > self.each:
+        status = self.refused(client, amount)
+        if not status:
+            self.held[client] += amount
+            self.total += amount
+        return status
+
+    def refused(self, client: str, amount: int = 1) -> int:
+        """The status that ``take`` would have; nothing is held."""
+        if self.held.get(client, 0) + amount > self.each:
             return 429
-        if self.total + amount > self.limit:
-            return 503
-        self.held[client] += amount
-        self.total += amount
-        return 0
+        return 503 if self.total + amount > self.limit else 0
 
     def give(self, client: str, amount: int = 1) -> None:
         self.total -= amount

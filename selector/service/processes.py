@@ -112,7 +112,7 @@ class WorkerProcess:
         guard = loop.create_task(self._guard(memory))
         try:
             assert self.process.stdin is not None
-            self.process.stdin.write(Frame({"kind": kind}, body).to_bytes())
+            self.process.stdin.writelines(Frame({"kind": kind}, body).parts())
             await self.process.stdin.drain()
             while True:
                 frame = await self._receive()

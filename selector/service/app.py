@@ -58,6 +58,8 @@ class Service:
             raise
         key = self.desk.key(kind, body.sha)
         found = refused or self.desk.known(key)
+        if found is None:
+            found = self.desk.refused(key, body.client)
         if found is not None:
             body.free()
             return _stream(_only(found)) if watched and not refused else response(found)

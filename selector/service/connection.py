@@ -2,18 +2,21 @@
 its body, and on how long a client may leave an answer unread.
 
 Without them a client that sends a header a minute, one that does not end, or that never reads holds
-a connection and memory for ever. Bodies have limits of their own (``bodies``).
+a connection and memory for ever. Bodies have limits of their own (``bodies``). What comes is read
+when it comes, and parsed when it is its client's turn: a client whose seventy connections speak all
+at once would otherwise have them all parsed before anybody else's.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from selector.service.answers import Answer, refusal
-from selector.service.fairness import Shares, client_of
+from selector.service.fairness import Shares, Turns, client_of
 
 HEAD_LIMIT = 64 << 10
 """Bytes of a request line and headers, and of the trailers of a body in chunks."""
@@ -29,11 +32,12 @@ _REASONS = {
 class Connection(HttpToolsProtocol):
     """The head of a request takes up to ``seconds`` and ``HEAD_LIMIT``, reading what the buffers of
     the network do not hold of an answer up to ``seconds``. ``shares`` are connections; ``proxies``
-    are addresses that have them for many clients.
+    are addresses that have them for many clients; ``turns`` are those of reading requests.
     """
 
     seconds: float = 30.0
     shares: Shares
+    turns: Turns
     proxies: frozenset[str] = frozenset()
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
@@ -73,6 +77,15 @@ class Connection(HttpToolsProtocol):
             self._unread = None
 
     def data_received(self, data: bytes) -> None:
+        if self._holder is None:
+            return
+        self.flow.pause_reading()  # nothing more, while this waits
+        self.turns.call(self._holder, partial(self._take, data))
+
+    def _take(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
         head = self._timer
         super().data_received(data)
         if head is not None and head is self._timer:  # no other request began in these bytes
@@ -127,10 +140,10 @@ class Connection(HttpToolsProtocol):
 
 
 def connections(limit: float, most: Shares, trusted: frozenset[str]) -> type[Connection]:
-    """Those with limits of their own: ``seconds``, ``shares`` and ``proxies``."""
+    """Those with limits and turns of their own."""
 
     class Limited(Connection):
-        seconds, shares, proxies = limit, most, trusted
+        seconds, shares, turns, proxies = limit, most, Turns(), trusted
 
     return Limited
 

@@ -130,6 +130,14 @@ class Desk:
         self.metrics.lookups["memory"] += 1
         return found
 
+    def refused(self, key: str, client: str) -> Answer | None:
+        """What is said at once where a computation would have to begin, and none can: nobody waits
+        for a look at the disk to be told so.
+        """
+        if key in self.flights or (found := self.pool.refused(client)) is None:
+            return None
+        return None if self.store.has_answer(key) else found
+
     def join(self, key: str, kind: str, body: Body) -> Flight:
         """Wait for an answer: the computation that is on its way, or a new one, which takes the
         body over. It goes on as long as somebody waits, until all have called ``leave``.

@@ -18,8 +18,6 @@ from typing import Generic, TypeVar
 
 PART = 4
 """No client holds more than one part in so many."""
-_AT_ONCE = 1
-"""Requests that begin between two looks at the network."""
 _T = TypeVar("_T")
 
 
@@ -47,13 +45,17 @@ class Shares:
         """0 and it is held, or the status to refuse with: 429 if the client has its part, 503 if
         there is no more.
         """
-        if self.held[client] + amount > self.each:
+        status = self.refused(client, amount)
+        if not status:
+            self.held[client] += amount
+            self.total += amount
+        return status
+
+    def refused(self, client: str, amount: int = 1) -> int:
+        """The status that ``take`` would have; nothing is held."""
+        if self.held.get(client, 0) + amount > self.each:
             return 429
-        if self.total + amount > self.limit:
-            return 503
-        self.held[client] += amount
-        self.total += amount
-        return 0
+        return 503 if self.total + amount > self.limit else 0
 
     def give(self, client: str, amount: int = 1) -> None:
         self.total -= amount
@@ -173,30 +175,32 @@ class Rounds(Generic[_T]):
 
 
 class Turns:
-    """The event loop, shared out: a request begins, then the network is looked at, then the next
-    one, of all clients in turn. Who sends most waits most, and nobody else does.
+    """The event loop, shared out: one thing is done, then the network is looked at, then the next
+    one is done, of all clients in turn. Who sends most waits most, and nobody else does.
     """
 
     def __init__(self) -> None:
-        self.waiting: Rounds[asyncio.Future[None]] = Rounds()
-        self.left = _AT_ONCE
+        self.waiting: Rounds[Callable[[], None]] = Rounds()
+        self.free = True  # nothing was done since the network was looked at
 
     async def turn(self, client: str) -> None:
-        loop = asyncio.get_running_loop()
-        if self.left == _AT_ONCE:
-            loop.call_soon(self._next)
-        if self.left:
-            self.left -= 1
-            return
-        mine = loop.create_future()
-        self.waiting.put(client, mine)
+        """Wait for it."""
+        mine = asyncio.get_running_loop().create_future()
+        self.call(client, lambda: None if mine.done() else mine.set_result(None))
         await mine
 
-    def _next(self) -> None:
-        self.left = _AT_ONCE
-        while self.left and (mine := self.waiting.take()) is not None:
-            if not mine.done():  # its request may have been cancelled
-                mine.set_result(None)
-                self.left -= 1
-        if self.left < _AT_ONCE:
+    def call(self, client: str, then: Callable[[], None]) -> None:
+        """``then`` is called at once, or when its turn comes; those of a client in their order."""
+        if self.free:
+            self.free = False
             asyncio.get_running_loop().call_soon(self._next)
+            then()
+        else:
+            self.waiting.put(client, then)
+
+    def _next(self) -> None:
+        then = self.waiting.take()
+        self.free = then is None
+        if then is not None:
+            asyncio.get_running_loop().call_soon(self._next)
+            then()

@@ -26,10 +26,14 @@ class Frame:
     body: bytes = b""
     artifact: bytes = b""
 
-    def to_bytes(self) -> bytes:
+    def parts(self) -> tuple[bytes, ...]:
+        """What it is over a pipe, one after the other: long ones are not copied."""
         header = json.dumps(self.header, separators=(",", ":")).encode()
         lengths = _LENGTHS.pack(len(header), len(self.body), len(self.artifact))
-        return b"".join((lengths, header, self.body, self.artifact))
+        return tuple(part for part in (lengths + header, self.body, self.artifact) if part)
+
+    def to_bytes(self) -> bytes:
+        return b"".join(self.parts())
 
 
 def write(file: BinaryIO, frame: Frame) -> None:

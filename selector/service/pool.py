@@ -100,14 +100,22 @@ class Pool:
         """Put a request in the queue; a job that is refused is done at once."""
         job = Job(kind, body, asyncio.get_running_loop().create_future())
         if status := self.places.take(body.client):
-            why = "this client has its part of it" if status == 429 else ""
-            job.finish(self._busy(f"the queue is full{why and ': '}{why}"))
+            job.finish(self._full(status))
             return job
         job.done.add_done_callback(lambda _: self.places.give(body.client))
         self.recent.note(body.client)
         self._wait(job)
         await self._wake()
         return job
+
+    def refused(self, client: str) -> Answer | None:
+        """What would be said to a request of a client now, if nothing would be begun for it."""
+        status = self.places.refused(client)
+        return self._full(status) if status else None
+
+    def _full(self, status: int) -> Answer:
+        why = "this client has its part of it" if status == 429 else ""
+        return self._busy(f"the queue is full{why and ': '}{why}")
 
     async def _wake(self) -> None:
         async with self.wake:

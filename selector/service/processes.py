@@ -112,7 +112,7 @@ class WorkerProcess:
         guard = loop.create_task(self._guard(memory))
         try:
             assert self.process.stdin is not None
-            self.process.stdin.write(Frame({"kind": kind}, body).to_bytes())
+            self.process.stdin.writelines(Frame({"kind": kind}, body).parts())
             await self.process.stdin.drain()
             while True:
                 frame = await self._receive()
@@ -176,8 +176,10 @@ def starved(code: int | None, peak: int, memory: int) -> bool:
 def _environment(scratch: Path) -> dict[str, str]:
     own = str(Path(__file__).resolve().parents[2])
     paths = dict.fromkeys((own, *(os.path.abspath(p) for p in sys.path if os.path.isdir(p))))
+    compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
     return {
         **_ENVIRONMENT,
+        **compiled,  # modules that were compiled before are not compiled in each worker
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONPATH": os.pathsep.join(paths),

@@ -46,6 +46,10 @@ class Store(Shelf):
         self._write(self._path("artifacts", sha), data)
         return sha
 
+    def has_answer(self, key: str) -> bool:
+        """Whether there may be one: it is not looked into."""
+        return self._path("answers", key).exists()
+
     def answer(self, key: str) -> Answer | None:
         """The answer to a request, or None; one that speaks of a kernel that has gone is None."""
         path = self._path("answers", key)

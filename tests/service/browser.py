@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,38 @@ def missing() -> str:
     return ""
 
 
+@dataclass
+class Windows:
+    """A browser with a window in which pages are opened one after the other: a new one, with a
+    profile and a process of its own, takes three times as long as the page.
+    """
+
+    browser: Any
+    free: Any = None
+
+    def take(self, options: dict[str, Any]) -> Any:
+        """A page of a window that has forgotten what it showed; with options, of a new one."""
+        if self.free is not None and not options:
+            page, self.free = self.free, None
+            page.mouse.move(0, 0)
+            return page
+        size = {"width": 1440, "height": 900}
+        page = self.browser.new_context(**{"viewport": size} | options).new_page()
+        page.set_default_timeout(WAIT)
+        return page
+
+    def give(self, page: Any, server: Server) -> None:
+        """Empty what a page has stored, once it is left and stores nothing more."""
+        page.unroute_all()
+        page.goto(f"{server.url}/livez")
+        page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        if self.free is not None:
+            self.free.context.close()
+        self.free = page
+
+
 @contextmanager
-def chromium() -> Generator[Any]:
+def chromium() -> Generator[Windows]:
     """A browser."""
     api: Any = importlib.import_module("playwright.sync_api")
     path = next(filter(None, map(shutil.which, NAMES)))
@@ -47,33 +78,43 @@ def chromium() -> Generator[Any]:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=options)
-        yield browser
+        yield Windows(browser)
         browser.close()
 
 
 @contextmanager
-def opened(browser: Any, server: Server, path: str = "", **options: Any) -> Generator[Any]:
-    """The page in a window and a profile of its own; no script may fail in it."""
-    size = {"width": 1440, "height": 900}
-    context = browser.new_context(**{"viewport": size, "reduced_motion": "reduce"} | options)
-    page = context.new_page()
-    page.set_default_timeout(WAIT)
+def opened(
+    windows: Windows, server: Server, path: str = "", color_scheme: str = "light", **options: Any
+) -> Generator[Any]:
+    """The page as nobody has used it yet; no script may fail in it. ``options`` are those of a
+    window like no other.
+    """
+    page = windows.take(options)
+    page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")
     wrong: list[str] = []
 
     def failed(error: object) -> None:
         wrong.append(str(error))
-
-    page.on("pageerror", failed)
 
     def said(message: Any) -> None:
         # A refused request shows up as an error of the network; anything else is one of ours.
         if message.type == "error" and "Failed to load resource" not in message.text:
             wrong.append(message.text)
 
+    page.on("pageerror", failed)
     page.on("console", said)
-    page.goto(f"{server.url}/{path}")
-    yield page
-    context.close()
+    try:
+        page.goto(f"{server.url}/{path}")
+        yield page
+    except BaseException:
+        page.context.close()
+        raise
+    page.remove_listener("pageerror", failed)
+    page.remove_listener("console", said)
+    if options:
+        page.context.close()
+    else:
+        windows.give(page, server)
     assert wrong == []
 
 

@@ -1,18 +1,22 @@
-"""Two servers for all tests of this room, an ordinary one and one with tight limits; a browser."""
+"""The servers of this room, each for all tests that can share it, and a browser. A server costs two
+seconds of a processor, a page in a window of its own as well (``browser.Windows``).
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browser import chromium, missing
-from service_tools import Server, running
+from browser import Windows, chromium, missing
+from service_tools import Server, exhaust_landlock, running
 
 pytest.importorskip("fastapi", reason="extra `service`")
+
+from selector.service import calls, sandbox
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +35,32 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Where workers cannot be confined, have 512 MiB, and no file may have more than 3000 bytes."""
+
+    def limit() -> None:
+        exhaust_landlock()
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+
+    limits = ("--workers", "1", "--memory-limit", "512", "--time-limit", "100")
+    with running(tmp_path_factory.mktemp("poor"), *limits, before=limit) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One that takes programs in Python."""
+    pytest.importorskip("halide", reason="extra `compile`")
+    if sandbox.abi() < 1 or not calls.are_filtered_here():
+        pytest.skip("this kernel cannot confine")
+    limits = ("--workers", "1", "--python-input", "--time-limit", "8")
+    with running(tmp_path_factory.mktemp("python"), *limits) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Windows]:
     if reason := missing():
         pytest.skip(reason)
     with chromium() as found:

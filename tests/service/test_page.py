@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from browser import example, opened, settled, spoil, until
-from service_tools import CONV, Server, renamed, running
+from service_tools import CONV, Server, renamed
 
 import selector
 from selector.service.explorer import examples
@@ -416,8 +416,8 @@ def full(route: Any) -> None:
     route.fulfill(status=429, headers={"Retry-After": "1"}, body=body)
 
 
-def test_a_service_that_is_away(tmp_path: Path, browser: Any) -> None:
-    with running(tmp_path, "--workers", "1") as own, opened(browser, own) as page:
+def test_a_service_that_is_away(server: Server, browser: Any) -> None:
+    with opened(browser, server) as page:
         settled(page, "good")
         page.route("**/v1/*", away)
         page.fill("#program", CONV)

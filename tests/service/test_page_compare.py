@@ -18,10 +18,9 @@ ROWS = """async ([a, b]) => {
 RANGES = """async ([a, b]) => (await import('/page/diff.js')).ranges(a, b)"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page(server: Server, browser: Any) -> Any:
     with opened(browser, server) as found:
-        settled(found, "good")
         yield found
 
 

@@ -5,15 +5,11 @@ statement has, where a mistake is; with answers made here, and with a service th
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
 from browser import example, opened, settled, until
-from service_tools import CONV, Server, running
+from service_tools import CONV, Server
 from test_page import ERROR_LINE, OFFERED
-
-from selector.service import calls, sandbox
 
 BLUR = next(e for e in OFFERED if e["name"] == "blur")["text"]
 MARKED = next(n for n, line in enumerate(BLUR.split("\n"), 1) if line.startswith("hb.store_in"))
@@ -106,12 +102,9 @@ def test_a_mistake_in_python_is_marked_where_it_is(server: Server, browser: Any)
             assert "name 'y' is not defined" in page.text_content(f"#{pane} .failed"), pane
 
 
-def test_with_a_service_that_takes_python(tmp_path: Path, browser: Any) -> None:
+def test_with_a_service_that_takes_python(python: Server, browser: Any) -> None:
     """The pipelines that the page offers, a mistake, a link: with the lowering itself."""
-    pytest.importorskip("halide", reason="extra `compile`")
-    if sandbox.abi() < 1 or not calls.are_filtered_here():
-        pytest.skip("this kernel cannot confine")
-    with running(tmp_path, "--workers", "1", "--python-input") as own, opened(browser, own) as page:
+    with opened(browser, python) as page:
         settled(page, "good")
         for entry in (e for e in OFFERED if e["kind"] == "python"):
             example(page, entry["name"])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 import pytest
-from service_tools import ROOT, SECRET, Server, running
+from service_tools import ROOT, SECRET, Server
 
 pytest.importorskip("halide", reason="extra `compile`")
 
@@ -16,18 +15,10 @@ from selector.service import calls, command, sandbox
 from selector.service.links import LARGEST
 
 CAN_CONFINE = sandbox.abi() >= 1 and calls.are_filtered_here()
-confining = pytest.mark.skipif(not CAN_CONFINE, reason="this kernel cannot confine")
 README = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
 BLUR = README.partition("\nkernel = ")[0]
 MISS = BLUR.replace("y]) * hl.f32(taps", "y] * taps")
 assert MISS != BLUR
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ("--workers", "1", "--python-input", "--time-limit", "8")
-    with running(tmp_path_factory.mktemp("python"), *limits) as found:
-        yield found
 
 
 def ask(server: Server, route: str, program: str, **more: object) -> object:
@@ -35,7 +26,6 @@ def ask(server: Server, route: str, program: str, **more: object) -> object:
     return server.ask("POST", f"/v1/{route}", body)
 
 
-@confining
 def test_it_is_the_text_form_from_there_on(python: Server) -> None:
     made = ask(python, "compile", BLUR)
     assert made.status == 200, made.body
@@ -51,7 +41,6 @@ def test_it_is_the_text_form_from_there_on(python: Server) -> None:
     assert update["location"] == f"program:{line}"
 
 
-@confining
 def test_it_is_explained_and_drawn(python: Server) -> None:
     reasons = ask(python, "explain", BLUR)
     assert reasons.status == 200
@@ -60,7 +49,6 @@ def test_it_is_explained_and_drawn(python: Server) -> None:
     assert ask(python, "graph", BLUR).body.startswith(b"<svg ")
 
 
-@confining
 @pytest.mark.parametrize(
     ("program", "kind", "where"),
     [
@@ -81,14 +69,12 @@ def test_mistakes_have_their_line(python: Server, program: str, kind: str, where
     assert (reply.error["kind"], reply.error["where"]["location"]) == (kind, where)
 
 
-@confining
 def test_a_program_knows_its_target(python: Server) -> None:
     found = ask(python, "compile", "1 / 0 if target == 'sm_90a' else None")
     assert "ZeroDivisionError" in found.error["what"]
     assert ask(python, "compile", BLUR, target="sm_75").error["kind"] == "TargetError"
 
 
-@confining
 def test_what_does_not_end_costs_no_worker(python: Server) -> None:
     (worker,) = python.workers()
     reply = ask(python, "compile", "while True: pass")
@@ -97,7 +83,6 @@ def test_what_does_not_end_costs_no_worker(python: Server) -> None:
     assert python.workers() == [worker]
 
 
-@confining
 def test_nothing_of_the_server_is_there(python: Server) -> None:
     """Neither its environment nor its folder, said in what a program raises."""
     found = ask(
@@ -111,7 +96,6 @@ def test_nothing_of_the_server_is_there(python: Server) -> None:
     assert str(python.folder) not in found.error["what"]
 
 
-@confining
 def test_it_can_be_linked(python: Server) -> None:
     body = {"kind": "python", "program": BLUR, "target": "sm_90a"}
     name = python.ask("POST", "/links", body).data["id"]
@@ -119,7 +103,6 @@ def test_it_can_be_linked(python: Server) -> None:
     assert len(BLUR) < LARGEST
 
 
-@confining
 def test_the_page_can_ask(python: Server, server: Server) -> None:
     assert python.ask("GET", "/v1/targets").data["python_input"] is True
     assert server.ask("GET", "/v1/targets").data["python_input"] is False

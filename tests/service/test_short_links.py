@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from service_tools import CONV, Server, renamed, running
+from service_tools import CONV, Server, renamed
 
 from selector.service import fairness
 from selector.service.fairness import Paces
@@ -30,6 +30,7 @@ def test_what_is_kept_comes_back(server: Server) -> None:
     found = server.ask("GET", f"/links/{name}")
     assert (found.status, found.data) == (200, REQUEST)
     assert found.headers["content-type"] == "application/json"
+    assert server.metric("selector_links_bytes") > 0
     assert server.ask("POST", "/v1/compile", found.body).status == 200
 
 
@@ -112,16 +113,6 @@ def test_a_token_is_wanted_for_links_and_not_for_the_page(tight: Server) -> None
     assert tight.ask("GET", "/p/abcdefghij", headers={"Authorization": ""}).status == 200
     for path in ("/links/abcdefghij", "/p/abcdefghij"):
         assert tight.ask("GET", path, headers={"Host": "elsewhere.example"}).status == 421
-
-
-def test_links_outlive_the_server(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "1") as server:
-        name = kept(server, "127.0.0.1")
-        server.process.kill()
-        server.process.wait()
-    with running(tmp_path, "--workers", "1") as server:
-        assert server.ask("GET", f"/links/{name}").data["ir"] == renamed("linked")
-        assert server.metric("selector_links_bytes") > 0
 
 
 def test_links_go_when_there_is_no_room(tmp_path: Path) -> None:

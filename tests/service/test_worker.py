@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from io import BytesIO
 
@@ -44,6 +46,20 @@ def test_a_request_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     last = said(monkeypatch, full, BODY)
     assert (last.header["status"], last.header["keep"]) == (422, False)
     assert "more memory than it is given" in json.loads(last.body)["error"]["what"]
+
+
+@pytest.mark.parametrize(("code", "status"), [(errno.ENOSPC, 507), (errno.EBADF, 500)])
+def test_a_disk_without_room_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, code: int, status: int
+) -> None:
+    """A stage that writes a file, as for the disassembler, on a disk that others have filled."""
+
+    def compile_program(*_: object) -> object:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setitem(jobs._JOBS, "compile", compile_program)
+    last = said(monkeypatch, jobs.perform, BODY)
+    assert (last.header["status"], last.header["keep"]) == (status, False)
 
 
 @pytest.mark.parametrize(("rules", "status"), [("", 500), ("(ruleset a)", 422)])

@@ -83,7 +83,7 @@ def test_in_processes_with_everything_that_goes_wrong(tmp_path: Path) -> None:
         {"width": 128},
     ]
     result = hb.tune(
-        tasks.double, space, target="sm_80", measure=tasks.measure, limit=12.0, workers=2
+        tasks.double, space, target="sm_80", measure=tasks.measure, limit=6.0, workers=2
     )
     reasons = [(str(t.status), t.stage, t.reason.splitlines()[:1]) for t in result.trials]
     assert result.best.settings == {"width": 128}
@@ -93,12 +93,12 @@ def test_in_processes_with_everything_that_goes_wrong(tmp_path: Path) -> None:
     ]  # fmt: skip
     texts = [t.reason for t in result.trials[1:9]]
     assert "SIGSEGV: last words" in texts[0]
-    assert texts[1] == "stopped after 12 s"
+    assert texts[1] == "stopped after 6 s"
     assert texts[2].startswith("no such schedule")
     assert texts[3] == "ValueError: seven"
     assert "5000" in texts[4]
     assert "SIGSEGV" in texts[5]
-    assert texts[6] == "stopped after 12 s"
+    assert texts[6] == "stopped after 6 s"
     assert "and not microseconds" in texts[7]
     table = result.table()
     assert all(text.splitlines()[0] in table for text in texts)

@@ -217,12 +217,14 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
 def _check_columns(
     s: Accumulate, o: Access, missing: NDArray[np.int64], context: KernelContext
 ) -> None:
-    """``ScheduleError`` if no statement of the program stores that far into a row."""
+    """``ScheduleError`` if the panels have no room for it, because no statement of the program
+    stores that far into a row; nor is it zeroed then.
+    """
     panels = context.panels.get(o.buffer)
     if panels is None or not missing.size:
         return
     last = int(np.max(missing % panels.pitch))
-    if last >= panels.columns:
+    if last >= panels.count * panels.width:
         raise ScheduleError(
             f"`{s.accumulator}` multiplies what no definition of `{o.buffer}` computes",
             f"of its rows the first {panels.columns} elements are written, and {last + 1} are read",

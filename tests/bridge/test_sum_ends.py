@@ -1,5 +1,5 @@
 """Sums whose depth no step divides: what lies behind their end is never multiplied, not even by
-zero, because it may be NaN; and a step that is rounded up leaves other reads of a staged Func alone.
+zero, because it may be NaN; and a step that is rounded up leaves what else reads a staged Func alone.
 """
 
 from __future__ import annotations
@@ -164,3 +164,37 @@ def test_a_staged_func_that_two_sums_read_in_two_places() -> None:
     truth = (a[:, :DEPTH] + a[:, 8:]).astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(kernel.interpret(A=a, B=b, sizes=truth.shape), truth)
     np.testing.assert_array_equal(run(kernel, A=a, B=b, sizes=truth.shape), truth)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_end_of_a_run_of_taps_is_no_select_of_the_users(masked: bool) -> None:
+    """25 taps in fours, of each of several runs: no factor follows the sum by itself."""
+    image, taps = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 1, "K")
+    k, xo, xi = hl.RDom([(0, 25), (0, 4)], "k"), hl.Var("xo"), hl.Var("xi")
+    conv, out = hl.Func("conv"), hl.Func("out")
+    tap, pixel = taps[k.x + 25 * k.y], image[X + k.x + 26 * k.y, Y]
+    zero = hl.cast(F16, 0)
+    if masked:
+        tap, pixel = hl.select(Y < 3, tap, zero), hl.select(Y <= 2, pixel, zero)
+    conv[X, Y] = hl.f32(0)
+    conv[X, Y] += hl.f32(tap) * hl.f32(pixel)
+    out[X, Y] = conv[X, Y]
+    out.split(X, xo, xi, 256).reorder(xi, xo, Y).vectorize(xi).gpu_blocks(xo, Y)
+    conv.compute_at(out, xo).vectorize(X)
+    ko, ki = hl.RVar("ko"), hl.RVar("ki")
+    update = conv.update().split(k.x, ko, ki, 4).reorder(ki, X, ko, k.y).atomic()
+    update.vectorize(X).vectorize(ki)
+    hb.store_in(conv, hb.MemoryType.WMMAAccumulator)
+    kernel = hb.compile(out, target="sm_90a", cache=False)
+    weights, rows = numbers(100), numbers(3, 256 + 102, seed=1)
+    held = around(weights[None], 1, 128, (range(1), range(100)))[0]
+    truth = sum(
+        np.float64(weights[i + 25 * j]) * rows[:, i + 26 * j :][:, :256]
+        for i in range(25)
+        for j in range(4)
+    )
+    for found in (
+        kernel.interpret(I=rows, K=held, sizes=(3, 256)),
+        run(kernel, I=rows, K=held, sizes=(3, 256)),
+    ):
+        np.testing.assert_array_equal(found, truth)

@@ -42,11 +42,13 @@ bool is_variable(const Expr &e, const std::string &name) {
 
 // Does `call` read a parameter whose dimension, indexed by argument `dim`, ends at `last`? Wrappers
 // are seen through. `outermost`: and is it the last one, so that nothing of the parameter lies
-// beyond? (Beyond the end of an inner dimension lies the next row.)
+// beyond? (Beyond the end of an inner dimension lies the next row. The emitters tell it from the
+// strides, unless these are constants.)
 bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const Environment &env,
                            bool outermost = false) {
     if (call->call_type == Call::Image && call->param.defined()) {
-        if (outermost && dim + 1 != call->args.size()) {
+        if (dim + 1 != call->args.size() &&
+            (outermost || call->param.stride_constraint((int)dim + 1).defined())) {
             return false;
         }
         Expr extent = call->param.extent_constraint((int)dim);
@@ -70,54 +72,98 @@ bool beyond_end_is_outside(const Call *call, size_t dim, const Expr &last, const
     return false;
 }
 
-int count_consumers(const std::string &name, const Environment &env) {
-    int consumers = 0;
-    for (const auto &[other, function] : env) {
-        consumers += other != name && find_direct_calls(function).count(name) ? 1 : 0;
+// Where a sum that is rounded up ends: its variable and the last value that counts. An index that
+// `others` move, too, does not follow the sum: the Func's pure variables, and at first those of
+// other sums.
+struct End {
+    const std::string &name;
+    Expr var, last;
+    const Scope<> &others;
+};
+
+// How far an index that follows the sum goes with each step of it; 0: it does not, or not evenly.
+int64_t step_of(const Expr &index, const End &end) {
+    if (!expr_uses_var(index, end.name) || expr_uses_vars(index, end.others)) {
+        return 0;
     }
-    return consumers;
+    auto step = as_const_int(simplify(substitute(end.name, end.var + 1, index) - index));
+    return step ? *step : 0;
 }
 
-// A Func staged for this reduction alone holds the zeros itself, so that the operand stays a plain
-// load.
-bool sink_guard(const Call *call, size_t dim, const Expr &last, Environment &env) {
-    auto callee = env.find(call->name);
-    if (callee == env.end() || !callee->second.is_pure() || count_consumers(call->name, env) != 1) {
-        return false;
-    }
-    Function &f = callee->second;
-    if (f.schedule().compute_level().is_inlined() || f.outputs() != 1) {
-        return false;
-    }
-    Expr &value = f.definition().values()[0];
-    Expr inside = Variable::make(Halide::Int(32), f.args()[dim]) <= last;
-    value = select(inside, value, make_zero(value.type()));
-    return true;
-}
-
-// The dimension of an access that the variable alone indexes; none: the number of dimensions.
-size_t dimension_of(const Call *op, const std::string &name) {
+// The dimension of an access that follows the sum; none: the number of dimensions.
+size_t dimension_of(const Call *op, const End &end) {
     bool access = op->call_type == Call::Halide || op->call_type == Call::Image;
     for (size_t d = 0; access && d < op->args.size(); d++) {
-        if (is_variable(op->args[d], name)) {
+        if (step_of(op->args[d], end) != 0) {
             return d;
         }
     }
     return op->args.size();
 }
 
-bool is_guard(const Expr &condition, const std::string &name, const Expr &last) {
-    const LE *le = condition.as<LE>();
-    return le != nullptr && is_variable(le->a, name) && equal(le->b, last);
+Expr last_index(const Expr &index, const End &end) {
+    return simplify(substitute(end.name, end.last, index));
 }
 
-// Whether an expression is zero beyond the variable's end, given which accesses are. A select of
-// the user's says nothing of that end, whatever its other side is.
+class CountCalls : public IRVisitor {
+    const Call *like;
+    size_t dim;
+
+protected:
+    using IRVisitor::visit;
+    void visit(const Call *op) override {
+        if (op->call_type == Call::Halide && op->name == like->name) {
+            (equal(op->args[dim], like->args[dim]) ? same : other)++;
+        }
+        IRVisitor::visit(op);
+    }
+
+public:
+    int same = 0, other = 0;
+    CountCalls(const Call *like, size_t dim) : like(like), dim(dim) {
+    }
+};
+
+// A Func staged for this reduction alone, and read by it in one way, holds the zeros itself, so that
+// the operand stays a plain load.
+bool sink_guard(const Call *call, size_t dim, const End &end, Environment &env) {
+    auto callee = env.find(call->name);
+    const Expr &index = call->args[dim];
+    if (callee == env.end() || !callee->second.is_pure() || step_of(index, end) < 0 ||
+        !is_const(simplify(substitute(end.name, 0, index)))) {
+        return false;
+    }
+    int consumers = 0;
+    for (const auto &[name, function] : env) {
+        CountCalls count(call, dim);
+        function.accept(&count);
+        consumers += count.same + count.other > 0 ? 1 : 0;
+        if (count.other > 0) {
+            return false;
+        }
+    }
+    Function &f = callee->second;
+    if (consumers != 1 || f.schedule().compute_level().is_inlined() || f.outputs() != 1) {
+        return false;
+    }
+    Expr &value = f.definition().values()[0];
+    Expr inside = Variable::make(Halide::Int(32), f.args()[dim]) <= last_index(index, end);
+    value = select(inside, value, make_zero(value.type()));
+    return true;
+}
+
+bool is_guard(const Expr &condition, const End &end) {
+    const LE *le = condition.as<LE>();
+    return le != nullptr && is_variable(le->a, end.name) && equal(le->b, end.last);
+}
+
+// Whether an expression is zero beyond the end, given which accesses are. A select of the user's says
+// nothing of that end, whatever its other side is.
 template<typename Accesses>
-bool vanishes(const Expr &e, const std::string &name, const Expr &last, const Accesses &zero) {
-    auto inner = [&](const Expr &value) { return vanishes(value, name, last, zero); };
+bool vanishes(const Expr &e, const End &end, const Accesses &zero) {
+    auto inner = [&](const Expr &value) { return vanishes(value, end, zero); };
     if (const Select *s = e.as<Select>()) {
-        bool guarded = is_guard(s->condition, name, last);
+        bool guarded = is_guard(s->condition, end);
         return inner(s->false_value) && (guarded || inner(s->true_value));
     }
     if (const Call *c = e.as<Call>()) {
@@ -135,57 +181,58 @@ bool vanishes(const Expr &e, const std::string &name, const Expr &last, const Ac
     return is_const_zero(e);
 }
 
-// As it is once its loads are guarded: every one that the variable indexes is zero.
-bool vanishes(const Expr &guarded, const std::string &name, const Expr &last) {
-    return vanishes(guarded, name, last,
-                    [&](const Call *c) { return dimension_of(c, name) < c->args.size(); });
+// As it is once its loads are guarded: every one that follows the sum is zero.
+bool vanishes(const Expr &guarded, const End &end) {
+    return vanishes(guarded, end, [&](const Call *c) { return dimension_of(c, end) < c->args.size(); });
 }
 
-// Loads indexed by the guarded variable alone in some dimension read zero beyond its end, or a
-// factor beside them does.
+// Loads that follow the sum read zero beyond its end. Those that it moves only together with a pure
+// variable, as it does the window of a convolution, are multiplied by the zeros of the others.
 class GuardLoads : public IRMutator {
-    const std::string &name;
-    const Expr &var;
-    const Expr &last;
+    const End &end;
     Environment &env;
     bool settled = false;  // some factor of the product at hand is zero beyond the end
 
 protected:
     using IRMutator::visit;
 
+    bool is_outside(const Call *op, size_t d, bool outermost) const {
+        return step_of(op->args[d], end) > 0 &&
+               beyond_end_is_outside(op, d, last_index(op->args[d], end), env, outermost);
+    }
+
     // Whether an access is zero beyond the end, or will be made so, whatever is beside it.
     bool is_zero(const Call *op) const {
-        size_t d = dimension_of(op, name);
-        return d < op->args.size() && (!beyond_end_is_outside(op, d, last, env) ||
-                                       beyond_end_is_outside(op, d, last, env, true));
+        size_t d = dimension_of(op, end);
+        return d < op->args.size() && (!is_outside(op, d, false) || is_outside(op, d, true));
     }
 
     Expr visit(const Mul *op) override {
         bool before = settled;
         auto zero = [&](const Call *c) { return is_zero(c); };
-        settled = settled || vanishes(op, name, last, zero);
+        settled = settled || vanishes(op, end, zero);
         Expr a = mutate(op->a);
-        settled = settled || vanishes(a, name, last);
+        settled = settled || vanishes(a, end);
         Expr b = mutate(op->b);
         settled = before;
         return Mul::make(a, b);
     }
 
     Expr visit(const Call *op) override {
-        size_t d = dimension_of(op, name);
+        size_t d = dimension_of(op, end);
         if (d == op->args.size()) {
             return IRMutator::visit(op);
         }
-        if (beyond_end_is_outside(op, d, last, env, !settled)) {
+        if (is_outside(op, d, !settled)) {
             return op;
         }
-        bool zero = sink_guard(op, d, last, env);
-        return zero ? Expr(op) : select(var <= last, Expr(op), make_zero(op->type));
+        bool zero = sink_guard(op, d, end, env);
+        return zero ? Expr(op) : select(end.var <= end.last, Expr(op), make_zero(op->type));
     }
 
 public:
-    GuardLoads(const std::string &name, const Expr &var, const Expr &last, Environment &env)
-        : name(name), var(var), last(last), env(env) {
+    GuardLoads(const End &end, Environment &env)
+        : end(end), env(env) {
     }
 };
 
@@ -206,18 +253,22 @@ public:
     }
 };
 
-Expr guard_term(const Expr &term, const ReductionVariable &r, Environment &env) {
+Expr guard_term(const Expr &term, const ReductionVariable &r, const Scope<> &pure,
+                const Scope<> &others, Environment &env) {
     FindVariable find(r.var);
     term.accept(&find);
-    if (!find.found.defined()) {
-        return select(Variable::make(Halide::Int(32), r.var) <= r.min + r.extent - 1, term,
-                      make_zero(term.type()));
-    }
     Expr last = simplify(r.min + r.extent - 1);
-    GuardLoads guard(r.var, find.found, last, env);
-    Expr guarded = guard.mutate(term);
-    return vanishes(guarded, r.var, last) ? guarded :
-                                      select(find.found <= last, term, make_zero(term.type()));
+    if (!find.found.defined()) {
+        return select(Variable::make(Halide::Int(32), r.var) <= last, term, make_zero(term.type()));
+    }
+    for (const Scope<> *moved : {&others, &pure}) {
+        End end{r.var, find.found, last, *moved};
+        Expr guarded = GuardLoads(end, env).mutate(term);
+        if (vanishes(guarded, end)) {
+            return guarded;
+        }
+    }
+    return select(find.found <= last, term, make_zero(term.type()));
 }
 
 bool is_self_call(const Expr &e, const std::string &func, const std::vector<Expr> &args) {
@@ -262,7 +313,9 @@ void guard_update(const Function &function, Definition &definition, Environment 
     if (!schedule.atomic() || definition.values().size() != 1) {
         return;
     }
-    const Add *sum = definition.values()[0].as<Add>();
+    // What occurs twice in it, such as an index of both factors, Halide has bound by lets.
+    Expr value = substitute_in_all_lets(definition.values()[0]);
+    const Add *sum = value.as<Add>();
     if (sum == nullptr) {
         return;
     }
@@ -272,16 +325,27 @@ void guard_update(const Function &function, Definition &definition, Environment 
     }
     Expr self = self_first ? sum->a : sum->b;
     Expr term = self_first ? sum->b : sum->a;
+    Scope<> pure;
+    for (const std::string &arg : function.args()) {
+        pure.push(arg);
+    }
     for (ReductionVariable &r : schedule.rvars()) {
         int64_t multiple = required_multiple(r.var, schedule.splits(), 0);
         if (multiple == 0 || can_prove(r.extent % (int32_t)multiple == 0)) {
             continue;
         }
-        term = guard_term(term, r, env);
+        Scope<> others;
+        others.set_containing_scope(&pure);
+        for (const ReductionVariable &other : schedule.rvars()) {
+            if (other.var != r.var) {
+                others.push(other.var);
+            }
+        }
+        term = guard_term(term, r, pure, others, env);
         int32_t m = (int32_t)multiple;
         r.extent = simplify((r.extent + (m - 1)) / m * m);
+        definition.values()[0] = self_first ? self + term : term + self;
     }
-    definition.values()[0] = self_first ? self + term : term + self;
 }
 
 // Dimensions of an output whose loops may run beyond the extent.

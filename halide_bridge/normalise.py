@@ -4,6 +4,7 @@
 * ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``, without the clamps that the mask
   makes idle.
 * Indices and the sides of masks are nested ramps (``halide_bridge.ramps``).
+* The terms of a sum that a condition leaves out are the zeros of ``select(condition, term, 0)``.
 * A broadcast of a load stands outside the load, and outside casts of it.
 """
 
@@ -117,6 +118,9 @@ def normal_expr(e: Expr) -> Expr:
         case Compare(op, a, b):
             left, right = canonical_index(a), canonical_index(b)
             return e if left is a and right is b else Compare(op, left, right)
+        case VectorReduce(op, Select() as terms, lanes):
+            turned = _zero_last(terms)
+            return e if turned is terms else VectorReduce(op, turned, lanes)
         case Cast(to, Broadcast(value, count)):
             return Broadcast(Cast(to.with_lanes(to.lanes // count), value), count)
         case _:
@@ -129,17 +133,20 @@ def can_inline(value: Expr) -> bool:
 
 
 def _masked_load(e: Select) -> Expr:
-    match e:
+    match _zero_last(e):
         case Select(mask, Load(_, _, _, None) as load, zero) if _is_zero(zero):
             return _with_mask(load, mask)
-        case Select(mask, zero, Load(_, _, _, None) as load) if _is_zero(zero):
-            return _with_mask(load, negate(mask))
         case Select(mask, Broadcast(Load(_, _, _, None) as load, count), zero) if _is_zero(zero):
             return _with_mask(_broadcast_load(load, count), mask)
-        case Select(mask, zero, Broadcast(Load(_, _, _, None) as load, count)) if _is_zero(zero):
-            return _with_mask(_broadcast_load(load, count), negate(mask))
         case _:
             return e
+
+
+def _zero_last(e: Select) -> Select:
+    """``select(mask, 0, value)`` as ``select(!mask, value, 0)``."""
+    if not _is_zero(e.then) or _is_zero(e.otherwise):
+        return e
+    return Select(negate(e.condition), e.otherwise, e.then)
 
 
 def _broadcast_load(load: Load, count: int) -> Load:
@@ -186,9 +193,11 @@ def _narrowed(mask: Expr, lanes: int) -> Expr | None:
 
 
 def negate(e: Expr) -> Expr:
-    """The complement of a mask; a comparison stays one, and greater-than reads as less-than."""
+    """The complement of a mask; a comparison stays one unless NaN may be in it, and greater-than
+    reads as less-than.
+    """
     match e:
-        case Compare(op, a, b):
+        case Compare(op, a, b) if not a.type.is_float or op in (CompareOp.EQ, CompareOp.NE):
             negated = _NEGATED[op]
             mirrored = _MIRRORED.get(negated)
             return Compare(negated, a, b) if mirrored is None else Compare(mirrored, b, a)

@@ -155,7 +155,7 @@ class Reader:
     def read_reduce(self, op: str, value: int, lanes: int) -> ir.Expr:
         if op == "saturating_add":
             raise ScheduleError("a saturating vector reduction has no form in the loop IR")
-        return ir.VectorReduce(ir.ReduceOp(op), self._nodes[value], lanes)
+        return normal_expr(ir.VectorReduce(ir.ReduceOp(op), self._nodes[value], lanes))
 
     def read_call(self, type_: Record, name: str, args: tuple[int, ...]) -> ir.Expr:
         values = tuple(self._nodes[a] for a in args)

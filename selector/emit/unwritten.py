@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from selector.diagnostics import InternalError
+from selector.diagnostics import InternalError, ScheduleError, Where
 from selector.emit.context import KernelContext
 from selector.emit.copies import as_copy
 from selector.emit.nests import as_nest
@@ -189,7 +190,8 @@ def _reached(o: Access, context: KernelContext) -> tuple[Reach, int] | None:
 
 def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     """``InternalError`` for an operand in shared memory that meets zeros of the other one, or is
-    read by wgmma, and reads what is not known to be a number. One whose places are not known stays
+    read by wgmma, and reads what is not known to be a number; ``ScheduleError`` where the program
+    itself leaves that out. One whose places are not known stays
     inside its depth, all of which has been seen to. Inside their depth operands lie in their
     buffer, which holds all that the program reads: other places are of iterations that a condition
     leaves out.
@@ -201,12 +203,34 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
             raise _refused(s.accumulator, o.buffer, "of which nothing is known")
         return
     reach, start = found
-    inside = not reach.missing(start, numbers)[1].any()
+    first, missing = reach.missing(start, numbers)
+    _check_columns(s, o, first + np.flatnonzero(missing), context)
+    inside = not missing.any()
     if not (reach.covered(start, numbers) if o.meets_band else inside):
         raise _refused(
             s.accumulator,
             o.buffer,
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on",
+        )
+
+
+def _check_columns(
+    s: Accumulate, o: Access, missing: NDArray[np.int64], context: KernelContext
+) -> None:
+    """``ScheduleError`` if the panels have no room for it, because no statement of the program
+    stores that far into a row; nor is it zeroed then.
+    """
+    panels = context.panels.get(o.buffer)
+    if panels is None or not missing.size:
+        return
+    last = int(np.max(missing % panels.pitch))
+    if last >= panels.count * panels.width:
+        raise ScheduleError(
+            f"`{s.accumulator}` multiplies what no definition of `{o.buffer}` computes",
+            f"of its rows the first {panels.columns} elements are written, and {last + 1} are read",
+            f"give `{o.buffer}` a value wherever it is read, such as 0 in its pure definition "
+            "instead of `hl.undef`; or end the sum with what is written",
+            Where(func=s.accumulator),
         )
 
 

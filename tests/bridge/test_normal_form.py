@@ -25,9 +25,11 @@ from selector.ir.nodes import (
     Load,
     Not,
     Ramp,
+    ReduceOp,
     Select,
     Store,
     Var,
+    VectorReduce,
 )
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.types import BOOL, FLOAT16, FLOAT32, INT32
@@ -154,6 +156,23 @@ def test_a_clamp_of_each_lane_needs_a_mask_of_each_lane() -> None:
 def test_a_select_of_something_else_stays() -> None:
     e = Select(Compare(CompareOp.LT, Var("n"), X), FloatImm(1.0, FLOAT16), load(X))
     assert normal_expr(e) == e
+
+
+def test_the_terms_of_a_sum_end_in_zero() -> None:
+    ramp = Ramp(IntImm(0), IntImm(1), 8)
+    square = Binary(BinaryOp.MUL, load(ramp), load(ramp))
+    kept = Select(MASK, square, Broadcast(ZERO, 8))
+    turned = Select(negate(MASK), Broadcast(ZERO, 8), square)
+    assert normal_expr(VectorReduce(ReduceOp.ADD, turned, 1)).value == kept  # type: ignore[union-attr]
+    assert normal_expr(VectorReduce(ReduceOp.ADD, kept, 1)).value == kept  # type: ignore[union-attr]
+    assert normal_expr(turned) == turned
+
+
+@pytest.mark.parametrize("op", list(CompareOp))
+@pytest.mark.parametrize("x", [0.0, 1.0, np.nan])
+def test_the_complement_of_a_comparison_holds_for_nan(op: CompareOp, x: float) -> None:
+    e = Compare(op, Var("f", FLOAT32), FloatImm(0.5, FLOAT32))
+    assert bool(evaluate_expr(negate(e), {"f": x}, {})) != bool(evaluate_expr(e, {"f": x}, {}))
 
 
 def test_a_broadcast_stands_outside_the_load_and_its_cast() -> None:

@@ -174,9 +174,16 @@ def test_a_kernel_that_forgets_its_zeros_is_refused(
     refused(PROGRAMS[name]().output, "left" if name == "panels" else "I_im_in_sums")
 
 
-def test_panels_have_room_for_what_is_read_of_them() -> None:
-    """24 columns are staged, so that rows take 64 bytes; the product reads 128."""
-    refused(partly_staged(24).output, "left")
+def test_panels_have_no_room_for_what_no_definition_computes() -> None:
+    """24 columns are staged, so that rows take 64 bytes; the product reads 128. That is the
+    program's own: whoever reads `hl.undef` learns of it.
+    """
+    with pytest.raises(ScheduleError, match="what no definition of `left` computes") as caught:
+        hb.compile(partly_staged(24).output, target="sm_90a")
+    assert "the first 24 elements are written, and 48 are read" in caught.value.why
+    assert "a value wherever it is read" in caught.value.hint
+    assert caught.value.where is not None
+    assert caught.value.where.func == "sums"
 
 
 def test_rows_that_start_inside_16_bytes_are_refused() -> None:

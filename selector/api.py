@@ -273,7 +273,6 @@ def compile_module(
     cache: bool = True,
     instructions: Iterable[str] | None = None,
     service: str | Service | None = None,
-    explain: bool = True,
 ) -> Kernel:
     """Select tensor instructions in a module and emit code for a target.
 
@@ -282,11 +281,10 @@ def compile_module(
     otherwise it is compiled as plain code, with a warning. ``cache``: look in the kernel cache
     first. ``instructions``: only these families (``wmma``, ``mma``) or names. ``service``: have it
     done by a compile service, by its address or as a ``Service`` (``python -m selector serve``);
-    ``ServiceError`` if it is away. ``explain``: find the chain of rules of each statement, for the
-    report, which takes a third of the time.
+    ``ServiceError`` if it is away.
     """
     only = None if instructions is None else tuple(instructions)
-    work = pipeline.Work(module, resolve_target(target), strict, only, explain=explain)
+    work = pipeline.Work(module, resolve_target(target), strict, only)
     clock = pipeline.Clock()
     entry = _cache_entry(work) if cache else None
     if entry is not None:
@@ -366,7 +364,7 @@ def _cache_entry(work: pipeline.Work) -> CacheEntry | None:
             "target": work.target.name,
             "strict": str(work.strict),
             "instructions": repr(work.instructions),
-            "explain": str(work.explain),
+            "chains": str(environment.chains_wanted()),
             "patience": repr(environment.patience()),
             **versions(),
         }

@@ -31,7 +31,7 @@ class Work:
     one.
 
     ``rules`` are (file name, text) of rules in addition to the standard ones; ``kernels``: what a
-    GPU's source is printed from. ``explain``: whether the report gets its chains of rules.
+    GPU's source is printed from.
     """
 
     module: Module
@@ -42,7 +42,6 @@ class Work:
     kernels: tuple[Kernel, ...] = ()
     plan: Plan | None = None
     rules: tuple[tuple[str, str], ...] = ()
-    explain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ def _select(work: Work) -> Work:
 
 def _explain(work: Work) -> Work:
     """The chain of rules of each result, unless nobody wants it."""
-    statements = (s.explained() if work.explain else s.unexplained() for s in work.statements)
-    return replace(work, statements=tuple(statements))
+    told = StatementReport.explained if environment.chains_wanted() else StatementReport.unexplained
+    return replace(work, statements=tuple(map(told, work.statements)))
 
 
 def _hoist(work: Work) -> Work:

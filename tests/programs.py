@@ -40,9 +40,8 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)
             return selector.compile(
-                self.lower(), target=self.target, cache=False, instructions=self.instructions,
-                explain=False,
-            )  # fmt: skip
+                self.lower(), target=self.target, cache=False, instructions=self.instructions
+            )
 
 
 def targets_of(schedule: str) -> tuple[str, ...]:

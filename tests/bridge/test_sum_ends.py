@@ -1,5 +1,5 @@
 """Sums whose depth no step divides: what lies behind their end is never multiplied, not even by
-zero, because it may be NaN; and a step that is rounded up leaves what else reads a staged Func alone.
+zero, because it may be NaN; a step that is rounded up leaves alone what else reads a staged Func.
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ from selector.ir.traverse import stmt_children
 from selector.runtime.nvrtc import compile_to_cubin, version
 from selector.targets import find_target
 
+pytestmark = pytest.mark.chains  # they are part of a compilation
+
 MOST_ROWS = 30_000
 MOST_SECONDS = 0.060
 MOST_SECONDS_OF_ALL = 1.5  # from the scheduled pipeline to machine code, NVRTC included

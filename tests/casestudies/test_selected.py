@@ -25,7 +25,7 @@ PROGRAMS = {  # the first benchmark problem stands for its program, as in the re
 
 
 def compile_case(case: Case, problem: Any, target: str) -> Any:
-    return hb.compile(case.scheduled(problem, "tensor", target), target=target, explain=False)
+    return hb.compile(case.scheduled(problem, "tensor", target), target=target)
 
 
 @cache

@@ -34,7 +34,5 @@ def compiled(name: str, target: str) -> Compiled:
     case = CORPUS[name]
     lowered = hb.lower(case.build(), target=target, name=name)
     with pytest.warns(PerformanceWarning) if case.warned else nullcontext():
-        kernel = selector.compile(
-            lowered, target=target, cache=False, instructions=case.only, explain=False
-        )
+        kernel = selector.compile(lowered, target=target, cache=False, instructions=case.only)
     return Compiled(name, target, lowered, kernel)

@@ -150,7 +150,7 @@ def build(p: Program, scheduled: bool = True) -> Any:
 
 def _select(p: Program, module: Module) -> Kernel:
     only = p.instructions or None
-    return compile_module(module, target=p.target, cache=False, instructions=only, explain=False)
+    return compile_module(module, target=p.target, cache=False, instructions=only)
 
 
 def _machine_code(kernel: Kernel) -> None:

@@ -15,6 +15,7 @@ from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.windows import WindowRows
 from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -41,6 +42,8 @@ LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
 LANE_NAMES = frozenset({"$m", "$n", LANE_ROW.name, LANE_PAIR.name})  # differ between elements
 SHARED_ALIGNMENT = 128
+
+Element = tuple[int, int, int]  # tile row, tile column, register of the tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,12 @@ class Region:
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j
 
+    def offsets(self, element: Element) -> tuple[int, int]:
+        """Rows and columns of the tiles from a lane's first element to this one."""
+        i, j, e = element
+        row, column = ELEMENTS[e]
+        return self.rows * i + row, 8 * j + column
+
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
@@ -109,7 +118,7 @@ class RowRegisters:
 
     def at(self, row: int) -> str:
         """The register of row ``row + g``, where ``row`` begins a half of a tile."""
-        return f"{self.name}[{row // self.rows * 2 + row % self.rows // 8}]"
+        return f"{self.name}[{ROWS[self.rows](row)['register']}]"
 
 
 @dataclass(slots=True)

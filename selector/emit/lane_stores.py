@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selector.emit.context import LANE_ROW, KernelContext, Region
+from selector.emit.context import LANE_ROW, Element, KernelContext, Region
 from selector.emit.element_texts import ElementTexts
 from selector.emit.places import IndexForm, ReadOut, digits_of, quad_flag, quads, tiles_of
 from selector.emit.scalar import Space, c_type
+from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, Store, Var
@@ -99,7 +100,7 @@ class LaneStores:
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 text = self._texts(plan, region, outer, guarded=guarded)
                 for i, j in tiles_of(region):
-                    for half in (0, 2):
+                    for half in PAIRS:
                         pair = [
                             self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
                             for e in (half, half + 1)
@@ -118,7 +119,7 @@ class LaneStores:
         self,
         plan: ReadOut,
         region: Region,
-        element: tuple[int, int, int],
+        element: Element,
         outer: Digits,
         form: IndexForm | None,
         pointers: dict[Affine, str],

@@ -19,6 +19,7 @@ from selector.emit.instructions import hold_form, warpgroup_form
 from selector.emit.names import comment
 from selector.emit.unwritten import settled
 from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
+from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.nodes import Commit, Drain, Fence
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
@@ -200,19 +201,15 @@ class GroupEmitter:
         return found
 
     def _left(self, s: Accumulate, a: Access, row: int, depth: int) -> Matrix | Held:
-        """The first operand: in registers, as the accumulators that it was made of, or in panels.
-
-        A lane has (g, 2q), (g+8, 2q), (g, 2q+8), (g+8, 2q+8) and their right neighbours, g in the
-        16 rows of its warp (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
-        """
+        """The first operand: in registers, as accumulators that it was made of, or in panels."""
         tiles = self.context.register_tiles.get(a.buffer)
         if tiles is None:
             return self._matrix(s, a, row, depth, GROUP_M)
         found: list[str] = []
-        for right in (0, 8):
-            for down in (0, 8):
-                origin = a.base + a.row_stride * (row + down) + a.depth_stride * (depth + right)
-                found.append(tiles.at(origin, a.row_stride, a.depth_stride))
+        for down, across in BLOCKS:
+            at = depth + across // a.type.bytes
+            origin = a.base + a.row_stride * (row + down) + a.depth_stride * at
+            found.append(tiles.at(origin, a.row_stride, a.depth_stride))
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:

@@ -26,9 +26,9 @@ from selector.emit.nests import as_nest
 from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
-from selector.emit.warpgroups.core_bands import COLUMNS
-from selector.emit.warpgroups.window_code import WINDOWS, BandAddress, WindowProduct
+from selector.emit.warpgroups.window_code import STEP_BYTES, WINDOWS, BandAddress, WindowProduct
 from selector.emit.warpgroups.windows import CHUNK
+from selector.gpu.ir.layouts import BYTE
 from selector.intrinsics.unwritten import (
     Contents,
     Event,
@@ -267,10 +267,9 @@ def _windows_known(p: WindowProduct, known: Marks, context: KernelContext) -> bo
 
 
 def _band_known(p: WindowProduct, band: BandAddress, context: KernelContext) -> bool:
-    """Core matrices are 8 columns of 16 bytes, two along the depth."""
     known = context.numbers[band.table]
-    column, block, deep = np.ogrid[:COLUMNS, : p.n // COLUMNS, :2]
-    at = (band.place + band.across * block + band.along * deep) // BLOCK_BYTES + column
+    byte = band.layout(*np.ogrid[: p.n, :STEP_BYTES:BLOCK_BYTES])[BYTE]
+    at = (band.place + byte) // BLOCK_BYTES
     return bool(at.min() >= 0 and at.max() < known.size and known[at].all())
 
 

@@ -4,19 +4,41 @@ writes a memory and who reads it mean the same byte.
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
+from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from selector.diagnostics import InternalError
 from selector.emit.context import Region, RowRegisters
+from selector.emit.warpgroups.box_stores import box_lines
+from selector.emit.warpgroups.left_boxes import BoxStore
+from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
+from selector.gpu.cuda.snippets.groups import GROUPS
+from selector.gpu.cuda.snippets.stores import STORES
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCKS, ELEMENTS, LEFT, PAIRS, RIGHT, ROWS
-from selector.gpu.ir.layouts import is_injective, parse_layout, places, sizes, strided
+from selector.gpu.ir.layouts import (
+    Dealt,
+    core_matrices,
+    in_bytes,
+    is_injective,
+    parse_layout,
+    places,
+    sizes,
+    strided,
+)
+from selector.intrinsics.functions import pack_vnni
 from selector.intrinsics.records import INSTRUCTIONS, TensorInstruction
 from selector.ir.affine import Affine
+from selector.ir.nodes import IntImm, Var
+from selector.ir.types import FLOAT16, FLOAT32, Type
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, expand
 from selector.lowering.tiles import Access, Accumulate
+from selector.runtime.plan import MapArgument
 
 TEXTS = (
     "strided(16384, 128, 2)",
@@ -51,14 +73,6 @@ def test_places_that_meet_are_found() -> None:
     assert is_injective(strided("8, 2"), 16, 4)
     assert not is_injective(strided("8, 2"), 16, 5)  # rows that overlap: for reading only
     assert sizes(strided("digits(4, 2, 100), 8"), 6, 3) == {"byte": 100 + 2 + 16 + 1}
-
-
-def test_an_inverse_leads_back() -> None:
-    back = ACCUMULATOR.inverse(row=64, column=24)
-    there = places(ACCUMULATOR, 64, 24)
-    found = back(there["lane"], there["register"], there["warp"])
-    assert (found["row"] == np.arange(64)[:, None]).all()
-    assert (found["column"] == np.arange(24)).all()
 
 
 # ------------------------------------------------------------------ lane maps, against PTX
@@ -167,8 +181,9 @@ def test_elements_of_blocks_are_those_of_the_lane_map(rows: int) -> None:
             row, column = 16 * warp + lane // 4 + down - rows * i, 2 * (lane % 4) + across
             where = {"warp": warp, "lane": lane, "register": 4 * j + e}
             assert ACCUMULATOR(row, column) == where
+    assert [ACCUMULATOR(*at)["register"] for at in ELEMENTS] == [0, 1, 2, 3]
+    assert [LEFT(*at)["register"] for at in BLOCKS] == [0, 1, 2, 3]
     assert [ELEMENTS[e + 1] == (ELEMENTS[e][0], 1) for e in PAIRS] == [True, True]
-    assert BLOCKS == ((0, 0), (8, 0), (0, 16), (8, 16))
 
 
 @pytest.mark.parametrize("rows", [16, 64])
@@ -179,3 +194,158 @@ def test_a_number_of_a_row_is_with_the_lanes_that_have_the_row(rows: int) -> Non
         assert (where["lane"], where.get("warp", 0)) == (element["lane"], element["warp"])
         if row % rows < 16:  # a lane's own, of the first warp
             assert registers.at(row) == f"x[{row // rows * 2 + row % rows // 8}]"
+
+
+# ------------------------------------------------------------------ memory: who writes, who reads
+
+C = "typedef unsigned u32; struct f16 { unsigned short bits; };\n#define __device__\n" + (
+    "#define __forceinline__ inline\n#include <cstdio>\n#include <cstring>\n#include <algorithm>\n"
+    "using std::min;\n"
+    'static void store2(int* p, int a, int b) { printf("%d %d %d\\n", (int)(long)p, a, b); }\n'
+    # The row and the column of an element of tile j, by PTX.
+    "static int at(int lane, int j, int e) {\n"
+    "  return (lane / 4 + 8 * (e / 2)) * 64 + lane % 4 * 2 + e % 2 + 8 * j; }\n"
+)
+
+
+@cache
+def numbers(snippets: tuple[str, ...], body: str) -> list[int]:
+    """What device functions of the preamble print, as C++."""
+    text = C + "".join(GROUPS.get(n) or STORES[n] for n in snippets) + f"int main() {{ {body} }}"
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "layout.cpp", Path(folder) / "layout"
+        source.write_text(text)
+        try:
+            subprocess.run(["g++", "-w", "-O1", source, "-o", program], check=True)
+        except FileNotFoundError:
+            pytest.skip("g++ is not installed")
+        return [*map(int, subprocess.run(program, capture_output=True).stdout.split())]
+
+
+def printed(each: str, extents: tuple[int, ...]) -> str:
+    """A loop nest over i0, i1 ... that prints an expression of them."""
+    loops = "".join(f"for (int i{d} = 0; i{d} < {n}; ++i{d}) " for d, n in enumerate(extents))
+    return f'{loops} printf("%d\\n", (int)({each}));'
+
+
+PANELS = (
+    Panels(72, 64, 128, 2), Panels(264, 256, 64, 2), Panels(24, 16, 64, 2), Panels(40, 20, 16, 2),
+    Panels(24, 20, 8, 4), Panels(136, 130, 16, 1), Panels(32, 32, 64, 1), Panels(40, 40, 24, 4),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("p", PANELS, ids=str)
+def test_threads_write_panels_where_the_layout_says(p: Panels) -> None:
+    extents = (p.rows, p.columns)
+    index = p.index(f"i0 * {p.pitch} + i1")
+    found = numbers(("panel_index",), printed(f"{index} * {p.bytes}", extents))
+    byte = places(p.layout, *extents)["byte"]
+    assert found == byte.ravel().tolist()
+    assert is_injective(p.layout, *extents)
+    assert sizes(p.layout, *extents)["byte"] <= p.size
+
+
+@pytest.mark.parametrize("p", PANELS, ids=str)
+def test_the_engine_writes_panels_where_the_layout_says(p: Panels) -> None:
+    """A box of each panel, rows one after the other, swizzled by the bits of their addresses (CUDA
+    Driver API, ``CU_TENSOR_MAP_SWIZZLE_128B``: address bits 4 to 6 by bits 7 to 9).
+    """
+    mask = {32: 1, 64: 3, 128: 7}[p.row_bytes]
+    for row, column in product(range(p.rows), range(p.columns)):
+        panel, inside = divmod(column, p.width)
+        address = p.byte(0, panel) + row * p.row_bytes + inside * p.bytes
+        assert p.layout(row, column)["byte"] == address ^ (address >> 7 & mask) << 4
+        assert p.element(address) == (row, column)
+        assert p.byte(row, panel) == p.byte(0, panel) + row * p.row_bytes
+
+
+@pytest.mark.parametrize("p", [p for p in PANELS if p.bytes == 2], ids=str)
+def test_pairs_are_read_where_the_layout_says(p: Panels) -> None:
+    down = (p.rows - 1) // GROUP_ROWS * GROUP_ROWS
+    extents = (GROUP_ROWS, p.columns // 2)
+    count = p.size // 2
+    memory = f"static unsigned short m[{count}]; for (int i = 0; i < {count}; ++i) m[i] = i; "
+    pair = f"pair_in_panels<{p.rows}, {p.row_bytes}, {down}>((const unsigned char*)m, "
+    each = f"{pair}(const f16*)m, i0, 2 * i1) & 65535"
+    found = numbers(("pair_in_panels",), memory + printed(each, extents))
+    row, column = np.indices(extents)
+    assert found == (p.layout(row + down, 2 * column)["byte"] // 2).ravel().tolist()
+
+
+def a_box(columns: int, t: Type) -> BoxStore:
+    extents = (Var("C.extent.0"), Var("C.extent.1"))
+    argument = MapArgument("C", t, extents, (Var("C.stride.1"),), (columns, 16))
+    return BoxStore(argument, (IntImm(0), IntImm(0)), 1, t.bytes)
+
+
+BOXES = ((64, FLOAT16), (32, FLOAT16), (32, FLOAT32), (16, FLOAT32))
+
+
+@pytest.mark.parametrize(("columns", "t"), BOXES, ids=str)
+def test_lanes_write_boxes_where_the_layout_says(columns: int, t: Type) -> None:
+    """Whichever half of a row a lane begins with."""
+    box = a_box(columns, t)
+    pairs = [
+        [f"at(lane, {j}, {e})" for e in (half, half + 1)]
+        for j in range(columns // 8)
+        for half in PAIRS
+    ]
+    lines = " ".join(box_lines(box, "pointer", "int", pairs))
+    loop = f"for (int lane = 0; lane < 32; ++lane) {{ const int q = lane % 4; {lines} }}"
+    found = np.reshape(numbers((), f"char* const pointer = 0; {loop}"), (-1, 3))
+    element = np.stack([found[:, 1], found[:, 2]])
+    byte = np.stack([found[:, 0], found[:, 0] + t.bytes])
+    assert (box.layout(element // 64, element % 64)["byte"] == byte).all()
+    assert np.unique(byte).size == 16 * columns
+
+
+@pytest.mark.parametrize(("columns", "t"), BOXES, ids=str)
+@pytest.mark.parametrize("run", [16, 8])
+def test_rows_of_boxes_are_read_where_the_layout_says(columns: int, t: Type, run: int) -> None:
+    """Without the copy engine, which reads them as it writes panels."""
+    box = a_box(columns, t)
+    kind, count = {2: "unsigned short", 4: "unsigned"}[t.bytes], box.bytes // t.bytes
+    memory = f"static {kind} m[{count}], to[{count}]; for (int i = 0; i < {count}; ++i) m[i] = i; "
+    given = f"to, (const unsigned char*)m, lane, {columns}"
+    call = f"store_rows<{box.row_bytes}>({given}, 16, {columns})"
+    if run < 16:
+        rest = f"{run * columns}, {run}, {16 // run}, {columns}"
+        call = f"store_runs<{box.row_bytes}, {run}>({given}, {rest})"
+    body = f"{memory} for (int lane = 0; lane < 32; ++lane) {call}; {printed('to[i0]', (count,))}"
+    found = numbers(("store_rows",) if run == 16 else ("store_runs",), body)
+    byte = places(box.layout, 16, columns)["byte"]
+    assert found == (byte // t.bytes).ravel().tolist()
+    assert is_injective(box.layout, 16, columns)
+    same = Panels(columns, columns, 16, t.bytes)  # what the engine takes them for
+    assert (places(same.layout, 16, columns)["byte"] == byte).all()
+
+
+@pytest.mark.parametrize("dealt", [Dealt(280, 2, 8), Dealt(296, 2, 8), Dealt(528, 6, 8)], ids=str)
+def test_strips_are_written_where_the_layout_says(dealt: Dealt) -> None:
+    call = f"strip_column<{dealt.pitch}, {dealt.step}, {dealt.per}>(i0)"
+    found = numbers(("strip_column",), printed(call, (dealt.pitch,)))
+    assert found == places(dealt, dealt.pitch)["byte"].tolist()
+    assert is_injective(dealt, 3 * dealt.pitch)
+
+
+def test_core_matrices_are_eight_rows_of_16_bytes() -> None:
+    layout = core_matrices(128, 512)
+    byte = places(layout, 24, 64)["byte"]
+    for row, depth in product(range(24), range(64)):
+        core = row // 8 * 512 + depth // 16 * 128
+        assert byte[row, depth] == core + row % 8 * 16 + depth % 16
+    assert is_injective(layout, 24, 64)
+    assert not is_injective(core_matrices(16, 128), 64, 32)  # windows of a raw row overlap
+
+
+@pytest.mark.parametrize("i", [i for i in INSTRUCTIONS if i.family == "amx"], ids=lambda i: i.name)
+def test_tiles_of_amx_have_groups_of_depth_side_by_side(i: TensorInstruction) -> None:
+    """Intel SDM, TDPBF16PS, TDPBSSD: row k / packing of B has ``packing`` bytes' worth of each
+    column n, in 4 bytes.
+    """
+    each = i.b_type.bytes
+    layout = in_bytes((i.packing, each, 64), (4,))
+    packed = pack_vnni(np.arange(i.k * i.n).reshape(i.k, i.n), i.packing).reshape(-1)
+    byte = places(layout, i.k, i.n)["byte"]
+    assert (packed[byte // each] == np.arange(i.k * i.n).reshape(i.k, i.n)).all()
+    assert sizes(layout, i.k, i.n)["byte"] <= 16 * 64

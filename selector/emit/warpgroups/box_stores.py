@@ -18,6 +18,7 @@ from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_ord
 from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import FIRST_LANE, both, flag
+from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
 from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Sync
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
@@ -149,7 +150,7 @@ def _place(box: BoxStore, number: int) -> str:
     """Bytes from the start of a box to this lane's pair ``number``: where it is for lanes that
     start with the nearer half.
     """
-    j, half = number // 2, number % 2 * 8
+    j, half = number // 2, ELEMENTS[PAIRS[number % 2]][0]
     start = f"((lane >> 2) + {half}) * {box.row_bytes}"
     turn = "(lane >> 2)" if box.row_bytes == 128 else f"((lane >> 2) + {half} >> 1 & 3)"
     if box.element_bytes == 2:

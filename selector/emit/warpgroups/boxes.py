@@ -60,7 +60,7 @@ class Boxes:
         pointer = context.storages[self.to].pointer
         for number in range(p.count):
             for row in range(0, self.rows, self.box_rows):
-                offset = number * p.panel_bytes + row * self.inner * p.row_bytes
+                offset = p.byte(row * self.inner, number)
                 at = [*self.first]
                 at[0] = (Affine.of(at[0]) + number * p.width).to_expr()
                 at[self.along] = (Affine.of(at[self.along]) + row).to_expr()

@@ -112,9 +112,7 @@ def _write_share(boxes: Boxes, context: KernelContext, barrier: Expr) -> None:
             at = [*boxes.first]
             at[0] = (Affine.of(at[0]) + panel * p.width).to_expr()
             at[boxes.along] = (Affine.of(at[boxes.along]) + row).to_expr()
-            offset = scalar.index(
-                (panel * p.panel_bytes + row * (boxes.inner * p.row_bytes)).to_expr()
-            )
+            offset = scalar.index(p.byte(row * boxes.inner, panel).to_expr())
             places = tuple(scalar.index(c) for c in at)
             target, bytes_ = f"shared_address({pointer}) + {offset}", boxes.box_bytes
             all_blocks = (1 << size) - 1

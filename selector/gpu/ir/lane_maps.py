@@ -9,6 +9,8 @@ registers of their own here, share one. Source: PTX ISA, "Matrix Fragments for m
 
 from __future__ import annotations
 
+from itertools import product
+
 from selector.gpu.ir.layouts import strided
 
 # Of (row, column), (row, depth), (column, depth).
@@ -24,12 +26,16 @@ ROWS = {
     64: strided("digits(8, 4 * lane, 2, register, 4, warp, 2 * register)"),
 }
 
-_HELD = ACCUMULATOR.inverse(row=16, column=8)
-_BLOCKS = LEFT.inverse(row=16, depth=32)
+_FIRST = {"lane": 0, "warp": 0}  # whose first element is the first of all
 
-ELEMENTS = tuple((at["row"], at["column"]) for at in (_HELD(0, e, 0) for e in range(4)))
+ELEMENTS = tuple(
+    at for at in product(range(16), range(8)) if _FIRST.items() <= ACCUMULATOR(*at).items()
+)
 """Rows and columns from a lane's first element of an accumulator to the one in each register."""
 PAIRS = tuple(e for e, (_, column) in enumerate(ELEMENTS) if not column)
 """The registers with which two neighbours of a row begin."""
-BLOCKS = tuple((at["row"], at["depth"]) for at in (_BLOCKS(0, 0, r, 0) for r in range(4)))
+BLOCKS = tuple(
+    (row, depth) for depth, row in product((0, 16), range(16))
+    if _FIRST.items() <= LEFT(row, depth).items()
+)  # fmt: skip
 """Rows and bytes of depth from a lane's first word of a left operand to that in each register."""

@@ -46,19 +46,6 @@ class Strided:
                     place[name] += value * step
         return place
 
-    def inverse(self, **extents: int) -> Strided:
-        """The index, whose dimensions get names and extents, as coordinates of coordinates in
-        alphabetical order; of a layout that leaves no gaps.
-        """
-        found: dict[str, list[tuple[int, Digit]]] = {}
-        for (dim, extent), digits in zip(extents.items(), self.dims, strict=True):
-            weight = 1
-            for count, ((name, step),) in digits:
-                part = (count or extent // weight, ((dim, weight),))
-                found.setdefault(name, []).append((step, part))
-                weight *= part[0]
-        return Strided(tuple(tuple(p for _, p in sorted(found[name])) for name in sorted(found)))
-
     def __str__(self) -> str:
         return f"strided({', '.join(map(_digits_text, self.dims))})"
 
@@ -160,14 +147,14 @@ def parse_layout(text: str) -> Layout:
     outer, dot, inner = text.partition(" . ")
     if dot:
         return Composed(parse_layout(outer), parse_layout(inner))
-    found = re.fullmatch(r"(\w+)\((.*)\)", text)
-    match found and found[1]:
+    word, _, inside = text.removesuffix(")").partition("(")
+    match word:
         case "strided":
-            return strided(found[2])
+            return strided(inside)
         case "swizzle":
-            return Swizzle(int(found[2]))
+            return Swizzle(int(inside))
         case "dealt":
-            return Dealt(*map(int, found[2].split(",")))
+            return Dealt(*map(int, inside.split(",")))
         case _:
             raise InternalError(f"`{text}` is no layout")
 
@@ -176,6 +163,20 @@ def strided(text: str) -> Strided:
     """The mixed radix of the dimensions that print so."""
     dims = re.findall(r" *(?:digits\((.*?)\)|([^,]+))", text)
     return Strided(tuple(_parsed_digits(a or b) for a, b in dims))
+
+
+def in_bytes(*dims: tuple[int, ...]) -> Strided:
+    """Of dimensions in shared memory: the bytes of a step, between extents where there are several
+    digits.
+    """
+    return strided(", ".join(f"digits({', '.join(map(str, d))})" for d in dims))
+
+
+def core_matrices(along: int, across: int) -> Strided:
+    """Of a row and a byte of depth of an operand of wgmma without a swizzle: core matrices of 8
+    rows x 16 bytes, so many bytes to the next ones along the depth, and to the next rows.
+    """
+    return in_bytes((8, CHUNK, across), (CHUNK, 1, along))
 
 
 def _parsed_digits(text: str) -> tuple[Digit, ...]:

@@ -13,9 +13,9 @@ from selector.emit.taking import Taking
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
-from selector.emit.warpgroups.windows import WindowRows
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
+from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -33,7 +33,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, Type
-from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import MapArgument
 from selector.targets import Target
@@ -155,9 +154,9 @@ class KernelContext:
     self_fed: bool = False  # no such group: those that multiply ask for their operands
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
-    windows: dict[str, WindowRows] = field(default_factory=dict)
+    windows: dict[str, Dealt] = field(default_factory=dict)
     slots: set[str] = field(default_factory=set[str])  # shared buffers that rings fill ahead
-    strips: dict[str, Strips] = field(default_factory=dict)
+    strips: dict[str, Dealt] = field(default_factory=dict)
     shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
     last_launch: bool = True  # of those that run in every call
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
@@ -285,7 +284,7 @@ class KernelContext:
         rows = self.windows.get(statement.a.buffer)
         aligned = align_windows(statement)
         if rows is not None:
-            aligned = align_windows(statement, rows.distance, rows.pitch)
+            aligned = align_windows(statement, rows.step, rows.pitch)
         for operand in (statement.a, statement.b):
             if isinstance(operand, Access) and aligned is not statement:
                 # What is not known yet is allocated in the kernel.

@@ -241,8 +241,8 @@ def _chunks(buffer: str, context: KernelContext) -> Marks:
     rows, numbers = context.windows[buffer], context.numbers.get(buffer)
     if numbers is None:
         return np.zeros(0, np.bool_)
-    if rows.strips is not None:
-        order = np.argsort([rows.strips.place(x) for x in range(rows.pitch)])
+    if rows.step > 1:
+        order = np.argsort(rows.place(np.arange(rows.pitch)))
         numbers = numbers.reshape(-1, rows.pitch)[:, order].ravel()
     chunks = numbers[: numbers.size // CHUNK * CHUNK].reshape(-1, CHUNK)
     return np.logical_and.reduce(chunks, axis=1)

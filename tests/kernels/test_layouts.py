@@ -15,6 +15,7 @@ import pytest
 
 from selector.diagnostics import InternalError
 from selector.emit.context import Region, RowRegisters
+from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.box_stores import box_lines
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
@@ -320,12 +321,26 @@ def test_rows_of_boxes_are_read_where_the_layout_says(columns: int, t: Type, run
     assert (places(same.layout, 16, columns)["byte"] == byte).all()
 
 
-@pytest.mark.parametrize("dealt", [Dealt(280, 2, 8), Dealt(296, 2, 8), Dealt(528, 6, 8)], ids=str)
+DEALT = (
+    Dealt(280, 2, 8), Dealt(296, 2, 8), Dealt(536, 4, 8), Dealt(528, 6, 8), Dealt(272, 2, 16),
+    Dealt(40, 2, 8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dealt", DEALT, ids=str)
 def test_strips_are_written_where_the_layout_says(dealt: Dealt) -> None:
-    call = f"strip_column<{dealt.pitch}, {dealt.step}, {dealt.per}>(i0)"
-    found = numbers(("strip_column",), printed(call, (dealt.pitch,)))
-    assert found == places(dealt, dealt.pitch)["byte"].tolist()
+    storage = Storage("p", FLOAT16, Space.SHARED, strips=dealt)
+    found = numbers(("strip_column",), printed(storage.place("i0"), (2 * dealt.pitch,)))
+    assert found == places(dealt, 2 * dealt.pitch)["byte"].tolist()
     assert is_injective(dealt, 3 * dealt.pitch)
+    assert sizes(dealt, 3 * dealt.pitch)["byte"] == 3 * dealt.pitch
+
+
+@pytest.mark.parametrize("dealt", DEALT, ids=str)
+def test_a_chunk_stays_together_and_windows_are_neighbours(dealt: Dealt) -> None:
+    chunks = dealt.place(np.arange(dealt.pitch)).reshape(-1, dealt.per)
+    assert (chunks == chunks[:, :1] + np.arange(dealt.per)).all()
+    assert (chunks[dealt.step :, 0] - chunks[: -dealt.step, 0] == dealt.per).all()
 
 
 def test_core_matrices_are_eight_rows_of_16_bytes() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Strided:
             for extent, steps in digits:
                 rest, value = divmod(rest, extent) if extent else (0, rest)
                 for name, step in steps:
-                    place[name] += value * step
+                    place[name] = place[name] + value * step
         return place
 
     def __str__(self) -> str:
@@ -172,6 +173,7 @@ def in_bytes(*dims: tuple[int, ...]) -> Strided:
     return strided(", ".join(f"digits({', '.join(map(str, d))})" for d in dims))
 
 
+@cache
 def core_matrices(along: int, across: int) -> Strided:
     """Of a row and a byte of depth of an operand of wgmma without a swizzle: core matrices of 8
     rows x 16 bytes, so many bytes to the next ones along the depth, and to the next rows.

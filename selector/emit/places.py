@@ -35,6 +35,11 @@ def column_text(across: int) -> str:
     return f"(q * 2 + {across})" if across else "(q * 2)"
 
 
+def pairs_of(region: Region) -> list[Element]:
+    """The left one of every two neighbours that a lane holds."""
+    return [(i, j, e) for i, j in tiles_of(region) for e in PAIRS]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexForm:
     """A store index that is affine in the block's coordinates: ``base + m * row + n * column``."""
@@ -101,8 +106,8 @@ def quad_flag(plan: ReadOut, context: KernelContext) -> str | None:
 
 def quads(region: Region) -> Iterator[list[Element]]:
     """The elements that a lane brings to each exchange: two of a tile, two of the one beside it."""
-    for i, j in tiles_of(region):
-        for half in PAIRS if j % 2 == 0 else ():
+    for i, j, half in pairs_of(region):
+        if j % 2 == 0:
             yield [(i, j + tile, half + e) for tile in (0, 1) for e in (0, 1)]
 
 

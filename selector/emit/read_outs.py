@@ -26,6 +26,7 @@ from selector.emit.places import (
     ReadOut,
     digits_of,
     index_form,
+    pairs_of,
     tiles_of,
 )
 from selector.emit.row_registers import mark_rows
@@ -318,12 +319,10 @@ class RegionCode:
                 )
             text = self._texts(plan, region, outer, guarded=False)
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
-            for i, j in tiles_of(region):
-                for half in PAIRS:
-                    down, across = region.offsets((i, j, half))
-                    origin = form.base + rows * down + columns * across
-                    target = kept.put(origin, rows, columns)
-                    self.context.writer.line(f"{target} = {text.pair(region, (i, j, half))};")
+            for element in pairs_of(region):
+                down, across = region.offsets(element)
+                target = kept.put(form.base + rows * down + columns * across, rows, columns)
+                self.context.writer.line(f"{target} = {text.pair(region, element)};")
 
     def _texts(
         self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool

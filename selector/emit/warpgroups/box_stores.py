@@ -19,7 +19,7 @@ from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import FIRST_LANE, both, flag
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
-from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Sync
+from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Memory, Sync
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Dim, IntImm, Store, Var
@@ -208,7 +208,9 @@ def open_box(
             w.add(Drain("stores", pending, "read"))
         w.add(Sync("warp"))
     pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
-    w.line(f"unsigned char* const {name} = smem + {start} + (threadIdx.x >> 5) * {pitch};")
+    extents = (ROWS, box.map.box[0])
+    unit = ("(threadIdx.x >> 5)", pitch)
+    w.add(Memory(name, "unsigned char", start, 1, box.bytes, extents, box.layout, *unit))
     staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
     context.left_boxes.append(LeftBox(box, start, pitch, row))
     return name

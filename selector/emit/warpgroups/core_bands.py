@@ -24,6 +24,8 @@ import numpy as np
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
+from selector.gpu.ir.layouts import in_bytes
+from selector.gpu.ir.nodes import Memory
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.tiles import Banded
 
@@ -150,8 +152,10 @@ def place_bands(total: int, entries: Iterable[Entry | Pair], context: KernelCont
     what = {entry.operand.buffer: None for entry in entries}
     offset = context.allocate_shared(total, f"bands of {', '.join(what)}")
     pointer = context.names.fresh("bands")
-    context.writer.line(f"unsigned char* const {pointer} = smem + {offset};")
-    context.numbers[pointer] = np.zeros(total // BLOCK_BYTES, np.bool_)
+    layout = in_bytes((BLOCK_BYTES,))
+    blocks = total // BLOCK_BYTES
+    context.writer.add(Memory(pointer, "unsigned char", offset, 1, total, (blocks,), layout))
+    context.numbers[pointer] = np.zeros(blocks, np.bool_)
     return pointer
 
 

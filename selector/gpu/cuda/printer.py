@@ -25,6 +25,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Node,
     Number,
     Raw,
@@ -128,6 +129,8 @@ class _Printer:
         match node:
             case Let(kind, names, values, note):
                 return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
+            case Memory():
+                return [self.memory(node)]
             case State(kind, names, values, note):
                 return [f"{self.declared(kind, names, values)}{_noted(note)}"]
             case Leave(what, note):
@@ -151,6 +154,11 @@ class _Printer:
                 return [f"tensor_store{len(at)}({source}, &{map_}, {', '.join(at)});"]
             case _:
                 return [self.synchronised(node)]
+
+    def memory(self, node: Memory) -> str:
+        start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")
+        start = start if node.kind == "unsigned char" else f"({node.kind}*)({start})"
+        return f"{node.kind}* const {node.name} = {start};"
 
     def declared(self, kind: str, names: tuple[str, ...], values: tuple[Expr, ...]) -> str:
         pairs = zip(names, values, strict=True)

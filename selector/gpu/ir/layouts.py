@@ -96,7 +96,7 @@ class Dealt:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """``outer . inner``: from a byte to another one, after what leads to it."""
+    """``outer . inner``: from the one number that ``inner`` gives to another."""
 
     outer: Layout
     inner: Layout

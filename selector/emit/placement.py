@@ -36,7 +36,6 @@ class Placement:
         self.by_rows: dict[str, int] = {}  # elements of a unit's part, by allocation
         self.kept: set[str] = set()  # shared buffers that are filled before, for all turns
         self._body = body
-        self.pointers: dict[str, str] = {}  # of shared buffers
         self._reserved: dict[str, tuple[int, int]] = {}  # offset and bytes
 
     def offset(self, name: str) -> int:
@@ -92,7 +91,6 @@ class Placement:
         extents, layout = self._layout(s)
         kind = c_type(s.type.element)
         c.writer.add(SharedMemory(pointer, kind, offset, s.stages, bytes_, extents, layout, *unit))
-        self.pointers[s.name] = pointer
         c.storages[s.name] = Storage(
             pointer,
             s.type.element,

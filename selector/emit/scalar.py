@@ -18,6 +18,7 @@ from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.names import Names
 from selector.emit.warpgroups.panels import Panels
+from selector.gpu.cuda import expressions as control
 from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
@@ -60,7 +61,7 @@ class Space(Enum):
 class Storage:
     """Where a buffer of the IR lives in the kernel: C pointer, space, and what bounds it."""
 
-    pointer: str
+    base: str
     type: Type
     space: Space
     param: BufferParam | None = None
@@ -69,6 +70,14 @@ class Storage:
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
     panels: Panels | None = None
     strips: Dealt | None = None
+    start: Expr | None = None  # elements from the base: the slot of a ring
+
+    @property
+    def pointer(self) -> str:
+        """The element that the program calls 0."""
+        return (
+            self.base if self.start is None else f"({self.base} + {control.spell(self.start, {})})"
+        )
 
     def place(self, index: str) -> str:
         """Where the element that the program calls ``index`` lies."""

@@ -41,7 +41,7 @@ from selector.intrinsics.unwritten import (
     zeros,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
@@ -121,8 +121,7 @@ def write_zeros(
     w, storage = context.writer, context.storages[s.name]
     for number in range(s.stages):
         if number:
-            pointer = f"({storage.pointer} + {number * slot})"
-            context.storages[s.name] = replace(storage, pointer=pointer)
+            context.storages[s.name] = replace(storage, start=IntImm(number * slot))
         for runs in known.runs:
             nest = as_nest(zeros(s.name, s.type.element, runs))
             assert nest is not None

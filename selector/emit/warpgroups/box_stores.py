@@ -19,7 +19,7 @@ from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import FIRST_LANE, both, flag
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
-from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Memory, Sync
+from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Memory, Sync, View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Dim, IntImm, Store, Var
@@ -224,7 +224,7 @@ def close_boxes(names: list[str], context: KernelContext) -> None:
     with w.when(both(flag(STORES_READY), FIRST_LANE)):
         for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
             at = tuple(places_of(left.box, left.row, context))
-            w.add(EngineStore(f"shared_address({name})", map_name(left.box.map, context), at))
+            w.add(EngineStore(View(name), map_name(left.box.map, context), at))
         w.add(Commit("stores"))
 
 

@@ -16,7 +16,7 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
 from selector.emit.warpgroups.tensors import tensor_of
-from selector.gpu.ir.nodes import EngineCopy
+from selector.gpu.ir.nodes import EngineCopy, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, map_expr, substitute
@@ -60,7 +60,7 @@ class Boxes:
         block's part, for as many blocks of the cluster.
         """
         scalar, p = context.scalar, self.panels
-        pointer, name = context.storages[self.to].pointer, map_name(self.map, context)
+        storage, name = context.storages[self.to], map_name(self.map, context)
         whole = p.count % share == 0  # panels, or else rows of every panel
         columns, rows = (p.count // share, self.rows) if whole else (p.count, self.rows // share)
         rank = Affine.of(Var(context.names.verbatim(RANK))) if share > 1 else Affine()
@@ -72,9 +72,8 @@ class Boxes:
                 at[0] = (Affine.of(at[0]) + (panel + number) * p.width).to_expr()
                 at[self.along] = (Affine.of(at[self.along]) + row + step).to_expr()
                 offset = p.byte((row + step) * self.inner, panel + number)
-                target = f"shared_address({pointer})"
-                if offset.terms:
-                    target += f" + {scalar.index(offset.to_expr())}"
+                behind = context.number(offset.to_expr()) if offset.terms else None
+                target = View(storage.base, storage.start, behind)
                 places = tuple(scalar.index(c) for c in at)
                 copy = EngineCopy(target, name, places, barrier, self.box_bytes, blocks)
                 context.writer.add(copy)

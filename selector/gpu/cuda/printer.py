@@ -34,6 +34,7 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
+    View,
 )
 from selector.ir.nodes import Expr
 
@@ -148,12 +149,19 @@ class _Printer:
             case EngineCopy(to, map_, at, barrier, _, blocks):
                 verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
                 places = ", ".join(at)
-                head = f"tensor_{verb}{len(at)}({to}, &{map_}, {places}"
+                head = f"tensor_{verb}{len(at)}({self.address(to)}, &{map_}, {places}"
                 return [f"{head}, {self.text(barrier)}{mask});"]
             case EngineStore(source, map_, at):
-                return [f"tensor_store{len(at)}({source}, &{map_}, {', '.join(at)});"]
+                return [f"tensor_store{len(at)}({self.address(source)}, &{map_}, {', '.join(at)});"]
             case _:
                 return [self.synchronised(node)]
+
+    def address(self, view: View) -> str:
+        pointer = view.memory
+        if view.start is not None:
+            pointer = f"({pointer} + {self.text(view.start)})"
+        behind = "" if view.at is None else f" + {operand(view.at, self.numbers)}"
+        return f"shared_address({pointer}){behind}"
 
     def memory(self, node: Memory) -> str:
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")

@@ -119,8 +119,10 @@ def places(layout: Layout, *extents: int) -> dict[str, NDArray[np.int64]]:
 
 def is_injective(layout: Layout, *extents: int) -> bool:
     """Whether no two elements lie at the same place."""
-    flat = np.stack([x.ravel() for x in places(layout, *extents).values()])
-    return np.unique(flat, axis=1).shape[1] == flat.shape[1]
+    key = np.zeros(extents, np.int64)
+    for x in places(layout, *extents).values():
+        key = key * (x.max() + 1) + x
+    return np.unique(key).size == key.size
 
 
 def sizes(layout: Layout, *extents: int) -> Mapping[str, int]:

@@ -223,12 +223,21 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
+
+    memory: str
+    start: Expr | None = None
+    at: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """A box of a tensor ``map``, which begins ``at`` these coordinates, to an address in shared
-    memory (as text), of all ``blocks`` of a mask; its bytes arrive at a barrier.
+    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
+    ``blocks`` of a mask; its bytes arrive at a barrier.
     """
 
-    to: str
+    to: View
     map: str
     at: tuple[str, ...]
     barrier: Expr
@@ -240,7 +249,7 @@ class EngineCopy:
 class EngineStore:
     """The same way back."""
 
-    source: str
+    source: View
     map: str
     at: tuple[str, ...]
 

@@ -18,11 +18,12 @@ from selector.emit.context import Region, RowRegisters
 from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.box_stores import box_lines
 from selector.emit.warpgroups.left_boxes import BoxStore
-from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCKS, ELEMENTS, LEFT, PAIRS, RIGHT, ROWS
 from selector.gpu.ir.layouts import (
+    GROUP_ROWS,
     Dealt,
     core_matrices,
     in_bytes,

@@ -14,8 +14,9 @@ from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.tensors import tensor_of
+from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import EngineCopy, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var

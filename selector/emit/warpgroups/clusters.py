@@ -13,8 +13,8 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.boxes import RANK, READY, Boxes, same_in_cluster
-from selector.emit.warpgroups.panels import GROUP_ROWS
 from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, less
+from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Arrive, Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from selector.diagnostics import ScheduleError, Where
-from selector.gpu.ir.layouts import Composed, Swizzle, in_bytes
+from selector.gpu.ir.layouts import GROUP_ROWS, Composed, Swizzle, in_bytes
 from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
@@ -22,7 +22,6 @@ from selector.lowering.structure import constant_elements, loaded_names, stored_
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
-GROUP_ROWS = 8  # rows after which every swizzle repeats
 ALIGNMENT = WIDTHS[-1] * GROUP_ROWS
 
 T = TypeVar("T", int, Affine)

@@ -18,8 +18,9 @@ from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import hold_form, warpgroup_form
 from selector.emit.names import comment
 from selector.emit.unwritten import settled
-from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS
+from selector.emit.warpgroups.panels import WIDTHS
 from selector.gpu.ir.lane_maps import BLOCKS
+from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Commit, Drain, Fence
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine

@@ -26,6 +26,7 @@ from selector.diagnostics import InternalError
 
 CHUNK = 16  # bytes that stay together in whatever way rows are swizzled or dealt out
 LINE = 128  # bytes after which a swizzle turns the chunks of a row by one more
+GROUP_ROWS = 8  # rows after which every swizzle repeats
 BYTE = "byte"
 
 Place = dict[str, Any]  # numbers or arrays of them, by coordinate

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from selector.gpu.ir.layouts import BYTE, Composed, Layout, Swizzle, is_injective, sizes
+from selector.gpu.ir.layouts import (
+    BYTE,
+    GROUP_ROWS,
+    Composed,
+    Layout,
+    Swizzle,
+    is_injective,
+    sizes,
+)
 from selector.gpu.ir.nodes import EngineCopy, EngineStore, Kernel, Memory, View, walk
 from selector.ir.nodes import IntImm
-
-TURNS = 8  # rows after which every swizzle repeats
 
 
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:
@@ -40,8 +46,8 @@ def _faults(memory: Memory) -> Iterator[str]:
         yield f"an element lies at byte {reach - 1} of {memory.bytes}"
     starts = [memory.offset, memory.apart, memory.bytes if memory.stages > 1 else 0]
     match memory.layout:
-        case Composed(Swizzle(row)) if any(x % (TURNS * row) for x in starts):
-            yield f"{memory.layout} begins at {starts}, no multiples of {TURNS * row}"
+        case Composed(Swizzle(row)) if any(x % (GROUP_ROWS * row) for x in starts):
+            yield f"{memory.layout} begins at {starts}, no multiples of {GROUP_ROWS * row}"
         case _:
             pass
 

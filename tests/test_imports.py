@@ -34,7 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "selector.ir": (),
     "selector.intrinsics": ("selector.ir",),
     "selector.eqsat": ("selector.ir", "selector.intrinsics", "rules"),
-    "selector.lowering": ("selector.ir", "selector.intrinsics"),
+    "selector.lowering": ("selector.ir", "selector.intrinsics", "selector.gpu"),
     "selector.gpu": ("selector.ir",),
     "selector.emit": (
         "selector.ir",

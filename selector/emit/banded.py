@@ -18,6 +18,8 @@ from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
 from selector.emit.units import Unit
+from selector.gpu.ir.layouts import in_bytes
+from selector.gpu.ir.nodes import Memory
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
@@ -121,7 +123,7 @@ class BandTables:
         offset = self.context.allocate_shared(size, f"bands of {operand.buffer}")
         self._tables[operand] = replace(table, offset=offset)
         w = self.context.writer
-        w.line(f"u32* const {pointer} = (u32*)(smem + {offset});")
+        w.add(Memory(pointer, "u32", offset, 1, size, (size // 4,), in_bytes((4,))))
         for block in range(operand.rows // BLOCK_ROWS):
             w.line(f"const u32* const {pointer}_rows{block} = {pointer} + {_window(table, block)};")
 

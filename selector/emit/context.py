@@ -13,8 +13,9 @@ from selector.emit.taking import Taking
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
-from selector.emit.warpgroups.windows import WindowRows
 from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
+from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -32,7 +33,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, Type
-from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import MapArgument
 from selector.targets import Target
@@ -41,6 +41,8 @@ LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
 LANE_NAMES = frozenset({"$m", "$n", LANE_ROW.name, LANE_PAIR.name})  # differ between elements
 SHARED_ALIGNMENT = 128
+
+Element = tuple[int, int, int]  # tile row, tile column, register of the tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ class Region:
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j
 
+    def offsets(self, element: Element) -> tuple[int, int]:
+        """Rows and columns of the tiles from a lane's first element to this one."""
+        i, j, e = element
+        row, column = ELEMENTS[e]
+        return self.rows * i + row, 8 * j + column
+
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
@@ -109,7 +117,7 @@ class RowRegisters:
 
     def at(self, row: int) -> str:
         """The register of row ``row + g``, where ``row`` begins a half of a tile."""
-        return f"{self.name}[{row // self.rows * 2 + row % self.rows // 8}]"
+        return f"{self.name}[{ROWS[self.rows](row)['register']}]"
 
 
 @dataclass(slots=True)
@@ -146,9 +154,9 @@ class KernelContext:
     self_fed: bool = False  # no such group: those that multiply ask for their operands
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
-    windows: dict[str, WindowRows] = field(default_factory=dict)
+    windows: dict[str, Dealt] = field(default_factory=dict)
     slots: set[str] = field(default_factory=set[str])  # shared buffers that rings fill ahead
-    strips: dict[str, Strips] = field(default_factory=dict)
+    strips: dict[str, Dealt] = field(default_factory=dict)
     shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
     last_launch: bool = True  # of those that run in every call
     maps: list[tuple[str, MapArgument]] = field(default_factory=list)
@@ -276,7 +284,7 @@ class KernelContext:
         rows = self.windows.get(statement.a.buffer)
         aligned = align_windows(statement)
         if rows is not None:
-            aligned = align_windows(statement, rows.distance, rows.pitch)
+            aligned = align_windows(statement, rows.step, rows.pitch)
         for operand in (statement.a, statement.b):
             if isinstance(operand, Access) and aligned is not statement:
                 # What is not known yet is allocated in the kernel.

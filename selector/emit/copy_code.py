@@ -14,7 +14,7 @@ from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy, Ends
-from selector.emit.scalar import c_type
+from selector.emit.scalar import c_type, strip_column
 from selector.ir.affine import Affine, carry, to_affine
 from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
@@ -288,7 +288,7 @@ def _place(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> str:
     row = copy.index.rest(x)
     if to.strips is None or any(c % to.strips.pitch for _, c in row):
         return to.place(scalar.index(substitute(copy.index.to_expr(), values)))
-    column = to.strips.column(scalar.index(values[x.name]))
+    column = strip_column(to.strips, scalar.index(values[x.name]))
     return f"({scalar.index(substitute(row.to_expr(), values))} + {column})"
 
 

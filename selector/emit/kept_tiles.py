@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from selector.diagnostics import EmitError
-from selector.emit.context import KernelContext, Region
+from selector.emit.context import Element, KernelContext, Region
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Load, Var
 from selector.ir.types import FLOAT16
@@ -30,17 +30,16 @@ def mark_tile(load: Load, context: KernelContext) -> Var:
     return Var(context.names.verbatim(f"@tile:{load.buffer}:{text}@"), load.type)
 
 
-def fill_tiles(
-    text: str, region: Region, element: tuple[int, int, int], context: KernelContext
-) -> str:
+def fill_tiles(text: str, region: Region, element: Element, context: KernelContext) -> str:
     """The text with halves of registers in place of marks, for one element of a block."""
-    i, j, e = element
+    down, across = region.offsets(element)
+    odd = across % 2
 
     def half(match: re.Match[str]) -> str:
         base, by_m, by_n = (int(match[k]) for k in (2, 3, 4))
-        origin = base + by_m * (region.rows * i + 8 * (e // 2)) + by_n * 8 * j
+        origin = base + by_m * down + by_n * (across - odd)
         tiles = context.register_tiles[match[1]]
         register = tiles.at(Affine.of(origin), Affine.of(by_m), Affine.of(by_n))
-        return f"half_of({register}, {e % 2})"
+        return f"half_of({register}, {odd})"
 
     return _MARK.sub(half, text)

@@ -124,7 +124,7 @@ class KernelEmitter:
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
         self.placement.by_rows = row_arrays(self.kernel.body, c, self.tiles.regions.covered)
-        c.strips |= {n: rows.strips for n, rows in c.windows.items() if rows.strips is not None}
+        c.strips |= {n: rows for n, rows in c.windows.items() if rows.step > 1}
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps

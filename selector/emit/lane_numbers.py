@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from selector.emit.context import LANE_NAMES, KernelContext, Region
+from selector.emit.places import column_text, row_text
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Var
 from selector.ir.traverse import free_vars, walk_expr
@@ -58,8 +59,8 @@ def _number(e: Cast, factor: Expr | None, region: Region, context: KernelContext
     assert down is not None
     assert across is not None
     names, scalar, w = context.names, context.scalar, context.writer
-    names.bind("$row", "g")
-    names.bind("$pair", "(q * 2)")
+    names.bind("$row", row_text(0))
+    names.bind("$pair", column_text(0))
     first = rest + Affine.of(Var("$row")) * down + Affine.of(Var("$pair")) * across
     place, step = f"(float){scalar.index(first.to_expr())}", ""
     if factor is not None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selector.emit.context import LANE_ROW, KernelContext, Region
+from selector.emit.context import LANE_ROW, Element, KernelContext, Region
 from selector.emit.element_texts import ElementTexts
-from selector.emit.places import IndexForm, ReadOut, digits_of, quad_flag, quads, tiles_of
+from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
@@ -98,27 +98,26 @@ class LaneStores:
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 text = self._texts(plan, region, outer, guarded=guarded)
-                for i, j in tiles_of(region):
-                    for half in (0, 2):
-                        pair = [
-                            self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
-                            for e in (half, half + 1)
-                        ]
-                        if wide and text.pair_text is not None:
-                            w.line(f"*(u32*)({pair[0][0]}) = {text.pair(region, (i, j, half))};")
-                            continue
-                        if wide:
-                            w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
-                            continue
-                        for e, (target, value) in zip((half, half + 1), pair, strict=True):
-                            test = f"if ({text.guard(region, (i, j, e))}) " if guarded else ""
-                            w.line(f"{test}*({target}) = {value};")
+                for i, j, half in pairs_of(region):
+                    pair = [
+                        self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
+                        for e in (half, half + 1)
+                    ]
+                    if wide and text.pair_text is not None:
+                        w.line(f"*(u32*)({pair[0][0]}) = {text.pair(region, (i, j, half))};")
+                        continue
+                    if wide:
+                        w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
+                        continue
+                    for e, (target, value) in zip((half, half + 1), pair, strict=True):
+                        test = f"if ({text.guard(region, (i, j, e))}) " if guarded else ""
+                        w.line(f"{test}*({target}) = {value};")
 
     def _write_one(
         self,
         plan: ReadOut,
         region: Region,
-        element: tuple[int, int, int],
+        element: Element,
         outer: Digits,
         form: IndexForm | None,
         pointers: dict[Affine, str],

@@ -14,6 +14,8 @@ from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
 from selector.emit.unwritten import staged_contents, write_zeros
+from selector.gpu.ir.layouts import Composed, Layout, in_bytes
+from selector.gpu.ir.nodes import Memory as SharedMemory
 from selector.ir.nodes import Allocate, Memory, Stmt
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY
@@ -34,7 +36,6 @@ class Placement:
         self.by_rows: dict[str, int] = {}  # elements of a unit's part, by allocation
         self.kept: set[str] = set()  # shared buffers that are filled before, for all turns
         self._body = body
-        self.pointers: dict[str, str] = {}  # of shared buffers
         self._reserved: dict[str, tuple[int, int]] = {}  # offset and bytes
 
     def offset(self, name: str) -> int:
@@ -86,10 +87,10 @@ class Placement:
         behind = WINDOW_BYTES if s.name in c.windows else 0
         offset = self._reserve(size * copies + behind, s.name)
         pointer = c.names.fresh(s.name)
-        move = f" + {c.unit} * {size}" if copies > 1 else ""
+        bytes_, unit = size // s.stages, (c.unit, size) if copies > 1 else ("", 0)
+        extents, layout = self._layout(s)
         kind = c_type(s.type.element)
-        c.writer.line(f"{kind}* const {pointer} = ({kind}*)(smem + {offset}{move});")
-        self.pointers[s.name] = pointer
+        c.writer.add(SharedMemory(pointer, kind, offset, s.stages, bytes_, extents, layout, *unit))
         c.storages[s.name] = Storage(
             pointer,
             s.type.element,
@@ -97,6 +98,14 @@ class Placement:
             panels=c.panels.get(s.name),
             strips=c.strips.get(s.name),
         )
+
+    def _layout(self, s: Allocate) -> tuple[tuple[int, ...], Layout]:
+        """The extents of one slot of a shared buffer, and how it lies."""
+        panels, strips = self.context.panels.get(s.name), self.context.strips.get(s.name)
+        if panels is not None:
+            return (panels.rows, panels.columns), panels.layout
+        plain = in_bytes((s.type.element.bytes,))
+        return (constant_elements(s),), plain if strips is None else Composed(plain, strips)
 
     def _reserve(self, size: int, name: str) -> int:
         offset, known = self._reserved.get(name, (0, 0))  # an earlier one is over by now

@@ -1,9 +1,8 @@
 """Where the elements of an accumulator block go: in a lane's registers, and in what is stored.
 
-An m16n8 tile has its elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1) in lane 4*g + q (PTX ISA,
-"Matrix Fragments for mma.m16n8k16"). Stored as they lie, eight rows get 32 bytes each. Where tiles
-lie side by side, lanes q and q + 1 exchange halves: the even one stores four columns of a tile, the
-odd one four of the next, and a row gets 64 bytes at once.
+Stored as they lie (``gpu.ir.lane_maps``), eight rows of a tile get 32 bytes each. Where tiles lie
+side by side, lanes q and q + 1 exchange halves: the even one stores four columns of a tile, the odd
+one four of the next, and a row gets 64 bytes at once.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext, Region
+from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
 from selector.emit.scalar import Space
+from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, Load, Store, Var
-
-Element = tuple[int, int, int]  # tile row, tile column, register of the tile
 
 ROW = Affine.of(LANE_ROW)
 COLUMN = Affine.of(LANE_PAIR) * 2
@@ -28,10 +26,18 @@ def tiles_of(region: Region) -> list[tuple[int, int]]:
     return [(i, j) for i in range(rows) for j in range(columns)]
 
 
-def place_of(region: Region, element: tuple[int, int, int]) -> tuple[Affine, Affine]:
-    """(row, column) of element e of tile (i, j) in the stored block, for this lane."""
-    i, j, e = element
-    return ROW + (region.rows * i + 8 * (e // 2)), COLUMN + (8 * j + e % 2)
+def row_text(down: int) -> str:
+    """The row so many below that of a lane's first element."""
+    return f"(g + {down})" if down else "g"
+
+
+def column_text(across: int) -> str:
+    return f"(q * 2 + {across})" if across else "(q * 2)"
+
+
+def pairs_of(region: Region) -> list[Element]:
+    """The left one of every two neighbours that a lane holds."""
+    return [(i, j, e) for i, j in tiles_of(region) for e in PAIRS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,10 +50,9 @@ class IndexForm:
     lane: Affine  # the index of this lane's first element
     shifted: dict[tuple[int, int], tuple[Affine, int]]
 
-    def at(self, region: Region, element: tuple[int, int, int]) -> tuple[Affine, int]:
+    def at(self, region: Region, element: Element) -> tuple[Affine, int]:
         """The index of an element as (symbolic part, constant)."""
-        i, j, e = element
-        row, column = region.rows * i + 8 * (e // 2), 8 * j + e % 2
+        row, column = region.offsets(element)
         m, n = (column, row) if region.swapped else (row, column)
         steps = self.m.constant, self.n.constant
         key = (0 if steps[0] is not None else m, 0 if steps[1] is not None else n)
@@ -101,13 +106,14 @@ def quad_flag(plan: ReadOut, context: KernelContext) -> str | None:
 
 def quads(region: Region) -> Iterator[list[Element]]:
     """The elements that a lane brings to each exchange: two of a tile, two of the one beside it."""
-    for i, j in tiles_of(region):
-        for half in (0, 2) if j % 2 == 0 else ():
+    for i, j, half in pairs_of(region):
+        if j % 2 == 0:
             yield [(i, j + tile, half + e) for tile in (0, 1) for e in (0, 1)]
 
 
-def digits_of(region: Region, element: tuple[int, int, int], outer: Digits) -> Digits:
+def digits_of(region: Region, element: Element, outer: Digits) -> Digits:
     """The lane number of element e of tile (i, j), as digits (n, m, region)."""
-    row, column = (part.to_expr() for part in place_of(region, element))
+    down, across = region.offsets(element)
+    row, column = (ROW + down).to_expr(), (COLUMN + across).to_expr()
     m, n = (column, row) if region.swapped else (row, column)
     return ((n, region.n), (m, region.m), *outer)

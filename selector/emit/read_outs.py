@@ -1,9 +1,7 @@
 """Fill and read-out of accumulator tiles, with the epilogue in registers.
 
-The register layout of an m16n8 accumulator (PTX ISA, "Matrix Fragments for mma.m16n8k16"): lane =
-4*g + q holds elements (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1). An element-wise expression around
-an accumulator is evaluated per element at the lane number that the element has in the program, so
-any epilogue runs in registers.
+An element-wise expression around an accumulator is evaluated per element (``gpu.ir.lane_maps``), at
+the lane number that the element has in the program, so any epilogue runs in registers.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from selector.emit.places import (
     ReadOut,
     digits_of,
     index_form,
+    pairs_of,
     tiles_of,
 )
 from selector.emit.row_registers import mark_rows
@@ -46,6 +45,7 @@ from selector.emit.warpgroups.box_stores import (
     takes,
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
+from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -249,7 +249,7 @@ class RegionCode:
             [text.value(region, (i, j, e)) for e in (half, half + 1)]
             for region, text in parts
             for j in range(region.tiles[1])
-            for half in (0, 2)
+            for half in PAIRS
         ]
         for line in box_lines(box, name, kind, pairs):
             self.context.writer.line(line)
@@ -319,11 +319,10 @@ class RegionCode:
                 )
             text = self._texts(plan, region, outer, guarded=False)
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
-            for i, j in tiles_of(region):
-                for half in (0, 2):
-                    origin = form.base + rows * (region.rows * i + 4 * half) + columns * (8 * j)
-                    target = kept.put(origin, rows, columns)
-                    self.context.writer.line(f"{target} = {text.pair(region, (i, j, half))};")
+            for element in pairs_of(region):
+                down, across = region.offsets(element)
+                target = kept.put(form.base + rows * down + columns * across, rows, columns)
+                self.context.writer.line(f"{target} = {text.pair(region, element)};")
 
     def _texts(
         self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool

@@ -35,6 +35,7 @@ from selector.gpu.ir.expressions import (
     number,
     plus,
     shared_address,
+    times,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -214,10 +215,8 @@ class Ring:
     def _point(self, slot: str) -> None:
         """Let the buffers' names stand for one slot of their rings."""
         for a in self.staged:
-            base = self.emitter.placement.pointers[a.name]
-            pointer = f"({base} + {slot} * {self.emitter.placement.slot_elements(a)})"
-            storage = self.context.storages[a.name]
-            self.context.storages[a.name] = replace(storage, pointer=pointer)
+            start = times(slot, self.emitter.placement.slot_elements(a))
+            self.context.storages[a.name] = replace(self.context.storages[a.name], start=start)
 
     def _every_warp_multiplies(self) -> bool:
         """Whether the consumers are one run of accumulates that all warps execute."""

@@ -17,7 +17,9 @@ from itertools import pairwise
 from selector.diagnostics import InternalError
 from selector.emit.accumulators import by_warp
 from selector.emit.context import KernelContext, Region, RowRegisters, thread_part
+from selector.emit.places import row_text
 from selector.emit.scalar import c_type
+from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds, loaded, nodes_of
@@ -234,10 +236,10 @@ def assign_rows(s: Store, context: KernelContext) -> None:
 
     value = mark(lane(s.value, digits))
     for row in range(0, lanes, array.rows):
-        for half in (0, 8):
-            context.names.bind(ROW.name, f"(g + {row + half})" if row + half else "g")
-            text = fill_rows(context.scalar.expr(value), row + half, context)
-            context.writer.line(f"{array.at(start + row + half)} = {text};")
+        for down in (row + ELEMENTS[half][0] for half in PAIRS):
+            context.names.bind(ROW.name, row_text(down))
+            text = fill_rows(context.scalar.expr(value), down, context)
+            context.writer.line(f"{array.at(start + down)} = {text};")
 
 
 def declare(s: Allocate, elements: int, context: KernelContext) -> None:

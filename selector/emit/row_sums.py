@@ -1,9 +1,8 @@
 """Read-outs that reduce the rows of an accumulator: sums, largest elements, in registers.
 
 ``out[m] = g(reduce over n of f(tile.read(accumulator)[n, m]))``: a lane holds two neighbours of two
-rows of every m16n8 tile, and the four lanes of a row (PTX ISA, "Matrix Fragments for
-mma.m16n8k16") have neighbouring numbers. Each lane reduces what it holds of a row, two shuffles
-join the four, and one of them stores.
+rows of every m16n8 tile, and the four lanes of a row have neighbouring numbers. Each lane reduces
+what it holds of a row, two shuffles join the four, and one of them stores.
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
-from selector.emit.context import KernelContext, Region, thread_part
+from selector.emit.context import Element, KernelContext, Region, thread_part
+from selector.emit.places import row_text
 from selector.emit.row_registers import fill_rows, mark_rows
 from selector.emit.scalar import c_type
 from selector.emit.threads import COMBINE
+from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -41,7 +42,6 @@ _JOINS = {
     ReduceOp.MIN: BinaryOp.MIN,
 }
 
-Element = tuple[int, int, int]
 ElementText = Callable[[Load, Expr, Region, Digits], Callable[[Element], str]]
 Covered = list[tuple[Region, Digits]]
 
@@ -147,7 +147,7 @@ class RowSumCode:
                     for _, sums, blocks in parts
                 ]
                 for i in range(region.tiles[0]):
-                    for half in (0, 2):
+                    for half in PAIRS:
                         self._row(parts[-1][0], texts, region, outer, i, half)
 
     def _terms(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], str]:
@@ -181,7 +181,7 @@ class RowSumCode:
         i: int,
         half: int,
     ) -> None:
-        """Rows ``rows * i + 4 * half + g`` of a block."""
+        """The rows of a block whose elements begin in register ``half`` of tiles ``i``."""
         w, names = self.context.writer, self.context.names
         totals: dict[VectorReduce, Expr] = {}
         with w.block(""):
@@ -196,10 +196,10 @@ class RowSumCode:
                 self._reduce(node, elements, total)
                 totals[node] = Broadcast(Var(names.verbatim(total), node.type.element), node.lanes)
             m = Var("$m")
-            names.bind("$m", f"(g + {region.rows * i + 4 * half})" if i or half else "g")
+            row = region.offsets((i, 0, half))[0]
+            names.bind("$m", row_text(row))
             digits = ((m, region.m), *outer)
             value = self._marked(lane(_with_totals(s.value, totals), digits))
-            row = region.rows * i + 4 * half
             kept = self.context.row_registers.get(s.buffer)
             if kept is not None:
                 first = to_affine(lane(s.index, ((m, region.m), *outer))).rest(m)

@@ -18,6 +18,8 @@ from selector.diagnostics import EmitError
 from selector.emit.builtins import RAW_ARGUMENTS, spell
 from selector.emit.names import Names
 from selector.emit.warpgroups.panels import Panels
+from selector.gpu.cuda import expressions as control
+from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (
@@ -44,7 +46,6 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
-from selector.lowering.strips import Strips
 
 
 class Space(Enum):
@@ -60,7 +61,7 @@ class Space(Enum):
 class Storage:
     """Where a buffer of the IR lives in the kernel: C pointer, space, and what bounds it."""
 
-    pointer: str
+    base: str
     type: Type
     space: Space
     param: BufferParam | None = None
@@ -68,13 +69,30 @@ class Storage:
     pitches: tuple[Expr, ...] = ()
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
     panels: Panels | None = None
-    strips: Strips | None = None
+    strips: Dealt | None = None
+    start: Expr | None = None  # elements from the base: the slot of a ring
+
+    @property
+    def pointer(self) -> str:
+        """The element that the program calls 0."""
+        return (
+            self.base if self.start is None else f"({self.base} + {control.spell(self.start, {})})"
+        )
 
     def place(self, index: str) -> str:
         """Where the element that the program calls ``index`` lies."""
         if self.panels is not None:
             return self.panels.index(index)
-        return index if self.strips is None else self.strips.index(index)
+        if self.strips is None:
+            return index
+        pitch = self.strips.pitch
+        column = strip_column(self.strips, f"({index}) % {pitch}")
+        return f"(({index}) / {pitch} * {pitch} + {column})"
+
+
+def strip_column(strips: Dealt, column: str) -> str:
+    """Where an element of a row lies whose chunks are dealt out."""
+    return f"strip_column<{strips.pitch}, {strips.step}, {strips.per}>({column})"
 
 
 def c_type(t: Type) -> str:

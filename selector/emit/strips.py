@@ -1,19 +1,19 @@
-"""Which staged buffers lie in strips (``selector.lowering.strips``): those that tensor statements
-read in windows an even number of 16-byte chunks apart, and nothing else reads.
+"""Which staged buffers lie in strips (``gpu.ir.layouts.Dealt``): those that tensor statements read
+in windows an even number of 16-byte chunks apart, and nothing else reads.
 """
 
 from __future__ import annotations
 
+from selector.gpu.ir.layouts import Dealt
 from selector.ir.contents import loaded
 from selector.ir.nodes import Allocate, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import stmt_exprs, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES
 from selector.lowering.normalize import is_tensor_store
-from selector.lowering.strips import Strips
 from selector.lowering.tiles import Access, align_windows, as_accumulate
 
 
-def find_strips(body: Stmt, *, engine: bool) -> dict[str, Strips]:
+def find_strips(body: Stmt, *, engine: bool) -> dict[str, Dealt]:
     """The strips of the staged buffers that want them, of a kernel's body. Not of rings that the
     copy ``engine`` fills by whole rows: that gains more than bank conflicts cost.
     """
@@ -25,7 +25,7 @@ def find_strips(body: Stmt, *, engine: bool) -> dict[str, Strips]:
         and isinstance(s.extents[0], IntImm)
         and not (engine and s.stages > 1)
     }
-    found: dict[str, Strips | None] = {}
+    found: dict[str, Dealt | None] = {}
     for s in walk_stmt(body):
         if not isinstance(s, Store):
             continue
@@ -43,7 +43,7 @@ def find_strips(body: Stmt, *, engine: bool) -> dict[str, Strips]:
     return {name: strips for name, strips in found.items() if strips is not None}
 
 
-def _strips(o: Access, pitch: int) -> Strips | None:
+def _strips(o: Access, pitch: int) -> Dealt | None:
     """The strips for windows an even number of chunks apart, none of which leaves its row."""
     per, distance = BLOCK_BYTES // o.type.bytes, o.row_stride.constant
     if not pitch or pitch % per or distance is None or o.predicate is not None:
@@ -55,4 +55,4 @@ def _strips(o: Access, pitch: int) -> Strips | None:
     fits = whole_rows and x % per == 0 and end <= pitch
     if rest or step < 2 or step % 2 or o.depth_stride.constant != 1 or not fits:
         return None
-    return Strips(pitch, step, per)
+    return Dealt(pitch, step, per)

@@ -27,9 +27,9 @@ from selector.emit.nests import as_nest
 from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
-from selector.emit.warpgroups.core_bands import COLUMNS
-from selector.emit.warpgroups.window_code import WINDOWS, BandAddress, WindowProduct
+from selector.emit.warpgroups.window_code import STEP_BYTES, WINDOWS, BandAddress, WindowProduct
 from selector.emit.warpgroups.windows import CHUNK
+from selector.gpu.ir.layouts import BYTE
 from selector.intrinsics.unwritten import (
     Contents,
     Event,
@@ -42,7 +42,7 @@ from selector.intrinsics.unwritten import (
     zeros,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
@@ -122,8 +122,7 @@ def write_zeros(
     w, storage = context.writer, context.storages[s.name]
     for number in range(s.stages):
         if number:
-            pointer = f"({storage.pointer} + {number * slot})"
-            context.storages[s.name] = replace(storage, pointer=pointer)
+            context.storages[s.name] = replace(storage, start=IntImm(number * slot))
         for runs in known.runs:
             nest = as_nest(zeros(s.name, s.type.element, runs))
             assert nest is not None
@@ -265,8 +264,8 @@ def _chunks(buffer: str, context: KernelContext) -> Marks:
     rows, numbers = context.windows[buffer], context.numbers.get(buffer)
     if numbers is None:
         return np.zeros(0, np.bool_)
-    if rows.strips is not None:
-        order = np.argsort([rows.strips.place(x) for x in range(rows.pitch)])
+    if rows.step > 1:
+        order = np.argsort(rows.place(np.arange(rows.pitch)))
         numbers = numbers.reshape(-1, rows.pitch)[:, order].ravel()
     chunks = numbers[: numbers.size // CHUNK * CHUNK].reshape(-1, CHUNK)
     return np.logical_and.reduce(chunks, axis=1)
@@ -291,10 +290,9 @@ def _windows_known(p: WindowProduct, known: Marks, context: KernelContext) -> bo
 
 
 def _band_known(p: WindowProduct, band: BandAddress, context: KernelContext) -> bool:
-    """Core matrices are 8 columns of 16 bytes, two along the depth."""
     known = context.numbers[band.table]
-    column, block, deep = np.ogrid[:COLUMNS, : p.n // COLUMNS, :2]
-    at = (band.place + band.across * block + band.along * deep) // BLOCK_BYTES + column
+    byte = band.layout(*np.ogrid[: p.n, :STEP_BYTES:BLOCK_BYTES])[BYTE]
+    at = (band.place + byte) // BLOCK_BYTES
     return bool(at.min() >= 0 and at.max() < known.size and known[at].all())
 
 

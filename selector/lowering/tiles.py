@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from selector.diagnostics import InternalError
+from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import lane
@@ -28,7 +29,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.types import Type
-from selector.lowering.strips import Strips
 
 ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")
 
@@ -52,7 +52,7 @@ class Access:
     depth_stride: Affine
     predicate: Expr | None
     meets_band: bool = False
-    strips: Strips | None = None  # how the buffer's rows lie in memory
+    strips: Dealt | None = None  # how the buffer's rows lie in memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,8 @@ NARROW = {p.row_bytes: p for p in (Panels(c + 8, c, 128, 2) for c in (16, 32, 64
 
 
 def place(p: Panels, row: int, column: int) -> int:
-    """Bytes from the first panel, as ``panel_index`` of the preamble computes them."""
-    index = row * p.pitch + column
-    row, column = index // p.pitch, index % p.pitch
-    width, chunk = p.row_bytes // p.bytes, 16 // p.bytes
-    turn = row * p.row_bytes // 128 & p.row_bytes // 16 - 1
-    inside = (column % width // chunk ^ turn) * chunk + column % chunk
-    return (column // width * (p.rows * width) + row * width + inside) * p.bytes
+    """Bytes from the first panel."""
+    return p.layout(row, column)["byte"]
 
 
 def swizzled(address: int, row_bytes: int) -> int:
@@ -35,7 +30,7 @@ def swizzled(address: int, row_bytes: int) -> int:
 
 def along(p: Panels, start: int, row: int, depth: int) -> int:
     """Element (row, depth) of a matrix whose depth runs along memory; rows in groups of 8."""
-    inside = row // 8 * p.group_bytes + row % 8 * p.row_bytes + depth * 2
+    inside = row // 8 * p.byte(8, 0) + row % 8 * p.row_bytes + depth * 2
     return swizzled(start + inside, p.row_bytes)
 
 
@@ -43,7 +38,7 @@ def across(p: Panels, start: int, row: int, depth: int) -> int:
     """The same where the rows run along memory: a panel's width of them, then the next panel's."""
     panel = row // p.width * p.panel_bytes + row % p.width * 2
     return swizzled(
-        start + panel + depth // 8 * p.group_bytes + depth % 8 * p.row_bytes, p.row_bytes
+        start + panel + depth // 8 * p.byte(8, 0) + depth % 8 * p.row_bytes, p.row_bytes
     )
 
 

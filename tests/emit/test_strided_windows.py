@@ -10,7 +10,7 @@ from corpus import CORPUS
 from corpus_conv import Plane, Row, plane_convolution, row_convolution
 
 import halide_bridge as hb
-from selector.lowering.strips import Strips
+from selector.gpu.ir.layouts import Dealt
 
 BANK_BYTES = 128
 
@@ -48,7 +48,7 @@ def test_windows_meet_no_bank_twice(pipeline: object) -> None:
     text = source(pipeline())
     layout = re.search(r"strip_column<(\d+), (\d+), (\d+)>", text)
     assert layout is not None
-    strips = Strips(*(int(n) for n in layout.groups()))
+    strips = Dealt(*(int(n) for n in layout.groups()))
     back = {strips.place(i): i for i in range(64 * strips.pitch)}
     read = matrices(text)
     assert read

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from selector.lowering.strips import Strips
+from selector.gpu.ir.layouts import Dealt
 from selector.runtime.nvrtc import available, compile_to_cubin, resource_usage, sass
 
 Array = NDArray[np.generic]
@@ -192,7 +192,7 @@ def test_instructions_add_up_to_the_convolution(p: Windows) -> None:
     height = p.step * (p.rows - 1) + p.tap_rows
     image = rng.standard_normal((height, p.pitch)).astype(np.float16)
     layout = re.search(r"strip_column<(\d+), (\d+), (\d+)>", text)
-    strips = None if layout is None else Strips(*(int(n) for n in layout.groups()))
+    strips = None if layout is None else Dealt(*(int(n) for n in layout.groups()))
     assert (strips is None) == (p.stride == 1 or p.part)
     pitch = int(re.search(r"row0 \* (\d+)", text).group(1))  # type: ignore[union-attr]
     taps = rng.standard_normal((p.tap_rows, p.taps * p.phases)).astype(np.float16)

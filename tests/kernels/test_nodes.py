@@ -55,6 +55,7 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
+    View,
     raw_lines,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
@@ -104,8 +105,17 @@ def every() -> Kernel:
         w.add(Arrive(number("full"), after="copies"))
         with w.when(greater("k", 0)):
             w.add(Arrive(number("full"), block=chosen(flag("ready"), THREAD_OF_GROUP, "rank")))
-        w.add(EngineCopy("shared_address(p) + 8", "map", ("x * 2", "y"), number("full"), 256, 3))
-        w.add(EngineStore("shared_address(p)", "map", ("x", "y")))
+        w.add(
+            EngineCopy(
+                View("p", times("slot", 4), number(8)),
+                "map",
+                ("x * 2", "y"),
+                number("full"),
+                256,
+                3,
+            )
+        )
+        w.add(EngineStore(View("p"), "map", ("x", "y")))
         for queue in ("copies", "stores", "matrix"):
             w.add(Commit(queue))
         w.add(Drain("copies", 1))
@@ -152,7 +162,7 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   if (k > 0) {
     barrier_arrive_at(full, ready ? threadIdx.x & 127 : rank);
   }
-  tensor_share2(shared_address(p) + 8, &map, x * 2, y, full, 3);
+  tensor_share2(shared_address((p + slot * 4)) + 8, &map, x * 2, y, full, 3);
   tensor_store2(shared_address(p), &map, x, y);
   copy_commit();
   bulk_commit();

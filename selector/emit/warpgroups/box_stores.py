@@ -18,7 +18,8 @@ from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_ord
 from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import FIRST_LANE, both, flag
-from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Sync
+from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
+from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Memory, Sync, View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Dim, IntImm, Store, Var
@@ -149,7 +150,7 @@ def _place(box: BoxStore, number: int) -> str:
     """Bytes from the start of a box to this lane's pair ``number``: where it is for lanes that
     start with the nearer half.
     """
-    j, half = number // 2, number % 2 * 8
+    j, half = number // 2, ELEMENTS[PAIRS[number % 2]][0]
     start = f"((lane >> 2) + {half}) * {box.row_bytes}"
     turn = "(lane >> 2)" if box.row_bytes == 128 else f"((lane >> 2) + {half} >> 1 & 3)"
     if box.element_bytes == 2:
@@ -207,7 +208,9 @@ def open_box(
             w.add(Drain("stores", pending, "read"))
         w.add(Sync("warp"))
     pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
-    w.line(f"unsigned char* const {name} = smem + {start} + (threadIdx.x >> 5) * {pitch};")
+    extents = (ROWS, box.map.box[0])
+    unit = ("(threadIdx.x >> 5)", pitch)
+    w.add(Memory(name, "unsigned char", start, 1, box.bytes, extents, box.layout, *unit))
     staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
     context.left_boxes.append(LeftBox(box, start, pitch, row))
     return name
@@ -221,7 +224,7 @@ def close_boxes(names: list[str], context: KernelContext) -> None:
     with w.when(both(flag(STORES_READY), FIRST_LANE)):
         for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
             at = tuple(places_of(left.box, left.row, context))
-            w.add(EngineStore(f"shared_address({name})", map_name(left.box.map, context), at))
+            w.add(EngineStore(View(name), map_name(left.box.map, context), at))
         w.add(Commit("stores"))
 
 

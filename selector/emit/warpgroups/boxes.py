@@ -14,15 +14,17 @@ from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.warpgroups.panels import GROUP_ROWS, Panels
+from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.tensors import tensor_of
-from selector.gpu.ir.nodes import EngineCopy
+from selector.gpu.ir.layouts import GROUP_ROWS
+from selector.gpu.ir.nodes import EngineCopy, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, conjuncts, slack
 from selector.runtime.plan import MapArgument
 
+RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
 LARGEST_BOX = 256
 _RANKS = (2, 3, 4, 5)
@@ -54,20 +56,28 @@ class Boxes:
         """What one box brings."""
         return self.box_rows * self.inner * self.panels.row_bytes
 
-    def write(self, context: KernelContext, barrier: Expr) -> None:
-        """One instruction for each box, for one thread; they arrive at ``barrier``."""
+    def write(self, context: KernelContext, barrier: Expr, share: int = 1) -> None:
+        """One instruction for each box, for one thread; they arrive at ``barrier``. ``share``: this
+        block's part, for as many blocks of the cluster.
+        """
         scalar, p = context.scalar, self.panels
-        pointer = context.storages[self.to].pointer
-        for number in range(p.count):
-            for row in range(0, self.rows, self.box_rows):
-                offset = number * p.panel_bytes + row * self.inner * p.row_bytes
+        storage, name = context.storages[self.to], map_name(self.map, context)
+        whole = p.count % share == 0  # panels, or else rows of every panel
+        columns, rows = (p.count // share, self.rows) if whole else (p.count, self.rows // share)
+        rank = Affine.of(Var(context.names.verbatim(RANK))) if share > 1 else Affine()
+        blocks = (1 << share) - 1 if share > 1 else 0
+        panel, row = (rank * columns, Affine()) if whole else (Affine(), rank * rows)
+        for number in range(columns):
+            for step in range(0, rows, self.box_rows):
                 at = [*self.first]
-                at[0] = (Affine.of(at[0]) + number * p.width).to_expr()
-                at[self.along] = (Affine.of(at[self.along]) + row).to_expr()
-                target = f"shared_address({pointer})" + (f" + {offset}" if offset else "")
+                at[0] = (Affine.of(at[0]) + (panel + number) * p.width).to_expr()
+                at[self.along] = (Affine.of(at[self.along]) + row + step).to_expr()
+                offset = p.byte((row + step) * self.inner, panel + number)
+                behind = context.number(offset.to_expr()) if offset.terms else None
+                target = View(storage.base, storage.start, behind)
                 places = tuple(scalar.index(c) for c in at)
-                name = map_name(self.map, context)
-                context.writer.add(EngineCopy(target, name, places, barrier, self.box_bytes))
+                copy = EngineCopy(target, name, places, barrier, self.box_bytes, blocks)
+                context.writer.add(copy)
 
 
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
-from selector.emit.warpgroups.boxes import READY, Boxes, map_name, same_in_cluster
-from selector.emit.warpgroups.panels import GROUP_ROWS
+from selector.emit.warpgroups.boxes import RANK, READY, Boxes, same_in_cluster
 from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, less
-from selector.gpu.ir.nodes import Arrive, EngineCopy, Let
+from selector.gpu.ir.layouts import GROUP_ROWS
+from selector.gpu.ir.nodes import Arrive, Let
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars
 from selector.ir.types import INT32
 from selector.lowering.kernels import GridLoop
 
-RANK = "rank"  # of a block in its cluster
 EARLY_SLOTS = 2  # before the blocks have met, each brings everything for itself
 
 
@@ -65,10 +64,7 @@ class Sharing:
 
     def write(self, boxes: Boxes, barrier: Expr) -> None:
         """Ask for the boxes, or for this block's part of what all share."""
-        if boxes in self.shared:
-            _write_share(boxes, self.context, barrier)
-        else:
-            boxes.write(self.context, barrier)
+        boxes.write(self.context, barrier, self.context.cluster if boxes in self.shared else 1)
 
     def releases(self) -> Expr:
         """Arrivals that free a slot: one of each group of all blocks."""
@@ -95,28 +91,3 @@ def _can_share(boxes: Boxes, context: KernelContext) -> bool:
         and rows * boxes.inner % GROUP_ROWS == 0
     )
     return parts and same_in_cluster(boxes.first, context)
-
-
-def _write_share(boxes: Boxes, context: KernelContext, barrier: Expr) -> None:
-    """This block's part, for all of them."""
-    scalar, p, size = context.scalar, boxes.panels, context.cluster
-    whole = p.count % size == 0  # panels, or else rows of every panel
-    columns = p.count // size if whole else p.count
-    rows = boxes.rows if whole else boxes.rows // size
-    rank = Affine.of(Var(context.names.verbatim(RANK)))
-    pointer = context.storages[boxes.to].pointer
-    for number in range(columns):
-        for step in range(0, rows, boxes.box_rows):
-            panel = rank * columns + number if whole else Affine.of(IntImm(number))
-            row = Affine.of(IntImm(step)) if whole else rank * rows + step
-            at = [*boxes.first]
-            at[0] = (Affine.of(at[0]) + panel * p.width).to_expr()
-            at[boxes.along] = (Affine.of(at[boxes.along]) + row).to_expr()
-            offset = scalar.index(
-                (panel * p.panel_bytes + row * (boxes.inner * p.row_bytes)).to_expr()
-            )
-            places = tuple(scalar.index(c) for c in at)
-            target, bytes_ = f"shared_address({pointer}) + {offset}", boxes.box_bytes
-            all_blocks = (1 << size) - 1
-            name = map_name(boxes.map, context)
-            context.writer.add(EngineCopy(target, name, places, barrier, bytes_, all_blocks))

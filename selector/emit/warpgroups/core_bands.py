@@ -15,7 +15,7 @@ The words come out of the zero-padded taps of ``banded``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,6 +24,8 @@ import numpy as np
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
+from selector.gpu.ir.layouts import in_bytes
+from selector.gpu.ir.nodes import Memory
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.tiles import Banded
 
@@ -145,6 +147,18 @@ def _column(number: str, entry: Entry) -> str:
     return f"({number} + {entry.first})" if entry.first else number
 
 
+def place_bands(total: int, entries: Iterable[Entry | Pair], context: KernelContext) -> str:
+    """The pointer to so many bytes for bands of which nothing is written; declares it."""
+    what = {entry.operand.buffer: None for entry in entries}
+    offset = context.allocate_shared(total, f"bands of {', '.join(what)}")
+    pointer = context.names.fresh("bands")
+    layout = in_bytes((BLOCK_BYTES,))
+    blocks = total // BLOCK_BYTES
+    context.writer.add(Memory(pointer, "unsigned char", offset, 1, total, (blocks,), layout))
+    context.numbers[pointer] = np.zeros(blocks, np.bool_)
+    return pointer
+
+
 class CoreBands:
     """The entries of a kernel. ``lay`` before its body is written, ``fill`` at its start."""
 
@@ -165,11 +179,7 @@ class CoreBands:
                 total += entry.bytes
         if not total:
             return
-        what = {entry.operand.buffer: None for entry in self.places}
-        offset = self.context.allocate_shared(total, f"bands of {', '.join(what)}")
-        self.pointer = self.context.names.fresh("bands")
-        self.context.writer.line(f"unsigned char* const {self.pointer} = smem + {offset};")
-        self.context.numbers[self.pointer] = np.zeros(total // BLOCK_BYTES, np.bool_)
+        self.pointer = place_bands(total, self.places, self.context)
 
     def _filled(self, place: int, pitch: int, count: int, chunks: int) -> None:
         """What is written: ``count`` times so many 16 bytes, ``pitch`` bytes apart."""

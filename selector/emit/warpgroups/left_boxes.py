@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selector.gpu.ir.layouts import Composed, Swizzle, in_bytes
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Expr
 from selector.runtime.plan import MapArgument
@@ -27,6 +28,11 @@ class BoxStore:
     @property
     def row_bytes(self) -> int:
         return self.map.box[0] * self.element_bytes
+
+    @property
+    def layout(self) -> Composed:
+        """Of an element (row, column): its byte."""
+        return Composed(Swizzle(self.row_bytes), in_bytes((self.row_bytes,), (self.element_bytes,)))
 
     @property
     def bytes(self) -> int:

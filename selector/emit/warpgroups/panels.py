@@ -1,19 +1,17 @@
 """Operands of wgmma in shared memory: panels of rows of 32, 64 or 128 bytes, swizzled.
 
-A panel holds as many bytes of every row, rows one after the other. Bits of an address choose among
-the 16-byte chunks of a row: the chunk c of a row that starts at byte s lies at chunk
-``c ^ (s / 128)``, modulo the chunks of a row. That is what the copy engine writes with a swizzle of
-that many bytes and what the matrix descriptors of wgmma name (PTX ISA, "Asynchronous Warpgroup
-Level Matrix Shared Memory Layout"). As only addresses matter, a matrix whose depth runs along the
-rows may start at any of them. The program knows the buffer by rows of ``pitch`` elements; every
-index goes through ``Panels``.
+A panel holds as many bytes of every row, rows one after the other, swizzled (``gpu.ir.layouts``).
+As only addresses matter, a matrix whose depth runs along the rows may start at any of them. The
+program knows the buffer by rows of ``pitch`` elements; every index goes through ``Panels``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from selector.diagnostics import ScheduleError, Where
+from selector.gpu.ir.layouts import GROUP_ROWS, Composed, Swizzle, in_bytes
 from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
@@ -24,8 +22,9 @@ from selector.lowering.structure import constant_elements, loaded_names, stored_
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
-GROUP_ROWS = 8  # rows after which every swizzle repeats
 ALIGNMENT = WIDTHS[-1] * GROUP_ROWS
+
+T = TypeVar("T", int, Affine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,20 @@ class Panels:
         return self.rows * self.row_bytes
 
     @property
-    def group_bytes(self) -> int:
-        """Bytes from one group of eight rows to the next."""
-        return GROUP_ROWS * self.row_bytes
+    def layout(self) -> Composed:
+        """Of an element (row, column): its byte."""
+        columns = self.width, self.bytes, self.panel_bytes
+        return Composed(Swizzle(self.row_bytes), in_bytes((self.row_bytes,), columns))
+
+    def byte(self, row: T, panel: T) -> T:
+        """Where the row of a panel begins."""
+        return row * self.row_bytes + panel * self.panel_bytes
+
+    def element(self, byte: int) -> tuple[int, int]:
+        """(row, column) of what lies at a byte, but for the swizzle."""
+        panel, inside = divmod(byte, self.panel_bytes)
+        row, at = divmod(inside, self.row_bytes)
+        return row, panel * self.width + at // self.bytes
 
     @property
     def size(self) -> int:
@@ -86,7 +96,7 @@ class Panels:
         whole = (column - inside).divided_by(self.width)
         if whole is None or inside % step or row.divided_by(group) is None:
             return None
-        return row * self.row_bytes + whole * self.panel_bytes + inside * self.bytes
+        return self.byte(row, whole) + inside * self.bytes
 
     def index(self, text: str) -> str:
         """The element at which the program's index ``text`` lies."""

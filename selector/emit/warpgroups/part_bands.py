@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
@@ -27,6 +25,7 @@ from selector.emit.warpgroups.core_bands import (
     ZERO,
     Entry,
     items_loop,
+    place_bands,
     run_of,
     taps_at,
 )
@@ -67,11 +66,7 @@ class PartBands:
     def lay(self) -> None:
         """Make room for them."""
         total = self.blocks * len(self._contents) * self.piece_bytes
-        what = {entry.operand.buffer: None for entry in self._places}
-        offset = self.context.allocate_shared(total, f"bands of {', '.join(what)}")
-        self.pointer = self.context.names.fresh("bands")
-        self.context.writer.line(f"unsigned char* const {self.pointer} = smem + {offset};")
-        self.context.numbers[self.pointer] = np.zeros(total // BLOCK_BYTES, np.bool_)
+        self.pointer = place_bands(total, self._places, self.context)
 
     # ------------------------------------------------------------------ where pieces lie
 

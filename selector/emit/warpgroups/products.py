@@ -18,7 +18,9 @@ from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import hold_form, warpgroup_form
 from selector.emit.names import comment
 from selector.emit.unwritten import settled
-from selector.emit.warpgroups.panels import GROUP_ROWS, WIDTHS, Panels
+from selector.emit.warpgroups.panels import WIDTHS
+from selector.gpu.ir.lane_maps import BLOCKS
+from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Commit, Drain, Fence
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
@@ -38,7 +40,6 @@ class Matrix:
     symbolic: Affine  # bytes, without the constant
     offset: int
     along: bool
-    leading: int  # bytes between panels, for a matrix that lies across
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,19 +201,15 @@ class GroupEmitter:
         return found
 
     def _left(self, s: Accumulate, a: Access, row: int, depth: int) -> Matrix | Held:
-        """The first operand: in registers, as the accumulators that it was made of, or in panels.
-
-        A lane has (g, 2q), (g+8, 2q), (g, 2q+8), (g+8, 2q+8) and their right neighbours, g in the
-        16 rows of its warp (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
-        """
+        """The first operand: in registers, as accumulators that it was made of, or in panels."""
         tiles = self.context.register_tiles.get(a.buffer)
         if tiles is None:
             return self._matrix(s, a, row, depth, GROUP_M)
         found: list[str] = []
-        for right in (0, 8):
-            for down in (0, 8):
-                origin = a.base + a.row_stride * (row + down) + a.depth_stride * (depth + right)
-                found.append(tiles.at(origin, a.row_stride, a.depth_stride))
+        for down, across in BLOCKS:
+            at = depth + across // a.type.bytes
+            origin = a.base + a.row_stride * (row + down) + a.depth_stride * at
+            found.append(tiles.at(origin, a.row_stride, a.depth_stride))
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:
@@ -234,7 +231,7 @@ class GroupEmitter:
                 "stage it as a plain two-dimensional tile",
                 Where(func=s.accumulator),
             )
-        return Matrix(o.buffer, start - start.offset, start.offset, along, panels.panel_bytes)
+        return Matrix(o.buffer, start - start.offset, start.offset, along)
 
     def _merged(self, products: list[Product]) -> list[Product]:
         """Products with one A, and B's and accumulators side by side, as one; order is kept."""
@@ -252,19 +249,20 @@ class GroupEmitter:
 
     def _depth(self, b: Matrix) -> int:
         """What two B's of one depth have in common."""
-        panels = self.context.panels[b.buffer]
-        inside = b.offset % panels.panel_bytes
-        return b.offset % panels.row_bytes if b.along else inside // panels.row_bytes
+        row, column = self.context.panels[b.buffer].element(b.offset)
+        return column if b.along else row
 
     def _continues(self, last: Product, p: Product) -> bool:
         panels = self.context.panels[p.b.buffer]
-        inside = last.b.offset % panels.row_bytes // panels.bytes
+        row, column = panels.element(last.b.offset)
+        inside = column % panels.width
         if not p.b.along and inside and inside + last.n + p.n > panels.width:
             return False
+        after = (row + last.n, column) if p.b.along else (row, column + last.n)
         return (
             p.first == last.first + last.n // 8
             and _is_width(last.n + p.n, p.instruction)
-            and _after(last.b.offset, last.n, p.b.along, panels) == p.b.offset
+            and panels.element(p.b.offset) == after
         )
 
     # ------------------------------------------------------------------ text
@@ -278,11 +276,11 @@ class GroupEmitter:
             if m.symbolic.terms:
                 start += f" + {self.context.scalar.index(m.symbolic.to_expr())}"
             panels = self.context.panels[m.buffer]
-            leading = 16 if m.along else m.leading  # of no meaning along swizzled rows
+            leading = 16 if m.along else panels.panel_bytes  # of no meaning along swizzled rows
+            stride = panels.byte(GROUP_ROWS, 0)
             swizzle = len(WIDTHS) - WIDTHS.index(panels.row_bytes)
             self.context.writer.line(
-                f"const u64 {name} = matrix_descriptor({start}, {leading}, "
-                f"{panels.group_bytes}, {swizzle});"
+                f"const u64 {name} = matrix_descriptor({start}, {leading}, {stride}, {swizzle});"
             )
             known[key] = name
         return known[key]
@@ -345,12 +343,3 @@ def _bytes_across(s: Accumulate, buffer: str) -> ScheduleError:
         f"`{s.accumulator}` in MemoryType.WMMAAccumulator",
         Where(func=s.accumulator),
     )
-
-
-def _after(offset: int, rows: int, along: bool, panels: Panels) -> int:
-    """Where the matrix begins that follows ``rows`` rows of one at ``offset``."""
-    if along:
-        return offset + rows * panels.row_bytes
-    column = offset % panels.row_bytes // panels.bytes + rows
-    whole, inside = divmod(column, panels.width)
-    return offset - offset % panels.row_bytes + whole * panels.panel_bytes + inside * panels.bytes

@@ -17,6 +17,7 @@ from selector.emit.context import KernelContext
 from selector.emit.names import comment
 from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, Entry, Pair
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
+from selector.gpu.ir.layouts import Strided, core_matrices
 from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node, Raw
 from selector.ir.affine import Affine
 from selector.lowering.fragments import BLOCK_BYTES
@@ -36,6 +37,11 @@ class BandAddress:
     place: int
     along: int
     across: int
+
+    @property
+    def layout(self) -> Strided:
+        """Of a column and a byte of depth: bytes from the place."""
+        return core_matrices(self.along, self.across)
 
 
 @dataclass(slots=True)

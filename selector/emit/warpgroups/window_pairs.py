@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from selector.emit.warpgroups.core_bands import Entry, Pair
 from selector.emit.warpgroups.window_code import WindowProduct
-from selector.emit.warpgroups.windows import CHUNK, WindowRows
+from selector.emit.warpgroups.windows import CHUNK
+from selector.gpu.ir.layouts import Dealt
 from selector.ir.affine import Affine
 
 LARGEST_OFFSET = 16 * (2**14 - 1)  # bytes that a descriptor names
@@ -36,7 +37,7 @@ class _Rows:
         return all(any(two[i] is not None for two in self.products.values()) for i in (0, 1))
 
 
-def paired(products: list[WindowProduct], windows: Mapping[str, WindowRows]) -> list[WindowProduct]:
+def paired(products: list[WindowProduct], windows: Mapping[str, Dealt]) -> list[WindowProduct]:
     """The same sums with half steps of two rows together, where any are neighbours."""
     groups: dict[tuple[str, str, Affine], list[WindowProduct]] = {}
     for p in products:

@@ -192,16 +192,15 @@ class WindowEmitter:
             at = start + sum(v * (c or 0) for v, c in zip(values, steps, strict=True))
             entry = Entry(b, tuple(values[i] for i in places))
             line, column = divmod(at, rows.pitch)
-            place = line * rows.pitch * size + column // rows.distance * size
+            place = line * rows.pitch * size + column // rows.step * size
             for i, j in product(range(s.m // WINDOWS), range(0, s.n, COLUMNS)):
                 part = replace(entry, first=j)
                 for step in range(entry.blocks // 2):
-                    first = rows.chunk(2 * step)
-                    along = rows.chunk(2 * step + 1) - first
+                    first, second = (size * rows.place(CHUNK * c) for c in (2 * step, 2 * step + 1))
                     yield WindowProduct(
                         s.accumulator, region.piece(i, j // COLUMNS), entry.columns, a.buffer,
-                        symbolic, place + WINDOWS * BLOCK_BYTES * i + first, along, step,
-                        part,
+                        symbolic, place + WINDOWS * BLOCK_BYTES * i + first, second - first,
+                        step, part,
                     )  # fmt: skip
 
     def _names(self, n: Nested) -> list[str]:
@@ -210,7 +209,7 @@ class WindowEmitter:
     def _check(self, s: Accumulate, a: Access) -> None:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and end inside their rows."""
         rows = self.context.windows[a.buffer]
-        per = BLOCK_BYTES // a.type.bytes * rows.distance
+        per = BLOCK_BYTES // a.type.bytes * rows.step
         fits = s.n % COLUMNS == 0 or s.instruction.apart > 0
         plain = a.predicate is None and a.depth_stride.constant == 1 and fits
         aligned = a.row_stride.constant == per and all(c % rows.pitch % per == 0 for _, c in a.base)

@@ -6,41 +6,17 @@ swizzled panels, such a row stays as it is: windows overlap, and no swizzle fits
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.warpgroups.panels import Panels, not_shared
+from selector.gpu.ir.layouts import Dealt
 from selector.ir.nodes import Allocate, For, ForKind, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.normalize import sequence
-from selector.lowering.strips import Strips
 from selector.lowering.structure import constant_elements
 from selector.lowering.tiles import Access, Accumulate, Banded, as_accumulate
 
 SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 CHUNK = 8  # elements of 16 bits in 16 bytes
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRows:
-    """Rows ``pitch`` elements apart; windows begin ``distance`` chunks of 16 bytes after each
-    other.
-
-    Where these are several, a row lies in as many strips: chunks 0, ``distance``, 2 * ``distance``
-    ... one after the other, then those after them. So the first chunks of windows are neighbours.
-    """
-
-    pitch: int
-    distance: int = 1
-
-    @property
-    def strips(self) -> Strips | None:
-        return Strips(self.pitch, self.distance, CHUNK) if self.distance > 1 else None
-
-    def chunk(self, number: int) -> int:
-        """Bytes from the first chunk of a window to the ``number``-th one."""
-        strips = self.strips
-        return 2 * CHUNK * number if strips is None else 2 * strips.place(CHUNK * number)
 
 
 def _window_product(s: Stmt) -> Accumulate | None:
@@ -60,16 +36,17 @@ def is_window(s: Stmt) -> bool:
             return _window_product(s) is not None
 
 
-def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, WindowRows]:
-    """The rows of every buffer that is read in windows; ``ScheduleError`` for those that do not lie
-    in shared memory, or are an operand of another product, too.
+def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, Dealt]:
+    """The rows of every buffer that is read in windows, whose chunks are dealt out where these are
+    several apart; ``ScheduleError`` for those that do not lie in shared memory, or are an operand
+    of another product, too.
     """
     allocations = {
         s.name: s
         for s in walk_stmt(body)
         if isinstance(s, Allocate) and s.memory is Memory.GPU_SHARED
     }
-    found: dict[str, WindowRows] = {}
+    found: dict[str, Dealt] = {}
     for s in walk_stmt(body):
         statement = _window_product(s)
         if statement is None or statement.a.buffer in found:
@@ -88,11 +65,11 @@ def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, WindowRows]
         constant_elements(allocations[name])  # an error where an extent is no constant
         pitch = allocations[name].extents[0]
         assert isinstance(pitch, IntImm)
-        found[name] = WindowRows(pitch.value, _distance(statement, pitch.value))
+        found[name] = Dealt(pitch.value, _distance(statement, pitch.value), CHUNK)
     return found
 
 
-def find_slots(s: Stmt, windows: dict[str, WindowRows], *, repeated: bool = False) -> set[str]:
+def find_slots(s: Stmt, windows: dict[str, Dealt], *, repeated: bool = False) -> set[str]:
     """The shared buffers of a body that are filled ahead: those with several stages, and rows that
     are read in windows in a loop. These leave in pieces: one slot is enough to be ahead.
     """

@@ -25,6 +25,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Node,
     Number,
     Raw,
@@ -33,6 +34,7 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
+    View,
 )
 from selector.ir.nodes import Expr
 
@@ -128,6 +130,8 @@ class _Printer:
         match node:
             case Let(kind, names, values, note):
                 return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
+            case Memory():
+                return [self.memory(node)]
             case State(kind, names, values, note):
                 return [f"{self.declared(kind, names, values)}{_noted(note)}"]
             case Leave(what, note):
@@ -145,12 +149,24 @@ class _Printer:
             case EngineCopy(to, map_, at, barrier, _, blocks):
                 verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
                 places = ", ".join(at)
-                head = f"tensor_{verb}{len(at)}({to}, &{map_}, {places}"
+                head = f"tensor_{verb}{len(at)}({self.address(to)}, &{map_}, {places}"
                 return [f"{head}, {self.text(barrier)}{mask});"]
             case EngineStore(source, map_, at):
-                return [f"tensor_store{len(at)}({source}, &{map_}, {', '.join(at)});"]
+                return [f"tensor_store{len(at)}({self.address(source)}, &{map_}, {', '.join(at)});"]
             case _:
                 return [self.synchronised(node)]
+
+    def address(self, view: View) -> str:
+        pointer = view.memory
+        if view.start is not None:
+            pointer = f"({pointer} + {self.text(view.start)})"
+        behind = "" if view.at is None else f" + {operand(view.at, self.numbers)}"
+        return f"shared_address({pointer}){behind}"
+
+    def memory(self, node: Memory) -> str:
+        start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")
+        start = start if node.kind == "unsigned char" else f"({node.kind}*)({start})"
+        return f"{node.kind}* const {node.name} = {start};"
 
     def declared(self, kind: str, names: tuple[str, ...], values: tuple[Expr, ...]) -> str:
         pairs = zip(names, values, strict=True)

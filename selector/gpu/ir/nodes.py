@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from selector.gpu.ir.layouts import Layout
 from selector.ir.nodes import Expr
 
 # ------------------------------------------------------------------ declarations
@@ -40,6 +41,24 @@ class Number:
     name: str
     value: Expr
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Shared memory: a pointer to what is of ``kind``, ``offset`` bytes from its begin. An element
+    of an index below ``extents`` lies at the byte that the ``layout`` says, in each of ``stages``
+    of so many ``bytes``. ``unit``: what has memory of its own, ``apart`` bytes from the one before.
+    """
+
+    name: str
+    kind: str
+    offset: int
+    stages: int
+    bytes: int
+    extents: tuple[int, ...]
+    layout: Layout
+    unit: str = ""
+    apart: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +223,21 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
+
+    memory: str
+    start: Expr | None = None
+    at: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """A box of a tensor ``map``, which begins ``at`` these coordinates, to an address in shared
-    memory (as text), of all ``blocks`` of a mask; its bytes arrive at a barrier.
+    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
+    ``blocks`` of a mask; its bytes arrive at a barrier.
     """
 
-    to: str
+    to: View
     map: str
     at: tuple[str, ...]
     barrier: Expr
@@ -221,7 +249,7 @@ class EngineCopy:
 class EngineStore:
     """The same way back."""
 
-    source: str
+    source: View
     map: str
     at: tuple[str, ...]
 
@@ -253,9 +281,9 @@ class Dependents:
 
 
 Node = (
-    Number | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init | Retire
-    | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused | Registers
-    | Dependents
+    Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
+    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
+    | Registers | Dependents
 )  # fmt: skip
 Body = tuple[Node, ...]
 

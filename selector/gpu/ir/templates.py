@@ -30,6 +30,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Number,
     Registers,
     Retire,
@@ -42,6 +43,8 @@ TEMPLATES: dict[type, str] = {
     Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
     "[ parameters {parameters}]",
     Number: "number {name} = {value} as {text}",
+    Memory: "memory {name} of {kind} at {offset} stages {stages} bytes {bytes} extents {extents}"
+    " = {layout}[ each {unit} apart {apart}]",
     Let: "let {kind} {names} = {values}[ note {note}]",
     State: "state {kind} {names} = {values}[ note {note}]",
     Under: "under[ {head}]",

@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.nodes import Body, Kernel, Node, Raw
+from selector.gpu.ir.layouts import parse_layout
+from selector.gpu.ir.nodes import Body, Kernel, Node, Raw, View
 from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
@@ -80,11 +81,14 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int":
+        case "str" | "int" | "Layout":
             return str(value)
         case "Expr":
             return print_expr(value, {})
-        case "tuple[str, ...]" | "tuple[Expr, ...]":
+        case "View":
+            parts = (_spelled("Expr", x) if x is not None else "" for x in (value.start, value.at))
+            return BETWEEN.join((value.memory, *parts))
+        case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
             part = kind.removeprefix("tuple[").removesuffix(", ...]")
             return BETWEEN.join(_spelled(part, v) for v in value)
         case _:
@@ -151,7 +155,12 @@ def _parsed(kind: str, text: str | None) -> Any:
             return int(text or "0")
         case "Expr":
             return None if text is None else parse_expr(text)
-        case "tuple[str, ...]" | "tuple[Expr, ...]":
+        case "Layout":
+            return parse_layout(text or "")
+        case "View":
+            memory, *parts = (text or "").split(BETWEEN)
+            return View(memory, *(_parsed("Expr", part or None) for part in parts))
+        case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
             part = kind.removeprefix("tuple[").removesuffix(", ...]")
             return tuple(_parsed(part, p) for p in text.split(BETWEEN)) if text else ()
         case _:

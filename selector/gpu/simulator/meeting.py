@@ -15,6 +15,7 @@ from selector.gpu.ir.nodes import (
     Fused,
     If,
     Kernel,
+    Memory,
     Node,
     Number,
     Raw,
@@ -50,7 +51,7 @@ def _node(node: Node) -> Body:
             return ()
         case Fence(what) if what != "barriers":
             return ()
-        case Raw() | Under() | EngineStore() | Registers() | Dependents():
+        case Raw() | Under() | Memory() | EngineStore() | Registers() | Dependents():
             return ()
         case _:
             return (node,)

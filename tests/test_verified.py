@@ -40,6 +40,7 @@ class Suite:
         self.asked.write_text("")
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
         environment.pop("SELECTOR_NIGHTLY", None)
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take seconds to import
         subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "verified", *options, "test_suite.py"],
             cwd=self.folder, check=False, capture_output=True,

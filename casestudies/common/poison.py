@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 NAN = 0xFF  # bytes of which every float type makes NaN
-_POOL_BYTES = 256 << 20
+_POOL_BYTES = 256 << 20  # at most, and a quarter of what is free
 _SOURCE = r"""
 extern "C" __global__ void poison(unsigned value, unsigned words) {
     extern __shared__ volatile unsigned memory[];
@@ -41,7 +41,8 @@ def poison(byte: int = NAN) -> None:
     import cupy
 
     kernel, size, blocks = _kernel()
-    held = cupy.empty(_POOL_BYTES, cupy.uint8)
+    free, _ = cupy.cuda.Device().mem_info
+    held = cupy.empty(min(_POOL_BYTES, free // 4), cupy.uint8)
     held.fill(byte)
     word = int.from_bytes(bytes([byte] * 4), "little")
     kernel((blocks,), (256,), (np.uint32(word), np.uint32(size // 4)), shared_mem=size)

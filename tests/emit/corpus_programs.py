@@ -17,6 +17,8 @@ from selector.ir.module import Module
 
 TARGETS = ("sm_80", "sm_90a")
 PROGRAMS = [(name, t) for name, case in CORPUS.items() for t in TARGETS if case.target in (None, t)]
+TURNS = {name: case.target or TARGETS[i % 2] for i, (name, case) in enumerate(CORPUS.items())}
+"""The target of each case where one is enough: what differs between them is not in the cases."""
 
 
 @dataclass(frozen=True, slots=True)

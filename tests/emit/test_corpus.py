@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from corpus import CORPUS
 from corpus_case import output_shapes, random_inputs
-from corpus_programs import PROGRAMS, TARGETS, Compiled, compiled
+from corpus_programs import PROGRAMS, TARGETS, TURNS, Compiled, compiled
 from emulation import check, run
 from emulation.agreement import assert_close
 from known_code import assert_known
@@ -32,7 +32,7 @@ from selector.runtime import nvrtc
 from selector.targets import find_target
 
 RAW_LINES = 642  # of CUDA in a kernel that no node stands for: the number only falls
-EVERY = 47  # of the programs is one for `make quick`; odd, so that it has both targets
+EVERY = 23  # of the programs is one for `make quick`; odd, so that it has both targets
 ENTRY = 'extern "C" __global__'
 
 
@@ -59,12 +59,18 @@ class Run:
         return texts, *(self.arrays[name].tobytes() for name in sorted(self.arrays))
 
 
+def marks(number: int, name: str, target: str) -> tuple[pytest.MarkDecorator, ...]:
+    """By day each case has the target whose turn it is; `make digests` compares all texts."""
+    if TURNS[name] != target:
+        return (pytest.mark.nightly,)
+    return () if number % EVERY == 0 else (pytest.mark.slow,)
+
+
 # Of the module, so that the tests of one program come one after the other and share its kernel.
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(p, marks=() if i % EVERY == 0 else pytest.mark.slow, id="-".join(p))
-        for i, p in enumerate(PROGRAMS)
+        pytest.param(p, marks=marks(i, *p), id="-".join(p)) for i, p in enumerate(PROGRAMS)
     ],
 )
 def program(request: pytest.FixtureRequest) -> Run:
@@ -131,9 +137,8 @@ def test_kernels_as_nodes(program: Run, verified: Verified) -> None:
 def batches(size: int) -> dict[str, tuple[str, list[str]]]:
     """Cases by target and number: compiling several at once takes less time."""
     found: dict[str, tuple[str, list[str]]] = {}
-    turns = {name: CORPUS[name].target or TARGETS[i % 2] for i, name in enumerate(CORPUS)}
     for target in TARGETS:
-        names = [name for name, turn in turns.items() if turn == target]
+        names = [name for name, turn in TURNS.items() if turn == target]
         for start in range(0, len(names), size):
             found[f"{target}-{start // size}"] = (target, names[start : start + size])
     return found

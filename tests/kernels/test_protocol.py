@@ -27,7 +27,7 @@ FORMS = (  # of pipelines, by a program of the corpus and its target
     ("groups_cluster_lasting_mapped", "sm_90a"),
     ("groups_teams_cluster_mapped", "sm_90a"),
 )
-EVERY = 5  # of so many mutants one is tried, but at night
+EVERY = 9  # of so many mutants one is tried, but at night
 
 
 def kernel_of(name: str, target: str) -> Kernel:

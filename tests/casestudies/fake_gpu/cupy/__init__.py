@@ -34,6 +34,7 @@ class CUDARuntimeError(RuntimeError):
 class Device:
     id = 0
     lost = False
+    mem_info = (1 << 24, 1 << 25)
 
     @property
     def attributes(self):

@@ -69,9 +69,7 @@ def marks(number: int, name: str, target: str) -> tuple[pytest.MarkDecorator, ..
 # Of the module, so that the tests of one program come one after the other and share its kernel.
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(p, marks=marks(i, *p), id="-".join(p)) for i, p in enumerate(PROGRAMS)
-    ],
+    params=[pytest.param(p, marks=marks(i, *p), id="-".join(p)) for i, p in enumerate(PROGRAMS)],
 )
 def program(request: pytest.FixtureRequest) -> Run:
     found = compiled(*request.param)

@@ -331,7 +331,7 @@ class RegionCode:
         """Value and guard of a block's elements, with marks for what differs between them."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
-        expected = to_affine(lane(plan.source.index, digits))
+        value, expected = plan.element(digits)
         buffers: list[str] = []
 
         def mark_reads(x: Expr) -> Expr:
@@ -343,8 +343,8 @@ class RegionCode:
                             hint="read all accumulators of a statement with the same index",
                         )
                     buffers.append(buffer)
-                    value = Var(self.context.names.verbatim(f"@{buffer}@"), t)
-                    return value if wanted is None else Select(wanted, value, _zero(t))
+                    read = Var(self.context.names.verbatim(f"@{buffer}@"), t)
+                    return read if wanted is None else Select(wanted, read, _zero(t))
                 case Load() if x.buffer in self.context.register_tiles:
                     return mark_tile(x, self.context)
                 case Load() if x.buffer in self.context.row_registers:
@@ -363,7 +363,7 @@ class RegionCode:
         names, scalar = self.context.names, self.context.scalar
         names.bind("$n", "@n@")
         names.bind("$m", "@m@")
-        marked = mark_reads(lane(plan.store.value, digits))
+        marked = mark_reads(value)
         p, guard = plan.store.predicate, ""
         if guarded and p is not None:
             guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))

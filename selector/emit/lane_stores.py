@@ -78,7 +78,7 @@ class LaneStores:
             return p
         region, _ = plan.regions[0]
         digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
-        return holds_everywhere(lane(p, digits), dict(digits))
+        return holds_everywhere(plan.condition(p, digits), dict(digits))
 
     def _pair_flag(self, plan: ReadOut) -> str | None:
         """The uniform condition for storing two neighbours at once; "true" if always, None if

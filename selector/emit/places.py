@@ -71,6 +71,7 @@ class ReadOut:
     elements: dict[Digits, tuple[Expr, Affine]] = field(
         default_factory=dict[Digits, tuple[Expr, Affine]]
     )
+    conditions: dict[Digits, Expr] = field(default_factory=dict[Digits, Expr])
 
     def element(self, digits: Digits) -> tuple[Expr, Affine]:
         """The value of an element, and its index in the accumulators."""
@@ -78,6 +79,15 @@ class ReadOut:
             index = to_affine(lane(self.source.index, digits))
             self.elements[digits] = (lane(self.store.value, digits), index)
         return self.elements[digits]
+
+    def condition(self, predicate: Expr, digits: Digits) -> Expr:
+        """The store's predicate at an element."""
+        if predicate.type.lanes == 1:
+            return predicate
+        counting = tuple((d, n) for d, n in digits if n != 1)
+        if counting not in self.conditions:
+            self.conditions[counting] = lane(predicate, counting)
+        return self.conditions[counting]
 
 
 def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:

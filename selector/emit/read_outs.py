@@ -50,6 +50,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Binary,
+    Broadcast,
     Call,
     Cast,
     Expr,
@@ -94,6 +95,8 @@ class RegionCode:
         """What the four elements of a tile are filled with."""
         assert isinstance(s.value, Call)
         value, scalar = s.value.args[0], self.context.scalar
+        if isinstance(value, Broadcast) and value.value.type.lanes == 1:
+            return [scalar.expr(value.value)] * 4
         places = (digits_of(region, (*at, e), outer) for e in range(4))
         return [scalar.expr(lane(value, digits)) for digits in places]
 
@@ -366,7 +369,7 @@ class RegionCode:
         marked = mark_reads(value)
         p, guard = plan.store.predicate, ""
         if guarded and p is not None:
-            guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
+            guard = scalar.expr(plan.condition(p, digits))
         accumulators = {b: self.context.accumulators[b] for b in buffers}
         pair = pair_text(marked, scalar.expr)
         return ElementTexts(scalar.expr(marked), guard, accumulators, pair, self.context)

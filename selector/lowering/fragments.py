@@ -23,10 +23,11 @@ BLOCK_ROWS = 8
 BLOCK_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Block:
     """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal
-    values.
+    values. A run makes a thousand, and nothing changes one: to freeze them takes longer than to
+    make them.
 
     Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ
     in the offset only.

@@ -13,6 +13,7 @@ is outermost (matrix product).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -292,9 +293,9 @@ def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int])
     found: dict[int, Block] = {first.key: first}
     for op in ops[now : now + 16]:
         for block in (*op.a, *op.b):
-            if block.key in held or block.key in found or isinstance(block.operand, Banded):
+            if block.family != first.family or block.key in held or block.key in found:
                 continue
-            if block.family == first.family and _start_alike(block, first):
+            if _start_alike(block, first):
                 found[block.key] = block
             if len(found) == 4:
                 return list(found.values())
@@ -331,10 +332,8 @@ def _evict(
 ) -> None:
     """Drop what is not used after ``op``, and what there is no room for; only blocks of ``op`` are
     used ``now``."""
-    for key in {block.key for block in (*op.a, *op.b)}:
-        while uses[key] and uses[key][0] <= now:
-            uses[key].pop(0)
-        if not uses[key]:
-            del held[key]
+    for block in (*op.a, *op.b):
+        if uses[block.key][-1] == now:
+            held.pop(block.key, None)  # an op may have a block twice
     while len(held) > registers:
-        del held[max(held, key=lambda key: uses[key][0])]
+        del held[max(held, key=lambda key: uses[key][bisect_right(uses[key], now)])]

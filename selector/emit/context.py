@@ -291,7 +291,9 @@ class KernelContext:
                 storage = self.storages.get(operand.buffer)
                 if storage is not None and storage.space is Space.GLOBAL:
                     return statement
-        return replace(aligned, a=self._laid(aligned.a), b=self._laid(aligned.b))
+        a, b = self._laid(aligned.a), self._laid(aligned.b)
+        same = a is aligned.a and b is aligned.b
+        return aligned if same else replace(aligned, a=a, b=b)
 
     def _laid(self, operand: Operand) -> Operand:
         """An operand that knows how its buffer lies in memory."""

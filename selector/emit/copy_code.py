@@ -155,8 +155,9 @@ def split_copy(
     step, or a step would not lie within one plane; a copy that does not occupy them all is one
     step.
     """
-    inside = whole_inside(copy, context)
-    if inside is None or any(copy.clamped) or size % copy.chunks:
+    odd = any(copy.clamped) or size % copy.chunks
+    inside = None if odd else whole_inside(copy, context)
+    if inside is None:
         return None
     if context.storages[copy.to].panels is not None:
         return None  # rows are not one pitch apart

@@ -22,6 +22,7 @@ class LaneStores:
     def __init__(self, context: KernelContext, texts: Callable[..., ElementTexts]) -> None:
         self.context = context
         self._texts = texts
+        self._addresses: dict[tuple[Affine | str, ...], str] = {}
 
     def store(self, plan: ReadOut) -> None:
         """Four neighbours at once where they are aligned, else two, else one by one."""
@@ -77,7 +78,7 @@ class LaneStores:
             return p
         region, _ = plan.regions[0]
         digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
-        return holds_everywhere(lane(p, digits), dict(digits))
+        return holds_everywhere(plan.condition(p, digits), dict(digits))
 
     def _pair_flag(self, plan: ReadOut) -> str | None:
         """The uniform condition for storing two neighbours at once; "true" if always, None if
@@ -136,8 +137,15 @@ class LaneStores:
         storage = self.context.storages[s.buffer]
         if symbolic not in pointers:
             name = f"p{len(pointers)}"
-            text = self.context.scalar.expr(symbolic.to_expr())
-            kind = c_type(storage.type)
+            kind, text = c_type(storage.type), self._address(symbolic)
             self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + {text};")
             pointers[symbolic] = name
         return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
+
+    def _address(self, symbolic: Affine) -> str:
+        """The text of a symbolic part, which read-outs share; its quotients are named by what the
+        variables of threads are here."""
+        place = (symbolic, *self.context.units.values())
+        if place not in self._addresses:
+            self._addresses[place] = self.context.scalar.expr(symbolic.to_expr())
+        return self._addresses[place]

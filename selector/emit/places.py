@@ -8,7 +8,7 @@ one four of the next, and a row gets 64 bytes at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
 from selector.emit.scalar import Space
@@ -63,7 +63,7 @@ class IndexForm:
         return symbolic, offset + (steps[0] or 0) * m + (steps[1] or 0) * n
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ReadOut:
     """A read-out statement: the accumulator load that gives its order, its blocks, their index
     forms.
@@ -73,6 +73,26 @@ class ReadOut:
     source: Load
     regions: list[tuple[Region, Digits]]
     forms: list[IndexForm | None]
+    elements: dict[Digits, tuple[Expr, Affine]] = field(
+        default_factory=dict[Digits, tuple[Expr, Affine]]
+    )
+    conditions: dict[Digits, Expr] = field(default_factory=dict[Digits, Expr])
+
+    def element(self, digits: Digits) -> tuple[Expr, Affine]:
+        """The value of an element, and its index in the accumulators."""
+        if digits not in self.elements:
+            index = to_affine(lane(self.source.index, digits))
+            self.elements[digits] = (lane(self.store.value, digits), index)
+        return self.elements[digits]
+
+    def condition(self, predicate: Expr, digits: Digits) -> Expr:
+        """The store's predicate at an element."""
+        if predicate.type.lanes == 1:
+            return predicate
+        counting = tuple((d, n) for d, n in digits if n != 1)
+        if counting not in self.conditions:
+            self.conditions[counting] = lane(predicate, counting)
+        return self.conditions[counting]
 
 
 def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:

@@ -50,6 +50,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Binary,
+    Broadcast,
     Call,
     Cast,
     Expr,
@@ -94,6 +95,8 @@ class RegionCode:
         """What the four elements of a tile are filled with."""
         assert isinstance(s.value, Call)
         value, scalar = s.value.args[0], self.context.scalar
+        if isinstance(value, Broadcast) and value.value.type.lanes == 1:
+            return [scalar.expr(value.value)] * 4
         places = (digits_of(region, (*at, e), outer) for e in range(4))
         return [scalar.expr(lane(value, digits)) for digits in places]
 
@@ -330,7 +333,7 @@ class RegionCode:
         """Value and guard of a block's elements, with marks for what differs between them."""
         n, m = Var("$n"), Var("$m")
         digits = ((n, region.n), (m, region.m), *outer)
-        expected = to_affine(lane(plan.source.index, digits))
+        value, expected = plan.element(digits)
         buffers: list[str] = []
 
         def mark_reads(x: Expr) -> Expr:
@@ -342,8 +345,8 @@ class RegionCode:
                             hint="read all accumulators of a statement with the same index",
                         )
                     buffers.append(buffer)
-                    value = Var(self.context.names.verbatim(f"@{buffer}@"), t)
-                    return value if wanted is None else Select(wanted, value, _zero(t))
+                    read = Var(self.context.names.verbatim(f"@{buffer}@"), t)
+                    return read if wanted is None else Select(wanted, read, _zero(t))
                 case Load() if x.buffer in self.context.register_tiles:
                     return mark_tile(x, self.context)
                 case Load() if x.buffer in self.context.row_registers:
@@ -362,10 +365,10 @@ class RegionCode:
         names, scalar = self.context.names, self.context.scalar
         names.bind("$n", "@n@")
         names.bind("$m", "@m@")
-        marked = mark_reads(lane(plan.store.value, digits))
+        marked = mark_reads(value)
         p, guard = plan.store.predicate, ""
         if guarded and p is not None:
-            guard = scalar.expr(p if p.type.lanes == 1 else lane(p, digits))
+            guard = scalar.expr(plan.condition(p, digits))
         accumulators = {b: self.context.accumulators[b] for b in buffers}
         pair = pair_text(marked, scalar.expr)
         return ElementTexts(scalar.expr(marked), guard, accumulators, pair, self.context)

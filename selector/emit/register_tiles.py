@@ -109,7 +109,7 @@ def register_names(body: Stmt) -> frozenset[str]:
     for s in walk_stmt(body):
         if isinstance(s, Store) and s.buffer in found and not _fills(s):
             found.discard(s.buffer)
-    return frozenset(found) - _read_otherwise(body)
+    return frozenset(found) - _read_otherwise(body) if found else frozenset()
 
 
 def allocate(s: Allocate, name: str, warps: int) -> RegisterTiles:

@@ -45,6 +45,8 @@ def row_arrays(body: Stmt, context: KernelContext, covered: Covered) -> dict[str
         and s.memory is not Memory.REGISTER and s.stages == 1
     }  # fmt: skip
     known = {s.buffer for s, _ in uses if _is_row_sum(s)} & names
+    if not known:
+        return {}
     while True:
         more = {s.buffer for s, _ in uses if _reads(s) & known} & names - known
         if not more:

@@ -12,7 +12,7 @@ from selector.emit.context import (
     KernelContext,
     slice_offset,
 )
-from selector.emit.instructions import matrix_form
+from selector.emit.instructions import MatrixForm, matrix_form
 from selector.emit.names import comment
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
@@ -77,13 +77,17 @@ class TileEmitter:
             offsets = [slice_offset(s.offset, self.context, s.accumulator) for s in statements]
             read_outs = self._complete(ops, statements, offsets, finished)
             budget = self._register_budget(statements)
+            forms: dict[tuple[int, int], MatrixForm] = {}
             for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)
                     case MatrixOp():
-                        n = event.statement
-                        self._issue(statements[n], offsets[n], event, fetcher)
+                        n, depth = event.statement, len(event.b)
+                        if (n, depth) not in forms:
+                            forms[n, depth] = self._form(statements[n], depth)
+                        form = forms[n, depth]
+                        self._issue(form, statements[n], offsets[n], event, fetcher)
                         issued += 1
                         for piece in pieces.get(issued, ()):
                             piece()
@@ -118,9 +122,15 @@ class TileEmitter:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
         return max(24, 176 - sum(places.values()))
 
-    def _issue(self, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher) -> None:
-        form = matrix_form(s.instruction, len(op.b))
+    def _form(self, s: Accumulate, depth: int) -> MatrixForm:
+        """The instruction for so many blocks of a statement's depth."""
+        form = matrix_form(s.instruction, depth)
         self.context.wrappers[form.name] = form.source
+        return form
+
+    def _issue(
+        self, form: MatrixForm, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher
+    ) -> None:
         accumulator = self.context.accumulators[s.accumulator]
         region = accumulator.regions[offset]
         registers = [fetcher.register(b) for b in (*op.a, *op.b)]

@@ -18,7 +18,7 @@ from math import gcd, isfinite
 
 from selector.eqsat.encode import encode_store
 from selector.ir.affine import Affine
-from selector.ir.contents import holds
+from selector.ir.contents import bits_of, kinds_of
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -189,8 +189,11 @@ class _Names:
                 return map_expr(e, self.value)
 
 
+_READS = bits_of(Load, LocToLoc)
+
+
 def _has_load(e: Expr) -> bool:
-    return holds(e, Load) or holds(e, LocToLoc)
+    return bool(kinds_of(e) & _READS)
 
 
 def _terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:

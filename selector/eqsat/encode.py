@@ -6,6 +6,7 @@ The encoding keeps everything: ``decode(encode(e)) == e`` for every expression w
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import assert_never
 
 from selector.diagnostics import InternalError
@@ -33,6 +34,7 @@ from selector.ir.nodes import (
 from selector.ir.types import INT32
 
 
+@lru_cache(maxsize=4096)
 def text(value: str) -> str:
     """A string literal of egglog."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -69,8 +69,11 @@ def loads_from(e: Expr, store: Store) -> bool:
     """Whether a value is the accumulator as the statement stores it, read before that."""
     match e:
         case LocToLoc(_, _, Load(_, buffer, index, _)):
-            a, b = access(index), access(store.index)
-            if a is None or b is None or buffer != store.buffer:
+            if buffer != store.buffer:
+                return False
+            a = access(index)
+            b = a if index == store.index else access(store.index)
+            if a is None or b is None:
                 return False
             return a.base == b.base and merge(a.levels) == merge(b.levels)
         case _:

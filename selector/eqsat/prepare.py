@@ -106,8 +106,10 @@ def _split(s: Store, placed: dict[str, Location]) -> Stmt:
     if s.buffer not in placed or s.predicate is not None or not isinstance(s.value, LocToLoc):
         return s
     terms = _signed_terms(s.value.value, False)
-    own = [(t, minus) for t, minus in terms if loads_from(t, s)]
-    others = [(t, minus) for t, minus in terms if not loads_from(t, s)]
+    own: list[tuple[Expr, bool]] = []
+    others: list[tuple[Expr, bool]] = []
+    for term in terms:
+        (own if loads_from(term[0], s) else others).append(term)
     if not others and own == [(own[0][0], False)]:
         return Block(())
     sums = [_as_sum(t, minus) for t, minus in others]

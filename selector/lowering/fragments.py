@@ -13,7 +13,8 @@ is outermost (matrix product).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from bisect import bisect_right
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from selector.ir.affine import Affine
@@ -23,10 +24,11 @@ BLOCK_ROWS = 8
 BLOCK_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Block:
     """Rows ``8 * row ...`` and depth ``per * depth ...`` of an operand; equal keys are equal
-    values.
+    values. A run makes a thousand, and nothing changes one: to freeze them takes longer than to
+    make them.
 
     Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ
     in the offset only.
@@ -66,61 +68,71 @@ class Blocks:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._made: dict[tuple[int, int, int], Block] = {}
-        self._symbolic: dict[tuple[int, tuple[int, int]], tuple[Affine, int]] = {}
+        self._columns: dict[int, Column] = {}
         self._operands: dict[int, tuple[Operand, int]] = {}  # by identity: hashing one is slow
-        self._families: dict[tuple[int, int, bool], tuple[int, int]] = {}
 
-    def _number(self, value: Hashable) -> int:
+    def number(self, value: Hashable) -> int:
+        """A number that equal values share."""
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def make(self, operand: Operand, row: int, depth: int) -> Block:
-        """The block of an operand at (row, depth), counted in blocks."""
+    def of(self, operand: Operand) -> Column:
+        """The blocks of an operand, which equal ones share."""
         if id(operand) not in self._operands:
-            self._operands[id(operand)] = (operand, self._number(operand))
+            self._operands[id(operand)] = (operand, self.number(operand))
         who = self._operands[id(operand)][1]
-        place = (who, row, depth)
-        if place not in self._made:
-            banded = isinstance(operand, Banded)
-            self._made[place] = (
-                Block(operand, row, depth, self._number(place), -1, Affine(), 0)
-                if banded
-                else self._in_memory(operand, who, row, depth)
-            )
-        return self._made[place]
+        if who not in self._columns:
+            self._columns[who] = Column(operand, who, self.number)
+        return self._columns[who]
 
-    def _in_memory(self, operand: Operand, who: int, row: int, depth: int) -> Block:
-        assert isinstance(operand, Access)
-        o = operand
-        per = BLOCK_BYTES // o.type.bytes
-        symbolic, offset = self._origin(o, who, BLOCK_ROWS * row, per * depth)
-        ragged = (depth + 1) * per > o.depth
-        masked = o.predicate is not None or (ragged and not o.meets_band)
-        where, family = self._family(o, who, symbolic, masked)
-        key = self._number((where, offset, (who, row, depth) if masked else None))
+
+class Column:
+    """The blocks of one operand, of number ``who``: what they have in common is found out once."""
+
+    def __init__(self, operand: Operand, who: int, number: Callable[[Hashable], int]) -> None:
+        self._operand, self._who, self._number = operand, who, number
+        self._made: dict[tuple[int, int], Block] = {}
+        self._parts: dict[tuple[int, int, bool], tuple[Affine, int, int, int]] = {}
+        if isinstance(operand, Access):
+            per = BLOCK_BYTES // operand.type.bytes
+            self._whole = operand.depth // per  # the first block with less than whole depth
+            self._units = (operand.row_stride * BLOCK_ROWS, operand.depth_stride * per)
+            self._steps = (self._units[0].constant, self._units[1].constant)
+
+    def at(self, row: int, depth: int) -> Block:
+        """The block at (row, depth), counted in blocks."""
+        place = (row, depth)
+        block = self._made.get(place)
+        if block is None:
+            block = self._made[place] = self._make(row, depth)
+        return block
+
+    def _make(self, row: int, depth: int) -> Block:
+        o = self._operand
+        place = (self._who, row, depth)
+        if isinstance(o, Banded):
+            return Block(o, row, depth, self._number(place), -1, Affine(), 0)
+        masked = o.predicate is not None or (depth >= self._whole and not o.meets_band)
+        down, across = self._steps
+        part = (row if down is None else 0, depth if across is None else 0, masked)
+        if part not in self._parts:
+            self._parts[part] = self._part(o, *part)
+        symbolic, offset, where, family = self._parts[part]
+        offset += (down or 0) * row + (across or 0) * depth
+        if o.strips is not None:
+            offset = o.strips.place(offset)
+        key = self._number((where, offset, place if masked else None))
         return Block(o, row, depth, key, family, symbolic, offset)
 
-    def _family(self, o: Access, who: int, symbolic: Affine, masked: bool) -> tuple[int, int]:
-        """The numbers of what blocks with this symbolic part have in common: where they start and
-        how they go on, and that with their masks."""
-        place = (who, id(symbolic), masked)  # one for each of the few parts that ``_origin`` keeps
-        if place not in self._families:
-            where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
-            self._families[place] = (where, self._number((where, masked, o.predicate)))
-        return self._families[place]
-
-    def _origin(self, o: Access, who: int, row: int, depth: int) -> tuple[Affine, int]:
-        """Index of element (row, depth) as (symbolic part, constant); the part is shared where it
-        can be.
-        """
-        steps = o.row_stride.constant, o.depth_stride.constant
-        at = (row if steps[0] is None else 0, depth if steps[1] is None else 0)
-        if (who, at) not in self._symbolic:
-            index = o.base + o.row_stride * at[0] + o.depth_stride * at[1]
-            self._symbolic[who, at] = (index - index.offset, index.offset)
-        symbolic, offset = self._symbolic[who, at]
-        offset += (steps[0] or 0) * row + (steps[1] or 0) * depth
-        return symbolic, offset if o.strips is None else o.strips.place(offset)
+    def _part(
+        self, o: Access, row: int, depth: int, masked: bool
+    ) -> tuple[Affine, int, int, int]:
+        """What blocks in steps of known size from this one on share: the index of its element (0,
+        0) as (symbolic part, constant), and the numbers of where that is and how it goes on, and
+        of that with their masks."""
+        index = o.base + self._units[0] * row + self._units[1] * depth
+        symbolic = index - index.offset
+        where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
+        return symbolic, index.offset, where, self._number((where, masked, o.predicate))
 
 
 def depth_blocks(operand: Operand) -> int:
@@ -181,14 +193,14 @@ def _expand_one(s: int, statement: Accumulate, blocks: Blocks) -> list[tuple[int
     if is_swapped(statement):
         a, b, m, n = b, a, n, m
     total = depth_blocks(a)
+    rows, columns = blocks.of(a), blocks.of(b)
     ops: list[tuple[int, MatrixOp]] = []
     for step in range(0, total, 2):
         deep = range(step, min(step + 2, total))
+        right = [tuple([columns.at(j, d) for d in deep]) for j in range(n // 8)]
         for i in range(m // 16):
-            for j in range(n // 8):
-                left = tuple(blocks.make(a, 2 * i + h, d) for d in deep for h in (0, 1))
-                right = tuple(blocks.make(b, j, d) for d in deep)
-                ops.append((step, MatrixOp(s, (i, j), left, right)))
+            left = tuple([rows.at(2 * i + h, d) for d in deep for h in (0, 1)])
+            ops += [(step, MatrixOp(s, (i, j), left, right[j])) for j in range(n // 8)]
     return ops
 
 
@@ -281,9 +293,9 @@ def _upcoming(ops: list[MatrixOp], now: int, first: Block, held: dict[int, int])
     found: dict[int, Block] = {first.key: first}
     for op in ops[now : now + 16]:
         for block in (*op.a, *op.b):
-            if block.key in held or block.key in found or isinstance(block.operand, Banded):
+            if block.family != first.family or block.key in held or block.key in found:
                 continue
-            if block.family == first.family and _start_alike(block, first):
+            if _start_alike(block, first):
                 found[block.key] = block
             if len(found) == 4:
                 return list(found.values())
@@ -320,10 +332,8 @@ def _evict(
 ) -> None:
     """Drop what is not used after ``op``, and what there is no room for; only blocks of ``op`` are
     used ``now``."""
-    for key in {block.key for block in (*op.a, *op.b)}:
-        while uses[key] and uses[key][0] <= now:
-            uses[key].pop(0)
-        if not uses[key]:
-            del held[key]
+    for block in (*op.a, *op.b):
+        if uses[block.key][-1] == now:
+            held.pop(block.key, None)  # an op may have a block twice
     while len(held) > registers:
-        del held[max(held, key=lambda key: uses[key][0])]
+        del held[max(held, key=lambda key: uses[key][bisect_right(uses[key], now)])]

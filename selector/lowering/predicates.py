@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from selector.ir.access import access
-from selector.ir.affine import Affine, to_affine
+from selector.ir.affine import Affine, Monomial, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
@@ -92,13 +92,18 @@ def conjunction(a: Expr, b: Expr) -> Expr:
 
 def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:
     """``difference >= 0`` at the values of the digits that make it smallest."""
-    for digit, extent in digits.items():
-        factor = difference.coefficient(digit)
-        if factor.constant is None:
+    names = {d.name for d in digits}
+    least = 0
+    kept: list[tuple[Monomial, int]] = []
+    for m, c in difference:
+        digit = m[0] if len(m) == 1 else None
+        if isinstance(digit, Var) and digit in digits:
+            least += min(0, c * (digits[digit] - 1))
+        elif all(names.isdisjoint(free_vars(a)) for a in m):
+            kept.append((m, c))
+        else:
             return None
-        difference = difference.rest(digit) + min(0, factor.constant * (extent - 1))
-    if any(difference.mentions(d.name) for d in digits):
-        return None
+    difference = Affine(tuple(kept)) + least
     if difference.constant is not None:
         return IntImm(int(difference.constant >= 0), BOOL)
     return Compare(CompareOp.LE, IntImm(0), difference.to_expr())

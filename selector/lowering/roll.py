@@ -90,14 +90,20 @@ class _Rolling:
         result: list[Stmt] = []
         at = 0
         while at < len(stmts):
-            run, name = self._run(stmts, at), f"{_filled(stmts[at])}.row{_depth(stmts[at])}"
-            body, count = _Row(Var(name), self.around).statement(run)
-            if count > 1 and _moves(body, name):
-                result.append(For(name, IntImm(0), IntImm(count), ForKind.UNROLLED, body))
-            else:
-                result += stmts[at : at + count]
+            loop, count = self._loop(self._run(stmts, at))
+            result += stmts[at : at + count] if loop is None else (loop,)
             at += count
         return result if len(result) == len(stmts) else self._rolled(result)
+
+    def _loop(self, run: Sequence[Stmt]) -> tuple[For | None, int]:
+        """The loop that the first statements of a run are, if they are one, and their number."""
+        if len(run) == 1:
+            return None, 1
+        name = f"{_filled(run[0])}.row{_depth(run[0])}"
+        body, count = _Row(Var(name), self.around).statement(run)
+        if count == 1 or not _moves(body, name):
+            return None, count
+        return For(name, IntImm(0), IntImm(count), ForKind.UNROLLED, body), count
 
     def _run(self, stmts: Sequence[Stmt], at: int) -> list[Stmt]:
         """The statements from there on that fill one stage, and nothing else; the one, at least."""

@@ -120,6 +120,7 @@ def _operand(e: Expr, rows: int, depth: int, *, depth_fastest: bool) -> Operand:
             raise InternalError(f"no operand of a tensor instruction: {print_expr(e)}")
 
 
+@lru_cache(maxsize=256)
 def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     sizes = [a.value for a in args[:5] if isinstance(a, IntImm)]
     taps = args[5].value if isinstance(args[5], ExprVar) else args[5]

@@ -57,6 +57,8 @@ class _Splitting:
     own: frozenset[str] = frozenset()
 
     def statement(self, s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return s
         own = self.own | {s.name} if isinstance(s, Allocate) else frozenset[str]()
         looped = self.looped or (isinstance(s, For) and s.kind is ForKind.SERIAL)
         inner = replace(self, looped=looped, own=own)

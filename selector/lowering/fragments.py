@@ -123,9 +123,7 @@ class Column:
         key = self._number((where, offset, place if masked else None))
         return Block(o, row, depth, key, family, symbolic, offset)
 
-    def _part(
-        self, o: Access, row: int, depth: int, masked: bool
-    ) -> tuple[Affine, int, int, int]:
+    def _part(self, o: Access, row: int, depth: int, masked: bool) -> tuple[Affine, int, int, int]:
         """What blocks in steps of known size from this one on share: the index of its element (0,
         0) as (symbolic part, constant), and the numbers of where that is and how it goes on, and
         of that with their masks."""

@@ -364,7 +364,6 @@ def _cache_entry(work: pipeline.Work) -> CacheEntry | None:
             "target": work.target.name,
             "strict": str(work.strict),
             "instructions": repr(work.instructions),
-            "chains": str(environment.chains_wanted()),
             "patience": repr(environment.patience()),
             **versions(),
         }

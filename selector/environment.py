@@ -3,8 +3,6 @@
 - ``SELECTOR_DUMP``: a folder, to which every compilation writes its stages as numbered files.
 - ``SELECTOR_CHECK``: ``1`` verifies the program after every stage that changes it; by default
   ``0``.
-- ``SELECTOR_CHAINS``: ``0`` leaves the chains of rules out of reports, a third of the time of a
-  compilation; by default ``1``.
 - ``SELECTOR_CACHE_DIR``: the folder of the kernel cache, by default ``~/.cache/tensor-selector``;
   empty: no cache.
 - ``SELECTOR_PATIENCE``: seconds that a thread of a GPU kernel waits at a barrier before the launch
@@ -24,6 +22,8 @@ from pathlib import Path
 
 from selector.diagnostics import UserError
 
+_SWITCH = {"": False, "0": False, "1": True}
+
 
 def dump_directory() -> Path | None:
     """Where stages are written; created if needed. ``UserError`` if that cannot be a folder."""
@@ -33,19 +33,10 @@ def dump_directory() -> Path | None:
 
 def checks_enabled() -> bool:
     """Whether to verify after every stage; ``UserError`` if the value is neither 0 nor 1."""
-    return _switch("SELECTOR_CHECK", default=False)
-
-
-def chains_wanted() -> bool:
-    """Whether reports have chains of rules; ``UserError`` if the value is neither 0 nor 1."""
-    return _switch("SELECTOR_CHAINS", default=True)
-
-
-def _switch(variable: str, default: bool) -> bool:
-    value = os.environ.get(variable, "")
-    if value not in ("", "0", "1"):
-        raise UserError(f"{variable} is {value!r}", hint="set it to 1 or 0")
-    return value == "1" if value else default
+    value = os.environ.get("SELECTOR_CHECK", "")
+    if value not in _SWITCH:
+        raise UserError(f"SELECTOR_CHECK is {value!r}", hint="set it to 1 or 0")
+    return _SWITCH[value]
 
 
 def patience() -> float | None:

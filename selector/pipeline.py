@@ -106,9 +106,8 @@ def _select(work: Work) -> Work:
 
 
 def _explain(work: Work) -> Work:
-    """The chain of rules of each result, unless nobody wants it."""
-    told = StatementReport.explained if environment.chains_wanted() else StatementReport.unexplained
-    return replace(work, statements=tuple(map(told, work.statements)))
+    """The chain of rules of each result."""
+    return replace(work, statements=tuple(s.explained() for s in work.statements))
 
 
 def _hoist(work: Work) -> Work:

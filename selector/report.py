@@ -68,10 +68,6 @@ class StatementReport:
         rules = self.rules
         return replace(self, explain=lambda: rules)
 
-    def unexplained(self) -> StatementReport:
-        """The entry without a chain."""
-        return replace(self, explain=tuple)
-
     @property
     def laws(self) -> dict[str, str]:
         """The law of each rule of the chain, in words."""

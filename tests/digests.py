@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import multiprocessing
-import os
 import re
 import subprocess
 import sys
@@ -121,7 +120,6 @@ def main() -> int:
     parser.add_argument("--file", type=Path, default=FILE, help="another record")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    os.environ["SELECTOR_CHAINS"] = "0"
     record = parse(options.file.read_text(encoding="utf-8")) if options.file.exists() else Known()
     version = nvrtc.version()
     if record.nvrtc not in ("", version):

@@ -126,22 +126,6 @@ def test_another_target_or_mode_is_another_entry(own_cache: Path) -> None:
     assert len(list(own_cache.glob("*/*.kernel"))) == 3
 
 
-def test_chains_of_rules_are_left_out_where_nobody_wants_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same kernel and the same report but for these, compiled and out of the cache."""
-    told = matmul()
-    assert all(s.rules for s in told.report.statements if s.block is not None)
-    monkeypatch.setenv("SELECTOR_CHAINS", "0")
-    for _ in range(2):
-        untold = matmul()
-        assert untold.source == told.source
-        assert [s.rules for s in untold.report.statements] == [()] * len(told.report.statements)
-        assert untold.report.statements == told.report.statements
-    monkeypatch.setenv("SELECTOR_CHAINS", "1")
-    assert matmul().report.as_dict()["statements"] == told.report.as_dict()["statements"]
-
-
 def test_stages_are_dumped_as_numbered_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

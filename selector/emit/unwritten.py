@@ -203,9 +203,9 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
         return
     reach, start = found
     first, missing = reach.missing(start, numbers)
-    _check_columns(s, o, first + np.flatnonzero(missing), context)
     inside = not missing.any()
     if not (reach.covered(start, numbers) if o.meets_band else inside):
+        _check_columns(s, o, first + np.flatnonzero(missing), context)
         raise _refused(
             s.accumulator,
             o.buffer,

@@ -19,7 +19,7 @@ from selector.service.answers import Answer
 from selector.service.fairness import Paces
 from selector.service.metrics import Metrics
 
-BURST, EVERY = 8, 0.05
+BURST, EVERY = 8, 1 / 16
 MOST = 64
 LONGEST = 5.0
 """Seconds, whatever ``Retry-After`` is: a service that is stopped waits for what it holds."""

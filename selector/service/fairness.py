@@ -120,14 +120,14 @@ class Recent:
     def __init__(self, period: float) -> None:
         self.period = period
         self.uses: OrderedDict[str, _Use] = OrderedDict()
+        self.most: str | None = None  # for whom most was computed: all forget at the same rate
 
     def note(self, client: str) -> None:
         """It asks now."""
         now = time.monotonic()
         self.uses.setdefault(client, _Use(now)).asked = now
         self.uses.move_to_end(client)
-        while next(iter(self.uses.values())).asked < now - self.period:
-            self.uses.popitem(last=False)
+        self._forget(now)
 
     def used(self, client: str, seconds: float) -> None:
         """So much was computed for it."""
@@ -135,18 +135,21 @@ class Recent:
             now = time.monotonic()
             use.seconds = self._left(use, now) + seconds
             use.when = now
+            if self.most is None or use.seconds > self._left(self.uses[self.most], now):
+                self.most = client
 
     def heaviest(self) -> str | None:
         """The one of several that have asked for which most was computed."""
-        now = time.monotonic()
-        asked = {
-            client: self._left(use, now)
-            for client, use in self.uses.items()
-            if use.asked >= now - self.period
-        }
-        if len(asked) < 2 or not any(asked.values()):
-            return None
-        return max(asked, key=asked.__getitem__)
+        self._forget(time.monotonic())
+        return self.most if len(self.uses) > 1 else None
+
+    def _forget(self, now: float) -> None:
+        """Those that have not asked for a while."""
+        while self.uses and next(iter(self.uses.values())).asked < now - self.period:
+            client, _ = self.uses.popitem(last=False)
+            if client == self.most:
+                left = {c: self._left(use, now) for c, use in self.uses.items() if use.seconds}
+                self.most = max(left, key=left.__getitem__, default=None)
 
     def _left(self, use: _Use, now: float) -> float:
         return use.seconds * 0.5 ** ((now - use.when) / self.period)

@@ -16,7 +16,7 @@ _FRESH, _CACHED = b'"cached":false}', b'"cached":true}'
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``artifact`` is the SHA-256 of the saved kernel that the answer speaks of; ``keep``: it is
-    the same whenever the request comes again.
+    the same whenever the request comes again; ``last``: its connection ends with it.
     """
 
     status: int
@@ -25,6 +25,7 @@ class Answer:
     artifact: str = ""
     keep: bool = False
     retry_after: int = 0
+    last: bool = False
 
     def known(self) -> Answer:
         """The answer as it is from now on: it says that it was found."""

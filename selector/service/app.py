@@ -26,6 +26,7 @@ from selector.service.desk import API, Desk, Flight
 from selector.service.explorer import add_page
 from selector.service.fairness import Turns
 from selector.service.gate import Gate
+from selector.service.holds import Holds
 from selector.service.openapi import ROUTES, describe
 from selector.service.requests import read_link
 from selector.service.settings import Settings
@@ -41,6 +42,7 @@ class Service:
     def __init__(self, settings: Settings, turns: Turns) -> None:
         self.settings = settings
         self.desk = Desk(settings)
+        self.holds = Holds(self.desk.metrics)
         most, seconds = settings.body_limit, settings.read_limit
         self.reader = Reader(most, seconds, turns)
         self.links = Reader(min(most, links.LARGEST), seconds, turns)
@@ -57,19 +59,19 @@ class Service:
             body.free()
             raise
         key = self.desk.key(kind, body.sha)
-        found = refused or self.desk.known(key)
-        if found is None:
-            found = self.desk.refused(key, body.client)
+        found = refused or self.desk.known(key) or self.desk.refused(key, body.client)
         if found is not None:
             body.free()
-            return _stream(_only(found)) if watched and not refused else response(found)
-        flight = self.desk.join(key, kind, body)
-        if watched:
-            return _stream(self._events(flight), lambda: self.desk.leave(flight))
-        try:
-            return response(await _answer(flight, request))
-        finally:
-            self.desk.leave(flight)
+        else:
+            flight = self.desk.join(key, kind, body)
+            if watched:
+                return _stream(self._events(flight), lambda: self.desk.leave(flight))
+            try:
+                found = await _answer(flight, request)
+            finally:
+                self.desk.leave(flight)
+        found = await self.holds.back(found, body.client, request)
+        return _stream(_only(found)) if watched and not refused else response(found)
 
     async def _events(self, flight: Flight) -> AsyncIterator[bytes]:
         """Progress, once a second, and the answer."""
@@ -101,7 +103,8 @@ class Service:
             refused, kept = mistake(error), b""
         finally:
             body.free()
-        return response(refused or await self.desk.keep_link(body.client, kept))
+        made = refused or await self.desk.keep_link(body.client, kept)
+        return response(await self.holds.back(made, body.client, request))
 
     async def link(self, name: str) -> Response:
         data = await self.desk.link(name) if links.is_link(name) else None
@@ -127,7 +130,8 @@ class Service:
         return response(Answer(200 if ready else 503, encoded(state)))
 
     def metrics(self) -> Response:
-        text = self.desk.metrics.text(self.desk.gauges())
+        held = "Refusals that are held back.", self.holds.held.total()
+        text = self.desk.metrics.text({**self.desk.gauges(), "refusals_held": held})
         return Response(text, 200, media_type=metrics.MEDIA)
 
 
@@ -225,8 +229,8 @@ def _add_errors(app: FastAPI) -> None:
 
 def response(answer: Answer) -> Response:
     headers = {"Retry-After": str(answer.retry_after)} if answer.retry_after else {}
-    if answer.status in (408, 413):
-        headers["Connection"] = "close"  # what is left of the body is no request
+    if answer.last or answer.status in (408, 413):  # what is left of the body is no request
+        headers["Connection"] = "close"
     return Response(answer.body, answer.status, headers, answer.media)
 
 

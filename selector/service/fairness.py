@@ -18,6 +18,11 @@ from typing import Generic, TypeVar
 
 PART = 4
 """No client holds more than one part in so many."""
+LOOPS = 2
+"""Turns that a request waits for: one to be parsed, one to be answered."""
+HERE, SAVED = 2.0, 0.25
+"""Seconds for which a client is there after it has asked; in which it saves time that it does not
+use."""
 _T = TypeVar("_T")
 
 
@@ -75,16 +80,27 @@ class Paces:
 
     def wait(self, client: str) -> float:
         """0 and it counts, or the seconds until it may be done."""
+        wait = self.ahead(client)
+        if not wait:
+            self.count(client)
+        return wait
+
+    def ahead(self, client: str) -> float:
+        """The seconds until it may be done once more."""
         now = time.monotonic()
-        rested = now - self.burst * self.every
-        due = max(self.due.get(client, rested), rested) + self.every
-        if due > now:
-            return due - now
-        self.due[client] = due
+        return max(0.0, self._worked_off(client, now) + self.every - now)
+
+    def count(self, client: str, most: float = 0.0) -> None:
+        """It is done; the client is no more than ``most`` seconds ahead of its pace by that."""
+        now = time.monotonic()
+        self.due[client] = min(self._worked_off(client, now) + self.every, now + most)
         self.due.move_to_end(client)
-        while next(iter(self.due.values())) <= rested:
+        while next(iter(self.due.values())) <= now - self.burst * self.every:
             self.due.popitem(last=False)
-        return 0.0
+
+    def _worked_off(self, client: str, now: float) -> float:
+        rested = now - self.burst * self.every
+        return max(self.due.get(client, rested), rested)
 
 
 @dataclass(slots=True)
@@ -104,14 +120,14 @@ class Recent:
     def __init__(self, period: float) -> None:
         self.period = period
         self.uses: OrderedDict[str, _Use] = OrderedDict()
+        self.most: str | None = None  # for whom most was computed: all forget at the same rate
 
     def note(self, client: str) -> None:
         """It asks now."""
         now = time.monotonic()
         self.uses.setdefault(client, _Use(now)).asked = now
         self.uses.move_to_end(client)
-        while next(iter(self.uses.values())).asked < now - self.period:
-            self.uses.popitem(last=False)
+        self._forget(now)
 
     def used(self, client: str, seconds: float) -> None:
         """So much was computed for it."""
@@ -119,18 +135,21 @@ class Recent:
             now = time.monotonic()
             use.seconds = self._left(use, now) + seconds
             use.when = now
+            if self.most is None or use.seconds > self._left(self.uses[self.most], now):
+                self.most = client
 
     def heaviest(self) -> str | None:
         """The one of several that have asked for which most was computed."""
-        now = time.monotonic()
-        asked = {
-            client: self._left(use, now)
-            for client, use in self.uses.items()
-            if use.asked >= now - self.period
-        }
-        if len(asked) < 2 or not any(asked.values()):
-            return None
-        return max(asked, key=asked.__getitem__)
+        self._forget(time.monotonic())
+        return self.most if len(self.uses) > 1 else None
+
+    def _forget(self, now: float) -> None:
+        """Those that have not asked for a while."""
+        while self.uses and next(iter(self.uses.values())).asked < now - self.period:
+            client, _ = self.uses.popitem(last=False)
+            if client == self.most:
+                left = {c: self._left(use, now) for c, use in self.uses.items() if use.seconds}
+                self.most = max(left, key=left.__getitem__, default=None)
 
     def _left(self, use: _Use, now: float) -> float:
         return use.seconds * 0.5 ** ((now - use.when) / self.period)
@@ -177,11 +196,17 @@ class Rounds(Generic[_T]):
 class Turns:
     """The event loop, shared out: one thing is done, then the network is looked at, then the next
     one is done, of all clients in turn. Who sends most waits most, and nobody else does.
+
+    Beside others a client has its part of the loop's time, after what it has saved, and the loop
+    rests rather than give it more: who comes then finds the loop free.
     """
 
     def __init__(self) -> None:
-        self.waiting: Rounds[Callable[[], None]] = Rounds()
+        self.waiting: Rounds[tuple[str, Callable[[], None]]] = Rounds()
         self.free = True  # nothing was done since the network was looked at
+        self.asked: OrderedDict[str, float] = OrderedDict()  # when, by those who are there
+        self.due: dict[str, float] = {}  # from when on they have had less than their part
+        self.timer: asyncio.TimerHandle | None = None
 
     async def turn(self, client: str) -> None:
         """Wait for it."""
@@ -191,16 +216,40 @@ class Turns:
 
     def call(self, client: str, then: Callable[[], None]) -> None:
         """``then`` is called at once, or when its turn comes; those of a client in their order."""
+        now = time.monotonic()
+        self.asked[client] = now
+        self.asked.move_to_end(client)
+        while next(iter(self.asked.values())) < now - HERE:
+            gone, _ = self.asked.popitem(last=False)
+            self.due.pop(gone, None)
+        self.waiting.put(client, (client, then))
         if self.free:
-            self.free = False
-            asyncio.get_running_loop().call_soon(self._next)
-            then()
-        else:
-            self.waiting.put(client, then)
+            self._next()
 
     def _next(self) -> None:
-        then = self.waiting.take()
-        self.free = then is None
-        if then is not None:
-            asyncio.get_running_loop().call_soon(self._next)
+        """The next thing, now or when somebody may."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        now, alone = time.monotonic(), len(self.asked) < 2
+        found = self.waiting.take(lambda client: alone or self.due.get(client, now) <= now)
+        if found is not None:
+            self._do(*found)
+        elif self.waiting:
+            soonest = min(self.due.get(client, now) for client in self.waiting.queues)
+            self.timer = asyncio.get_running_loop().call_later(soonest - now, self._next)
+
+    def _do(self, client: str, then: Callable[[], None]) -> None:
+        """What it leads to at once, in the next round of the loop, is its time as well."""
+        self.free, began = False, time.thread_time()
+        try:
             then()
+        finally:
+            asyncio.get_running_loop().call_soon(self._done, client, began)
+
+    def _done(self, client: str, began: float) -> None:
+        now, used = time.monotonic(), time.thread_time() - began
+        rested = min(max(self.due.get(client, 0.0), now - SAVED), now)
+        self.due[client] = rested + LOOPS * PART * used
+        self.free = True
+        self._next()

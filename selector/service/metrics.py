@@ -42,6 +42,7 @@ class Metrics:
     computing: Histogram = field(default_factory=Histogram)
     lookups: Counter[str] = field(default_factory=Counter[str])
     workers_ended: Counter[str] = field(default_factory=Counter[str])
+    refusals: Counter[str] = field(default_factory=Counter[str])
 
     def request(self, route: str, status: int, seconds: float) -> None:
         self.requests[route, status] += 1
@@ -64,6 +65,7 @@ class Metrics:
             ("computations_total", "outcome", self.computations, "What workers did."),
             ("lookups_total", "found", self.lookups, "Where answers were found."),
             ("workers_ended_total", "reason", self.workers_ended, "Why workers were ended."),
+            ("refusals_total", "how", self.refusals, "429s that were not said at once."),
         ):
             yield from _head(name, "counter", what)
             for value, n in sorted(counter.items()):

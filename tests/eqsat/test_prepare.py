@@ -44,6 +44,13 @@ def test_integers_stay_exact_under_a_factor():
     np.testing.assert_array_equal(interpret(select(m, SM80).module, arrays)["out"], expected)
 
 
+def test_an_index_with_a_name_stands_where_it_is_used():
+    where = "ramp(x16(ramp(0, 1, 16)), x256(A.stride.1), 16)"
+    update = f"{ACC} = {product().replace(where, 'where')} + {ACC}"
+    assert "A[where]" in update
+    check_selected(module(f"let where = {where}\n{update}"))
+
+
 @pytest.mark.parametrize("factor", ["-1.0f", "0.25f", "-8.0f"])
 def test_a_power_of_two_is_taken_out_of_a_sum_that_starts_anywhere(factor: str):
     update = f"{ACC} = {product(factor=factor)} + {ACC}"

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from rules import program_files, rule_files
@@ -62,7 +63,7 @@ def program(rng: random.Random) -> str:
 
 
 def _tokens(text: str, rng: random.Random) -> str:
-    tokens = _TOKEN.findall(text)
+    tokens = list(_tokens_of(text))
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         at = rng.randrange(len(tokens))
         kind = rng.randrange(6)
@@ -80,6 +81,16 @@ def _tokens(text: str, rng: random.Random) -> str:
         else:
             tokens[at] = rng.choice(_MARKS)
     return "".join(tokens)
+
+
+@cache
+def _tokens_of(text: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(text))
+
+
+@cache
+def _json_of(text: str) -> str:
+    return json.dumps(to_json(parse_module(text)))
 
 
 def _lines(text: str, rng: random.Random) -> str:
@@ -101,7 +112,7 @@ def _nested(text: str, rng: random.Random) -> str:
 
 def json_program(rng: random.Random) -> object:
     """A JSON form with a few values changed."""
-    data: Any = json.loads(json.dumps(to_json(parse_module(rng.choice(SMALL)))))
+    data: Any = json.loads(_json_of(rng.choice(SMALL)))
     for _ in range(rng.choice((1, 1, 2, 5))):
         place: Any = data
         while True:

@@ -29,8 +29,8 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
 
 
-def connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
+def connect(server: Server, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), 60, (source, 0))
 
 
 def answer(client: socket.socket) -> bytes:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import socket
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 from service_tools import Reply, Server, renamed, stopped, until
@@ -198,6 +200,35 @@ def test_a_worker_is_kept_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     pool.recent.note("many")
     assert pool._may(KEPT)("many")
     assert set(pool.recent.uses) == {"many"}
+
+
+def test_for_whom_most_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without a look at all clients, of whom there may be thousands; and the same."""
+    from selector.service import fairness
+
+    now, rng = 1000.0, random.Random(4)
+    monkeypatch.setattr(fairness, "time", SimpleNamespace(monotonic=lambda: now))
+    recent = fairness.Recent(10.0)
+    done = dict[str, list[tuple[float, float]]]()  # of those that are there: seconds, and when
+    asked, found = dict[str, float](), Counter[bool]()
+    for _ in range(3000):
+        now += rng.choice((0.0, 0.1, 1.0, 1.0, 15.0 * (rng.random() < 0.05)))
+        client = f"client {rng.randrange(30)}"
+        if rng.random() < 0.6:
+            recent.note(client)
+            asked[client] = now
+            done.setdefault(client, [])
+        elif client in asked:
+            seconds = rng.random() * 3
+            recent.used(client, seconds)
+            done[client].append((seconds, now))
+        asked = {c: t for c, t in asked.items() if t >= now - 10.0}
+        done = {c: d for c, d in done.items() if c in asked}
+        left = {c: sum(s * 0.5 ** ((now - t) / 10.0) for s, t in d) for c, d in done.items() if d}
+        most = max(left, key=left.__getitem__) if left and len(asked) > 1 else None
+        assert recent.heaviest() == most
+        found[most is None] += 1
+    assert min(found.values()) > 50
 
 
 def test_the_only_worker_is_everybodys() -> None:

@@ -32,6 +32,7 @@ from selector.gpu.ir.expressions import (
     shared_address,
     times,
 )
+from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -48,6 +49,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Node,
     Number,
     Raw,
     Registers,
@@ -57,6 +59,17 @@ from selector.gpu.ir.nodes import (
     Under,
     View,
     raw_lines,
+)
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    InMemory,
+    InRegisters,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    Record,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.ir.nodes import Expr, Var
@@ -77,6 +90,29 @@ def small() -> Kernel:
     w.line("f;")
     parameters, declared = ("int a", "float* b"), (Raw(("int x = 1;",)),)
     return Kernel("kernel_k", "__launch_bounds__(32)", 32, 1, parameters, declared, w.body())
+
+
+def products() -> tuple[Node, ...]:
+    """One of each node of products and clause."""
+    warp, group = Record(16, 8, 16, "f32", "f16", "f16"), Record(64, 16, 32, "s32", "s8", "u8")
+    registers = InRegisters(("r0", "r1", "r2", "r3"))
+    return (
+        Fragment("acc", "float", (2, 4), ACCUMULATOR),
+        Fragment("sums", "int", (2, 4), ACCUMULATOR),
+        Fragment("kept", "u32", (3,), RIGHT),
+        MatrixRows("a0", View("p"), number(1), number(4), (8, 4)),
+        MatrixRows("a1", View("p", times("slot", 4)), number("i"), number("n"), ()),
+        LoadFragment(("r0", "r1", "r2", "r3"), "ldmatrix", "a0"),
+        LoadFragment(("r4",), "ldmatrix_trans", "a1", 32),
+        LoadFragment(("r5",), "word", "taps", 7),
+        LoadFragment(("r6",), "elements", elements=("x[0]", "y[1]")),
+        Mma("add", warp, "acc", 1, registers, InRegisters(("r4", "kept[2]"))),
+        Descriptor("d0", View("p", times("slot", 4), number("i")), 16, 1024, 64),
+        Descriptor("d1", View("p"), 128, 256),
+        Mma("add", group, "sums", 0, InMemory("d0", 32, across=False), InMemory("d1", 0, True)),
+        Mma("fresh", group, "sums", 1, registers, InMemory("d1", 64, across=False)),
+        Pin("sums"),
+    )
 
 
 def every() -> Kernel:
@@ -131,6 +167,8 @@ def every() -> Kernel:
     w.add(Sync("named", plus(2, "group"), 128, "all of them"))
     w.add(Dependents("await"))
     w.add(Retire(number("full")))
+    for node in products():
+        w.add(node)
     w.add(Leave("kernel", "done"))
     return Kernel("all", "", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
 
@@ -182,6 +220,23 @@ __syncthreads();
 group_sync(2 + group, 128);  // all of them
 await_launches();
 barrier_end(full);
+float acc[2][4];
+int sums[2][4];
+u32 kept[3];
+const u32 a0 = shared_address(p + (1 + (lane & 7) * (4) + ((lane >> 3) & 1) * 8 + (lane >> 4) * 4));
+const u32 a1 = shared_address((p + slot * 4) + (i + (lane & 7) * (n)));
+u32 r0, r1, r2, r3;
+ldmatrix4(a0, r0, r1, r2, r3);
+u32 r4;
+ldmatrix1_trans(a1 + 32, r4);
+const u32 r5 = taps[7];
+u32 r6 = pack16(x[0], y[1]);
+mma_m16n8k16_f16_f32(acc[1], r0, r1, r2, r3, r4, kept[2]);
+const u64 d0 = matrix_descriptor(shared_address((p + slot * 4)) + i, 16, 1024, 2);
+const u64 d1 = core_descriptor(shared_address(p), 128, 256);
+wgmma_m64n16k32_s8_u8_s32_nt(sums, d0 + 2, d1);
+wgmma_m64n16k32_s8_u8_s32_rn_fresh(sums + 1, r0, r1, r2, r3, d1 + 4);
+group_hold_2_s32(sums);
 return;  // done
 """
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
+from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
 # ------------------------------------------------------------------ declarations
@@ -223,15 +225,6 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
-
-    memory: str
-    start: Expr | None = None
-    at: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EngineCopy:
     """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
     ``blocks`` of a mask; its bytes arrive at a barrier.
@@ -283,7 +276,7 @@ class Dependents:
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
-    | Registers | Dependents
+    | Registers | Dependents | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -61,6 +61,7 @@ from selector.gpu.ir.nodes import (
     raw_lines,
 )
 from selector.gpu.ir.products import (
+    Busy,
     Descriptor,
     Fragment,
     InMemory,
@@ -258,7 +259,8 @@ def test_blocks_indent() -> None:
 
 
 def test_the_text_form_reads_back() -> None:
-    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), ()))
+    left = Busy(("acc", "kept"), ("d0", "d1"), (0, 64), (8192, 256))
+    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), (left,)), small())
     assert parse_kernels(print_kernels(kernels)) == kernels
 
 

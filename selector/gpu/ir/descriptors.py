@@ -25,6 +25,16 @@ def steps_of(layout: Composed, *, across: bool) -> Steps:
     return leading, inner(GROUP_ROWS, 0)[BYTE], swizzle.row
 
 
+def span(steps: Steps, rows: int, depth: int, at: int, *, across: bool) -> tuple[int, int]:
+    """The bytes of ``rows`` of ``depth`` bytes that are read from byte ``at`` on, and which lie
+    between: the first one, and the one behind the last.
+    """
+    count, length = (depth, rows) if across else (rows, depth)
+    last = at + byte_read(steps, count - 1, length - 1)
+    whole = steps[2] or 1  # a row of a swizzle stays together
+    return at // whole * whole, (last // whole + 1) * whole
+
+
 def byte_read(steps: Steps, row: Any, byte: Any) -> Any:
     """Where wgmma finds a byte of a row, from the first one on, before it turns chunks by the
     address.

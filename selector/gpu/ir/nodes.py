@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
-from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
@@ -277,6 +277,7 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
     | Registers | Dependents | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
+    | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 
@@ -311,9 +312,14 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:
         value = getattr(node, name)
-        for e in value if isinstance(value, tuple) else (value,):
-            if isinstance(e, Expr):
-                yield e
+        match value:
+            case View(_, start, at):
+                parts: tuple[object, ...] = start, at
+            case tuple():
+                parts = value
+            case _:
+                parts = (value,)
+        yield from (e for e in parts if isinstance(e, Expr))
 
 
 def raw_lines(kernel: Kernel) -> int:

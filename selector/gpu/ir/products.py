@@ -163,6 +163,19 @@ class Mma:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """What asynchronous instructions that follow each other have until they are drained: fragments,
+    and the bytes ``first`` to ``last`` behind each of these descriptors' starts. All that is left
+    of them where a kernel is followed without its data.
+    """
+
+    fragments: tuple[str, ...]
+    descriptors: tuple[str, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pin:
     """A fragment is written before this and read after it, whatever the compiler moves."""
 

@@ -38,7 +38,7 @@ from selector.gpu.ir.nodes import (
     Sync,
     Under,
 )
-from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 
 TEMPLATES: dict[type, str] = {
     Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
@@ -74,6 +74,7 @@ TEMPLATES: dict[type, str] = {
     Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]",
     Mma: "mma {how} {record} to {to} piece {piece} left {a} right {b}",
     Pin: "pin {name}",
+    Busy: "busy {fragments}[ reads {descriptors} from {first} to {last}]",
 }
 BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field
     Kernel: (("", "declarations"), ("body", "body")),

@@ -11,7 +11,8 @@ from selector.ir.types import Kind, Type
 from selector.lowering.fragments import BLOCK_BYTES
 
 
-def _ptx_type(t: Type) -> str:
+def ptx_type(t: Type) -> str:
+    """What PTX calls a type."""
     prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
     return f"{prefix}{t.bits}"
 
@@ -20,7 +21,7 @@ def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
     """m16n8 over one or two 16-byte blocks of depth; its operands change places where the
     instruction's m is too short for it (``lowering.fragments.is_swapped``).
     """
-    a, b, c = (_ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
     if instruction.m % 16:
         a, b = b, a
     return Record(16, 8, depth_blocks * BLOCK_BYTES // instruction.a_type.bytes, c, a, b)
@@ -28,7 +29,7 @@ def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
 
 def group_record(instruction: TensorInstruction, n: int) -> Record:
     """wgmma of ``n`` columns."""
-    a, b, c = (_ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
     return Record(GROUP_ROWS, n, instruction.k, c, a, b)
 
 

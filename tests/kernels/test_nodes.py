@@ -45,6 +45,7 @@ from selector.gpu.ir.nodes import (
     EngineStore,
     Fence,
     Fused,
+    If,
     Init,
     Kernel,
     Leave,
@@ -116,10 +117,22 @@ def products() -> tuple[Node, ...]:
     )
 
 
+def fused() -> Fused:
+    """A product that waits for its operands and passes them on."""
+    rows, band = Descriptor("d0", View("p"), 16, 128), Descriptor("d1", View("t"), 128, 256)
+    operands = InMemory("d0", 32, across=False), InMemory("d1", 0, across=False)
+    return Fused((
+        rows, band, Await("asleep", barrier("full", 1), number("round")), Fence("matrix"),
+        Mma("add", Record(64, 8, 16, "f16", "bf16", "bf16"), "conv", 1, *operands),
+        Commit("matrix"), Drain("matrix", 0), If(FIRST_OF_GROUP, (Arrive(number("free_")),)),
+    ))  # fmt: skip
+
+
 def every() -> Kernel:
     """One of each node and clause."""
     wide = Var("known.0", INT32)
     w = Builder()
+    w.add(Fragment("conv", "u32", (2, 2), ACCUMULATOR))
     w.add(Let("u32", ("full",), (shared_address(64),)))
     w.add(Let("int", ("a", "b"), (remainder("i", 3), quotient(BLOCK, BLOCKS)), "two"))
     w.add(State("int", ("slot", "round"), (number(0), minus("a", negated_number("b"))), "where"))
@@ -134,7 +147,7 @@ def every() -> Kernel:
         w.line("x;")
     with w.otherwise():
         w.line("y;")
-        w.add(Fused((Await("asleep", number("full"), number("round")),), (Raw(("asm(1);",)),)))
+        w.add(fused())
     with w.loop("k", None, moved(wide, 0), "rolled", times(2, BLOCKS)):
         with w.when(flag("round")):
             w.add(Await("spinning", barrier("full", "slot"), minus("round", 1)))
@@ -175,6 +188,7 @@ def every() -> Kernel:
 
 
 TEXT = """\
+u32 conv[2][2];
 const u32 full = shared_address(smem + 64);
 const int a = i % 3, b = (int)blockIdx.x / (int)gridDim.x;  // two
 int slot = 0, round = a - !b;  // where
@@ -191,7 +205,20 @@ if (i < n) {
 }
 else {
   y;
-  asm(1);
+  asm volatile(
+    "{ .reg .b64 a, b; .reg .pred done, first;\\n"
+    "setp.eq.u32 first, %7, 0;\\n"
+    "ready1: mbarrier.try_wait.parity.shared::cta.b64 done, [%4 + 8], %6; @!done bra ready1;\\n"
+    "wgmma.fence.sync.aligned;\\n"
+    "add.s64 a, %8, 2; add.s64 b, %9, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%2,%3}, a, b, 1,1,1,0,0;\\n"
+    "wgmma.commit_group.sync.aligned;\\n"
+    "wgmma.wait_group.sync.aligned 0;\\n"
+    "@first mbarrier.arrive.shared::cta.b64 _, [%5 + 0];\\n"
+    "}\\n"
+    : "+r"(conv[0][0]), "+r"(conv[0][1]), "+r"(conv[1][0]), "+r"(conv[1][1])
+    : "r"(full), "r"(free_), "r"(round & 1), "r"(threadIdx.x & 127), "l"(core_descriptor(\
+shared_address(p), 16, 128)), "l"(core_descriptor(shared_address(t), 128, 256)) : "memory");
 }
 #pragma unroll 1
 for (; k < n; k += 2 * (int)gridDim.x) {

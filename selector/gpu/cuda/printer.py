@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import address, product_lines
 from selector.gpu.ir.expressions import plus
 from selector.gpu.ir.nodes import (
@@ -97,8 +98,9 @@ class _Printer:
                 first = "" if start is None else f"int {var} = {self.text(start)}"
                 on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
                 self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
-            case Fused(_, text):
-                self.body(text, indent)
+            case Fused():
+                texts = fused_lines(node, self.fragments, self.numbers)
+                self.lines += [indent + text for text in texts]
             case Number():
                 pass
             case _:

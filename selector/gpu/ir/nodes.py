@@ -249,10 +249,11 @@ class EngineStore:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """One ``asm`` statement: what it means, and its text."""
+    """One ``asm`` statement of instructions of wgmma, and of what a group waits for and tells
+    between them.
+    """
 
     body: Body
-    text: Body
 
 
 # ------------------------------------------------------------------ launch
@@ -285,12 +286,10 @@ Body = tuple[Node, ...]
 def children(node: Node) -> Body:
     """The nodes right inside of one."""
     match node:
-        case Under(body=body) | For(body=body):
+        case Under(body=body) | For(body=body) | Fused(body):
             return body
         case If(_, then, otherwise):
             return (*then, *otherwise)
-        case Fused(body, text):
-            return (*body, *text)
         case _:
             return ()
 

@@ -81,7 +81,7 @@ BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and
     Under: (("", "body"),),
     For: (("", "body"),),
     If: (("", "then"), ("else", "otherwise")),
-    Fused: (("", "body"), ("text", "text")),
+    Fused: (("", "body"),),
 }
 RAW = "|"
 

@@ -20,6 +20,7 @@ from selector.emit.scalar import c_type
 from selector.emit.units import Unit
 from selector.gpu.ir.layouts import in_bytes
 from selector.gpu.ir.nodes import Memory
+from selector.gpu.ir.products import LoadFragment
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
@@ -282,7 +283,7 @@ class BandTables:
                 index = self.context.scalar.index(symbolic.to_expr())
                 w.line(f"const u32* const {bases[key]} = {base} + {index};")
             base = bases[key]
-        w.line(f"const u32 {register} = {base}[{offset.offset}];")
+        w.add(LoadFragment((register,), "word", base, offset.offset))
 
 
 def _constant_extent(loop: str) -> str:

@@ -179,7 +179,6 @@ class KernelContext:
     numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])
     thread_vars: dict[str, int] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
-    wrappers: dict[str, str] = field(default_factory=dict)
     spelled: dict[tuple[Expr, str], str] = field(default_factory=dict[tuple[Expr, str], str])
     copies: dict[str, Taking] = field(default_factory=dict)  # by what they fill
     shared_bytes: int = 0

@@ -18,6 +18,7 @@ from selector.emit.names import Names, comment
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
+from selector.gpu.cuda.instructions import wrappers
 from selector.gpu.cuda.preamble import preamble, words
 from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
 from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
@@ -62,21 +63,21 @@ def emit_kernels(
     _check_grids(module, program)
     kernels: list[ir.Kernel] = []
     parts: list[str] = []
-    wrappers: dict[str, str] = {}
+    used: dict[str, str] = {}
     launches: list[Launch] = []
     once = constant_kernels(program, module)
     for number, kernel in enumerate(program.kernels):
         following = _following(number, program, once, target)
-        emitted, text, launch, used = _emit_kernel(kernel, module, program, target, following)
+        emitted, text, launch = _emit_kernel(kernel, module, program, target, following)
         if patience is not None:
             emitted, launch = _counted(kernel, emitted, launch, target)
         kernels.append(emitted)
         parts.append(print_kernel(emitted, text))
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
-        wrappers |= used
+        used |= wrappers(emitted.body)
     body = "\n".join(parts)
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
-    source = head + preamble(body, wrappers, patience) + "\n" + body
+    source = head + preamble(body, used, patience) + "\n" + body
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
@@ -153,8 +154,8 @@ def _emit_kernel(
     program: Program,
     target: Target,
     following: tuple[frozenset[str] | None, bool],
-) -> tuple[ir.Kernel, str, Launch, dict[str, str]]:
-    """The kernel, the lines of its body, how it is launched, and the instructions that it uses."""
+) -> tuple[ir.Kernel, str, Launch]:
+    """The kernel, the lines of its body, and how it is launched."""
     context = _context(kernel, module, target)
     context.shared_launches, context.last_launch = following
     arguments, parameters = _parameters(module, program, context)
@@ -203,7 +204,7 @@ def _emit_kernel(
         cluster=context.cluster,
         copies=copy_costs(kernel.body, kernel.name, context),
     )
-    return emitted, printed, launch, context.wrappers
+    return emitted, printed, launch
 
 
 def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:

@@ -14,6 +14,7 @@ from selector.emit.banded import BandTables
 from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.scalar import Space
 from selector.emit.unwritten import along_rows
+from selector.gpu.ir.products import LoadFragment, MatrixRows
 from selector.ir.affine import Affine
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
 from selector.ir.traverse import substitute
@@ -23,7 +24,7 @@ from selector.lowering.tiles import DEPTH, ROW, Access, Banded
 
 
 def matrix_load(block: Block, context: KernelContext) -> str | None:
-    """ "" or "_trans" for the form of ldmatrix that can fetch the block; None if none can."""
+    """The form of ldmatrix that can fetch the block, as it lies or transposed; None if none can."""
     o = block.operand
     assert isinstance(o, Access)
     storage = context.storages[o.buffer]
@@ -33,9 +34,9 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     if along_rows(o, context):
         # Past the operand's depth it reads what follows in the row: harmless only where that meets
         # a band's zeros.
-        return None if block.stops else ""
+        return None if block.stops else "ldmatrix"
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
-    return "_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
+    return "ldmatrix_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
 
 
 class BlockFetcher:
@@ -86,10 +87,7 @@ class BlockFetcher:
         base = self._lane_address(blocks, form)
         offset = blocks[0].offset * blocks[0].operand.type.bytes
         names = [self._fresh(b) for b in blocks]
-        w = self.context.writer
-        w.line(f"u32 {', '.join(names)};")
-        address = f"{base} + {offset}" if offset else base
-        w.line(f"ldmatrix{len(blocks)}{form}({address}, {', '.join(names)});")
+        self.context.writer.add(LoadFragment(tuple(names), form, base, offset))
         for block, name in zip(blocks, names, strict=True):
             self._mask(block, name)
 
@@ -101,23 +99,16 @@ class BlockFetcher:
         o = first.operand
         assert isinstance(o, Access)
         offsets = [b.offset - first.offset for b in blocks]
-        step = o.depth_stride if form else o.row_stride
+        step = o.row_stride if form == "ldmatrix" else o.depth_stride
         if o.strips is not None:
             step = Affine.of(o.strips.per)
         symbolic = first.symbolic
         key = (first.family, form, tuple(offsets))
         if key not in self._bases:
-            index = self.context.scalar.index(symbolic.to_expr())
-            terms = [index, f"(lane & 7) * ({self.context.scalar.index(step.to_expr())})"]
-            if len(offsets) > 1:
-                terms.append(f"((lane >> 3) & 1) * {offsets[1]}")
-            if len(offsets) > 2:
-                terms.append(f"(lane >> 4) * {offsets[2]}")
-            name = f"a{len(self._bases)}"
-            pointer = self.context.storages[o.buffer].pointer
-            self.context.writer.line(
-                f"const u32 {name} = shared_address({pointer} + ({' + '.join(terms)}));"
-            )
+            c, name = self.context, f"a{len(self._bases)}"
+            index = c.number(symbolic.to_expr())
+            view, apart = c.storages[o.buffer].view, tuple(offsets[1:3])
+            c.writer.add(MatrixRows(name, view, index, c.number(step.to_expr()), apart))
             self._bases[key] = name
         return self._bases[key]
 
@@ -167,5 +158,5 @@ class BlockFetcher:
             index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
             condition = self._element_condition(block, number)
             elements.append(self.context.scalar.load(Load(o.type, o.buffer, index, condition)))
-        pack = "pack16" if o.type.bytes == 2 else "pack8"
-        self.context.writer.line(f"u32 {self._fresh(block)} = {pack}({', '.join(elements)});")
+        name = self._fresh(block)
+        self.context.writer.add(LoadFragment((name,), "elements", elements=tuple(elements)))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import SHARED_ALIGNMENT, KernelContext
-from selector.emit.instructions import accumulator_declaration
+from selector.emit.instructions import accumulators
 from selector.emit.register_tiles import allocate, register_names
 from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
 from selector.emit.unwritten import staged_contents, write_zeros
+from selector.gpu.ir.lane_maps import BLOCK
 from selector.gpu.ir.layouts import Composed, Layout, in_bytes
 from selector.gpu.ir.nodes import Memory as SharedMemory
+from selector.gpu.ir.products import Fragment
 from selector.ir.nodes import Allocate, Memory, Stmt
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY
@@ -63,14 +65,14 @@ class Placement:
             raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
         if s.memory in TENSOR_MEMORY:
             a = c.accumulators[s.name]
-            c.writer.line(accumulator_declaration(s.type.element, a.register, a.fragments))
+            c.writer.add(accumulators(s.type.element, a.register, a.fragments))
         elif s.name in self.by_rows:
             declare(s, self.by_rows[s.name], c)
         elif s.name in self.in_registers:
             tiles = allocate(s, c.names.fresh(s.name), 4 if c.group else 1)
             c.register_tiles[s.name] = tiles
             c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
-            c.writer.line(f"u32 {tiles.name}[{tiles.size}];")
+            c.writer.add(Fragment(tiles.name, "u32", (tiles.size,), BLOCK))
         else:
             copies = c.warps if in_warp and unit.size == c.unit_threads else 1
             self._place_shared(s, copies)

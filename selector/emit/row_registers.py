@@ -19,7 +19,8 @@ from selector.emit.accumulators import by_warp
 from selector.emit.context import KernelContext, Region, RowRegisters, thread_part
 from selector.emit.places import row_text
 from selector.emit.scalar import c_type
-from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
+from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS, ROWS
+from selector.gpu.ir.products import Fragment
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds, loaded, nodes_of
@@ -249,4 +250,5 @@ def declare(s: Allocate, elements: int, context: KernelContext) -> None:
     rows = 64 if context.group else 16
     name = context.names.fresh(s.name)
     context.row_registers[s.name] = RowRegisters(name, rows)
-    context.writer.line(f"{c_type(s.type.element)} {name}[{elements // rows * 2}];")
+    registers = (elements // rows * 2,)
+    context.writer.add(Fragment(name, c_type(s.type.element), registers, ROWS[rows]))

@@ -20,6 +20,7 @@ from selector.emit.names import Names
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.cuda import expressions as control
 from selector.gpu.ir.layouts import Dealt
+from selector.gpu.ir.views import View
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (
@@ -78,6 +79,11 @@ class Storage:
         return (
             self.base if self.start is None else f"({self.base} + {control.spell(self.start, {})})"
         )
+
+    @property
+    def view(self) -> View:
+        """The same of shared memory."""
+        return View(self.base, self.start)
 
     def place(self, index: str) -> str:
         """Where the element that the program calls ``index`` lies."""

@@ -12,11 +12,12 @@ from selector.emit.context import (
     KernelContext,
     slice_offset,
 )
-from selector.emit.instructions import MatrixForm, matrix_form
+from selector.emit.instructions import warp_record
 from selector.emit.names import comment
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
 from selector.emit.unwritten import settled
+from selector.gpu.ir.products import InRegisters, Mma, Record
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
@@ -77,17 +78,17 @@ class TileEmitter:
             offsets = [slice_offset(s.offset, self.context, s.accumulator) for s in statements]
             read_outs = self._complete(ops, statements, offsets, finished)
             budget = self._register_budget(statements)
-            forms: dict[tuple[int, int], MatrixForm] = {}
+            records: dict[tuple[int, int], Record] = {}
             for event in schedule(ops, FETCH_TOGETHER, budget, FETCH_AHEAD):
                 match event:
                     case Fetch(blocks):
                         fetcher.fetch(blocks)
                     case MatrixOp():
                         n, depth = event.statement, len(event.b)
-                        if (n, depth) not in forms:
-                            forms[n, depth] = self._form(statements[n], depth)
-                        form = forms[n, depth]
-                        self._issue(form, statements[n], offsets[n], event, fetcher)
+                        if (n, depth) not in records:
+                            records[n, depth] = warp_record(statements[n].instruction, depth)
+                        record = records[n, depth]
+                        self._issue(record, statements[n], offsets[n], event, fetcher)
                         issued += 1
                         for piece in pieces.get(issued, ()):
                             piece()
@@ -122,20 +123,14 @@ class TileEmitter:
         places = {(s.accumulator, s.offset): s.m * s.n // 32 for s in statements}
         return max(24, 176 - sum(places.values()))
 
-    def _form(self, s: Accumulate, depth: int) -> MatrixForm:
-        """The instruction for so many blocks of a statement's depth."""
-        form = matrix_form(s.instruction, depth)
-        self.context.wrappers[form.name] = form.source
-        return form
-
     def _issue(
-        self, form: MatrixForm, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher
+        self, record: Record, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher
     ) -> None:
         accumulator = self.context.accumulators[s.accumulator]
         region = accumulator.regions[offset]
-        registers = [fetcher.register(b) for b in (*op.a, *op.b)]
-        target = f"{accumulator.register}[{region.fragment(*op.tile)}]"
-        self.context.writer.line(f"{form.name}({', '.join([target, *registers])});")
+        a, b = (InRegisters(tuple(map(fetcher.register, blocks))) for blocks in (op.a, op.b))
+        piece = region.fragment(*op.tile)
+        self.context.writer.add(Mma("add", record, accumulator.register, piece, a, b))
 
 
 def _positions(pieces: list[Callable[[], None]], ops: int) -> dict[int, list[Callable[[], None]]]:

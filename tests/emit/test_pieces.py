@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.emit.banded import Table, _window
-from selector.emit.instructions import accumulator_declaration, matrix_form
+from selector.emit.instructions import accumulators, warp_record
 from selector.emit.names import Names
+from selector.gpu.cuda.instructions import form
 from selector.gpu.cuda.preamble import SNIPPET_NAMES, preamble
+from selector.gpu.cuda.printer import print_body
+from selector.gpu.ir.products import InRegisters, Mma
 from selector.intrinsics import INSTRUCTIONS, find
+from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.types import FLOAT16, FLOAT32, INT8, INT32, Type
 from selector.lowering.fragments import depth_blocks
@@ -67,30 +71,38 @@ def test_names_do_not_depend_on_earlier_kernels() -> None:
     assert one.get("a.b") == two.get("a.b")
 
 
+def wrapper(instruction: TensorInstruction, blocks: int) -> tuple[str, str]:
+    nothing = InRegisters(())
+    return form(Mma("add", warp_record(instruction, blocks), "c", 0, nothing, nothing))
+
+
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_every_record_has_both_forms(instruction, blocks: int) -> None:
-    form = matrix_form(instruction, blocks)
+    name, source = wrapper(instruction, blocks)
     k = 16 * blocks // instruction.a_type.bytes
-    assert f"m16n8k{k}" in form.name
-    assert "mma.sync.aligned.m16n8k" in form.source
-    assert form.source.count('"r"(a') == 2 * blocks
-    assert form.source.count('"r"(b') == blocks
-    assert form.source.count('"+') == (2 if instruction.c_type == FLOAT16 else 4)
+    assert f"m16n8k{k}" in name
+    assert "mma.sync.aligned.m16n8k" in source
+    assert source.count('"r"(a') == 2 * blocks
+    assert source.count('"r"(b') == blocks
+    assert source.count('"+') == (2 if instruction.c_type == FLOAT16 else 4)
 
 
 def test_forms_of_one_shape_have_one_name() -> None:
     a, b = find("wmma.mma.m16n16k16.f16.f32"), find("mma.m16n8k16.f16.f32")
     assert a is not None
     assert b is not None
-    assert matrix_form(a, 2) == matrix_form(b, 2)
-    assert matrix_form(a, 2).name != matrix_form(a, 1).name
+    assert wrapper(a, 2) == wrapper(b, 2)
+    assert wrapper(a, 2)[0] != wrapper(a, 1)[0]
 
 
 def test_accumulators_are_declared_by_type() -> None:
-    assert accumulator_declaration(FLOAT32, "acc", 3) == "float acc[3][4];"
-    assert accumulator_declaration(INT32, "acc", 3) == "int acc[3][4];"
-    assert accumulator_declaration(FLOAT16, "acc", 3) == "u32 acc[3][2];"
+    for t, text in (
+        (FLOAT32, "float acc[3][4];"),
+        (INT32, "int acc[3][4];"),
+        (FLOAT16, "u32 acc[3][2];"),
+    ):
+        assert print_body((accumulators(t, "acc", 3),)) == f"{text}\n"
 
 
 @given(

@@ -11,6 +11,8 @@ from selector.gpu.ir.nodes import (
     Arrive,
     Await,
     Body,
+    Commit,
+    Drain,
     EngineCopy,
     Fence,
     For,
@@ -57,6 +59,18 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
             yield "missing", None
         case If(condition, then, ()) if _meets(then):
             yield "the other way", If(negated(condition), then)
+        case _:
+            yield from _early_mistakes(node)
+
+
+def _early_mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
+    """Those after which nobody knows when instructions are complete."""
+    match node:
+        case Drain("matrix", pending):
+            yield "no drain", None
+            yield "one group less", Drain("matrix", pending + 1)
+        case Commit("matrix"):
+            yield "no commit", None
         case _:
             pass
 

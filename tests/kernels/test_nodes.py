@@ -32,6 +32,7 @@ from selector.gpu.ir.expressions import (
     shared_address,
     times,
 )
+from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -44,10 +45,12 @@ from selector.gpu.ir.nodes import (
     EngineStore,
     Fence,
     Fused,
+    If,
     Init,
     Kernel,
     Leave,
     Let,
+    Node,
     Number,
     Raw,
     Registers,
@@ -57,6 +60,18 @@ from selector.gpu.ir.nodes import (
     Under,
     View,
     raw_lines,
+)
+from selector.gpu.ir.products import (
+    Busy,
+    Descriptor,
+    Fragment,
+    InMemory,
+    InRegisters,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    Record,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.ir.nodes import Expr, Var
@@ -79,10 +94,45 @@ def small() -> Kernel:
     return Kernel("kernel_k", "__launch_bounds__(32)", 32, 1, parameters, declared, w.body())
 
 
+def products() -> tuple[Node, ...]:
+    """One of each node of products and clause."""
+    warp, group = Record(16, 8, 16, "f32", "f16", "f16"), Record(64, 16, 32, "s32", "s8", "u8")
+    registers = InRegisters(("r0", "r1", "r2", "r3"))
+    return (
+        Fragment("acc", "float", (2, 4), ACCUMULATOR),
+        Fragment("sums", "int", (2, 4), ACCUMULATOR),
+        Fragment("kept", "u32", (3,), RIGHT),
+        MatrixRows("a0", View("p"), number(1), number(4), (8, 4)),
+        MatrixRows("a1", View("p", times("slot", 4)), number("i"), number("n"), ()),
+        LoadFragment(("r0", "r1", "r2", "r3"), "ldmatrix", "a0"),
+        LoadFragment(("r4",), "ldmatrix_trans", "a1", 32),
+        LoadFragment(("r5",), "word", "taps", 7),
+        LoadFragment(("r6",), "elements", elements=("x[0]", "y[1]")),
+        Mma("add", warp, "acc", 1, registers, InRegisters(("r4", "kept[2]"))),
+        Descriptor("d0", View("p", times("slot", 4), number("i")), 16, 1024, 64),
+        Descriptor("d1", View("p"), 128, 256),
+        Mma("add", group, "sums", 0, InMemory("d0", 32, across=False), InMemory("d1", 0, True)),
+        Mma("fresh", group, "sums", 1, registers, InMemory("d1", 64, across=False)),
+        Pin("sums"),
+    )
+
+
+def fused() -> Fused:
+    """A product that waits for its operands and passes them on."""
+    rows, band = Descriptor("d0", View("p"), 16, 128), Descriptor("d1", View("t"), 128, 256)
+    operands = InMemory("d0", 32, across=False), InMemory("d1", 0, across=False)
+    return Fused((
+        rows, band, Await("asleep", barrier("full", 1), number("round")), Fence("matrix"),
+        Mma("add", Record(64, 8, 16, "f16", "bf16", "bf16"), "conv", 1, *operands),
+        Commit("matrix"), Drain("matrix", 0), If(FIRST_OF_GROUP, (Arrive(number("free_")),)),
+    ))  # fmt: skip
+
+
 def every() -> Kernel:
     """One of each node and clause."""
     wide = Var("known.0", INT32)
     w = Builder()
+    w.add(Fragment("conv", "u32", (2, 2), ACCUMULATOR))
     w.add(Let("u32", ("full",), (shared_address(64),)))
     w.add(Let("int", ("a", "b"), (remainder("i", 3), quotient(BLOCK, BLOCKS)), "two"))
     w.add(State("int", ("slot", "round"), (number(0), minus("a", negated_number("b"))), "where"))
@@ -97,7 +147,7 @@ def every() -> Kernel:
         w.line("x;")
     with w.otherwise():
         w.line("y;")
-        w.add(Fused((Await("asleep", number("full"), number("round")),), (Raw(("asm(1);",)),)))
+        w.add(fused())
     with w.loop("k", None, moved(wide, 0), "rolled", times(2, BLOCKS)):
         with w.when(flag("round")):
             w.add(Await("spinning", barrier("full", "slot"), minus("round", 1)))
@@ -131,11 +181,14 @@ def every() -> Kernel:
     w.add(Sync("named", plus(2, "group"), 128, "all of them"))
     w.add(Dependents("await"))
     w.add(Retire(number("full")))
+    for node in products():
+        w.add(node)
     w.add(Leave("kernel", "done"))
     return Kernel("all", "", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
 
 
 TEXT = """\
+u32 conv[2][2];
 const u32 full = shared_address(smem + 64);
 const int a = i % 3, b = (int)blockIdx.x / (int)gridDim.x;  // two
 int slot = 0, round = a - !b;  // where
@@ -152,7 +205,20 @@ if (i < n) {
 }
 else {
   y;
-  asm(1);
+  asm volatile(
+    "{ .reg .b64 a, b; .reg .pred done, first;\\n"
+    "setp.eq.u32 first, %7, 0;\\n"
+    "ready1: mbarrier.try_wait.parity.shared::cta.b64 done, [%4 + 8], %6; @!done bra ready1;\\n"
+    "wgmma.fence.sync.aligned;\\n"
+    "add.s64 a, %8, 2; add.s64 b, %9, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%2,%3}, a, b, 1,1,1,0,0;\\n"
+    "wgmma.commit_group.sync.aligned;\\n"
+    "wgmma.wait_group.sync.aligned 0;\\n"
+    "@first mbarrier.arrive.shared::cta.b64 _, [%5 + 0];\\n"
+    "}\\n"
+    : "+r"(conv[0][0]), "+r"(conv[0][1]), "+r"(conv[1][0]), "+r"(conv[1][1])
+    : "r"(full), "r"(free_), "r"(round & 1), "r"(threadIdx.x & 127), "l"(core_descriptor(\
+shared_address(p), 16, 128)), "l"(core_descriptor(shared_address(t), 128, 256)) : "memory");
 }
 #pragma unroll 1
 for (; k < n; k += 2 * (int)gridDim.x) {
@@ -182,6 +248,23 @@ __syncthreads();
 group_sync(2 + group, 128);  // all of them
 await_launches();
 barrier_end(full);
+float acc[2][4];
+int sums[2][4];
+u32 kept[3];
+const u32 a0 = shared_address(p + (1 + (lane & 7) * (4) + ((lane >> 3) & 1) * 8 + (lane >> 4) * 4));
+const u32 a1 = shared_address((p + slot * 4) + (i + (lane & 7) * (n)));
+u32 r0, r1, r2, r3;
+ldmatrix4(a0, r0, r1, r2, r3);
+u32 r4;
+ldmatrix1_trans(a1 + 32, r4);
+const u32 r5 = taps[7];
+u32 r6 = pack16(x[0], y[1]);
+mma_m16n8k16_f16_f32(acc[1], r0, r1, r2, r3, r4, kept[2]);
+const u64 d0 = matrix_descriptor(shared_address((p + slot * 4)) + i, 16, 1024, 2);
+const u64 d1 = core_descriptor(shared_address(p), 128, 256);
+wgmma_m64n16k32_s8_u8_s32_nt(sums, d0 + 2, d1);
+wgmma_m64n16k32_s8_u8_s32_rn_fresh(sums + 1, r0, r1, r2, r3, d1 + 4);
+group_hold_2_s32(sums);
 return;  // done
 """
 
@@ -203,7 +286,8 @@ def test_blocks_indent() -> None:
 
 
 def test_the_text_form_reads_back() -> None:
-    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), ()))
+    left = Busy(("acc", "kept"), ("d0", "d1"), (0, 64), (8192, 256))
+    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), (left,)), small())
     assert parse_kernels(print_kernels(kernels)) == kernels
 
 

@@ -12,8 +12,29 @@ import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
 from selector.eqsat.select import select
 from selector.gpu.ir.builder import Builder
-from selector.gpu.ir.expressions import THREAD, barrier, equal, number, shared_address
-from selector.gpu.ir.nodes import Arrive, Await, If, Init, Kernel, Let, Node, Sync
+from selector.gpu.ir.expressions import THREAD, barrier, equal, number, shared_address, times
+from selector.gpu.ir.lane_maps import ACCUMULATOR
+from selector.gpu.ir.layouts import parse_layout
+from selector.gpu.ir.nodes import (
+    Arrive,
+    Await,
+    Commit,
+    Drain,
+    EngineCopy,
+    Fence,
+    If,
+    Init,
+    Kernel,
+    Let,
+    Memory,
+    Node,
+    Raw,
+    Sync,
+    Under,
+    walk,
+)
+from selector.gpu.ir.products import Busy, Descriptor, Fragment, InMemory, Mma, Pin, Record
+from selector.gpu.ir.views import View
 from selector.gpu.simulator.meeting import meeting_only
 from selector.gpu.simulator.protocol import protocol_faults
 from selector.targets import find_target
@@ -107,3 +128,62 @@ def test_more_than_a_phase_takes() -> None:
 def test_arrivals_that_are_left_over() -> None:
     left = If(equal(THREAD, 0), (Arrive(number("full")),))
     assert hand_over(left) == ("at the end 1 of 32 arrivals of a phase",)
+
+
+# ------------------------------------------------------------------ instructions under way
+
+
+def multiplied(*after: Node, stage: int = 0) -> tuple[str, ...]:
+    """What is wrong where a group multiplies what lies in a stage and then does something, and
+    another one copies over the first stage once all have met.
+    """
+    left, right = Descriptor("d0", AT_SLOT, 16, 1024, 128), Descriptor("d1", AT_SLOT, 16, 1024, 128)
+    operands = InMemory("d0", 0, across=False), InMemory("d1", 8192, across=False)
+    w = Builder()
+    w.add(Memory("a", "f16", 1024, 2, 16384, (128, 64), parse_layout(SWIZZLED)))
+    w.add(Fragment("acc", "float", (8, 4), ACCUMULATOR))
+    w.add(Let("u32", ("full",), (shared_address(64),)))
+    with w.when(equal(THREAD, 128)):
+        w.add(Init(number("full"), number(1)))
+        w.add(Fence("barriers"))
+    with w.when(equal("group", 0)):
+        w.add(Let("int", ("slot",), (number(stage),)))
+        for node in (left, right, Mma("add", RECORD, "acc", 0, *operands), *after):
+            w.add(node)
+    w.add(Sync("block"))
+    with w.when(equal(THREAD, 128)):
+        w.add(Arrive(number("full"), number(16384)))
+        w.add(EngineCopy(View("a"), "map", ("x", "y"), number("full"), 16384))
+    w.add(Await("spinning", number("full"), number(0)))
+    return protocol_faults(Kernel("k", "", 256, 1, (), (), w.body()))
+
+
+SWIZZLED = "swizzle(128) . strided(128, 2)"
+AT_SLOT = View("a", times("slot", 8192))
+RECORD = Record(64, 64, 16, "f32", "f16", "f16")
+COMPLETE = (Commit("matrix"), Drain("matrix", 0))
+STORE = Raw(("out[0] = acc[0][0];  // that",))
+
+
+def test_complete_instructions_have_nothing() -> None:
+    assert multiplied(*COMPLETE, Pin("acc"), STORE) == ()
+
+
+def test_text_that_mentions_a_fragment_touches_it() -> None:
+    told = ("`acc` is touched while instructions have it",)
+    assert multiplied(STORE, *COMPLETE) == told
+    assert multiplied(Commit("matrix"), Under("if (a)", (STORE,)), Drain("matrix", 0)) == told
+    assert multiplied(Commit("matrix"), Drain("matrix", 1), Pin("acc"), Drain("matrix", 0)) == told
+    assert multiplied(Raw(("// acc: one instruction",)), *COMPLETE) == ()
+
+
+def test_what_instructions_read_stays_until_they_are_complete() -> None:
+    (told,) = multiplied(Commit("matrix"))
+    assert told.startswith("instructions may still read what is there: engine to a")
+    assert multiplied(Commit("matrix"), stage=1) == ()
+
+
+def test_a_reduced_kernel_stays_as_it_is() -> None:
+    kernel = kernel_of("groups_layout_nn_mapped", "sm_90a")
+    assert meeting_only(kernel) == kernel
+    assert any(isinstance(node, Busy) for node in walk(kernel.body))

@@ -11,17 +11,18 @@ An accumulator of m64nN is N / 8 pieces of 64 x 8; warp w of the group holds row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
-from selector.emit.instructions import hold_form, warpgroup_form
+from selector.emit.instructions import group_record
 from selector.emit.names import comment
 from selector.emit.unwritten import settled
-from selector.emit.warpgroups.panels import WIDTHS
+from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Commit, Drain, Fence
+from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
@@ -169,10 +170,7 @@ class GroupEmitter:
     def hold(self, names: list[str]) -> None:
         """Accumulators are written before and read after this, whatever the compiler moves."""
         for name in names:
-            a = self.context.accumulators[name]
-            form = hold_form(a.fragments, half=a.half, integer=a.integer)
-            self.context.wrappers[form.name] = form.source
-            self.context.writer.line(f"{form.name}({a.register});")
+            self.context.writer.add(Pin(self.context.accumulators[name].register))
 
     # ------------------------------------------------------------------ from statements to products
 
@@ -272,36 +270,26 @@ class GroupEmitter:
         key = (m.buffer, m.symbolic, m.along)
         if key not in known:
             name = f"d{len(known)}"
-            start = f"shared_address({self.context.storages[m.buffer].pointer})"
-            if m.symbolic.terms:
-                start += f" + {self.context.scalar.index(m.symbolic.to_expr())}"
-            panels = self.context.panels[m.buffer]
-            leading = 16 if m.along else panels.panel_bytes  # of no meaning along swizzled rows
-            stride = panels.byte(GROUP_ROWS, 0)
-            swizzle = len(WIDTHS) - WIDTHS.index(panels.row_bytes)
-            self.context.writer.line(
-                f"const u64 {name} = matrix_descriptor({start}, {leading}, {stride}, {swizzle});"
-            )
+            c = self.context
+            behind = c.number(m.symbolic.to_expr()) if m.symbolic.terms else None
+            view = replace(c.storages[m.buffer].view, at=behind)
+            steps = steps_of(c.panels[m.buffer].layout, across=not m.along)
+            c.writer.add(Descriptor(name, view, *steps))
             known[key] = name
         return known[key]
 
     def _issue(
         self, p: Product, descriptors: dict[tuple[str, Affine, bool], str], *, fresh: bool
     ) -> None:
-        across = None if isinstance(p.a, Held) else not p.a.along
-        form = warpgroup_form(p.instruction, p.n, across, not p.b.along, fresh=fresh)
-        self.context.wrappers[form.name] = form.source
+        a, b = (
+            InMemory(self._descriptor(x, descriptors), x.offset, not x.along)
+            if isinstance(x, Matrix)
+            else InRegisters(x.registers)
+            for x in (p.a, p.b)
+        )
+        record, how = group_record(p.instruction, p.n), "fresh" if fresh else "add"
         register = self.context.accumulators[p.accumulator].register
-        target = f"{register} + {p.first}" if p.first else register
-        sides = list(p.a.registers) if isinstance(p.a, Held) else []
-        sides += [
-            f"{self._descriptor(m, descriptors)} + {m.offset // 16}"
-            if m.offset
-            else self._descriptor(m, descriptors)
-            for m in (p.a, p.b)
-            if isinstance(m, Matrix)
-        ]
-        self.context.writer.line(f"{form.name}({target}, {', '.join(sides)});")
+        self.context.writer.add(Mma(how, record, register, p.first, a, b))
 
 
 def is_zero_fill(s: Store) -> bool:

@@ -10,19 +10,22 @@ different times, and so do their stores.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext
+from selector.emit.instructions import ptx_type
 from selector.emit.names import comment
-from selector.emit.warpgroups.core_bands import COLUMNS, CORE_BYTES, Entry, Pair
+from selector.emit.warpgroups.core_bands import CORE_BYTES, Entry, Pair
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
 from selector.gpu.ir.layouts import Strided, core_matrices
-from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node, Raw
+from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node
+from selector.gpu.ir.products import GROUP_ROWS, Descriptor, InMemory, Mma, Record
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
 from selector.lowering.fragments import BLOCK_BYTES
 
-STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction
+STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction,
+K = STEP_BYTES // 2  # which has elements of 16 bits
 WIDEST = 256  # columns of one
 WINDOWS = 64  # of one
 
@@ -103,113 +106,60 @@ class WindowCode:
     ) -> None:
         self.context = context
         self.products, self.pieces = products, pieces
-        self.names = list(dict.fromkeys(p.accumulator for p in products))
-        self.half = context.accumulators[self.names[0]].half
-        registers = self._registers()
-        self.numbers = {name: i for i, name in enumerate(registers)}
-        self.inputs: list[tuple[str, str]] = []  # constraint, text
-        self._operands: dict[Hashable, int] = {}
+        self._descriptors: dict[tuple[View, int, int], Descriptor] = {}
         self._one = len({_accumulators(p) for p in products}) == 1
 
     def write(self) -> None:
-        w = self.context.writer
-        lines = ["{ .reg .b64 a, b; .reg .pred done, first;"]
-        if self.pieces is None:
-            lines += self._complete(self.products)
-        else:
-            lines += self._by_pieces(self.pieces)
-        lines.append("}")
-        constraint = "r" if self.half else "f"
-        results = ", ".join(f'"+{constraint}"({name})' for name in self.numbers)
-        given = ", ".join(f'"{kind}"({text})' for kind, text in self.inputs)
-        asm = ("asm volatile(", *(f'  "{text}\\n"' for text in lines), f"  : {results}")
+        w, names = self.context.writer, dict.fromkeys(p.accumulator for p in self.products)
         with w.block(""):
-            w.line(comment(f"{', '.join(self.names)}: {len(self.products)} instructions"))
-            if self.pieces is not None:
+            w.line(comment(f"{', '.join(names)}: {len(self.products)} instructions"))
+            if self.pieces is None:
+                body = self._complete(self.products)
+            else:
                 w.line(f"rows_awaited(ready, {self.pieces.needed}, round & 1);")
-            w.add(Fused(self._meaning(), (Raw((*asm, f'  : {given} : "memory");')),)))
+                body = self._by_pieces(self.pieces)
+            w.add(Fused((*self._descriptors.values(), *body)))
 
-    def _meaning(self) -> Body:
-        """What the statement does with barriers and queues."""
-        complete = (Fence("matrix"), Commit("matrix"), Drain("matrix", 0))
-        if self.pieces is None:
-            return complete
-        found: list[Node] = []
-        for piece in range(self.pieces.needed):
-            found.append(Await("asleep", barrier("ready", piece), number("round")))
-            found += complete
-            found.append(If(FIRST_OF_GROUP, (Arrive(barrier("passed", piece)),)))
-        return tuple(found)
-
-    def _by_pieces(self, pieces: Pieces) -> list[str]:
-        ready, passed = self._input("r", "ready"), self._input("r", "passed")
-        phase, thread = self._input("r", "round & 1"), self._input("r", "threadIdx.x & 127")
-        lines = [f"setp.eq.u32 first, {thread}, 0;"]
-
+    def _by_pieces(self, pieces: Pieces) -> Body:
         held: list[list[WindowProduct]] = [[] for _ in range(pieces.needed)]
         for p in self.products:
             held[pieces.holding(p)].append(p)
+        found: list[Node] = []
         for piece, products in enumerate(held):
-            test = (
-                f"mbarrier.try_wait.parity.shared::cta.b64 done, [{ready} + {8 * piece}], {phase};"
-            )
-            lines.append(f"ready{piece}: {test} @!done bra ready{piece};")
-            lines += self._complete(products)
-            lines.append(f"@first mbarrier.arrive.shared::cta.b64 _, [{passed} + {8 * piece}];")
-        return lines
+            found.append(Await("asleep", barrier("ready", piece), number("round")))
+            found += self._complete(products)
+            found.append(If(FIRST_OF_GROUP, (Arrive(barrier("passed", piece)),)))
+        return tuple(found)
 
-    def _complete(self, products: list[WindowProduct]) -> list[str]:
+    def _complete(self, products: list[WindowProduct]) -> Body:
         """Instructions, until they are complete: together where all of the run are added to the
         same accumulators. The compiler waits for each anyway where these change; when that is left
         to it, it takes twice as long.
         """
-        together = [products] if self._one else [[p] for p in products]
-        lines: list[str] = []
-        for part in together:
-            lines.append("wgmma.fence.sync.aligned;")
-            lines += [text for p in part for text in self._product(p)]
-            lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
-        return lines
+        found: list[Node] = []
+        for part in [products] if self._one else [[p] for p in products]:
+            found += (Fence("matrix"), *map(self._product, part), Commit("matrix"))
+            found.append(Drain("matrix", 0))
+        return tuple(found)
 
-    def _product(self, p: WindowProduct) -> list[str]:
-        a = self._input("l", self._window_text(p))
-        assert p.band is not None
-        b = self._input("l", self._band_text(p.band))
-        at = f"add.s64 a, {a}, {p.offset // 16}; add.s64 b, {b}, {p.band.place // 16};"
-        return [at, self._instruction(p)]
+    def _product(self, p: WindowProduct) -> Mma:
+        c, band = self.context, p.band
+        assert band is not None
+        accumulator = c.accumulators[p.accumulator]
+        behind = c.number(p.symbolic.to_expr()) if p.symbolic.terms else None
+        windows = replace(c.storages[p.buffer].view, at=behind)
+        a = self._operand(windows, p.along, CORE_BYTES, p.offset)
+        b = self._operand(View(band.table), band.along, band.across, band.place)
+        kind = ptx_type(p.entry.operand.type)
+        record = Record(GROUP_ROWS, p.n, K, "f16" if accumulator.half else "f32", kind, kind)
+        return Mma("add", record, accumulator.register, p.first, a, b)
 
-    def _input(self, constraint: str, text: str) -> str:
-        if text not in self._operands:
-            self._operands[text] = len(self.numbers) + len(self.inputs)
-            self.inputs.append((constraint, text))
-        return f"%{self._operands[text]}"
-
-    def _registers(self) -> list[str]:
-        found: list[str] = []
-        for name in self.names:
-            a = self.context.accumulators[name]
-            each = 2 if self.half else 4
-            found += [f"{a.register}[{i}][{e}]" for i in range(a.fragments) for e in range(each)]
-        return found
-
-    def _instruction(self, p: WindowProduct) -> str:
-        accumulator = self.context.accumulators[p.accumulator]
-        first = self.numbers[f"{accumulator.register}[{p.first}][0]"]
-        count = p.n // COLUMNS * (2 if self.half else 4)
-        registers = ",".join(f"%{first + i}" for i in range(count))
-        kinds = {"float16": "f16", "bfloat16": "bf16"}
-        operands = kinds[str(p.entry.operand.type)]
-        form = f"m64n{p.n}k16.{'f16' if self.half else 'f32'}.{operands}.{operands}"
-        return f"wgmma.mma_async.sync.aligned.{form} {{{registers}}}, a, b, 1,1,1,0,0;"
-
-    def _window_text(self, p: WindowProduct) -> str:
-        start = f"shared_address({self.context.storages[p.buffer].pointer})"
-        if p.symbolic.terms:
-            start += f" + {self.context.scalar.index(p.symbolic.to_expr())}"
-        return f"core_descriptor({start}, {p.along}, {CORE_BYTES})"
-
-    def _band_text(self, band: BandAddress) -> str:
-        return f"core_descriptor(shared_address({band.table}), {band.along}, {band.across})"
+    def _operand(self, view: View, along: int, across: int, at: int) -> InMemory:
+        """Core matrices, by the descriptor that all have in common which lie alike."""
+        key = (view, along, across)
+        if key not in self._descriptors:
+            self._descriptors[key] = Descriptor(f"d{len(self._descriptors)}", *key)
+        return InMemory(self._descriptors[key].name, at, across=False)
 
 
 def _accumulators(p: WindowProduct) -> tuple[str, int, int]:

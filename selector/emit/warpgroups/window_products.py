@@ -23,10 +23,16 @@ from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.units import Unit
 from selector.emit.unwritten import check_windows
-from selector.emit.warpgroups.core_bands import CORE_BYTES, CoreBands, Entry, Pair, chains_of
+from selector.emit.warpgroups.core_bands import (
+    COLUMNS,
+    CORE_BYTES,
+    CoreBands,
+    Entry,
+    Pair,
+    chains_of,
+)
 from selector.emit.warpgroups.part_products import PartProducts
 from selector.emit.warpgroups.window_code import (
-    COLUMNS,
     STEP_BYTES,
     WIDEST,
     WINDOWS,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.fused import fused_lines
+from selector.gpu.cuda.products import address, product_lines
 from selector.gpu.ir.expressions import plus
 from selector.gpu.ir.nodes import (
     Advance,
@@ -34,8 +36,8 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
-    View,
 )
+from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.ir.nodes import Expr
 
 INDENT = "  "
@@ -69,10 +71,13 @@ def print_body(body: Body, indent: str = "") -> str:
 
 
 class _Printer:
-    """Collects lines. ``numbers``: the texts of those that have no variable."""
+    """Collects lines. ``numbers``: the texts of those that have no variable. ``fragments``: those
+    declared so far.
+    """
 
     def __init__(self, numbers: Mapping[str, str]) -> None:
         self.numbers = numbers
+        self.fragments: dict[str, Fragment] = {}
         self.lines: list[str] = []
 
     def body(self, body: Body, indent: str) -> None:
@@ -93,8 +98,9 @@ class _Printer:
                 first = "" if start is None else f"int {var} = {self.text(start)}"
                 on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
                 self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
-            case Fused(_, text):
-                self.body(text, indent)
+            case Fused():
+                texts = fused_lines(node, self.fragments, self.numbers)
+                self.lines += [indent + text for text in texts]
             case Number():
                 pass
             case _:
@@ -146,22 +152,23 @@ class _Printer:
                 return [f"{how}_registers<{count}>();"]
             case Dependents(what):
                 return [_DEPENDENTS[what]]
-            case EngineCopy(to, map_, at, barrier, _, blocks):
-                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
-                places = ", ".join(at)
-                head = f"tensor_{verb}{len(at)}({self.address(to)}, &{map_}, {places}"
-                return [f"{head}, {self.text(barrier)}{mask});"]
-            case EngineStore(source, map_, at):
-                return [f"tensor_store{len(at)}({self.address(source)}, &{map_}, {', '.join(at)});"]
+            case EngineCopy() | EngineStore():
+                return [self.engine(node)]
+            case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
+                return product_lines(node, self.numbers, self.fragments)
             case _:
                 return [self.synchronised(node)]
 
-    def address(self, view: View) -> str:
-        pointer = view.memory
-        if view.start is not None:
-            pointer = f"({pointer} + {self.text(view.start)})"
-        behind = "" if view.at is None else f" + {operand(view.at, self.numbers)}"
-        return f"shared_address({pointer}){behind}"
+    def engine(self, node: EngineCopy | EngineStore) -> str:
+        match node:
+            case EngineCopy(to, map_, at, barrier, _, blocks):
+                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
+                places = ", ".join(at)
+                head = f"tensor_{verb}{len(at)}({address(to, self.numbers)}, &{map_}, {places}"
+                return f"{head}, {self.text(barrier)}{mask});"
+            case EngineStore(source, map_, at):
+                place = address(source, self.numbers)
+                return f"tensor_store{len(at)}({place}, &{map_}, {', '.join(at)});"
 
     def memory(self, node: Memory) -> str:
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")

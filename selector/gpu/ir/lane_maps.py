@@ -19,6 +19,7 @@ ACCUMULATOR = strided(
 )
 LEFT = strided("digits(8, 4 * lane, 2, register, warp), digits(4, 1, 4, lane, 2 * register)")
 RIGHT = strided("4 * lane, digits(4, 1, 4, lane, register)")
+BLOCK = strided("4 * lane, digits(4, 1, 4, lane)")  # 8 rows x 16 bytes: of any operand a register
 
 # One number for each row, the same for the four lanes that have it: of a warp's rows, a group's.
 ROWS = {

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
+from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
 # ------------------------------------------------------------------ declarations
@@ -223,15 +225,6 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
-
-    memory: str
-    start: Expr | None = None
-    at: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EngineCopy:
     """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
     ``blocks`` of a mask; its bytes arrive at a barrier.
@@ -256,10 +249,11 @@ class EngineStore:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """One ``asm`` statement: what it means, and its text."""
+    """One ``asm`` statement of instructions of wgmma, and of what a group waits for and tells
+    between them.
+    """
 
     body: Body
-    text: Body
 
 
 # ------------------------------------------------------------------ launch
@@ -283,7 +277,8 @@ class Dependents:
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
-    | Registers | Dependents
+    | Registers | Dependents | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
+    | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 
@@ -291,12 +286,10 @@ Body = tuple[Node, ...]
 def children(node: Node) -> Body:
     """The nodes right inside of one."""
     match node:
-        case Under(body=body) | For(body=body):
+        case Under(body=body) | For(body=body) | Fused(body):
             return body
         case If(_, then, otherwise):
             return (*then, *otherwise)
-        case Fused(body, text):
-            return (*body, *text)
         case _:
             return ()
 
@@ -318,9 +311,14 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:
         value = getattr(node, name)
-        for e in value if isinstance(value, tuple) else (value,):
-            if isinstance(e, Expr):
-                yield e
+        match value:
+            case View(_, start, at):
+                parts: tuple[object, ...] = start, at
+            case tuple():
+                parts = value
+            case _:
+                parts = (value,)
+        yield from (e for e in parts if isinstance(e, Expr))
 
 
 def raw_lines(kernel: Kernel) -> int:

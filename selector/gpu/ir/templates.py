@@ -38,6 +38,7 @@ from selector.gpu.ir.nodes import (
     Sync,
     Under,
 )
+from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 
 TEMPLATES: dict[type, str] = {
     Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
@@ -67,13 +68,20 @@ TEMPLATES: dict[type, str] = {
     Fused: "fused",
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",
+    Fragment: "fragment {name} of {kind} registers {registers} = {layout}",
+    MatrixRows: "rows {name} of {view} from {first} each {step}[ apart {apart}]",
+    LoadFragment: "load {registers} by {how}[ from {base}][ at {at}][ elements {elements}]",
+    Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]",
+    Mma: "mma {how} {record} to {to} piece {piece} left {a} right {b}",
+    Pin: "pin {name}",
+    Busy: "busy {fragments}[ reads {descriptors} from {first} to {last}]",
 }
 BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field
     Kernel: (("", "declarations"), ("body", "body")),
     Under: (("", "body"),),
     For: (("", "body"),),
     If: (("", "then"), ("else", "otherwise")),
-    Fused: (("", "body"), ("text", "text")),
+    Fused: (("", "body"),),
 }
 RAW = "|"
 

@@ -12,6 +12,7 @@ from typing import Any
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
 from selector.gpu.ir.nodes import Body, Kernel, Node, Raw, View
+from selector.gpu.ir.products import parse_operand, parse_record
 from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
@@ -81,7 +82,7 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int" | "Layout":
+        case "str" | "int" | "Layout" | "Record" | "Operand":
             return str(value)
         case "Expr":
             return print_expr(value, {})
@@ -157,6 +158,10 @@ def _parsed(kind: str, text: str | None) -> Any:
             return None if text is None else parse_expr(text)
         case "Layout":
             return parse_layout(text or "")
+        case "Record":
+            return parse_record(text or "")
+        case "Operand":
+            return parse_operand(text or "")
         case "View":
             memory, *parts = (text or "").split(BETWEEN)
             return View(memory, *(_parsed("Expr", part or None) for part in parts))

@@ -10,6 +10,8 @@ nothing here. Found are
 - waits that end because of the parity of another phase than the one that is meant;
 - copies by who cannot know that all who wait have seen the phase before; phases that end by
   arrivals of who cannot, or before anybody waited for the one before;
+- registers that instructions of wgmma have, touched before these are complete; memory that they
+  read, written by the copy engine before its thread can know that they are;
 - barriers used by a thread that cannot know that they are made, or are no more; arrivals at a
   block of the cluster that may have ended.
 
@@ -50,10 +52,12 @@ from selector.gpu.ir.nodes import (
     Under,
     walk,
 )
+from selector.gpu.ir.products import Busy, Descriptor, Pin
 from selector.gpu.ir.text import line
 from selector.gpu.simulator.barriers import Barrier, Meeting, place_of
+from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.meeting import meeting_only
-from selector.gpu.simulator.threads import GROUP, Agent, Clock, agents_of
+from selector.gpu.simulator.threads import Agent, Clock, agents_of
 from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.worlds import World, worlds_of
 from selector.ir.nodes import Expr
@@ -92,6 +96,7 @@ class _Run:
         for number, agent in enumerate(self.agents):
             agent.number, agent.clock = number, self._nobody()
         self.barriers: list[dict[int, Barrier]] = [{} for _ in range(kernel.cluster)]
+        self.instructions = Instructions(self.agents)
         self.meetings: dict[tuple[object, ...], Meeting] = {}
         self.under_way: list[Callable[[], None]] = []
         self.steps = 0
@@ -196,6 +201,9 @@ class _Run:
                 yield from self._await(agent, node)
             case Sync():
                 yield from self._sync(agent, node)
+            case Pin(name):
+                if self.instructions.have(agent, name):
+                    self._fault(f"`{name}` is touched while instructions have it")
             case Drain("matrix", pending):
                 yield from self._drain(agent, node, len(agent.issued) - pending)
             case _:
@@ -236,9 +244,8 @@ class _Run:
             case Fence("barriers"):
                 for b in self.barriers[agent.block].values():
                     b.announced |= b.maker == agent.number
-            case Commit("matrix"):
-                agent.clock[agent.number] += 1
-                agent.issued.append(agent.clock.copy())
+            case Descriptor() | Busy() | Commit("matrix"):
+                self.instructions.follow(agent, node)
             case Retire():
                 self._retire(agent, node)
             case Arrive():
@@ -344,6 +351,10 @@ class _Run:
             self._see(agent.clock, b, node)
             if not b.announced:
                 self._fault(f"the copy engine does not know the barrier: {line(node)}")
+            at = 0 if node.to.at is None else self._value(agent, node.to.at)
+            bytes_ = at, at + node.bytes
+            if self.instructions.overwritten(block, node.to.memory, bytes_, agent.clock):
+                self._fault(f"instructions may still read what is there: {line(node)}")
             self._later(partial(self._land, b, agent.clock.copy(), node))
 
     def _land(self, b: Barrier, clock: Clock, node: EngineCopy) -> None:
@@ -394,15 +405,12 @@ class _Run:
 
     def _drain(self, agent: Agent, node: Drain, groups: int) -> Way:
         """Instructions of a group are complete no sooner than all its warps have issued them."""
-        group = (agent.block, agent.first // GROUP)
-        others = [a for a in self.agents if (a.block, a.first // GROUP) == group]
+        others = self.instructions.others(agent)
         agent.waits = node
         while any(len(a.issued) < groups for a in others):
             yield lambda: all(len(a.issued) >= groups for a in others)
         agent.waits = None
-        if groups > 0:
-            for other in others:
-                agent.clock = np.maximum(agent.clock, other.issued[groups - 1])
+        self.instructions.drained(agent, groups)
         return ""
 
 

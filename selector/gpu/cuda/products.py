@@ -1,0 +1,95 @@
+"""Nodes of products as text of CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.instructions import form, hold_form
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    InMemory,
+    InRegisters,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Operand,
+    Pin,
+)
+from selector.gpu.ir.views import View
+
+Numbers = Mapping[str, str]
+ProductNode = Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
+
+SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row
+_PACKS = {2: "pack16", 4: "pack8"}  # by the elements in a register
+
+
+def product_lines(node: ProductNode, numbers: Numbers, fragments: dict[str, Fragment]) -> list[str]:
+    """Of a node: ``fragments`` are those that the kernel has declared so far."""
+    match node:
+        case Fragment(name, kind, registers):
+            fragments[name] = node
+            return [f"{kind} {name}{''.join(f'[{n}]' for n in registers)};"]
+        case MatrixRows():
+            return [f"const u32 {node.name} = {_rows(node, numbers)};"]
+        case LoadFragment():
+            return _load(node)
+        case Descriptor(name):
+            return [f"const u64 {name} = {descriptor(node, numbers)};"]
+        case Mma(_, record, to, piece, a, b):
+            at = f"{to}[{piece}]" if not record.asynchronous else f"{to} + {piece}" if piece else to
+            return [f"{form(node)[0]}({', '.join([at, *_operand(a), *_operand(b)])});"]
+        case Pin(name):
+            return [f"{hold_form(fragments[name])[0]}({name});"]
+
+
+def pointer(view: View, numbers: Numbers) -> str:
+    """The begin of a view, but for its bytes ``at``."""
+    if view.start is None:
+        return view.memory
+    return f"({view.memory} + {spell(view.start, numbers)})"
+
+
+def address(view: View, numbers: Numbers) -> str:
+    """Of a view in shared memory."""
+    behind = "" if view.at is None else f" + {operand(view.at, numbers)}"
+    return f"shared_address({pointer(view, numbers)}){behind}"
+
+
+def descriptor(node: Descriptor, numbers: Numbers) -> str:
+    """Its value."""
+    start = address(node.view, numbers)
+    if not node.swizzle:
+        return f"core_descriptor({start}, {node.leading}, {node.stride})"
+    code = SWIZZLES[node.swizzle]
+    return f"matrix_descriptor({start}, {node.leading}, {node.stride}, {code})"
+
+
+def _rows(node: MatrixRows, numbers: Numbers) -> str:
+    terms = [spell(node.first, numbers), f"(lane & 7) * ({spell(node.step, numbers)})"]
+    which = ("((lane >> 3) & 1)", "(lane >> 4)")
+    terms += [f"{x} * {n}" for x, n in zip(which, node.apart, strict=False)]
+    return f"shared_address({pointer(node.view, numbers)} + ({' + '.join(terms)}))"
+
+
+def _load(node: LoadFragment) -> list[str]:
+    names = ", ".join(node.registers)
+    match node.how:
+        case "word":
+            return [f"const u32 {names} = {node.base}[{node.at}];"]
+        case "elements":
+            return [f"u32 {names} = {_PACKS[len(node.elements)]}({', '.join(node.elements)});"]
+        case _:
+            where = f"{node.base} + {node.at}" if node.at else node.base
+            form = node.how.replace("ldmatrix", f"ldmatrix{len(node.registers)}")
+            return [f"u32 {names};", f"{form}({where}, {names});"]
+
+
+def _operand(x: Operand) -> tuple[str, ...]:
+    match x:
+        case InRegisters(names):
+            return names
+        case InMemory(name, at):
+            return (f"{name} + {at // 16}" if at else name,)

@@ -1,0 +1,182 @@
+"""Nodes of products: fragments, how they come into registers, descriptors, tensor instructions.
+
+A fragment is registers of all lanes of a warp, or of the four warps of a group; a lane map
+(``lane_maps``) says which lane has which element. Arrays of them are declared by ``Fragment``;
+blocks of 8 rows x 16 bytes, one register each, come by ``LoadFragment``, which declares them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from selector.diagnostics import InternalError
+from selector.gpu.ir.layouts import Layout
+from selector.gpu.ir.views import View
+from selector.ir.nodes import Expr
+
+_RECORD = re.compile(r"m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
+GROUP_ROWS = 64  # of an instruction of four warps
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tensor instruction of PTX: m x k elements of type ``a`` times k x n of ``b``, added to m x
+    n of ``c``. That of a group of four warps (wgmma) is asynchronous: it reads memory and registers
+    until it is drained.
+    """
+
+    m: int
+    n: int
+    k: int
+    c: str
+    a: str
+    b: str
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.m == GROUP_ROWS
+
+    @property
+    def bytes(self) -> int:
+        """Of an element of an operand."""
+        return int(self.a.strip("bfsu")) // 8
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}k{self.k}.{self.c}.{self.a}.{self.b}"
+
+
+def parse_record(text: str) -> Record:
+    """The record that prints so."""
+    found = _RECORD.fullmatch(text)
+    if found is None:
+        raise InternalError(f"`{text}` is no tensor instruction")
+    m, n, k, *types = found.groups()
+    return Record(int(m), int(n), int(k), *types)
+
+
+@dataclass(frozen=True, slots=True)
+class InRegisters:
+    """An operand: its blocks, in the order of the lane map."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """An operand: so many bytes behind the start of a ``descriptor``. ``across``: its rows (m or
+    n), not its depth, run along memory.
+    """
+
+    descriptor: str
+    at: int
+    across: bool
+
+    def __str__(self) -> str:
+        return f"{self.descriptor} + {self.at}{' across' * self.across}"
+
+
+Operand = InRegisters | InMemory
+
+
+def parse_operand(text: str) -> Operand:
+    """The operand that prints so."""
+    descriptor, plus, at = text.partition(" + ")
+    if not plus:
+        return InRegisters(tuple(text.split(", ")))
+    across = at.endswith(" across")
+    return InMemory(descriptor, int(at.removesuffix(" across")), across)
+
+
+# ------------------------------------------------------------------ nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """An array of registers of C's type ``kind``: tiles of so many each, blocks of one, or numbers
+    of rows. The lane map is that of a tile, of a block, or of all.
+    """
+
+    name: str
+    kind: str
+    registers: tuple[int, ...]
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRows:
+    """The address of the row of 16 bytes that a lane gives to ``ldmatrix``: lane l that of row l %
+    8 of matrix l / 8. Rows are ``step`` elements apart, ``first`` elements from the begin of a view
+    on; the second of two matrices is ``apart`` elements behind the first, the second two of four as
+    far as the other number says behind the first two.
+    """
+
+    name: str
+    view: View
+    first: Expr
+    step: Expr
+    apart: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFragment:
+    """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
+    rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
+    or by ``elements``, as C.
+    """
+
+    registers: tuple[str, ...]
+    how: str
+    base: str = ""
+    at: int = 0
+    elements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """An operand of wgmma in shared memory, as that takes it: ``leading`` and ``stride`` bytes
+    between its parts (``descriptors``), rows of so many bytes swizzled (0: core matrices).
+    """
+
+    name: str
+    view: View
+    leading: int
+    stride: int
+    swizzle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """A tensor instruction: a product is added to the tiles of a fragment from number ``piece`` on;
+    ``how``: ``fresh`` where these need no value before, else ``add``.
+    """
+
+    how: str
+    record: Record
+    to: str
+    piece: int
+    a: Operand
+    b: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What asynchronous instructions that follow each other have until they are drained: fragments,
+    and the bytes ``first`` to ``last`` behind each of these descriptors' starts. All that is left
+    of them where a kernel is followed without its data.
+    """
+
+    fragments: tuple[str, ...]
+    descriptors: tuple[str, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A fragment is written before this and read after it, whatever the compiler moves."""
+
+    name: str

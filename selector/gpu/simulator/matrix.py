@@ -1,0 +1,109 @@
+"""Asynchronous instructions: what they have until they are drained (PTX ISA,
+"wgmma.wait_group": until then nobody may touch their registers, nor write what they read).
+
+Instructions of a group of warps are of groups of their queue, which are counted: those of number n
+are complete when one of its threads has drained so many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from selector.gpu.ir.nodes import Commit
+from selector.gpu.ir.products import Busy, Descriptor
+from selector.gpu.ir.views import View
+from selector.gpu.simulator.threads import GROUP, Agent, Clock
+from selector.gpu.simulator.values import value_of
+
+Range = tuple[int, int]  # of bytes
+
+
+class Instructions:
+    """Those of all blocks."""
+
+    def __init__(self, agents: list[Agent]) -> None:
+        self.members: dict[tuple[int, int], list[Agent]] = defaultdict(list)
+        for agent in agents:
+            self.members[_group(agent)].append(agent)
+        # By block and memory: of a range of bytes, by group, the number of the last that reads it.
+        self.reads: dict[tuple[int, str], dict[Range, dict[int, int]]] = defaultdict(dict)
+
+    def follow(self, agent: Agent, node: Descriptor | Busy | Commit) -> None:
+        """A thread does that."""
+        match node:
+            case Descriptor(name, View(memory, _, at)):
+                agent.descriptors[name] = memory, 0 if at is None else value_of(at)(agent.values)
+            case Busy():
+                self._issue(agent, node)
+            case Commit():
+                self._commit(agent)
+
+    def _issue(self, agent: Agent, node: Busy) -> None:
+        """A thread's part in some of them."""
+        agent.open.update(node.fragments)
+        block, group = _group(agent)
+        for name, first, last in zip(node.descriptors, node.first, node.last, strict=True):
+            memory, start = agent.descriptors[name]
+            readers = self.reads[block, memory].setdefault((start + first, start + last), {})
+            readers[group] = max(readers.get(group, 0), len(agent.issued) + 1)
+
+    def _commit(self, agent: Agent) -> None:
+        """What a thread has issued is a group of the queue."""
+        agent.clock[agent.number] += 1
+        agent.issued.append(agent.clock.copy())
+        agent.groups.append(frozenset(agent.open))
+        agent.open.clear()
+
+    def others(self, agent: Agent) -> list[Agent]:
+        """All who issue instructions together with a thread."""
+        return self.members[_group(agent)]
+
+    def drained(self, agent: Agent, groups: int) -> None:
+        """A thread knows that the first groups are complete: those of all warps."""
+        for other in self.others(agent) if groups > 0 else ():
+            agent.clock = np.maximum(agent.clock, other.issued[groups - 1])
+        agent.clock[agent.number] += 1
+        agent.complete = max(agent.complete, groups)
+        agent.drains.append((int(agent.clock[agent.number]), agent.complete))
+
+    def have(self, agent: Agent, fragment: str) -> bool:
+        """Whether instructions that are not complete have a thread's fragment."""
+        return fragment in agent.open or any(
+            fragment in names for names in agent.groups[agent.complete :]
+        )
+
+    def overwritten(self, block: int, memory: str, bytes_: Range, clock: Clock) -> bool:
+        """Whether who writes these bytes, and knows that ``clock``, cannot know that all are
+        complete that read some of them.
+        """
+        reads = self.reads.get((block, memory), {})
+        low, high = bytes_
+        over = [r for r in reads if r[0] < high and low < r[1]]
+        if any(
+            _known(self.members[block, g], clock) < n for r in over for g, n in reads[r].items()
+        ):
+            return True
+        for r in over:
+            del reads[r]
+        return False
+
+
+def _group(agent: Agent) -> tuple[int, int]:
+    return agent.block, agent.first // GROUP
+
+
+def _known(members: list[Agent], clock: Clock) -> int:
+    """The groups of the queue that were complete for one of the threads when it was last heard
+    of.
+    """
+    return max((n for a in members for n in _drained_by(a, int(clock[a.number]))), default=0)
+
+
+def _drained_by(agent: Agent, time: int) -> Iterator[int]:
+    for at, complete in reversed(agent.drains):
+        if at <= time:
+            yield complete
+            return

@@ -19,6 +19,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.types import INT32, UINT32
 
 
 class _Text(NamedTuple):
@@ -37,6 +38,7 @@ _SIGNS = {
     BinaryOp.MUL: ("*", 9), BinaryOp.DIV: ("/", 9), BinaryOp.MOD: ("%", 9),
 }  # fmt: skip
 _CALLS = {"bitwise_and": ("&", 4), "shift_right": (">>", 7)}
+_TYPES = {INT32: "int", UINT32: "u32"}
 _CHOICE, _UNARY, _ATOM = 1, 10, 11
 _PLACES = {"blockIdx.x": "(int)blockIdx.x", "gridDim.x": "(int)gridDim.x"}
 
@@ -67,6 +69,8 @@ def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
             return _Text(f"{name}()", _ATOM)
         case Not(value):
             return _Text(f"!{_spell(value, numbers).inside(_UNARY)}", _UNARY)
+        case Cast(t, value) if t != value.type and not value.type.is_bool:
+            return _Text(f"({_TYPES[t]}){operand(value, numbers)}", _UNARY)
         case Cast(_, value):
             return _spell(value, numbers)
         case Select(c, a, b):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from selector.gpu.cuda.expressions import operand, spell
 from selector.gpu.ir.expressions import plus
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch, View
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -15,8 +16,6 @@ from selector.gpu.ir.nodes import (
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     For,
     Fused,
@@ -34,7 +33,6 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
-    View,
 )
 from selector.ir.nodes import Expr
 
@@ -47,7 +45,8 @@ _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
 _LEAVES = {"loop": "break;", "kernel": "return;"}
 _PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
-_SHORT = (Init, Retire, Arrive, Await, Drain, Leave)  # alone, on the line of what they stand under
+# Alone, on the line of what they stand under.
+_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch)
 
 
 def print_kernel(kernel: Kernel, body: str | None = None) -> str:
@@ -95,7 +94,7 @@ class _Printer:
                 self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
             case Fused(_, text):
                 self.body(text, indent)
-            case Number():
+            case Number() | Map():
                 pass
             case _:
                 self.lines += [indent + text for text in self.statements(node)]
@@ -146,15 +145,25 @@ class _Printer:
                 return [f"{how}_registers<{count}>();"]
             case Dependents(what):
                 return [_DEPENDENTS[what]]
-            case EngineCopy(to, map_, at, barrier, _, blocks):
-                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
-                places = ", ".join(at)
-                head = f"tensor_{verb}{len(at)}({self.address(to)}, &{map_}, {places}"
-                return [f"{head}, {self.text(barrier)}{mask});"]
-            case EngineStore(source, map_, at):
-                return [f"tensor_store{len(at)}({self.address(source)}, &{map_}, {', '.join(at)});"]
+            case EngineCopy() | EngineStore() | Prefetch():
+                return [self.copied(node)]
             case _:
                 return [self.synchronised(node)]
+
+    def copied(self, node: EngineCopy | EngineStore | Prefetch) -> str:
+        match node:
+            case EngineCopy(to, map_, at, barrier, _, blocks):
+                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
+                head = f"tensor_{verb}{len(at)}({self.address(to)}, &{map_}, {self.listed(at)}"
+                return f"{head}, {self.text(barrier)}{mask});"
+            case EngineStore(source, map_, at):
+                places = self.listed(at)
+                return f"tensor_store{len(at)}({self.address(source)}, &{map_}, {places});"
+            case Prefetch(map_):
+                return f"prefetch_map(&{map_});"
+
+    def listed(self, values: tuple[Expr, ...]) -> str:
+        return ", ".join(map(self.text, values))
 
     def address(self, view: View) -> str:
         pointer = view.memory

@@ -21,7 +21,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, INT32
+from selector.ir.types import BOOL, INT32, UINT32
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
@@ -134,6 +134,24 @@ def barrier(first: Number, index: Number = 0) -> Expr:
     return plus(first, times(BARRIER_BYTES, index))
 
 
+def signed(e: Expr) -> Expr:
+    """A number that C takes for one without a sign."""
+    return Cast(INT32, _unsigned(e))
+
+
+def _unsigned(e: Expr) -> Expr:
+    match e:
+        case Var(name):
+            return Var(name, UINT32)
+        case Call(_, name, (a, b)):
+            return Call(UINT32, name, (_unsigned(a), b))
+        case Binary(op, a, IntImm(n)):
+            return Binary(op, _unsigned(a), IntImm(n, UINT32))
+        case _:
+            return e
+
+
 THREAD_OF_GROUP = masked(THREAD, 127)
+WARP_OF_GROUP = signed(masked(shifted(THREAD, 5), 3))
 FIRST_LANE = equal("lane", 0)
 FIRST_OF_GROUP = equal(THREAD_OF_GROUP, 0)

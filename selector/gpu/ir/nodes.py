@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch, View
 from selector.ir.nodes import Expr
+
+ELEMENT_BYTES = {
+    "unsigned char": 1, "u8": 1, "s8": 1, "bool": 1, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
+    "u32": 4, "int": 4, "float": 4, "u64": 8, "s64": 8, "double": 8,
+}  # fmt: skip
+"""Of what C calls so."""
 
 # ------------------------------------------------------------------ declarations
 
@@ -59,6 +66,10 @@ class Memory:
     layout: Layout
     unit: str = ""
     apart: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,38 +234,6 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
-
-    memory: str
-    start: Expr | None = None
-    at: Expr | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCopy:
-    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
-    ``blocks`` of a mask; its bytes arrive at a barrier.
-    """
-
-    to: View
-    map: str
-    at: tuple[str, ...]
-    barrier: Expr
-    bytes: int
-    blocks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStore:
-    """The same way back."""
-
-    source: View
-    map: str
-    at: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Fused:
     """One ``asm`` statement: what it means, and its text."""
 
@@ -282,8 +261,8 @@ class Dependents:
 
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
-    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
-    | Registers | Dependents
+    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
+    | Map | Prefetch | EngineCopy | EngineStore
 )  # fmt: skip
 Body = tuple[Node, ...]
 
@@ -318,7 +297,8 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:
         value = getattr(node, name)
-        for e in value if isinstance(value, tuple) else (value,):
+        parts = (value.start, value.at) if isinstance(value, View) else value
+        for e in parts if isinstance(parts, tuple) else (parts,):
             if isinstance(e, Expr):
                 yield e
 

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -20,8 +21,6 @@ from selector.gpu.ir.nodes import (
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     For,
     Fused,
@@ -61,6 +60,8 @@ TEMPLATES: dict[type, str] = {
     Fence: "fence {what}[ note {note}]",
     Commit: "commit {queue}",
     Drain: "drain {queue} pending {pending}[ half {half}]",
+    Map: "map {name} of {of} type {type} extents {extents} strides {strides} box {box}",
+    Prefetch: "prefetch {map}",
     EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",
     EngineStore: "engine_store {source} to {map} at {at}",

@@ -11,10 +11,12 @@ from typing import Any
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.nodes import Body, Kernel, Node, Raw, View
+from selector.gpu.ir.memory import View
+from selector.gpu.ir.nodes import Body, Kernel, Node, Raw
 from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
+from selector.ir.types import Type
 
 INDENT = " "
 BETWEEN = "; "  # of a field's parts
@@ -81,7 +83,7 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int" | "Layout":
+        case "str" | "int" | "Layout" | "Type":
             return str(value)
         case "Expr":
             return print_expr(value, {})
@@ -157,6 +159,8 @@ def _parsed(kind: str, text: str | None) -> Any:
             return None if text is None else parse_expr(text)
         case "Layout":
             return parse_layout(text or "")
+        case "Type":
+            return Type.parse(text or "")
         case "View":
             memory, *parts = (text or "").split(BETWEEN)
             return View(memory, *(_parsed("Expr", part or None) for part in parts))

@@ -4,54 +4,86 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch
 from selector.gpu.ir.nodes import (
     Body,
     Commit,
     Dependents,
     Drain,
-    EngineStore,
     Fence,
     For,
     Fused,
     If,
     Kernel,
+    Leave,
+    Let,
     Memory,
     Node,
     Number,
     Raw,
     Registers,
+    State,
     Under,
+    expressions,
+    walk,
 )
+from selector.ir.nodes import Var
+from selector.ir.traverse import walk_expr
 
 
 def meeting_only(kernel: Kernel) -> Kernel:
-    """The kernel without text and name, with the numbers that its control may mention."""
-    numbers = tuple(n for n in kernel.declarations if isinstance(n, Number))
-    body = _body(kernel.body)
-    return replace(kernel, name="", bounds="", parameters=(), declarations=numbers, body=body)
+    """The kernel without text and name, with the memory that the copy engine fills and the numbers
+    that its control mentions.
+    """
+    filled = {node.to.memory for node in walk(kernel.body) if isinstance(node, EngineCopy)}
+    body = _body(kernel.body, filled)
+    mentioned = {
+        x.name
+        for node in walk(body)
+        for e in expressions(node)
+        for x in walk_expr(e)
+        if isinstance(x, Var)
+    }
+    numbers = (n for n in kernel.declarations if isinstance(n, Number) and n.name in mentioned)
+    return replace(
+        kernel, name="", bounds="", parameters=(), declarations=tuple(numbers), body=body
+    )
 
 
-def _body(body: Body) -> Body:
-    return tuple(kept for node in body for kept in _node(node))
+def _body(body: Body, filled: set[str]) -> Body:
+    return tuple(kept for node in body for kept in _node(node, filled))
 
 
-def _node(node: Node) -> Body:
+def _node(node: Node, filled: set[str]) -> Body:
     """What is left of a node."""
     match node:
         case Under("", inner) | Fused(inner):
-            left = _body(inner)
-            return (Under("", left),) if left else ()
+            left = _body(inner, filled)
+            return () if _idle(left) else (Under("", left),)
         case For(body=inner):
-            left = _body(inner)
-            return (replace(node, body=left),) if left else ()
+            left = _body(inner, filled)
+            return () if _idle(left, in_loop=True) else (replace(node, body=left),)
         case If(condition, then, otherwise):
-            left, other = _body(then), _body(otherwise)
-            return (If(condition, left, other),) if left or other else ()
+            left, other = _body(then, filled), _body(otherwise, filled)
+            return () if _idle(left) and _idle(other) else (If(condition, left, other),)
         case Commit(queue) | Drain(queue) if queue != "matrix":
             return ()
         case Fence(what) if what != "barriers":
             return ()
-        case Raw() | Under() | Memory() | EngineStore() | Registers() | Dependents():
+        case EngineCopy():
+            return (replace(node, map="", at=()),)
+        case Memory(name):
+            return (node,) if name in filled else ()
+        case Raw() | Under() | EngineStore() | Map() | Prefetch() | Registers() | Dependents():
             return ()
         case _:
             return (node,)
+
+
+def _idle(body: Body, *, in_loop: bool = False) -> bool:
+    """Whether nothing of a body is seen outside of it."""
+    quiet = Let | State | Memory | Under | If | For
+    return all(
+        isinstance(node, quiet) or (in_loop and isinstance(node, Leave) and node.what == "loop")
+        for node in walk(body)
+    )

@@ -10,6 +10,7 @@ nothing here. Found are
 - waits that end because of the parity of another phase than the one that is meant;
 - copies by who cannot know that all who wait have seen the phase before; phases that end by
   arrivals of who cannot, or before anybody waited for the one before;
+- copies of the engine to where another one is under way, or those of another barrier go;
 - barriers used by a thread that cannot know that they are made, or are no more; arrivals at a
   block of the cluster that may have ended.
 
@@ -26,6 +27,7 @@ from itertools import product
 
 import numpy as np
 
+from selector.gpu.ir.memory import EngineCopy, View
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -34,7 +36,6 @@ from selector.gpu.ir.nodes import (
     Body,
     Commit,
     Drain,
-    EngineCopy,
     Fence,
     For,
     Fused,
@@ -43,6 +44,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Node,
     Retire,
     State,
@@ -59,6 +61,7 @@ from selector.gpu.simulator.worlds import World, worlds_of
 from selector.ir.nodes import Expr
 
 Way = Generator[Callable[[], bool], None, str]  # yields what it waits for; returns what it leaves
+Place = tuple[int, int, int]  # a block, and bytes of its shared memory
 
 MOST_STEPS = 1_000_000
 
@@ -94,6 +97,8 @@ class _Run:
         self.barriers: list[dict[int, Barrier]] = [{} for _ in range(kernel.cluster)]
         self.meetings: dict[tuple[object, ...], Meeting] = {}
         self.under_way: list[Callable[[], None]] = []
+        self.memories: dict[str, Memory] = {}
+        self.filled: dict[Place, tuple[Barrier, bool]] = {}  # for whom; whether it is under way
         self.steps = 0
         self._schedule()
         self._end()
@@ -196,6 +201,8 @@ class _Run:
                 yield from self._await(agent, node)
             case Sync():
                 yield from self._sync(agent, node)
+            case Memory(name, _, offset):
+                agent.values[name], self.memories[name] = offset, node
             case Drain("matrix", pending):
                 yield from self._drain(agent, node, len(agent.issued) - pending)
             case _:
@@ -288,6 +295,7 @@ class _Run:
         if any(agent.clock[number] < time for number, time in b.users.items()):
             self._fault(f"others may still use the barrier: {line(node)}")
         del self.barriers[agent.block][self._value(agent, node.barrier)]
+        self.filled = {place: x for place, x in self.filled.items() if x[0] is not b}
 
     def _arrive(self, agent: Agent, node: Arrive) -> None:
         if node.block is None:
@@ -344,9 +352,22 @@ class _Run:
             self._see(agent.clock, b, node)
             if not b.announced:
                 self._fault(f"the copy engine does not know the barrier: {line(node)}")
-            self._later(partial(self._land, b, agent.clock.copy(), node))
+            start = self._start(agent, node.to)
+            place = block, start, start + node.bytes
+            for (n, first, end), (other, under_way) in self.filled.items():
+                meets = n == block and first < place[2] and start < end
+                if meets and (under_way or other is not b):
+                    self._fault(f"another copy goes to the same place: {line(node)}")
+            self.filled[place] = b, True
+            self._later(partial(self._land, b, agent.clock.copy(), node, place))
 
-    def _land(self, b: Barrier, clock: Clock, node: EngineCopy) -> None:
+    def _start(self, agent: Agent, view: View) -> int:
+        """The byte of shared memory that a part of a memory begins at."""
+        start, at = (0 if e is None else self._value(agent, e) for e in (view.start, view.at))
+        return agent.values[view.memory] + start * self.memories[view.memory].element_bytes + at
+
+    def _land(self, b: Barrier, clock: Clock, node: EngineCopy, place: Place) -> None:
+        self.filled[place] = b, False
         b.coming, b.bytes = np.maximum(b.coming, clock), b.bytes - node.bytes
         self._complete(b, node)
 
@@ -408,5 +429,10 @@ class _Run:
 
 def _declared(body: Body) -> Iterator[str]:
     for node in body:
-        if isinstance(node, Let | State):
-            yield from node.names
+        match node:
+            case Let(names=names) | State(names=names):
+                yield from names
+            case Memory(name):
+                yield name
+            case _:
+                pass

@@ -1,0 +1,75 @@
+"""Nodes of memory: where something lies, and the copies of the engine and of threads.
+
+A queue or a barrier says when an asynchronous copy is complete; both are nodes of ``nodes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from selector.ir.nodes import Expr
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map: what the copy engine takes the array ``of`` a call for, ``extents`` elements in
+    each dimension and ``strides`` elements apart in all but the innermost, and how many of them a
+    ``box`` has, whose rows lie swizzled by their bytes.
+    """
+
+    name: str
+    of: str
+    type: Type
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.box[0] * self.type.bytes
+
+    @property
+    def bytes(self) -> int:
+        """Of a box."""
+        return prod(self.box) * self.type.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """The copy engine is going to need a ``map``."""
+
+    map: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
+
+    memory: str
+    start: Expr | None = None
+    at: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCopy:
+    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
+    ``blocks`` of a mask; its bytes arrive at a barrier.
+    """
+
+    to: View
+    map: str
+    at: tuple[Expr, ...]
+    barrier: Expr
+    bytes: int
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStore:
+    """The same way back."""
+
+    source: View
+    map: str
+    at: tuple[Expr, ...]

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.expressions import operand, spell, summand
 from selector.gpu.ir.expressions import plus
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch, View
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+    View,
+)
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -42,11 +53,11 @@ _FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
-_LEAVES = {"loop": "break;", "kernel": "return;"}
+_LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
 _PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
-_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch)
+_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun)
 
 
 def print_kernel(kernel: Kernel, body: str | None = None) -> str:
@@ -113,8 +124,9 @@ class _Printer:
         match body:
             case ():
                 pass
-            case (If(condition, then, ()),):
+            case (If(condition, then, otherwise),):
                 self.block(f"else if ({self.text(condition)})", then, indent)
+                self.otherwise(otherwise, indent)
             case _:
                 self.block("else", body, indent)
 
@@ -146,11 +158,28 @@ class _Printer:
             case Dependents(what):
                 return [_DEPENDENTS[what]]
             case EngineCopy() | EngineStore() | Prefetch():
+                return [self.boxed(node)]
+            case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
                 return [self.copied(node)]
             case _:
                 return [self.synchronised(node)]
 
-    def copied(self, node: EngineCopy | EngineStore | Prefetch) -> str:
+    def copied(self, node: Point | CopyAsync | CopyElement | CopyRun | LoadShifted) -> str:
+        match node:
+            case Point(name, kind, of):
+                return f"{kind}* const {name} = {self.pointer(of)};"
+            case CopyAsync(to, source, cache, wanted):
+                function = "copy16" if cache == "past" else "copy16_cached"
+                return f"{self.tested(wanted)}{function}({self.listed((to, source))});"
+            case CopyElement(to, kind, index, pointer, source, inside, wanted):
+                value = f"{self.text(inside)} ? {pointer}[{self.text(source)}] : {kind}{{}}"
+                return f"{self.tested(wanted)}{to}[{self.text(index)}] = {value};"
+            case LoadShifted(part, valid):
+                return f"parts[{part}] = load_shifted(to, from, {self.text(valid)});"
+            case CopyRun(to, source, bytes_, barrier):
+                return f"bulk_copy({self.listed((to, source, bytes_, barrier))});"
+
+    def boxed(self, node: EngineCopy | EngineStore | Prefetch) -> str:
         match node:
             case EngineCopy(to, map_, at, barrier, _, blocks):
                 verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
@@ -162,15 +191,23 @@ class _Printer:
             case Prefetch(map_):
                 return f"prefetch_map(&{map_});"
 
+    def tested(self, wanted: Expr | None) -> str:
+        return "" if wanted is None else f"if ({self.text(wanted)}) "
+
     def listed(self, values: tuple[Expr, ...]) -> str:
         return ", ".join(map(self.text, values))
 
     def address(self, view: View) -> str:
+        behind = "" if view.at is None else f" + {operand(view.at, self.numbers)}"
+        return f"shared_address({self.pointer(view)}){behind}"
+
+    def pointer(self, view: View) -> str:
         pointer = view.memory
         if view.start is not None:
             pointer = f"({pointer} + {self.text(view.start)})"
-        behind = "" if view.at is None else f" + {operand(view.at, self.numbers)}"
-        return f"shared_address({pointer}){behind}"
+        if view.index is None:
+            return pointer
+        return f"{pointer} + {summand(view.index, self.numbers)}"
 
     def memory(self, node: Memory) -> str:
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")

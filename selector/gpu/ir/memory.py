@@ -45,11 +45,23 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A part of a memory, ``start`` elements from its begin and so many bytes (``at``) further."""
+    """A part of a memory, ``start`` elements from its begin, and so many bytes (``at``) or elements
+    (``index``) further.
+    """
 
     memory: str
     start: Expr | None = None
     at: Expr | None = None
+    index: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A pointer to what is of ``kind``: to an element of shared memory or of an argument."""
+
+    name: str
+    kind: str
+    of: View
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +85,51 @@ class EngineStore:
     source: View
     map: str
     at: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAsync:
+    """``CHUNK`` bytes from a pointer to global memory to an address in shared memory, both
+    multiples of as many, by cp.async, where they are ``wanted``; ``cache``: past the first one, or
+    through it.
+    """
+
+    to: Expr
+    source: Expr
+    cache: str
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyElement:
+    """Element ``index`` from a pointer to a ``kind`` is set, where it is ``wanted``, to what another
+    pointer has at ``source``, or to zero where that is not ``inside``.
+    """
+
+    to: str
+    kind: str
+    index: Expr
+    pointer: str
+    source: Expr
+    inside: Expr
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    """``bytes`` from a pointer to an address by the copy engine; a barrier waits for them."""
+
+    to: Expr
+    source: Expr
+    bytes: Expr
+    barrier: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShifted:
+    """The vectors that hold ``valid`` bytes at ``from`` are on their way to ``to``, as a ``part`` of
+    what the thread stores at once.
+    """
+
+    part: str
+    valid: Expr

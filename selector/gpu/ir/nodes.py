@@ -14,7 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch, View
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+    View,
+)
 from selector.ir.nodes import Expr
 
 ELEMENT_BYTES = {
@@ -133,7 +144,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The innermost ``loop``, or the ``kernel``."""
+    """The innermost ``loop`` or its ``iteration``, or the ``kernel``."""
 
     what: str
     note: str = ""
@@ -262,7 +273,8 @@ class Dependents:
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
-    | Map | Prefetch | EngineCopy | EngineStore
+    | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
+    | LoadShifted
 )  # fmt: skip
 Body = tuple[Node, ...]
 
@@ -297,7 +309,7 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:
         value = getattr(node, name)
-        parts = (value.start, value.at) if isinstance(value, View) else value
+        parts = (value.start, value.at, value.index) if isinstance(value, View) else value
         for e in parts if isinstance(parts, tuple) else (parts,):
             if isinstance(e, Expr):
                 yield e

@@ -88,7 +88,8 @@ def _spelled(kind: str, value: Any) -> str:
         case "Expr":
             return print_expr(value, {})
         case "View":
-            parts = (_spelled("Expr", x) if x is not None else "" for x in (value.start, value.at))
+            places = (value.start, value.at, value.index)
+            parts = (_spelled("Expr", x) if x is not None else "" for x in places)
             return BETWEEN.join((value.memory, *parts))
         case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
             part = kind.removeprefix("tuple[").removesuffix(", ...]")

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.nodes import (
+    Assign,
     Body,
     Commit,
     Dependents,
@@ -74,7 +85,9 @@ def _node(node: Node, filled: set[str]) -> Body:
             return (replace(node, map="", at=()),)
         case Memory(name):
             return (node,) if name in filled else ()
-        case Raw() | Under() | EngineStore() | Map() | Prefetch() | Registers() | Dependents():
+        case EngineStore() | Map() | Prefetch() | Point() | CopyAsync() | CopyElement():
+            return ()
+        case Raw() | Under() | CopyRun() | LoadShifted() | Registers() | Dependents():
             return ()
         case _:
             return (node,)
@@ -82,8 +95,15 @@ def _node(node: Node, filled: set[str]) -> Body:
 
 def _idle(body: Body, *, in_loop: bool = False) -> bool:
     """Whether nothing of a body is seen outside of it."""
-    quiet = Let | State | Memory | Under | If | For
-    return all(
-        isinstance(node, quiet) or (in_loop and isinstance(node, Leave) and node.what == "loop")
-        for node in walk(body)
-    )
+    own = {name for x in walk(body) if isinstance(x, Let | State) for name in x.names}
+
+    def quiet(node: Node) -> bool:
+        match node:
+            case Assign(name):
+                return name in own
+            case Leave(what):
+                return in_loop and what != "kernel"
+            case _:
+                return isinstance(node, Let | State | Memory | Under | If | For)
+
+    return all(map(quiet, walk(body)))

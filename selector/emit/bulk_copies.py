@@ -12,15 +12,37 @@ from math import prod
 from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, Copy
 from selector.emit.copy_code import (
+    LANE,
+    TO,
     addresses,
     decode_rows,
     element_type,
     emit_border,
+    one_of,
     provably_aligned,
     spread,
     whole_inside,
 )
-from selector.gpu.ir.nodes import Fence
+from selector.gpu.ir.expressions import (
+    address,
+    at_least,
+    below,
+    both,
+    chosen,
+    flag,
+    greater,
+    least,
+    less,
+    minus,
+    most,
+    negated,
+    number,
+    plus,
+    quotient,
+    times,
+)
+from selector.gpu.ir.memory import CopyRun
+from selector.gpu.ir.nodes import Assign, Fence, Leave, Let, State
 from selector.ir.nodes import Expr, IntImm
 
 FEW_CHUNKS = 6
@@ -35,67 +57,84 @@ def takes_rows(copy: Copy, context: KernelContext) -> bool:
     return whole and plain and copy.chunks * CHUNK_BYTES >= ENGINE_BYTES
 
 
-def emit_rows(copy: Copy, context: KernelContext, rank: str, size: int, barrier: str) -> None:
+def emit_rows(copy: Copy, context: KernelContext, thread: Expr, size: int, barrier: Expr) -> None:
     """Write a copy that ``takes_rows``; the threads have yet to arrive at this phase of
     ``barrier``. Rows at other addresses, and edges that go on, are copied chunk by chunk.
     """
     w = context.writer
     condition, cut = _condition(copy, context)
-    with w.block(f"if ({condition})"), spread(context, rank, size, _rows(copy), unroll=False):
-        _place_row(copy, context)
-        if cut:
-            _inside(copy, context)
-            w.line(f"if (whole > first) {_copied(copy, barrier)}")
-            _outside(copy, context)
-        else:
-            w.line(_whole_row(copy, barrier))
-    with w.block("else"):
-        emit_border(copy, context, rank, size, unroll=False)
+
+    def rows() -> None:
+        with spread(context, thread, size, _rows(copy), unroll=False):
+            _place_row(copy, context)
+            if cut:
+                _inside(copy, context)
+                _copied(copy, context, barrier)
+                _outside(copy, context)
+            else:
+                w.add(_whole_row(copy, barrier))
+
+    def border() -> None:
+        emit_border(copy, context, thread, size, unroll=False)
+
+    one_of(w, [(condition, rows)], border)
     w.add(Fence("proxy", "the copy engine may be the next to write there"))
 
 
-def emit_rows_by_warp(copy: Copy, context: KernelContext, barrier: str, limit: str = "") -> None:
+def emit_rows_by_warp(
+    copy: Copy, context: KernelContext, barrier: Expr, limit: Expr | None
+) -> None:
     """The same by one warp, for at most 32 rows, of which only the first ``limit`` are there: a
     lane asks for each; where much of one lies outside of the source, all of them write that.
     """
     w = context.writer
     condition, cut = _condition(copy, context)
-    rows = f"min({_rows(copy)}, {limit})" if limit else str(_rows(copy))
-    with w.block(f"if ({condition})"):
-        w.line(f"const int rows = {rows};")
+    count = number(_rows(copy))
+
+    def rows() -> None:
+        w.add(Let("int", ("rows",), (count if limit is None else least(count, limit),)))
         if cut:
-            w.line("bool part = false;")
-        with w.block("if (lane < rows)"):
-            w.line("const int i = lane;")
+            w.add(State("bool", ("part",), (flag("false"),)))
+        with w.when(less("lane", "rows")):
+            w.add(Let("int", ("i",), (LANE,)))
             _place_row(copy, context)
             if cut:
                 _inside(copy, context)
-                w.line(f"if (whole > first) {_copied(copy, barrier)}")
-                w.line(f"part = whole - first < {_mostly(copy)};")
-                with w.block("if (!part)"):
+                _copied(copy, context, barrier)
+                w.add(Assign("part", less(minus("whole", "first"), _mostly(copy))))
+                with w.when(negated(flag("part"))):
                     _outside(copy, context)
             else:
-                w.line(_whole_row(copy, barrier))
+                w.add(_whole_row(copy, barrier))
         if cut:
-            head = "for (int i = 0; __any_sync(0xffffffffu, part) && i < rows; ++i)"
-            w.line("#pragma unroll 1")
-            with w.block(head):
-                _place_row(copy, context)
-                _inside(copy, context)
-                w.line(f"if (whole - first >= {_mostly(copy)}) continue;")
-                _outside(copy, context, "lane", 32)
-    with w.block("else"):
-        emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
+            _rest_by_warp(copy, context)
+
+    def border() -> None:
+        emit_border(copy, context, LANE, 32, unroll=False, limit=limit)
+
+    one_of(w, [(condition, rows)], border)
     w.add(Fence("proxy", "the copy engine may be the next to write there"))
 
 
-def _condition(copy: Copy, context: KernelContext) -> tuple[str, bool]:
+def _rest_by_warp(copy: Copy, context: KernelContext) -> None:
+    """What is outside of the rows of which a ``part`` is."""
+    w = context.writer
+    w.line("#pragma unroll 1")
+    with w.block("for (int i = 0; __any_sync(0xffffffffu, part) && i < rows; ++i)"):
+        _place_row(copy, context)
+        _inside(copy, context)
+        with w.when(at_least(minus("whole", "first"), _mostly(copy))):
+            w.add(Leave("iteration"))
+        _outside(copy, context, 32)
+
+
+def _condition(copy: Copy, context: KernelContext) -> tuple[Expr, bool]:
     """When rows go by the copy engine, and whether they are cut where the source ends."""
     source = context.storages[copy.source.buffer].param
     ends = source is not None and not copy.carries(source)
     if ends and copy.predicate is None and not copy.clamped[0]:
-        return context.aligned_flag(copy.source.buffer, copy.per), True
-    return whole_inside(copy, context) or "false", False
+        return flag(context.aligned_flag(copy.source.buffer, copy.per)), True
+    return whole_inside(copy, context) or flag("false"), False
 
 
 def _mostly(copy: Copy) -> int:
@@ -109,16 +148,18 @@ def _rows(copy: Copy) -> int:
 
 def _place_row(copy: Copy, context: KernelContext) -> None:
     values: dict[str, Expr] = {copy.x.var.name: IntImm(0)}
-    addresses(copy, context, values | decode_rows(copy, context, "i"))
+    addresses(copy, context, values | decode_rows(copy, context, number("i")))
 
 
-def _whole_row(copy: Copy, barrier: str) -> str:
-    return f"bulk_copy(shared_address(to), from, {copy.chunks * CHUNK_BYTES}, {barrier});"
+def _whole_row(copy: Copy, barrier: Expr) -> CopyRun:
+    return CopyRun(TO, number("from"), number(copy.chunks * CHUNK_BYTES), barrier)
 
 
-def _copied(copy: Copy, barrier: str) -> str:
-    bytes_ = f"(whole - first) * {copy.source.type.bytes}"
-    return f"bulk_copy(shared_address(to + first), from + first, {bytes_}, {barrier});"
+def _copied(copy: Copy, context: KernelContext, barrier: Expr) -> None:
+    bytes_ = times(minus("whole", "first"), copy.source.type.bytes)
+    with context.writer.when(greater("whole", "first")):
+        to, source = address("to", number("first")), plus("from", "first")
+        context.writer.add(CopyRun(to, source, bytes_, barrier))
 
 
 def _inside(copy: Copy, context: KernelContext) -> None:
@@ -127,29 +168,33 @@ def _inside(copy: Copy, context: KernelContext) -> None:
     """
     w, source = context.writer, context.storages[copy.source.buffer]
     assert source.param is not None
-    extents = [context.scalar.index(d.extent) for d in source.param.dims]
+    extents = [context.number(d.extent) for d in source.param.dims]
     length, per = copy.chunks * copy.per, copy.per
-    inside = " && ".join(f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n)
-    last = f"min({extents[0]} - c0, {length})"
-    w.line(f"const int first = min(max(-c0, 0), {length});")
-    w.line(f"const int last = max({f'{inside} ? {last} : 0' if inside else last}, first);")
-    w.line(f"const int whole = first + (last - first) / {per} * {per};")
+    inside = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
+    last = least(minus(extents[0], "c0"), length)
+    last = chosen(both(*inside), last, 0) if inside else last
+    first = least(most(context.known(minus(0, "c0"), "-c0"), 0), length)
+    chunks = quotient(minus("last", "first"), per)
+    w.add(Let("int", ("first",), (first,)))
+    w.add(Let("int", ("last",), (most(last, "first"),)))
+    w.add(Let("int", ("whole",), (plus("first", times(chunks, per)),)))
 
 
-def _outside(copy: Copy, context: KernelContext, rank: str = "", size: int = 1) -> None:
-    """What is not whole chunks of the source, and zeros; spread over ``size`` threads."""
+def _outside(copy: Copy, context: KernelContext, lanes: int = 1) -> None:
+    """What is not whole chunks of the source, and zeros; spread over so many ``lanes``."""
     w, length, per = context.writer, copy.chunks * copy.per, copy.per
-    zero = f"{element_type(copy, context)}{{}}"
-    start = f"{rank} * {per}" if rank else "0"
-    w.line("#pragma unroll 1")
-    with w.block(f"for (int x = {start}; x < {length}; x += {per * size})"):
-        if size == 1:
+    start = times(LANE, per) if lanes > 1 else number(0)
+    with w.loop("x", start, number(length), "rolled", number(per * lanes)):
+        if lanes == 1:
             w.line("if (x == first) x = whole;")
-            w.line(f"if (x >= {length}) break;")
+            with w.when(at_least("x", length)):
+                w.add(Leave("loop"))
         else:
-            w.line("if (x >= first && x < whole) continue;")
+            with w.when(both(at_least("x", "first"), less("x", "whole"))):
+                w.add(Leave("iteration"))
         w.line(
             "if (x < first || x >= last) { *(uint4*)(to + x) = make_uint4(0, 0, 0, 0); continue; }"
         )
+        zero = f"{element_type(copy, context)}{{}}"
         w.line("#pragma unroll")
         w.line(f"for (int e = 0; e < {per}; ++e) to[x + e] = x + e < last ? from[x + e] : {zero};")

@@ -16,6 +16,7 @@ from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
+from selector.gpu.ir.memory import Map
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -34,7 +35,6 @@ from selector.ir.nodes import (
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, Type
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
-from selector.runtime.plan import MapArgument
 from selector.targets import Target
 
 LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
@@ -159,7 +159,7 @@ class KernelContext:
     strips: dict[str, Dealt] = field(default_factory=dict)
     shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
     last_launch: bool = True  # of those that run in every call
-    maps: list[tuple[str, MapArgument]] = field(default_factory=list)
+    maps: list[Map] = field(default_factory=list[Map])
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
     stores_boxes: bool = False

@@ -14,25 +14,56 @@ from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy, Ends
-from selector.emit.scalar import c_type, strip_column
+from selector.emit.scalar import c_type
+from selector.gpu.cuda.expressions import spell
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import (
+    address,
+    at_least,
+    at_most,
+    below,
+    both,
+    equal,
+    flag,
+    less,
+    masked,
+    minus,
+    negated,
+    number,
+    place,
+    plus,
+    quotient,
+    remainder,
+    times,
+)
+from selector.gpu.ir.memory import CopyAsync, CopyElement, Point
+from selector.gpu.ir.nodes import Leave, Let
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 UNROLL_COPIES = 16
 FEW_STEPS = 3  # as many addresses are worked out one by one
+LANE = number("lane")
+TO = address("to")
+
+Values = dict[str, Expr]
+
+Way = tuple[Expr, Callable[[], None]]
+"""A condition, and what is written for where it holds."""
 
 
 def emit_copy(
     copy: Copy,
     context: KernelContext,
-    rank: str,
+    thread: Expr,
     size: int,
     unroll: int = UNROLL_COPIES,
-    between: tuple[str, Callable[[], None]] | None = None,
+    between: Way | None = None,
 ) -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``; up to ``unroll`` steps are
+    """Write the copy, spread over ``size`` threads numbered ``thread``; up to ``unroll`` steps are
     unrolled.
 
     A tile that lies inside its source as a whole takes a path without tests; the border is tested
@@ -41,30 +72,46 @@ def emit_copy(
     w, to = context.writer, context.storages[copy.to]
     if copy.rounded:
         context.storages[copy.to] = replace(to, rounded_rows=True)
-    total = copy.chunks
-    for d in copy.rows:
-        total *= d.count or 1
+    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
     steps = -(-total // size)
     split = FEW_STEPS < steps <= 3 * unroll
-    pieces = split_copy(copy, context, rank, size, "true") if split else None
+    pieces = split_copy(copy, context, thread, size, flag("true")) if split else None
     if pieces is not None:
         for piece in pieces:
             piece()
         return
     few = steps <= unroll
     inside = whole_inside(copy, context)
-    if inside is not None:
-        with w.block(f"if ({inside})"), spread(context, rank, size, total, unroll=few):
+
+    def whole() -> None:
+        with spread(context, thread, size, total, unroll=few):
             addresses(copy, context, decode(copy, context))
-            w.line(f"{_copy_function(copy, context, rank)}(shared_address(to), from);")
-    if between is not None:
-        with w.block(f"{'if' if inside is None else 'else if'} ({between[0]})"):
-            between[1]()
-    with w.block("" if inside is None and between is None else "else"):
-        emit_border(copy, context, rank, size, unroll=inside is None and few)
+            w.add(CopyAsync(TO, number("from"), _cache(copy, context, thread)))
+
+    def border() -> None:
+        emit_border(copy, context, thread, size, unroll=inside is None and few)
+
+    ways = [] if inside is None else [(inside, whole)]
+    one_of(w, ways if between is None else [*ways, between], border)
 
 
-def emit_part(copy: Copy, context: KernelContext, limit: str) -> None:
+def one_of(w: Builder, ways: list[Way], last: Callable[[], None]) -> None:
+    """What is written for the first of the conditions that holds, or for none."""
+    if not ways:
+        with w.block(""):
+            last()
+        return
+    (condition, write), *rest = ways
+    with w.when(condition):
+        write()
+    with w.otherwise():
+        if rest:
+            one_of(w, rest, last)
+        else:
+            last()
+
+
+def emit_part(copy: Copy, context: KernelContext, limit: Expr | None) -> None:
     """Write a copy, or its first ``limit`` rows, by one warp; what lies inside takes a path without
     tests.
     """
@@ -72,51 +119,66 @@ def emit_part(copy: Copy, context: KernelContext, limit: str) -> None:
     rows = prod(d.count or 1 for d in copy.rows)
     strips = context.storages[copy.to].strips
     distance = 1 if strips is None else strips.step
-    if inside is not None and 32 % distance == 0:
-        with w.block(f"if ({inside})"):
-            w.line("#pragma unroll")
-            with w.block(f"for (int i = 0; i < {rows}; ++i)"):
-                if limit:
-                    w.line(f"if (i >= {limit}) break;")
-                _row_by_warp(copy, context, 32 // distance * 16)
-    with w.block("" if inside is None else "else"):
-        emit_border(copy, context, "lane", 32, unroll=False, limit=limit)
+
+    def whole() -> None:
+        with w.loop("i", number(0), number(rows), "unrolled"):
+            _leave_at(w, limit)
+            _row_by_warp(copy, context, 32 // distance * 16)
+
+    def border() -> None:
+        emit_border(copy, context, LANE, 32, unroll=False, limit=limit)
+
+    one_of(w, [(inside, whole)] if inside is not None and 32 % distance == 0 else [], border)
+
+
+def _leave_at(w: Builder, end: Expr | None) -> None:
+    """No more of a loop from its number ``end`` on, if there is one."""
+    if end is not None:
+        with w.when(at_least("i", end)):
+            w.add(Leave("loop"))
 
 
 def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
     """Row ``i``: a lane's chunks are 32 apart, and their places ``step`` bytes."""
     w = context.writer
     context.names.bind("$x", "x")
-    w.line(f"const int x = lane * {copy.per};")
-    addresses(copy, context, {copy.x.var.name: Var("$x"), **decode_rows(copy, context, "i")})
-    w.line("const u32 there = shared_address(to);")
-    function = _copy_function(copy, context, "lane")
-    for number, first in enumerate(range(0, copy.chunks, 32)):
-        test = f"if (lane < {copy.chunks - first}) " if copy.chunks - first < 32 else ""
-        there = f"there + {number * step}" if number else "there"
-        source = f"from + {first * copy.per}" if first else "from"
-        w.line(f"{test}{function}({there}, {source});")
+    w.add(Let("int", ("x",), (times(LANE, copy.per),)))
+    rows = decode_rows(copy, context, number("i"))
+    addresses(copy, context, {copy.x.var.name: Var("$x"), **rows})
+    w.add(Let("u32", ("there",), (TO,)))
+    cache = _cache(copy, context, LANE)
+    for n, first in enumerate(range(0, copy.chunks, 32)):
+        there = plus("there", n * step) if n else number("there")
+        source = plus("from", first * copy.per) if n else number("from")
+        some = less(LANE, copy.chunks - first) if copy.chunks - first < 32 else None
+        w.add(CopyAsync(there, source, cache, some))
 
 
 def emit_border(
-    copy: Copy, context: KernelContext, rank: str, size: int, *, unroll: bool, limit: str = ""
+    copy: Copy,
+    context: KernelContext,
+    thread: Expr,
+    size: int,
+    *,
+    unroll: bool,
+    limit: Expr | None = None,
 ) -> None:
     """The copy, tested chunk by chunk; only the first ``limit`` rows."""
     total = copy.chunks * prod(d.count or 1 for d in copy.rows)
-    limit = f"({limit}) * {copy.chunks}" if limit else ""
-    with spread(context, rank, size, total, unroll=unroll, limit=limit):
+    limit = None if limit is None else times(limit, copy.chunks)
+    with spread(context, thread, size, total, unroll=unroll, limit=limit):
         values = decode(copy, context)
         addresses(copy, context, values)
-        _border_chunk(copy, context, values, _copy_function(copy, context, rank))
+        _border_chunk(copy, context, values, _cache(copy, context, thread))
 
 
-def _copy_function(copy: Copy, context: KernelContext, rank: str) -> str:
+def _cache(copy: Copy, context: KernelContext, thread: Expr) -> str:
     """Past L1; but through it where all blocks copy the same, the weights of a filter, say: else
     they all ask the same few lines of L2 for it, at the same time. And where warps copy for
     themselves what other warps of the block copy, too.
     """
-    if rank == "lane" and context.warps > 1 and _warps_share(copy, context):
-        return "copy16_cached"
+    if thread == LANE and context.warps > 1 and _warps_share(copy, context):
+        return "through"
     sizes = {
         name
         for param in context.params.values()
@@ -126,7 +188,7 @@ def _copy_function(copy: Copy, context: KernelContext, rank: str) -> str:
     }
     own = {d.var.name for d in (copy.x, *copy.rows)}
     mentioned = {name for c in copy.coordinates for name in free_vars(c)}
-    return "copy16_cached" if mentioned <= sizes | own else "copy16"
+    return "through" if mentioned <= sizes | own else "past"
 
 
 def _warps_share(copy: Copy, context: KernelContext) -> bool:
@@ -146,7 +208,7 @@ def _warps_share(copy: Copy, context: KernelContext) -> bool:
 
 
 def split_copy(
-    copy: Copy, context: KernelContext, rank: str, size: int, condition: str
+    copy: Copy, context: KernelContext, thread: Expr, size: int, condition: Expr
 ) -> list[Callable[[], None]] | None:
     """The copy in pieces that may be written far apart: a head with the border's part, then one
     copy per piece.
@@ -167,66 +229,75 @@ def split_copy(
     pitches = [copy.index.coefficient(d.var).constant for d in copy.rows]
     if None in pitches or (len(copy.rows) > 1 and (copy.rows[0].count or 1) % step_rows):
         return None
-    busy = f" && {rank} < {copy.chunks * rows}" if rows < step_rows else ""
+    busy = less(thread, copy.chunks * rows) if rows < step_rows else None
     if copy.rounded:
         to = context.storages[copy.to]
         context.storages[copy.to] = replace(to, rounded_rows=True)
     go, start, source = (context.names.fresh(f"{n}_{copy.to}") for n in ("whole", "to", "from"))
-    origin, function = to_affine(copy.source.index), _copy_function(copy, context, rank)
+    origin, cache = to_affine(copy.source.index), _cache(copy, context, thread)
     bytes_ = copy.source.type.bytes
 
     def head() -> None:
-        w, scalar = context.writer, context.scalar
-        w.line(f"const bool {go} = {condition} && {inside};")
-        border = w.block(f"if ({condition} && !{go})")
-        with border, spread(context, rank, size, copy.chunks * rows, unroll=False):
+        w = context.writer
+        w.add(Let("bool", (go,), (both(condition, inside),)))
+        border = w.when(both(condition, negated(flag(go))))
+        with border, spread(context, thread, size, copy.chunks * rows, unroll=False):
             values = decode(copy, context)
             addresses(copy, context, values)
-            _border_chunk(copy, context, values, function)
-        x = f"({rank} % {copy.chunks} * {copy.per})"
-        values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
-        for digit in copy.rows[:1]:
-            values[digit.var.name] = Var(context.names.verbatim(f"({rank} / {copy.chunks})"))
-        for digit in copy.rows[1:]:
-            values[digit.var.name] = IntImm(0)
-        index = _place(copy, context, values)
-        w.line(
-            f"const u32 {start} = shared_address({context.storages[copy.to].pointer} + {index});"
-        )
-        pointer = context.storages[copy.source.buffer].pointer
-        index = scalar.index(substitute(copy.source.index, values))
-        w.line(f"const {element_type(copy, context)}* const {source} = {pointer} + {index};")
+            _border_chunk(copy, context, values, cache)
+        _first_chunk(copy, context, thread, start, source)
 
-    def step(number: int) -> Callable[[], None]:
+    def step(n: int) -> Callable[[], None]:
         def write() -> None:
-            row, to, there = number * step_rows, 0, Affine()
+            row, to, there = n * step_rows, 0, Affine()
             for digit, pitch in zip(copy.rows, pitches, strict=True):
                 row, at = divmod(row, digit.count or 1)
                 to += at * (pitch or 0) * bytes_
                 there += origin.coefficient(digit.var) * at
-            origin_text = context.scalar.index(there.to_expr())
-            context.writer.line(
-                f"if ({go}{busy}) {function}({start} + {to}, {source} + {origin_text});"
-            )
+            further = plus(source, context.number(there.to_expr()))
+            wanted = both(flag(go), busy)
+            context.writer.add(CopyAsync(plus(start, to), further, cache, wanted))
 
         return write
 
     return [head, *(step(n) for n in range(max(1, rows // step_rows)))]
 
 
+def _first_chunk(copy: Copy, context: KernelContext, thread: Expr, start: str, source: str) -> None:
+    """Declare where the first chunk of a thread goes, which is in its first row, and comes from."""
+    w, names = context.writer, context.names
+    exact: dict[str, Expr] = {
+        copy.x.var.name: times(remainder(thread, copy.chunks), copy.per),
+        **{d.var.name: quotient(thread, copy.chunks) for d in copy.rows[:1]},
+    }
+    values: dict[str, Expr] = {
+        name: Var(names.verbatim(f"({spell(e, {})})")) for name, e in exact.items()
+    }
+    zeros: dict[str, Expr] = {d.var.name: IntImm(0) for d in copy.rows[1:]}
+    values, exact = values | zeros, exact | zeros
+    to, index = context.storages[copy.to], _place(copy, context, values, exact)
+    w.add(Let("u32", (start,), (address(to.base, to.start, index),)))
+    pointer = context.storages[copy.source.buffer].base
+    at = _number(copy.source.index, context, values, exact)
+    w.add(Point(source, f"const {element_type(copy, context)}", View(pointer, index=at)))
+
+
 @contextmanager
 def spread(
-    context: KernelContext, rank: str, size: int, total: int, *, unroll: bool, limit: str = ""
+    context: KernelContext,
+    thread: Expr,
+    size: int,
+    total: int,
+    *,
+    unroll: bool,
+    limit: Expr | None = None,
 ) -> Generator[None]:
     """A loop over ``total`` numbers ``i``, or those below ``limit``, a thread's share of them."""
-    steps = -(-total // size)
-    context.writer.line("#pragma unroll" if unroll else "#pragma unroll 1")
-    with context.writer.block(f"for (int step = 0; step < {steps}; ++step)"):
-        context.writer.line(f"const int i = {rank} + step * {size};")
-        if total % size:
-            context.writer.line(f"if (i >= {total}) break;")
-        if limit:
-            context.writer.line(f"if (i >= {limit}) break;")
+    w, steps = context.writer, number(-(-total // size))
+    with w.loop("step", number(0), steps, "unrolled" if unroll else "rolled"):
+        w.add(Let("int", ("i",), (plus(thread, times("step", size)),)))
+        _leave_at(w, number(total) if total % size else None)
+        _leave_at(w, limit)
         yield
 
 
@@ -235,7 +306,7 @@ def provably_aligned(copy: Copy) -> bool:
     return all(c % copy.per == 0 for _, c in start)
 
 
-def whole_inside(copy: Copy, context: KernelContext) -> str | None:
+def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
     """The uniform condition under which every chunk is a whole one inside the source; None if none
     is known.
     """
@@ -260,67 +331,87 @@ def whole_inside(copy: Copy, context: KernelContext) -> str | None:
     whole = holds_everywhere(wanted, digits)
     if whole is None:
         return None
-    aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    return aligned if whole == TRUE else f"{aligned} && {context.scalar.expr(whole)}"
+    aligned = flag(context.aligned_flag(copy.source.buffer, copy.per))
+    return aligned if whole == TRUE else both(aligned, _condition(whole, context))
+
+
+def _condition(e: Expr, context: KernelContext) -> Expr:
+    return context.known(e, context.scalar.expr(e))
 
 
 def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
     """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``."""
-    w, scalar = context.writer, context.scalar
+    w, scalar, kind = context.writer, context.scalar, element_type(copy, context)
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
-    w.line(
-        f"{element_type(copy, context)}* const to = {to.pointer} + {_place(copy, context, values)};"
-    )
+    w.add(Point("to", kind, View(to.base, to.start, index=_place(copy, context, values))))
     terms: list[str] = []
-    for number, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
-        text = scalar.index(substitute(c, values))
-        if number and copy.clamped[number]:
-            text = _held(text, scalar.index(dim.extent), copy.clamped[number])
-        w.line(f"const int c{number} = {text};")
-        terms.append(f"c{number} * {scalar.index(dim.stride)}" if number else "c0")
-    start = f"{source.pointer} + ({' + '.join(terms)})"
-    w.line(f"const {element_type(copy, context)}* const from = {start};")
+    index = Affine()
+    for n, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
+        at = substitute(c, values)
+        text = scalar.index(at)
+        if n and copy.clamped[n]:
+            text = _held(text, scalar.index(dim.extent), copy.clamped[n])
+            at = _held_value(at, dim.extent, copy.clamped[n])
+        w.add(Let("int", (f"c{n}",), (context.known(at, text),)))
+        terms.append(f"c{n} * {scalar.index(dim.stride)}" if n else "c0")
+        index += Affine.of(Var(f"c{n}")) * (to_affine(dim.stride) if n else 1)
+    start = context.known(index.to_expr(), f"({' + '.join(terms)})")
+    w.add(Point("from", f"const {kind}", View(source.base, index=start)))
 
 
-def _place(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> str:
+def _number(e: Expr, context: KernelContext, values: Values, exact: Values | None) -> Expr:
+    """A number of the chunk that ``values`` name, whose names are text for the ``exact`` ones."""
+    text = context.scalar.index(substitute(e, values))
+    return context.known(substitute(e, values if exact is None else exact), text)
+
+
+def _place(copy: Copy, context: KernelContext, values: Values, exact: Values | None = None) -> Expr:
     """Where a chunk goes, as an index of the target."""
     to, scalar, x = context.storages[copy.to], context.scalar, copy.x.var
     row = copy.index.rest(x)
-    if to.strips is None or any(c % to.strips.pitch for _, c in row):
-        return to.place(scalar.index(substitute(copy.index.to_expr(), values)))
-    column = strip_column(to.strips, scalar.index(values[x.name]))
-    return f"({scalar.index(substitute(row.to_expr(), values))} + {column})"
+    index = _number(copy.index.to_expr(), context, values, exact)
+    if to.panels is not None:
+        p = to.panels
+        return place("panel_index", p.pitch, p.rows, p.bytes, p.row_bytes, index=index)
+    if to.strips is None:
+        return index
+    pitch, step, per = to.strips.pitch, to.strips.step, to.strips.per
+    if any(c % pitch for _, c in row):
+        at = substitute(copy.index.to_expr(), values)
+        whole = context.known(at, f"({scalar.index(at)})")
+        start, column = times(quotient(whole, pitch), pitch), remainder(whole, pitch)
+    else:
+        column = _number(x, context, values, exact)
+        start = _number(row.to_expr(), context, values, exact)
+    return plus(start, place("strip_column", pitch, step, per, index=column))
 
 
-def _border_chunk(
-    copy: Copy, context: KernelContext, values: dict[str, Expr], function: str
-) -> None:
+def _border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], cache: str) -> None:
     """One chunk that may lie outside: asynchronous if it is whole, else element by element."""
-    w, scalar = context.writer, context.scalar
-    source = context.storages[copy.source.buffer]
-    assert source.param is not None
-    extents = [scalar.index(d.extent) for d in source.param.dims]
-    rows_inside = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
-    chunk = [f"c0 >= 0 && c0 + {copy.per} <= {extents[0]}", *rows_inside]
-    if copy.carries(source.param):
-        at = carry(_declared(copy, context), source.param.dims)
-        chunk = [f"{scalar.index(at[0])} + {copy.per} <= {extents[0]}"]
-        chunk += [
-            f"(u32)({scalar.index(c)}) < (u32){e}" for c, e in zip(at[1:], extents[1:], strict=True)
-        ]
+    w = context.writer
+    param = context.storages[copy.source.buffer].param
+    assert param is not None
+    extents = [context.number(d.extent) for d in param.dims]
+    rows_inside = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
+    chunk = [at_least("c0", 0), at_most(plus("c0", copy.per), extents[0]), *rows_inside]
+    if copy.carries(param):
+        at = carry(_declared(copy, context), param.dims)
+        chunk = [at_most(plus(context.number(at[0]), copy.per), extents[0])]
+        for c, e in zip(at[1:], extents[1:], strict=True):
+            chunk.append(below(context.known(c, f"({context.scalar.index(c)})"), e))
     wanted = element_predicate(copy, values)
     if wanted is not None:
         whole = holds_everywhere(wanted, {Var("$e"): copy.per})
-        chunk.append("false" if whole is None else scalar.expr(whole))
+        chunk.append(flag("false") if whole is None else _condition(whole, context))
     if not copy.rounded and copy.length % copy.per:
-        chunk.append(f"x + {copy.per} <= {copy.length}")
+        chunk.append(at_most(plus("x", copy.per), copy.length))
     if not provably_aligned(copy):
-        chunk.append(f"(c0 & {copy.per - 1}) == 0")
-    aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    with w.block(f"if ({' && '.join([aligned, *chunk])})"):
-        w.line(f"{function}(shared_address(to), from);")
-    with w.block("else"):
+        chunk.append(equal(masked("c0", copy.per - 1), 0))
+    aligned = flag(context.aligned_flag(copy.source.buffer, copy.per))
+    with w.when(both(aligned, *chunk)):
+        w.add(CopyAsync(TO, number("from"), cache))
+    with w.otherwise():
         _elements(copy, context, rows_inside, extents[0], wanted)
 
 
@@ -341,29 +432,32 @@ def element_type(copy: Copy, context: KernelContext) -> str:
     return c_type(context.storages[copy.to].type)
 
 
+def _held_value(coordinate: Expr, extent: Expr, ends: Ends) -> Expr:
+    if BinaryOp.MIN in ends:
+        coordinate = Binary(BinaryOp.MIN, coordinate, minus(extent, 1))
+    return Binary(BinaryOp.MAX, coordinate, IntImm(0)) if BinaryOp.MAX in ends else coordinate
+
+
 def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     """Declare the digits of chunk ``i``; their IR values."""
-    w, names = context.writer, context.names
-    rest = "i"
-    if copy.rows:
-        w.line(f"const int x = i % {copy.chunks} * {copy.per};")
-        rest = f"i / {copy.chunks}"
-    else:
-        w.line(f"const int x = i * {copy.per};")
-    names.bind("$x", "x")
+    i = number("i")
+    chunk = remainder(i, copy.chunks) if copy.rows else i
+    context.writer.add(Let("int", ("x",), (times(chunk, copy.per),)))
+    context.names.bind("$x", "x")
+    rest = quotient(i, copy.chunks) if copy.rows else i
     return {copy.x.var.name: Var("$x"), **decode_rows(copy, context, rest)}
 
 
-def decode_rows(copy: Copy, context: KernelContext, rest: str) -> dict[str, Expr]:
+def decode_rows(copy: Copy, context: KernelContext, rest: Expr) -> dict[str, Expr]:
     """Declare the digits of row ``rest``; their IR values."""
-    w, names = context.writer, context.names
     values: dict[str, Expr] = {}
-    for number, digit in enumerate(copy.rows):
-        last = number == len(copy.rows) - 1
-        w.line(f"const int row{number} = {rest}{'' if last else f' % {digit.count}'};")
-        rest += f" / {digit.count}"
-        names.bind(f"$row{number}", f"row{number}")
-        values[digit.var.name] = Var(f"$row{number}")
+    for n, digit in enumerate(copy.rows):
+        last = n == len(copy.rows) - 1
+        value = rest if last else remainder(rest, digit.count or 1)
+        context.writer.add(Let("int", (f"row{n}",), (value,)))
+        rest = quotient(rest, digit.count or 1)
+        context.names.bind(f"$row{n}", f"row{n}")
+        values[digit.var.name] = Var(f"$row{n}")
     return values
 
 
@@ -377,23 +471,26 @@ def element_predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
 
 
 def _elements(
-    copy: Copy, context: KernelContext, rows_inside: list[str], extent: str, wanted: Expr | None
+    copy: Copy, context: KernelContext, rows_inside: list[Expr], extent: Expr, wanted: Expr | None
 ) -> None:
-    w = context.writer
+    w, scalar = context.writer, context.scalar
     context.names.bind("$e", "e")
-    tests = [f"(u32)(c0 + e) < (u32){extent}", *rows_inside]
-    element = "from[e]"
+    param, x = context.storages[copy.source.buffer].param, plus("c0", "e")
+    assert param is not None
+    tests, source = [below(x, extent), *rows_inside], number("e")
     if copy.clamped[0]:
-        held = _held("c0 + e", extent, copy.clamped[0])
-        tests[0], element = f"(u32){held} < (u32){extent}", f"from[{held} - c0]"
-    param = context.storages[copy.source.buffer].param
-    if param is not None and copy.carries(param):
+        text = _held("c0 + e", scalar.index(param.dims[0].extent), copy.clamped[0])
+        held = context.known(_held_value(x, param.dims[0].extent, copy.clamped[0]), text)
+        tests[0], source = below(held, extent), minus(held, "c0")
+    if copy.carries(param):
         c0, *rest = _declared(copy, context)
         at = ((Affine.of(c0) + Var("$e")).to_expr(), *rest)
-        tests = context.scalar.all_inside(at, param.dims)
-    tests += [] if wanted is None else [context.scalar.expr(wanted)]
-    zero = f"{element_type(copy, context)}{{}}"
-    w.line("#pragma unroll")
-    with w.block(f"for (int e = 0; e < {copy.per}; ++e)"):
-        test = "" if copy.rounded or copy.length % copy.per == 0 else f"if (x + e < {copy.length}) "
-        w.line(f"{test}to[e] = {' && '.join(tests)} ? {element} : {zero};")
+        pairs = [(c, d.extent) for c, d in zip(carry(at, param.dims), param.dims, strict=True)]
+        texts = ((below(c, e), scalar.inside(c, e)) for c, e in pairs)
+        tests = [context.known(test, text) for test, text in texts if text is not None]
+    tests += [] if wanted is None else [_condition(wanted, context)]
+    cut = not copy.rounded and copy.length % copy.per
+    within = less(plus("x", "e"), copy.length) if cut else None
+    with w.loop("e", number(0), number(copy.per), "unrolled"):
+        kind, e = element_type(copy, context), number("e")
+        w.add(CopyElement("to", kind, e, "from", source, both(*tests), within))

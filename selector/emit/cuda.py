@@ -24,6 +24,8 @@ from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
 from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import THREAD, both, equal, flag
+from selector.gpu.ir.memory import Prefetch
 from selector.gpu.ir.nodes import walk
 from selector.ir.affine import join_dims
 from selector.ir.module import Module
@@ -36,6 +38,7 @@ from selector.runtime.plan import (
     BufferArgument,
     Intermediate,
     Launch,
+    MapArgument,
     MapsReady,
     Plan,
     ValueArgument,
@@ -267,14 +270,15 @@ def _block_numbers(kernel: Kernel, context: KernelContext) -> list[str]:
 
 def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:
     """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
-    mapped = dict.fromkeys(argument.name for _, argument in context.maps)
+    mapped = dict.fromkeys(m.of for m in context.maps)
     stored = tuple(name for name in mapped if name in context.stored_maps)
     read = tuple(name for name in mapped if name not in context.stored_maps)
-    for flag, buffers in ((READY, read), (STORES_READY, stored)):
+    for ready, buffers in ((READY, read), (STORES_READY, stored)):
         if buffers:
-            yield MapsReady(buffers), f"const int {flag}"
-    for name, argument in context.maps:
-        yield argument, f"const __grid_constant__ TensorMap {name}"
+            yield MapsReady(buffers), f"const int {ready}"
+    for m in context.maps:
+        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box)
+        yield argument, f"const __grid_constant__ TensorMap {m.name}"
 
 
 def _prologue(context: KernelContext, w: Builder, *, tensor: bool, warps: bool) -> None:
@@ -287,9 +291,11 @@ def _prologue(context: KernelContext, w: Builder, *, tensor: bool, warps: bool) 
         w.line(f"unsigned char* const smem = memory + (-shared_address(memory) & {align});")
     elif context.shared_bytes:
         w.line("extern __shared__ __align__(128) unsigned char smem[];")
-    for name, argument in context.maps:
-        flag = STORES_READY if argument.name in context.stored_maps else READY
-        w.line(f"if ({flag} && threadIdx.x == 0) prefetch_map(&{name});")
+    for m in context.maps:
+        w.add(m)
+        ready = STORES_READY if m.of in context.stored_maps else READY
+        with w.when(both(flag(ready), equal(THREAD, 0))):
+            w.add(Prefetch(m.name))
     if context.group:
         w.line("const int lane = threadIdx.x & 31, q = lane & 3;")
         w.line("const int g = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);")

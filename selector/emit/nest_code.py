@@ -53,7 +53,7 @@ class NestCode:
             self._spread(nest, unit)
             return
         note(nest.store, of_copy(copy, self.context, unit.size), self.context)
-        emit_copy(copy, self.context, unit.rank, unit.size)
+        emit_copy(copy, self.context, unit.thread, unit.size)
         unit.copying = True
         unit.copied.add(nest.store.buffer)
 

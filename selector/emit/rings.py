@@ -206,7 +206,7 @@ class Ring:
         for x in producers:
             nest = as_nest(x)
             copy = as_copy(nest, self.context) if nest is not None else None
-            pieces = copy and split_copy(copy, self.context, unit.rank, unit.size, "more")
+            pieces = copy and split_copy(copy, self.context, unit.thread, unit.size, flag("more"))
             if pieces is None:
                 return None
             found.append(pieces)
@@ -234,9 +234,9 @@ class Ring:
         c = self.context
         read_only = copy.source.buffer not in self.emitter.exchanged
         if self.signals and c.target.has("bulk") and read_only and takes_rows(copy, c):
-            emit_rows(copy, c, unit.rank, unit.size, f"full + 8 * {self.slot}")
+            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
         else:
-            emit_copy(copy, c, unit.rank, unit.size)
+            emit_copy(copy, c, unit.thread, unit.size)
 
     def _produce(self, producers: list[Stmt], slot: str, unit: Unit) -> None:
         self.slot = slot

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
-from selector.gpu.ir.expressions import Number, number, plus
+from selector.gpu.ir.expressions import (
+    THREAD,
+    THREAD_OF_GROUP,
+    Number,
+    number,
+    plus,
+    remainder,
+    signed,
+)
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Sync
+from selector.ir.nodes import Expr
 
 
 @dataclass(slots=True)
 class Unit:
-    """The number of a thread within the unit (as text), how many there are, and their barrier."""
+    """The number of a thread within the unit, how many there are, and their barrier."""
 
-    rank: str
+    thread: Expr
     size: int
     barrier: Sync
     written: set[str] = field(default_factory=set[str])
@@ -26,6 +36,10 @@ class Unit:
     copying: bool = False  # asynchronous copies are in flight
     copied: set[str] = field(default_factory=set[str])  # what they write
     panels: bool = False  # wgmma reads what was written: it has to be told before the barrier
+
+    @property
+    def rank(self) -> str:
+        return spell(self.thread, {})
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
         self.read |= reads
@@ -82,23 +96,23 @@ def named_sync(barrier: Number, threads: int, note: str = "") -> Sync:
 
 
 def block_unit(threads: int) -> Unit:
-    return Unit("(int)threadIdx.x", threads, Sync("block"))
+    return Unit(signed(THREAD), threads, Sync("block"))
 
 
 def warp_unit() -> Unit:
-    return Unit("lane", 32, Sync("warp"))
+    return Unit(number("lane"), 32, Sync("warp"))
 
 
 def group_unit() -> Unit:
-    return Unit("(int)(threadIdx.x & 127)", 128, named_sync(plus(2, "group"), 128))
+    return Unit(signed(THREAD_OF_GROUP), 128, named_sync(plus(2, "group"), 128))
 
 
 def consumer_unit(threads: int) -> Unit:
     """All groups, without the one that feeds them."""
-    return Unit("(int)threadIdx.x", threads, named_sync(1, threads), panels=True)
+    return Unit(signed(THREAD), threads, named_sync(1, threads), panels=True)
 
 
 def team_unit(threads: int) -> Unit:
     """One of several teams of groups: no more than eight groups have barriers before theirs."""
-    rank = f"(int)(threadIdx.x % {threads})"
-    return Unit(rank, threads, named_sync(plus(10, "team"), threads), panels=True)
+    thread = signed(remainder(THREAD, threads))
+    return Unit(thread, threads, named_sync(plus(10, "team"), threads), panels=True)

@@ -21,6 +21,9 @@ from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
 from selector.emit.warpgroups.boxes import in_order
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.left_rows import step_of, steps_of
+from selector.gpu.ir.expressions import number, times
+from selector.gpu.ir.memory import Map
+from selector.gpu.simulator.values import value_of
 from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument
@@ -42,7 +45,7 @@ def test_rows_of_128_bytes(types: str, columns: int, boxes: int, persistent: int
 
 def box(x: Expr, columns: int = 32, name: str = "C") -> BoxStore:
     extents = (Var("C.extent.0"), Var("C.extent.1"))
-    argument = MapArgument(name, FLOAT16, extents, (Var("C.stride.1"),), (columns, 16))
+    argument = Map("", name, FLOAT16, extents, (Var("C.stride.1"),), (columns, 16))
     return BoxStore(argument, (x, IntImm(0)), 1, 2)
 
 
@@ -149,11 +152,9 @@ def test_rows_that_two_dimensions_number(images: int, inner: int) -> None:
     ],
 )
 def test_what_each_box_adds_to_the_first_one(values: list[int]) -> None:
-    """The text is evaluated for every box: C and Python agree on these operators."""
-    text = step_of(values)
-    assert text is not None
-    found = [eval("0" + text.replace("/", "//"), {"part": i}) for i in range(len(values))]
-    assert found == values
+    step = step_of(values)
+    assert step is not None
+    assert [value_of(step)({"part": i}) for i in range(len(values))] == values
 
 
 @pytest.mark.parametrize("values", [[0, 1, 3], [0, 1, 2, 0], [0, 1, 0, 2]])
@@ -166,7 +167,9 @@ def left(x: int, offset: int, columns: int = 32) -> LeftBox:
 
 
 def test_boxes_are_alike_but_for_steps() -> None:
-    assert steps_of([left(0, 0), left(32, 1024)]) == (" + part * 1024", " + part * 32", "")
+    assert steps_of([left(0, 0), left(32, 1024)]) == (
+        times("part", 1024), times("part", 32), number(0),
+    )  # fmt: skip
     assert steps_of([left(0, 0), left(32, 1024, 16)]) is None
     far = LeftBox(box(Var("x")), 1024, 4096, 0)
     assert steps_of([left(0, 0), far]) is None

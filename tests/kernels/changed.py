@@ -1,11 +1,12 @@
-"""Kernels with one mistake in how their threads meet."""
+"""Kernels with one mistake: in how their threads meet, or in what is copied where."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from selector.gpu.ir.expressions import negated, plus
+from selector.gpu.ir.expressions import negated, number, plus
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -13,7 +14,6 @@ from selector.gpu.ir.nodes import (
     Body,
     Commit,
     Drain,
-    EngineCopy,
     Fence,
     For,
     Fused,
@@ -25,6 +25,7 @@ from selector.gpu.ir.nodes import (
     Under,
     walk,
 )
+from selector.gpu.ir.views import View
 
 Mistake = Callable[[Node], Node | None]
 
@@ -50,8 +51,7 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
                 yield "at its own block", replace(node, block=None)
         case EngineCopy():
             yield "no copy", None
-            if node.blocks:
-                yield "for itself only", replace(node, blocks=0)
+            yield from _copied_elsewhere(node)
         case Advance():
             yield "no advance", None
             yield "one stage more", replace(node, stages=node.stages + 1)
@@ -75,8 +75,51 @@ def _early_mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
             pass
 
 
+def _copied_elsewhere(node: EngineCopy) -> Iterator[tuple[str, Node]]:
+    if node.to.start is not None:
+        yield "always to the first stage", replace(node, to=replace(node.to, start=None))
+    if node.blocks:
+        yield "for itself only", replace(node, blocks=0)
+
+
 def _meets(body: Body) -> bool:
     return any(isinstance(node, Await | Arrive | Init) for node in walk(body))
+
+
+def _misplaced(node: Node) -> Iterator[tuple[str, Node]]:
+    """What may be wrong with a box."""
+    match node:
+        case EngineCopy(to=view):
+            yield "16 bytes further", replace(node, to=_further(view, 16))
+            yield "a group of rows past the end", replace(node, to=_further(view, 1 << 18))
+            yield "half of it awaited", replace(node, bytes=node.bytes // 2)
+            yield "a coordinate less", replace(node, at=node.at[1:])
+        case EngineStore(view, at=at):
+            yield "16 bytes further", replace(node, source=_further(view, 16))
+            yield "a coordinate more", replace(node, at=(*at, number(0)))
+        case _:
+            pass
+
+
+def _further(view: View, bytes_: int) -> View:
+    return replace(view, at=number(bytes_) if view.at is None else plus(view.at, bytes_))
+
+
+def _wrong_maps(m: Map) -> Iterator[tuple[str, Map]]:
+    yield "half the columns", replace(m, box=(m.box[0] // 2, *m.box[1:]))
+    yield "twice the columns", replace(m, box=(2 * m.box[0], *m.box[1:]))
+    yield "of another rank", replace(m, box=(*m.box, 1))
+
+
+def misplaced(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Every one of a kernel whose boxes are not those of its maps, or go elsewhere."""
+    for path, node in _places(kernel.body, ()):
+        for what, other in _misplaced(node):
+            yield f"{what}: {node}", replace(kernel, body=_replaced(kernel.body, path, (other,)))
+    for path, node in _places(kernel.declarations, ()):
+        for what, wrong in _wrong_maps(node) if isinstance(node, Map) else ():
+            declarations = _replaced(kernel.declarations, path, (wrong,))
+            yield f"{what}: {node}", replace(kernel, declarations=declarations)
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:

@@ -33,6 +33,7 @@ from selector.gpu.ir.layouts import (
     sizes,
     strided,
 )
+from selector.gpu.ir.memory import Map
 from selector.intrinsics.functions import pack_vnni
 from selector.intrinsics.records import INSTRUCTIONS, TensorInstruction
 from selector.ir.affine import Affine
@@ -40,7 +41,6 @@ from selector.ir.nodes import IntImm, Var
 from selector.ir.types import FLOAT16, FLOAT32, Type
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, expand
 from selector.lowering.tiles import Access, Accumulate
-from selector.runtime.plan import MapArgument
 
 TEXTS = (
     "strided(16384, 128, 2)",
@@ -276,7 +276,7 @@ def test_pairs_are_read_where_the_layout_says(p: Panels) -> None:
 
 def a_box(columns: int, t: Type) -> BoxStore:
     extents = (Var("C.extent.0"), Var("C.extent.1"))
-    argument = MapArgument("C", t, extents, (Var("C.stride.1"),), (columns, 16))
+    argument = Map("", "C", t, extents, (Var("C.stride.1"),), (columns, 16))
     return BoxStore(argument, (IntImm(0), IntImm(0)), 1, t.bytes)
 
 

@@ -13,6 +13,7 @@ from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     THREAD,
     THREAD_OF_GROUP,
+    WARP_OF_GROUP,
     as_number,
     at_least,
     barrier,
@@ -33,6 +34,7 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -41,8 +43,6 @@ from selector.gpu.ir.nodes import (
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     Fused,
     If,
@@ -58,7 +58,6 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
     Under,
-    View,
     raw_lines,
 )
 from selector.gpu.ir.products import (
@@ -74,8 +73,9 @@ from selector.gpu.ir.products import (
     Record,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr, Var
-from selector.ir.types import INT32
+from selector.ir.types import FLOAT16, INT32
 
 
 def negated_number(name: str) -> Expr:
@@ -133,6 +133,10 @@ def every() -> Kernel:
     wide = Var("known.0", INT32)
     w = Builder()
     w.add(Fragment("conv", "u32", (2, 2), ACCUMULATOR))
+    extents = (Var("A.extent.0"), Var("A.extent.1"))
+    w.add(Map("map", "A", FLOAT16, extents, (Var("A.stride.1"),), (64, 8)))
+    with w.when(both(flag("maps_ready"), equal(THREAD, 0))):
+        w.add(Prefetch("map"))
     w.add(Let("u32", ("full",), (shared_address(64),)))
     w.add(Let("int", ("a", "b"), (remainder("i", 3), quotient(BLOCK, BLOCKS)), "two"))
     w.add(State("int", ("slot", "round"), (number(0), minus("a", negated_number("b"))), "where"))
@@ -159,13 +163,13 @@ def every() -> Kernel:
             EngineCopy(
                 View("p", times("slot", 4), number(8)),
                 "map",
-                ("x * 2", "y"),
+                (times("x", 2), number("y")),
                 number("full"),
                 256,
                 3,
             )
         )
-        w.add(EngineStore(View("p"), "map", ("x", "y")))
+        w.add(EngineStore(View("p"), "map", (number("x"), plus("y", times(WARP_OF_GROUP, 16)))))
         for queue in ("copies", "stores", "matrix"):
             w.add(Commit(queue))
         w.add(Drain("copies", 1))
@@ -189,6 +193,7 @@ def every() -> Kernel:
 
 TEXT = """\
 u32 conv[2][2];
+if (maps_ready && threadIdx.x == 0) prefetch_map(&map);
 const u32 full = shared_address(smem + 64);
 const int a = i % 3, b = (int)blockIdx.x / (int)gridDim.x;  // two
 int slot = 0, round = a - !b;  // where
@@ -229,7 +234,7 @@ for (; k < n; k += 2 * (int)gridDim.x) {
     barrier_arrive_at(full, ready ? threadIdx.x & 127 : rank);
   }
   tensor_share2(shared_address((p + slot * 4)) + 8, &map, x * 2, y, full, 3);
-  tensor_store2(shared_address(p), &map, x, y);
+  tensor_store2(shared_address(p), &map, x, y + (int)(threadIdx.x >> 5 & 3) * 16);
   copy_commit();
   bulk_commit();
   group_commit();

@@ -5,7 +5,7 @@ the seeded ones is found.
 from __future__ import annotations
 
 import pytest
-from changed import mutants
+from changed import misplaced, mutants
 from corpus import CORPUS
 
 import halide_bridge as hb
@@ -15,12 +15,12 @@ from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import THREAD, barrier, equal, number, shared_address, times
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.layouts import parse_layout
+from selector.gpu.ir.memory import EngineCopy
 from selector.gpu.ir.nodes import (
     Arrive,
     Await,
     Commit,
     Drain,
-    EngineCopy,
     Fence,
     If,
     Init,
@@ -34,6 +34,7 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, InMemory, Mma, Pin, Record
+from selector.gpu.ir.verify import memory_faults
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.meeting import meeting_only
 from selector.gpu.simulator.protocol import protocol_faults
@@ -52,11 +53,11 @@ EVERY = 9  # of so many mutants one is tried, but at night
 
 
 def kernel_of(name: str, target: str) -> Kernel:
-    """What the threads of a program's last kernel do to meet."""
+    """A program's last kernel."""
     case = CORPUS[name]
     module = hb.lower(case.build(), target=target, name=name)
     selected = select(module, find_target(target), True, case.only).module
-    return meeting_only(emit_kernels(selected, find_target(target))[0][-1])
+    return emit_kernels(selected, find_target(target))[0][-1]
 
 
 def found(kernel: Kernel, seed: int, every: int) -> tuple[list[str], int]:
@@ -67,7 +68,7 @@ def found(kernel: Kernel, seed: int, every: int) -> tuple[list[str], int]:
 
 @pytest.mark.parametrize(("name", "target"), FORMS)
 def test_mistakes_are_found(name: str, target: str) -> None:
-    kernel = kernel_of(name, target)
+    kernel = meeting_only(kernel_of(name, target))
     assert not protocol_faults(kernel)
     missed, tried = found(kernel, len(name), EVERY)
     assert tried
@@ -77,8 +78,15 @@ def test_mistakes_are_found(name: str, target: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "target"), FORMS)
 def test_all_mistakes_are_found(name: str, target: str) -> None:
-    missed, _ = found(kernel_of(name, target), 0, 1)
+    missed, _ = found(meeting_only(kernel_of(name, target)), 0, 1)
     assert not missed
+
+
+@pytest.mark.parametrize(("name", "target"), FORMS)
+def test_boxes_at_the_wrong_place_are_found(name: str, target: str) -> None:
+    kernel = kernel_of(name, target)
+    assert not memory_faults(kernel)
+    assert not [what for what, mutant in misplaced(kernel) if not memory_faults(mutant)]
 
 
 # ------------------------------------------------------------------ by hand

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from selector.gpu.ir.expressions import times
+from selector.gpu.ir.expressions import number, times
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.nodes import EngineCopy, EngineStore, Kernel, Memory, Node, View
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
+from selector.gpu.ir.nodes import Kernel, Memory, Node
 from selector.gpu.ir.verify import memory_faults
-from selector.ir.nodes import IntImm
+from selector.gpu.ir.views import View
+from selector.ir.nodes import IntImm, Var
+from selector.ir.types import FLOAT16
+
+EXTENTS, STRIDES = (Var("A.extent.0"), Var("A.extent.1")), (Var("A.stride.1"),)
+AT = (number("x"), number("y"))
 
 
-def staged(layout: str, *more: Node, offset: int = 0, bytes_: int = 16384) -> tuple[str, ...]:
+def staged(
+    layout: str,
+    *more: Node,
+    offset: int = 0,
+    bytes_: int = 16384,
+    box: tuple[int, ...] = (64, 64),
+) -> tuple[str, ...]:
+    taken = Map("map", "A", FLOAT16, EXTENTS, STRIDES, box)
     memory = Memory("a", "f16", offset, 3, bytes_, (128, 64), parse_layout(layout))
-    return memory_faults(Kernel("k", "", 32, 1, (), (), (memory, *more)))
+    return memory_faults(Kernel("k", "", 32, 1, (), (taken,), (memory, *more)))
 
 
-def engine(view: View) -> Node:
-    return EngineCopy(view, "map", ("x", "y"), IntImm(0), 8192)
+def engine(view: View, bytes_: int = 8192, name: str = "map") -> Node:
+    return EngineCopy(view, name, AT, IntImm(0), bytes_)
 
 
 SWIZZLED = "swizzle(128) . strided(128, 2)"
+SLOT = View("a", times("slot", 8192), IntImm(8192))
 
 
 def test_memory_that_lies_right_has_no_faults() -> None:
-    slot = times("slot", 8192)
-    assert staged(SWIZZLED, engine(View("a", slot, IntImm(8192)))) == ()
-    assert staged(SWIZZLED, EngineStore(View("a"), "map", ("x",))) == ()
+    assert staged(SWIZZLED, engine(SLOT)) == ()
+    assert staged(SWIZZLED, EngineStore(View("a"), "map", AT)) == ()
     assert staged("strided(2) . dealt(64, 2, 8) . strided(64, 1)", offset=48) == ()
 
 
@@ -38,8 +51,17 @@ def test_memory_that_lies_right_has_no_faults() -> None:
         (staged(SWIZZLED, offset=512), "no multiples of 1024"),
         (staged(SWIZZLED, bytes_=16384 + 128), "no multiples of 1024"),
         (staged(SWIZZLED, engine(View("b"))), "`b` is no memory"),
-        (staged(SWIZZLED, engine(View("a", None, IntImm(8320)))), "a box of 8192 bytes reaches"),
-        (staged(SWIZZLED, EngineStore(View("box"), "map", ("x",))), "`box` is no memory"),
+        (staged(SWIZZLED, engine(View("a", None, IntImm(9216)))), "a box of 8192 bytes reaches"),
+        (staged(SWIZZLED, EngineStore(View("box"), "map", AT)), "`box` is no memory"),
+        (staged(SWIZZLED, engine(SLOT, name="other")), "`other` is no map"),
+        (staged(SWIZZLED, engine(SLOT, 4096)), "4096 bytes are awaited of a box of 8192"),
+        (staged(SWIZZLED, EngineStore(View("a"), "map", AT[:1])), "a box 1 coordinates"),
+        (staged(SWIZZLED, engine(View("a", None, IntImm(16)))), "a box begins at no multiple"),
+        (staged(SWIZZLED, engine(View("a", number("x")))), "no multiple of 1024"),
+        (staged("strided(128, 2)", engine(SLOT)), "is not how `map` has rows of 128"),
+        (staged(SWIZZLED, box=(64, 512)), "`map`: no box has (64, 512) elements"),
+        (staged(SWIZZLED, box=(20, 64)), "rows of 40 bytes are no chunks of 16"),
+        (staged(SWIZZLED, box=(64,)), "2 extents, 1 strides, a box of 1"),
     ],
 )
 def test_memory_that_lies_wrong_is_told(found: tuple[str, ...], fault: str) -> None:

@@ -19,12 +19,13 @@ from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import FIRST_LANE, both, flag
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
-from selector.gpu.ir.nodes import Commit, Drain, EngineStore, Fence, Memory, Sync, View
+from selector.gpu.ir.memory import EngineStore, Map
+from selector.gpu.ir.nodes import Commit, Drain, Fence, Memory, Sync
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Dim, IntImm, Store, Var
 from selector.lowering.predicates import TRUE
-from selector.runtime.plan import MapArgument
 
 WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
 GROUP_ROWS = 64
@@ -66,9 +67,9 @@ def as_box_store(
         box[dimension] = ROWS // inner
     strides = tuple(d.stride for d in dims[1:])
     context.stored_maps.add(s.buffer)
-    argument = MapArgument(s.buffer, storage.type, extents, strides, tuple(box))
+    taken = Map("", s.buffer, storage.type, extents, strides, tuple(box))
     first = tuple(rows.rest[d].to_expr() for d in order)
-    return BoxStore(argument, first, along, bytes_, above[0] if above else None, rows.run)
+    return BoxStore(taken, first, along, bytes_, above[0] if above else None, rows.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,7 @@ def close_boxes(names: list[str], context: KernelContext) -> None:
     w.add(Sync("warp"))
     with w.when(both(flag(STORES_READY), FIRST_LANE)):
         for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
-            at = tuple(places_of(left.box, left.row, context))
+            at = places_of(left.box, left.row, context)
             w.add(EngineStore(View(name), map_name(left.box.map, context), at))
         w.add(Commit("stores"))
 

@@ -17,12 +17,12 @@ from selector.emit.copies import Copy
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.tensors import tensor_of
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import EngineCopy, View
+from selector.gpu.ir.memory import EngineCopy, Map
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, conjuncts, slack
-from selector.runtime.plan import MapArgument
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
@@ -32,13 +32,13 @@ _RANKS = (2, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A copy as boxes: the name of the tensor map, the first coordinate in each dimension, and the
+    """A copy as boxes: the tensor map, the first coordinate in each dimension, and the
     dimension that numbers the rows, or ``inner`` of them at a time, with how many there are in all
     and in one box.
     """
 
     to: str
-    map: MapArgument
+    map: Map
     first: tuple[Expr, ...]
     along: int
     rows: int
@@ -60,8 +60,7 @@ class Boxes:
         """One instruction for each box, for one thread; they arrive at ``barrier``. ``share``: this
         block's part, for as many blocks of the cluster.
         """
-        scalar, p = context.scalar, self.panels
-        storage, name = context.storages[self.to], map_name(self.map, context)
+        p, storage, name = self.panels, context.storages[self.to], map_name(self.map, context)
         whole = p.count % share == 0  # panels, or else rows of every panel
         columns, rows = (p.count // share, self.rows) if whole else (p.count, self.rows // share)
         rank = Affine.of(Var(context.names.verbatim(RANK))) if share > 1 else Affine()
@@ -75,7 +74,7 @@ class Boxes:
                 offset = p.byte((row + step) * self.inner, panel + number)
                 behind = context.number(offset.to_expr()) if offset.terms else None
                 target = View(storage.base, storage.start, behind)
-                places = tuple(scalar.index(c) for c in at)
+                places = tuple(map(context.number, at))
                 copy = EngineCopy(target, name, places, barrier, self.box_bytes, blocks)
                 context.writer.add(copy)
 
@@ -116,10 +115,9 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
     if max(box) > LARGEST_BOX or not whole:
         return None
-    argument = MapArgument(
-        copy.source.buffer, to.type, extents, tuple(d.stride for d in dims[1:]), tuple(box)
-    )
-    return Boxes(copy.to, argument, first, along, rows, box_rows, inner, panels)
+    strides = tuple(d.stride for d in dims[1:])
+    taken = Map("", copy.source.buffer, to.type, extents, strides, tuple(box))
+    return Boxes(copy.to, taken, first, along, rows, box_rows, inner, panels)
 
 
 def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
@@ -174,13 +172,13 @@ def in_order(dimensions: Sequence[int], rank: int) -> list[int]:
     return order
 
 
-def map_name(argument: MapArgument, context: KernelContext) -> str:
-    """The kernel's parameter for a tensor map."""
-    for name, known in context.maps:
-        if known == argument:
-            return name
-    name = context.names.fresh(f"map_{argument.name}")
-    context.maps.append((name, argument))
+def map_name(wanted: Map, context: KernelContext) -> str:
+    """The kernel's parameter for a tensor map that has no name."""
+    for known in context.maps:
+        if replace(known, name="") == wanted:
+            return known.name
+    name = context.names.fresh(f"map_{wanted.of}")
+    context.maps.append(replace(wanted, name=name))
     return name
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Composed, Swizzle, in_bytes
+from selector.gpu.ir.memory import Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Expr
-from selector.runtime.plan import MapArgument
 
 ROWS = 16
 
@@ -18,7 +18,7 @@ class BoxStore:
     are numbered by: ``run`` of them, where there is one ``above`` that counts the runs.
     """
 
-    map: MapArgument
+    map: Map
     first: tuple[Expr, ...]
     along: int
     element_bytes: int

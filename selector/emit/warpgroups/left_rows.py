@@ -11,7 +11,20 @@ from dataclasses import replace
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
+from selector.gpu.cuda.expressions import spell
+from selector.gpu.ir.expressions import (
+    WARP_OF_GROUP,
+    flag,
+    negated,
+    number,
+    plus,
+    quotient,
+    remainder,
+    times,
+)
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
+from selector.ir.nodes import Expr
 
 PART = "part"
 
@@ -21,19 +34,18 @@ def store_left(boxes: list[LeftBox], context: KernelContext) -> None:
     w = context.writer
     if not boxes:
         return
-    with w.block(f"if (!{STORES_READY})"):
+    with w.when(negated(flag(STORES_READY))):
         steps = steps_of(boxes)
         if len(boxes) > 1 and steps is not None:
-            w.line("#pragma unroll 1")
-            with w.block(f"for (int {PART} = 0; {PART} < {len(boxes)}; ++{PART})"):
+            with w.loop(PART, number(0), number(len(boxes)), "rolled"):
                 _store_rows(boxes[0], steps, context)
             return
         for box in boxes:
             with w.block(""):
-                _store_rows(box, ("",) * (1 + len(box.box.first)), context)
+                _store_rows(box, (number(0),) * (1 + len(box.box.first)), context)
 
 
-def steps_of(boxes: list[LeftBox]) -> tuple[str, ...] | None:
+def steps_of(boxes: list[LeftBox]) -> tuple[Expr, ...] | None:
     """What each box adds to the offset and the coordinates of the first one, by its number; None if
     they do not follow each other so.
     """
@@ -52,55 +64,53 @@ def steps_of(boxes: list[LeftBox]) -> tuple[str, ...] | None:
     return found if len(found) == len(ways) else None
 
 
-def step_of(values: list[int]) -> str | None:
-    """The text of what a box adds: as much for each, for each of a period, or for each period."""
+def step_of(values: list[int]) -> Expr | None:
+    """What a box adds: as much for each, for each of a period, or for each period."""
     count = len(values)
     for period in (p for p in range(1, count + 1) if count % p == 0):
         inner, outer = values[1 % count], values[period % count]
         if values == [inner * (i % period) for i in range(count)]:
-            return _times(f"{PART} % {period}" if period < count else PART, inner)
+            return _times(remainder(PART, period) if period < count else number(PART), inner)
         if values == [outer * (i // period) for i in range(count)]:
-            return _times(f"{PART} / {period}" if period > 1 else PART, outer)
+            return _times(quotient(PART, period) if period > 1 else number(PART), outer)
     return None
 
 
-def _times(number: str, step: int) -> str:
-    match step:
-        case 0:
-            return ""
-        case 1:
-            return f" + {number}"
-        case _:
-            return f" + {number} * {step}"
+def _times(part: Expr, step: int) -> Expr:
+    return number(0) if step == 0 else part if step == 1 else times(part, step)
 
 
-def places_of(box: BoxStore, row: int, context: KernelContext) -> list[str]:
+def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ...]:
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
-    at, warp = [*box.first], "(int)(threadIdx.x >> 5 & 3) * 16"
+    at, warp = [*box.first], times(WARP_OF_GROUP, ROWS)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
-    places = [context.scalar.index(c) for c in at]
+    places = [*map(context.number, at)]
     if box.above is None:
-        places[box.along] += f" + {warp}"
-        return places
+        places[box.along] = plus(places[box.along], warp)
+        return tuple(places)
     assert row == 0  # as many rows as a group's
-    places[box.above] += f" + {warp} / {box.run}"
+    places[box.above] = plus(places[box.above], quotient(warp, box.run))
     if box.run > ROWS:
-        places[box.along] += f" + {warp} % {box.run}"
-    return places
+        places[box.along] = plus(places[box.along], remainder(warp, box.run))
+    return tuple(places)
 
 
-def _store_rows(left: LeftBox, steps: tuple[str, ...], context: KernelContext) -> None:
+def _further(place: Expr, step: Expr) -> Expr:
+    return place if step == number(0) else plus(place, step)
+
+
+def _store_rows(left: LeftBox, steps: tuple[Expr, ...], context: KernelContext) -> None:
     """One box by all lanes; ``steps`` of its offset and of each coordinate."""
     w, scalar, box = context.writer, context.scalar, left.box
-    storage = context.storages[box.map.name]
-    pointer = f"smem + {left.offset}{steps[0]} + (threadIdx.x >> 5) * {left.pitch}"
+    storage = context.storages[box.map.of]
+    start = spell(_further(number(left.offset), steps[0]), {})
+    pointer = f"smem + {start} + (threadIdx.x >> 5) * {left.pitch}"
     extents = [scalar.index(e) for e in box.map.extents]
     strides = ["1", *(scalar.index(s) for s in box.map.strides)]
-    remaining: list[str] = []
     places = places_of(box, left.row, context)
-    for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
-        w.line(f"const int c{number} = {place}{steps[1 + number]};")
-        remaining.append(f"{extent} - c{number}")
+    for n, (place, step) in enumerate(zip(places, steps[1:], strict=True)):
+        w.add(Let("int", (f"c{n}",), (_further(place, step),)))
+    remaining = [f"{extent} - c{n}" for n, extent in enumerate(extents)]
     outer = [n for n in range(len(places)) if n not in (0, box.along, box.above)]
     others = [f"c{n} < {extents[n]}" for n in outer]
     rows = remaining[box.along]

@@ -67,8 +67,9 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
 )
-from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Stmt, Store
+from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.types import INT32
 from selector.lowering.normalize import holds_tensor, is_read_out
 from selector.lowering.predicates import TRUE
 
@@ -279,8 +280,8 @@ class GroupRing(Ring):
         w, unit = self.context.writer, group_unit()
         with self._slots():
             if self.few and len(self.producers) > ADDRESSES:
-                w.line(f"const int rank = anew({unit.rank});")
-                unit = replace(unit, rank="rank")
+                w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
+                unit = replace(unit, thread=number("rank"))
             self._produce(self.producers, "slot", unit)
             self._filled(FULL)
             self._advance()
@@ -297,19 +298,19 @@ class GroupRing(Ring):
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
         c = self.context
         if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
-            emit_rows(copy, c, unit.rank, unit.size, f"full + 8 * {self.slot}")
+            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
             return
         condition = starts_inside(copy, c, self._counted())
         large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
         if condition == TRUE and self.boxes:  # rows that are aligned come by the copy engine
-            emit_shifted(copy, c, unit.rank, unit.size, 1 if self.few else most)
+            emit_shifted(copy, c, unit.thread, unit.size, 1 if self.few else most)
             return
         between = None
         if condition is not None and not self.few:  # its vectors on their way take registers
-            text = c.scalar.expr(condition)
-            between = (text, lambda: emit_shifted(copy, c, unit.rank, unit.size, most))
-        emit_copy(copy, c, unit.rank, unit.size, 1, between)
+            starts = c.known(condition, c.scalar.expr(condition))
+            between = (starts, lambda: emit_shifted(copy, c, unit.thread, unit.size, most))
+        emit_copy(copy, c, unit.thread, unit.size, 1, between)
 
     def _counted(self) -> set[str]:
         """Variables of the grid and of this loop that start at 0 or more."""

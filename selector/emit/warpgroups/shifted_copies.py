@@ -9,10 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.copy_code import addresses, decode, element_predicate
+from selector.gpu.ir.expressions import (
+    at_least,
+    below,
+    both,
+    chosen,
+    least,
+    less,
+    minus,
+    number,
+    plus,
+    times,
+)
+from selector.gpu.ir.memory import LoadShifted
+from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
@@ -45,41 +60,44 @@ def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = 
 
 
 def emit_shifted(
-    copy: Copy, context: KernelContext, rank: str, size: int, most: int = TOGETHER[0]
+    copy: Copy, context: KernelContext, thread: Expr, size: int, most: int = TOGETHER[0]
 ) -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``; up to ``most`` chunks of a
+    """Write the copy, spread over ``size`` threads numbered ``thread``; up to ``most`` chunks of a
     thread are loaded before the first is stored.
     """
-    w, scalar = context.writer, context.scalar
-    source = context.storages[copy.source.buffer]
-    assert source.param is not None
+    w = context.writer
     if copy.rounded:
         to = context.storages[copy.to]
         context.storages[copy.to] = replace(to, rounded_rows=True)
-    total = copy.chunks
-    for d in copy.rows:
-        total *= d.count or 1
+    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
     steps = -(-total // size)
     together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
-    w.line("#pragma unroll 1")
-    with w.block(f"for (int first = 0; first < {steps}; first += {together})"):
+    item = plus(thread, times(plus("first", "part"), size))
+    some = total if total % size else None
+    with w.loop("first", number(0), number(steps), "rolled", number(together)):
         w.line(f"Shifted parts[{together}];")
-        w.line("#pragma unroll")
-        with w.block(f"for (int part = 0; part < {together}; ++part)"):
-            w.line(f"const int i = {rank} + (first + part) * {size};")
+        with w.loop("part", number(0), number(together), "unrolled"):
+            w.add(Let("int", ("i",), (item,)))
             values = decode(copy, context)
             addresses(copy, context, values)
-            extents = [scalar.index(d.extent) for d in source.param.dims]
-            tests = [f"(u32)c{n} < (u32){e}" for n, e in enumerate(extents) if n]
-            wanted = element_predicate(copy, values)
-            tests += [] if wanted is None else [scalar.expr(wanted)]
-            valid = f"min({extents[0]} - c0, {copy.per}) * {source.type.bytes}"
-            tests += [f"i < {total}"] if total % size else []
-            if tests:
-                valid = f"{' && '.join(tests)} ? {valid} : 0"
-            w.line(f"parts[part] = load_shifted(to, from, {valid});")
-        w.line("#pragma unroll")
-        with w.block(f"for (int part = 0; part < {together}; ++part)"):
-            if total % size:
-                w.line(f"if ({rank} + (first + part) * {size} >= {total}) break;")
+            valid, tests = _valid(copy, context, values)
+            tests += [] if some is None else [less("i", some)]
+            w.add(LoadShifted("part", chosen(both(*tests), valid, 0) if tests else valid))
+        with w.loop("part", number(0), number(together), "unrolled"):
+            if some is not None:
+                with w.when(at_least(item, some)):
+                    w.add(Leave("loop"))
             w.line("store_shifted(parts[part]);")
+
+
+def _valid(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> tuple[Expr, list[Expr]]:
+    """Bytes of a chunk that lie before its row's end, and when the row is one of the source's."""
+    source = context.storages[copy.source.buffer]
+    assert source.param is not None
+    extents = [context.number(d.extent) for d in source.param.dims]
+    tests = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
+    wanted = element_predicate(copy, values)
+    if wanted is not None:
+        tests.append(context.known(wanted, context.scalar.expr(wanted)))
+    left = least(minus(extents[0], "c0"), copy.per)
+    return times(left, source.type.bytes), tests

@@ -181,9 +181,9 @@ class WindowRing(GroupRing):
             rows=(Digit(row, IntImm(p.rows)),),
             predicate=None if copy.predicate is None else substitute(copy.predicate, moved),
         )
-        limit = f"{total} - piece * {p.rows}" if total % p.rows else ""
+        limit = minus(total, times("piece", p.rows)) if total % p.rows else None
         if takes_rows(part, self.context):
-            emit_rows_by_warp(part, self.context, "full + at", limit)
+            emit_rows_by_warp(part, self.context, plus("full", "at"), limit)
         else:
             emit_part(part, self.context, limit)
 

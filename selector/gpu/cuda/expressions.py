@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from selector.diagnostics import InternalError
+from selector.gpu.ir.expressions import PLACES
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -19,6 +20,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.types import INT32, UINT32
 
 
 class _Text(NamedTuple):
@@ -37,7 +39,9 @@ _SIGNS = {
     BinaryOp.MUL: ("*", 9), BinaryOp.DIV: ("/", 9), BinaryOp.MOD: ("%", 9),
 }  # fmt: skip
 _CALLS = {"bitwise_and": ("&", 4), "shift_right": (">>", 7)}
-_CHOICE, _UNARY, _ATOM = 1, 10, 11
+_EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
+_TYPES = {INT32: "int", UINT32: "u32"}
+_CHOICE, _PRODUCT, _UNARY, _ATOM = 1, 9, 10, 11
 _PLACES = {"blockIdx.x": "(int)blockIdx.x", "gridDim.x": "(int)gridDim.x"}
 
 
@@ -51,6 +55,11 @@ def operand(e: Expr, numbers: Mapping[str, str]) -> str:
     return _spell(e, numbers).inside(_UNARY)
 
 
+def summand(e: Expr, numbers: Mapping[str, str]) -> str:
+    """The same for what is added."""
+    return _spell(e, numbers).inside(_PRODUCT)
+
+
 def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
     match e:
         case IntImm(value):
@@ -59,14 +68,28 @@ def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
             return _Text(numbers.get(name) or _PLACES.get(name, name), _ATOM)
         case Binary(op, a, b) | Compare(op, a, b) if op in _SIGNS:
             return _infix(*_SIGNS[op], a, b, numbers)
+        case Binary(op, a, b) if op in _EXTREMA:
+            texts = (_spell(x, numbers).text for x in (a, b))
+            return _Text(f"{_EXTREMA[op]}({', '.join(texts)})", _ATOM)
         case Call(_, name, (a, b)) if name in _CALLS:
             return _infix(*_CALLS[name], a, b, numbers)
         case Call(_, "shared_address", (IntImm(offset),)):
             return _Text(f"shared_address(smem + {offset})", _ATOM)
-        case Call(_, name, ()):
-            return _Text(f"{name}()", _ATOM)
+        case Call(_, "shared_address", (pointer, *parts)):
+            text = _spell(pointer, numbers).text
+            for n, part in enumerate(parts):
+                text = f"{f'({text})' if n else text} + {summand(part, numbers)}"
+            return _Text(f"shared_address({text})", _ATOM)
+        case Call(_, name, (*sizes, index)) if name in PLACES:
+            constants = ", ".join(_spell(n, numbers).text for n in sizes)
+            return _Text(f"{name}<{constants}>({_spell(index, numbers).text})", _ATOM)
+        case Call(_, name, arguments):
+            texts = ", ".join(_spell(x, numbers).text for x in arguments)
+            return _Text(f"{name}({texts})", _ATOM)
         case Not(value):
             return _Text(f"!{_spell(value, numbers).inside(_UNARY)}", _UNARY)
+        case Cast(t, value) if t != value.type and not value.type.is_bool:
+            return _Text(f"({_TYPES[t]}){operand(value, numbers)}", _UNARY)
         case Cast(_, value):
             return _spell(value, numbers)
         case Select(c, a, b):

@@ -6,8 +6,20 @@ from collections.abc import Mapping
 
 from selector.gpu.cuda.expressions import operand, spell
 from selector.gpu.cuda.fused import fused_lines
-from selector.gpu.cuda.products import address, product_lines
+from selector.gpu.cuda.products import product_lines
+from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.expressions import plus
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -17,8 +29,6 @@ from selector.gpu.ir.nodes import (
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     For,
     Fused,
@@ -46,10 +56,11 @@ _FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
-_LEAVES = {"loop": "break;", "kernel": "return;"}
+_LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
 _PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
-_SHORT = (Init, Retire, Arrive, Await, Drain, Leave)  # alone, on the line of what they stand under
+# Alone, on the line of what they stand under.
+_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun)
 
 
 def print_kernel(kernel: Kernel, body: str | None = None) -> str:
@@ -101,7 +112,7 @@ class _Printer:
             case Fused():
                 texts = fused_lines(node, self.fragments, self.numbers)
                 self.lines += [indent + text for text in texts]
-            case Number():
+            case Number() | Map():
                 pass
             case _:
                 self.lines += [indent + text for text in self.statements(node)]
@@ -120,8 +131,9 @@ class _Printer:
         match body:
             case ():
                 pass
-            case (If(condition, then, ()),):
+            case (If(condition, then, otherwise),):
                 self.block(f"else if ({self.text(condition)})", then, indent)
+                self.otherwise(otherwise, indent)
             case _:
                 self.block("else", body, indent)
 
@@ -152,23 +164,47 @@ class _Printer:
                 return [f"{how}_registers<{count}>();"]
             case Dependents(what):
                 return [_DEPENDENTS[what]]
-            case EngineCopy() | EngineStore():
-                return [self.engine(node)]
+            case EngineCopy() | EngineStore() | Prefetch():
+                return [self.boxed(node)]
+            case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
+                return [self.copied(node)]
             case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
                 return product_lines(node, self.numbers, self.fragments)
             case _:
                 return [self.synchronised(node)]
 
-    def engine(self, node: EngineCopy | EngineStore) -> str:
+    def copied(self, node: Point | CopyAsync | CopyElement | CopyRun | LoadShifted) -> str:
+        match node:
+            case Point(name, kind, of):
+                return f"{kind}* const {name} = {pointer(of, self.numbers)};"
+            case CopyAsync(to, source, cache, wanted):
+                function = "copy16" if cache == "past" else "copy16_cached"
+                return f"{self.tested(wanted)}{function}({self.listed((to, source))});"
+            case CopyElement(to, kind, index, origin, source, inside, wanted):
+                value = f"{self.text(inside)} ? {origin}[{self.text(source)}] : {kind}{{}}"
+                return f"{self.tested(wanted)}{to}[{self.text(index)}] = {value};"
+            case LoadShifted(part, valid):
+                return f"parts[{part}] = load_shifted(to, from, {self.text(valid)});"
+            case CopyRun(to, source, bytes_, barrier):
+                return f"bulk_copy({self.listed((to, source, bytes_, barrier))});"
+
+    def boxed(self, node: EngineCopy | EngineStore | Prefetch) -> str:
         match node:
             case EngineCopy(to, map_, at, barrier, _, blocks):
                 verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
-                places = ", ".join(at)
-                head = f"tensor_{verb}{len(at)}({address(to, self.numbers)}, &{map_}, {places}"
-                return f"{head}, {self.text(barrier)}{mask});"
+                head = f"tensor_{verb}{len(at)}({address(to, self.numbers)}, &{map_}"
+                return f"{head}, {self.listed(at)}, {self.text(barrier)}{mask});"
             case EngineStore(source, map_, at):
-                place = address(source, self.numbers)
-                return f"tensor_store{len(at)}({place}, &{map_}, {', '.join(at)});"
+                places = self.listed(at)
+                return f"tensor_store{len(at)}({address(source, self.numbers)}, &{map_}, {places});"
+            case Prefetch(map_):
+                return f"prefetch_map(&{map_});"
+
+    def tested(self, wanted: Expr | None) -> str:
+        return "" if wanted is None else f"if ({self.text(wanted)}) "
+
+    def listed(self, values: tuple[Expr, ...]) -> str:
+        return ", ".join(map(self.text, values))
 
     def memory(self, node: Memory) -> str:
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import form, hold_form
+from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -17,7 +18,6 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
-from selector.gpu.ir.views import View
 
 Numbers = Mapping[str, str]
 ProductNode = Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
@@ -43,19 +43,6 @@ def product_lines(node: ProductNode, numbers: Numbers, fragments: dict[str, Frag
             return [f"{form(node)[0]}({', '.join([at, *_operand(a), *_operand(b)])});"]
         case Pin(name):
             return [f"{hold_form(fragments[name])[0]}({name});"]
-
-
-def pointer(view: View, numbers: Numbers) -> str:
-    """The begin of a view, but for its bytes ``at``."""
-    if view.start is None:
-        return view.memory
-    return f"({view.memory} + {spell(view.start, numbers)})"
-
-
-def address(view: View, numbers: Numbers) -> str:
-    """Of a view in shared memory."""
-    behind = "" if view.at is None else f" + {operand(view.at, numbers)}"
-    return f"shared_address({pointer(view, numbers)}){behind}"
 
 
 def descriptor(node: Descriptor, numbers: Numbers) -> str:

@@ -8,6 +8,8 @@ may stand for whether it is not zero (``flag``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -21,11 +23,12 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, INT32
+from selector.ir.types import BOOL, INT32, UINT32
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
 BARRIER_BYTES = 8
+PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
 
 
@@ -97,10 +100,19 @@ def equal(a: Number, b: Number) -> Expr:
 
 def both(*conditions: Expr | None) -> Expr:
     """All of the conditions that there are."""
-    first, *rest = (c for c in conditions if c is not None)
+    first, *rest = (part for c in conditions if c is not None for part in _parts(c))
     for c in rest:
         first = Binary(BinaryOp.AND, first, c)
     return first
+
+
+def _parts(condition: Expr) -> Iterator[Expr]:
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            yield from _parts(a)
+            yield from _parts(b)
+        case _:
+            yield condition
 
 
 def negated(condition: Expr) -> Expr:
@@ -116,6 +128,14 @@ def chosen(condition: Expr, then: Number, otherwise: Number) -> Expr:
     return Select(condition, number(then), number(otherwise))
 
 
+def least(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.MIN, a, b)
+
+
+def most(a: Number, b: Number) -> Expr:
+    return _binary(BinaryOp.MAX, a, b)
+
+
 def masked(a: Number, mask: int) -> Expr:
     return Call(INT32, "bitwise_and", (number(a), IntImm(mask)))
 
@@ -129,11 +149,53 @@ def shared_address(offset: int) -> Expr:
     return Call(INT32, "shared_address", (IntImm(offset),))
 
 
+def address(pointer: Number, *elements: Expr | None) -> Expr:
+    """That of what lies so many elements behind a pointer to shared memory."""
+    further = (e for e in elements if e is not None)
+    return Call(UINT32, "shared_address", (number(pointer), *further))
+
+
+def place(name: str, *sizes: int, index: Expr) -> Expr:
+    """The element of a memory, or of a row of it, at which the program's ``index`` lies."""
+    return Call(INT32, name, (*map(IntImm, sizes), index))
+
+
+def unsigned(a: Number) -> Expr:
+    return Cast(UINT32, number(a))
+
+
+def at_most(a: Number, b: Number) -> Expr:
+    return _compare(CompareOp.LE, a, b)
+
+
+def below(a: Number, b: Number) -> Expr:
+    """Whether 0 <= a < b, in one comparison."""
+    return _compare(CompareOp.LT, unsigned(a), unsigned(b))
+
+
 def barrier(first: Number, index: Number = 0) -> Expr:
     """The address of a barrier of an array of them."""
     return plus(first, times(BARRIER_BYTES, index))
 
 
+def signed(e: Expr) -> Expr:
+    """A number that C takes for one without a sign."""
+    return Cast(INT32, _unsigned(e))
+
+
+def _unsigned(e: Expr) -> Expr:
+    match e:
+        case Var(name):
+            return Var(name, UINT32)
+        case Call(_, name, (a, b)):
+            return Call(UINT32, name, (_unsigned(a), b))
+        case Binary(op, a, IntImm(n)):
+            return Binary(op, _unsigned(a), IntImm(n, UINT32))
+        case _:
+            return e
+
+
 THREAD_OF_GROUP = masked(THREAD, 127)
+WARP_OF_GROUP = signed(masked(shifted(THREAD, 5), 3))
 FIRST_LANE = equal("lane", 0)
 FIRST_OF_GROUP = equal(THREAD_OF_GROUP, 0)

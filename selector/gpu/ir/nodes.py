@@ -14,9 +14,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
+
+ELEMENT_BYTES = {
+    "unsigned char": 1, "u8": 1, "s8": 1, "bool": 1, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
+    "u32": 4, "int": 4, "float": 4, "u64": 8, "s64": 8, "double": 8,
+}  # fmt: skip
+"""Of what C calls so."""
 
 # ------------------------------------------------------------------ declarations
 
@@ -61,6 +78,10 @@ class Memory:
     layout: Layout
     unit: str = ""
     apart: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +145,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The innermost ``loop``, or the ``kernel``."""
+    """The innermost ``loop`` or its ``iteration``, or the ``kernel``."""
 
     what: str
     note: str = ""
@@ -225,29 +246,6 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineCopy:
-    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
-    ``blocks`` of a mask; its bytes arrive at a barrier.
-    """
-
-    to: View
-    map: str
-    at: tuple[str, ...]
-    barrier: Expr
-    bytes: int
-    blocks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStore:
-    """The same way back."""
-
-    source: View
-    map: str
-    at: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Fused:
     """One ``asm`` statement of instructions of wgmma, and of what a group waits for and tells
     between them.
@@ -276,9 +274,9 @@ class Dependents:
 
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
-    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | EngineCopy | EngineStore | Fused
-    | Registers | Dependents | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
-    | Busy
+    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
+    | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
+    | LoadShifted | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 
@@ -312,8 +310,8 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
     for name in type(node).__dataclass_fields__:
         value = getattr(node, name)
         match value:
-            case View(_, start, at):
-                parts: tuple[object, ...] = start, at
+            case View(_, start, at, index):
+                parts: tuple[object, ...] = start, at, index
             case tuple():
                 parts = value
             case _:

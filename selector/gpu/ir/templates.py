@@ -12,6 +12,17 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -20,8 +31,6 @@ from selector.gpu.ir.nodes import (
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     For,
     Fused,
@@ -62,9 +71,17 @@ TEMPLATES: dict[type, str] = {
     Fence: "fence {what}[ note {note}]",
     Commit: "commit {queue}",
     Drain: "drain {queue} pending {pending}[ half {half}]",
+    Map: "map {name} of {of} type {type} extents {extents} strides {strides} box {box}",
+    Prefetch: "prefetch {map}",
     EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",
     EngineStore: "engine_store {source} to {map} at {at}",
+    Point: "point {name} of {kind} at {of}",
+    CopyAsync: "copy_async {cache} to {to} from {source}[ wanted {wanted}]",
+    CopyElement: "copy_element {to} of {kind} index {index} from {pointer} index {source}"
+    " inside {inside}[ wanted {wanted}]",
+    CopyRun: "copy_run to {to} from {source} bytes {bytes} arrives {barrier}",
+    LoadShifted: "load_shifted {part} bytes {valid}",
     Fused: "fused",
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",

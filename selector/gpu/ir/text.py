@@ -11,11 +11,13 @@ from typing import Any
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.nodes import Body, Kernel, Node, Raw, View
+from selector.gpu.ir.nodes import Body, Kernel, Node, Raw
 from selector.gpu.ir.products import parse_operand, parse_record
 from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
+from selector.gpu.ir.views import View
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
+from selector.ir.types import Type
 
 INDENT = " "
 BETWEEN = "; "  # of a field's parts
@@ -82,12 +84,13 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int" | "Layout" | "Record" | "Operand":
+        case "str" | "int" | "Layout" | "Record" | "Operand" | "Type":
             return str(value)
         case "Expr":
             return print_expr(value, {})
         case "View":
-            parts = (_spelled("Expr", x) if x is not None else "" for x in (value.start, value.at))
+            places = (value.start, value.at, value.index)
+            parts = (_spelled("Expr", x) if x is not None else "" for x in places)
             return BETWEEN.join((value.memory, *parts))
         case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
             part = kind.removeprefix("tuple[").removesuffix(", ...]")
@@ -162,6 +165,8 @@ def _parsed(kind: str, text: str | None) -> Any:
             return parse_record(text or "")
         case "Operand":
             return parse_operand(text or "")
+        case "Type":
+            return Type.parse(text or "")
         case "View":
             memory, *parts = (text or "").split(BETWEEN)
             return View(memory, *(_parsed("Expr", part or None) for part in parts))

@@ -1,12 +1,15 @@
-"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies."""
+"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies, and
+what is copied there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from selector.gpu.ir.layouts import (
     BYTE,
+    CHUNK,
     GROUP_ROWS,
     Composed,
     Layout,
@@ -14,25 +17,34 @@ from selector.gpu.ir.layouts import (
     is_injective,
     sizes,
 )
-from selector.gpu.ir.nodes import EngineCopy, EngineStore, Kernel, Memory, View, walk
-from selector.ir.nodes import IntImm
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
+from selector.gpu.ir.nodes import Kernel, Memory, Number, walk
+from selector.gpu.ir.views import View
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Expr
+from selector.ir.traverse import substitute
+
+LARGEST_BOX = 256  # elements in each dimension of a map (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     """Layouts in which two elements share a byte, or one lies past its memory; swizzles that begin
-    between their repetitions; boxes of the copy engine from or to no memory, or past its end.
+    between their repetitions; boxes of the copy engine that are not those of their map, lie
+    otherwise in shared memory, go to or from no memory, or past its end.
     """
-    declared: dict[str, Memory] = {}
-    found: list[str] = []
+    maps = {node.name: node for node in kernel.declarations if isinstance(node, Map)}
+    numbers = {node.name: node.value for node in kernel.declarations if isinstance(node, Number)}
+    checked = _Checked(maps, numbers)
+    found = [f"`{m.name}`: {fault}" for m in maps.values() for fault in _map_faults(m)]
     for node in walk(kernel.body):
         match node:
             case Memory():
-                declared[node.name] = node
+                checked.declared[node.name] = node
                 found += (f"`{node.name}`: {fault}" for fault in _faults(node))
-            case EngineCopy(to=view, bytes=bytes_):
-                found += _outside(view, bytes_, declared)
-            case EngineStore(source=view):
-                found += _outside(view, 0, declared)
+            case EngineCopy(to=view, map=name, at=at, bytes=bytes_):
+                found += checked.box(view, name, at, bytes_)
+            case EngineStore(source=view, map=name, at=at):
+                found += checked.box(view, name, at, None)
             case _:
                 pass
     return tuple(found)
@@ -52,12 +64,53 @@ def _faults(memory: Memory) -> Iterator[str]:
             pass
 
 
-def _outside(view: View, bytes_: int, declared: dict[str, Memory]) -> Iterator[str]:
-    memory = declared.get(view.memory)
-    if memory is None:
-        yield f"`{view.memory}` is no memory"
-    elif (view.at.value if isinstance(view.at, IntImm) else 0) + bytes_ > memory.bytes:
-        yield f"`{view.memory}`: a box of {bytes_} bytes reaches past its {memory.bytes}"
+def _map_faults(m: Map) -> Iterator[str]:
+    if not len(m.extents) == len(m.strides) + 1 == len(m.box):
+        yield f"{len(m.extents)} extents, {len(m.strides)} strides, a box of {len(m.box)}"
+    if not all(1 <= n <= LARGEST_BOX for n in m.box):
+        yield f"no box has {m.box} elements"
+    if m.row_bytes % CHUNK:
+        yield f"rows of {m.row_bytes} bytes are no chunks of {CHUNK}"
+
+
+class _Checked:
+    """Boxes, by the ``maps`` of a kernel, the memory that is ``declared`` so far, and the values of
+    its ``numbers``.
+    """
+
+    def __init__(self, maps: Mapping[str, Map], numbers: Mapping[str, Expr]) -> None:
+        self.maps, self.numbers = maps, dict(numbers)
+        self.declared: dict[str, Memory] = {}
+
+    def box(self, view: View, name: str, at: tuple[Expr, ...], bytes_: int | None) -> Iterator[str]:
+        """What is wrong with a box of that many bytes (None: of a map's) in a memory."""
+        memory, m = self.declared.get(view.memory), self.maps.get(name)
+        if memory is None or m is None:
+            yield f"`{view.memory}` is no memory" if memory is None else f"`{name}` is no map"
+            return
+        if len(at) != len(m.box):
+            yield f"`{name}` has {len(m.box)} dimensions, and a box {len(at)} coordinates"
+        if bytes_ not in (None, m.bytes):
+            yield f"`{view.memory}`: {bytes_} bytes are awaited of a box of {m.bytes} of `{name}`"
+        row = m.row_bytes
+        match memory.layout:
+            case Composed(Swizzle(wanted)) if wanted == row:
+                pass
+            case _:
+                yield f"`{view.memory}`: {memory.layout} is not how `{name}` has rows of {row}"
+        start = self._start(view, memory.element_bytes)
+        if any(c % (GROUP_ROWS * row) for _, c in start):
+            yield f"`{view.memory}`: a box begins at no multiple of {GROUP_ROWS * row}"
+        if start.offset + m.bytes > memory.bytes:
+            yield f"`{view.memory}`: a box of {m.bytes} bytes reaches past its {memory.bytes}"
+
+    def _start(self, view: View, each: int) -> Affine:
+        """Bytes from a memory's begin."""
+        start, at = (
+            Affine() if e is None else to_affine(substitute(e, self.numbers))
+            for e in (view.start, view.at)
+        )
+        return start * each + at
 
 
 @cache

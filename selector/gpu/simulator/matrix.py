@@ -12,11 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from selector.gpu.ir.nodes import Commit
-from selector.gpu.ir.products import Busy, Descriptor
-from selector.gpu.ir.views import View
+from selector.gpu.ir.products import Busy
 from selector.gpu.simulator.threads import GROUP, Agent, Clock
-from selector.gpu.simulator.values import value_of
 
 Range = tuple[int, int]  # of bytes
 
@@ -28,29 +25,19 @@ class Instructions:
         self.members: dict[tuple[int, int], list[Agent]] = defaultdict(list)
         for agent in agents:
             self.members[_group(agent)].append(agent)
-        # By block and memory: of a range of bytes, by group, the number of the last that reads it.
-        self.reads: dict[tuple[int, str], dict[Range, dict[int, int]]] = defaultdict(dict)
+        # By block: of a range of bytes, by group, the number of the last that reads it.
+        self.reads: dict[int, dict[Range, dict[int, int]]] = defaultdict(dict)
 
-    def follow(self, agent: Agent, node: Descriptor | Busy | Commit) -> None:
-        """A thread does that."""
-        match node:
-            case Descriptor(name, View(memory, _, at)):
-                agent.descriptors[name] = memory, 0 if at is None else value_of(at)(agent.values)
-            case Busy():
-                self._issue(agent, node)
-            case Commit():
-                self._commit(agent)
-
-    def _issue(self, agent: Agent, node: Busy) -> None:
+    def issue(self, agent: Agent, node: Busy) -> None:
         """A thread's part in some of them."""
         agent.open.update(node.fragments)
         block, group = _group(agent)
         for name, first, last in zip(node.descriptors, node.first, node.last, strict=True):
-            memory, start = agent.descriptors[name]
-            readers = self.reads[block, memory].setdefault((start + first, start + last), {})
+            start = agent.descriptors[name]
+            readers = self.reads[block].setdefault((start + first, start + last), {})
             readers[group] = max(readers.get(group, 0), len(agent.issued) + 1)
 
-    def _commit(self, agent: Agent) -> None:
+    def commit(self, agent: Agent) -> None:
         """What a thread has issued is a group of the queue."""
         agent.clock[agent.number] += 1
         agent.issued.append(agent.clock.copy())
@@ -75,12 +62,12 @@ class Instructions:
             fragment in names for names in agent.groups[agent.complete :]
         )
 
-    def overwritten(self, block: int, memory: str, bytes_: Range, clock: Clock) -> bool:
-        """Whether who writes these bytes, and knows that ``clock``, cannot know that all are
-        complete that read some of them.
+    def overwritten(self, place: tuple[int, int, int], clock: Clock) -> bool:
+        """Whether who writes these bytes of a block, and knows that ``clock``, cannot know that all
+        are complete that read some of them.
         """
-        reads = self.reads.get((block, memory), {})
-        low, high = bytes_
+        block, low, high = place
+        reads = self.reads[block]
         over = [r for r in reads if r[0] < high and low < r[1]]
         if any(
             _known(self.members[block, g], clock) < n for r in over for g, n in reads[r].items()

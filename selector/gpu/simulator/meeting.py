@@ -9,24 +9,36 @@ from dataclasses import replace
 
 from selector.gpu.cuda.preamble import words
 from selector.gpu.ir.descriptors import span
-from selector.gpu.ir.expressions import moved, times
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.nodes import (
+    Assign,
     Body,
     Commit,
     Dependents,
     Drain,
-    EngineCopy,
-    EngineStore,
     Fence,
     For,
     Fused,
     If,
     Kernel,
+    Leave,
+    Let,
     Memory,
     Node,
     Number,
     Raw,
     Registers,
+    State,
     Under,
     expressions,
     walk,
@@ -43,16 +55,16 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
-from selector.gpu.ir.views import View
 from selector.ir.nodes import Var
 from selector.ir.traverse import walk_expr
 
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
-_BYTES = {"f16": 2, "bf16": 2, "float": 4, "int": 4, "s8": 1, "u8": 1, "unsigned char": 1}
 
 
 def meeting_only(kernel: Kernel) -> Kernel:
-    """The kernel without text and name, with the numbers that its control mentions."""
+    """The kernel without text and name, with the memory that the copy engine fills or wgmma reads,
+    and the numbers that its control mentions.
+    """
     body = _Reduction(kernel).body(kernel.body)
     mentioned = {
         e.name
@@ -66,19 +78,11 @@ def meeting_only(kernel: Kernel) -> Kernel:
     return replace(kernel, name="", bounds="", parameters=(), declarations=kept, body=body)
 
 
-def in_bytes(view: View, memories: dict[str, Memory]) -> View:
-    """A view whose start is counted in bytes."""
-    if view.start is None:
-        return view
-    size = _BYTES[memories[view.memory].kind]
-    return View(view.memory, None, moved(times(view.start, size), view.at or 0))
-
-
 class _Reduction:
     """Of one kernel: ``watched`` are the fragments of asynchronous instructions."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.memories = {n.name: n for n in walk(kernel.body) if isinstance(n, Memory)}
+        self.memories = {m for node in walk(kernel.body) for m in _of_engines(node)}
         self.descriptors: dict[str, Descriptor] = {}  # the last of each name
         self.watched: dict[str, None] = {}
         for node in walk(kernel.body):
@@ -112,20 +116,22 @@ class _Reduction:
         match node:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner)
-                return (Under("", left),) if left else ()
+                return () if _idle(left) else (Under("", left),)
             case Under() | Raw():
                 return self.touches(node)
             case For(body=inner):
                 left = self.body(inner)
-                return (replace(node, body=left),) if left else ()
+                return () if _idle(left, in_loop=True) else (replace(node, body=left),)
             case If(condition, then, otherwise):
                 left, other = self.body(then), self.body(otherwise)
-                return (If(condition, left, other),) if left or other else ()
-            case EngineCopy(to=to):
-                return (replace(node, to=in_bytes(to, self.memories)),)
-            case Descriptor(name, view):
+                return () if _idle(left) and _idle(other) else (If(condition, left, other),)
+            case EngineCopy():
+                return (replace(node, map="", at=()),)
+            case Memory(name):
+                return (node,) if name in self.memories else ()
+            case Descriptor(name):
                 self.descriptors[name] = node
-                return (replace(node, view=in_bytes(view, self.memories)),)
+                return (node,)
             case Pin(name):
                 return (node,) if name in self.watched else ()
             case _:
@@ -176,7 +182,9 @@ def _meets(node: Node) -> bool:
             return queue == "matrix"
         case Fence(what):
             return what == "barriers"
-        case Memory() | EngineStore() | Registers() | Dependents():
+        case Map() | Prefetch() | EngineStore() | Registers() | Dependents():
+            return False
+        case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
             return False
         case Fragment() | MatrixRows() | LoadFragment() | Mma():
             return False
@@ -197,3 +205,28 @@ def _named(x: Operand) -> Iterator[str]:
             yield from (name.partition("[")[0] for name in names)
         case InMemory():
             pass
+
+
+def _of_engines(node: Node) -> Iterator[str]:
+    """The memory that the copy engine or an asynchronous instruction is told of."""
+    match node:
+        case EngineCopy(to=view) | Descriptor(view=view):
+            yield view.memory
+        case _:
+            pass
+
+
+def _idle(body: Body, *, in_loop: bool = False) -> bool:
+    """Whether nothing of a body is seen outside of it."""
+    own = {name for x in walk(body) if isinstance(x, Let | State) for name in x.names}
+
+    def quiet(node: Node) -> bool:
+        match node:
+            case Assign(name):
+                return name in own
+            case Leave(what):
+                return in_loop and what != "kernel"
+            case _:
+                return isinstance(node, Let | State | Memory | Under | If | For)
+
+    return all(map(quiet, walk(body)))

@@ -12,6 +12,7 @@ nothing here. Found are
   arrivals of who cannot, or before anybody waited for the one before;
 - registers that instructions of wgmma have, touched before these are complete; memory that they
   read, written by the copy engine before its thread can know that they are;
+- copies of the engine to where another one is under way, or those of another barrier go;
 - barriers used by a thread that cannot know that they are made, or are no more; arrivals at a
   block of the cluster that may have ended.
 
@@ -28,6 +29,7 @@ from itertools import product
 
 import numpy as np
 
+from selector.gpu.ir.memory import EngineCopy
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -36,7 +38,6 @@ from selector.gpu.ir.nodes import (
     Body,
     Commit,
     Drain,
-    EngineCopy,
     Fence,
     For,
     Fused,
@@ -45,6 +46,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Node,
     Retire,
     State,
@@ -54,6 +56,7 @@ from selector.gpu.ir.nodes import (
 )
 from selector.gpu.ir.products import Busy, Descriptor, Pin
 from selector.gpu.ir.text import line
+from selector.gpu.ir.views import View
 from selector.gpu.simulator.barriers import Barrier, Meeting, place_of
 from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.meeting import meeting_only
@@ -63,6 +66,7 @@ from selector.gpu.simulator.worlds import World, worlds_of
 from selector.ir.nodes import Expr
 
 Way = Generator[Callable[[], bool], None, str]  # yields what it waits for; returns what it leaves
+Place = tuple[int, int, int]  # a block, and bytes of its shared memory
 
 MOST_STEPS = 1_000_000
 
@@ -99,6 +103,8 @@ class _Run:
         self.instructions = Instructions(self.agents)
         self.meetings: dict[tuple[object, ...], Meeting] = {}
         self.under_way: list[Callable[[], None]] = []
+        self.memories: dict[str, Memory] = {}
+        self.filled: dict[Place, tuple[Barrier, bool]] = {}  # for whom; whether it is under way
         self.steps = 0
         self._schedule()
         self._end()
@@ -204,6 +210,10 @@ class _Run:
             case Pin(name):
                 if self.instructions.have(agent, name):
                     self._fault(f"`{name}` is touched while instructions have it")
+            case Memory():
+                self.memories[node.name] = node
+                own = agent.values[node.unit] * node.apart if node.unit else 0
+                agent.values[node.name] = node.offset + own
             case Drain("matrix", pending):
                 yield from self._drain(agent, node, len(agent.issued) - pending)
             case _:
@@ -244,8 +254,12 @@ class _Run:
             case Fence("barriers"):
                 for b in self.barriers[agent.block].values():
                     b.announced |= b.maker == agent.number
-            case Descriptor() | Busy() | Commit("matrix"):
-                self.instructions.follow(agent, node)
+            case Descriptor(name, view):
+                agent.descriptors[name] = self._start(agent, view)
+            case Busy():
+                self.instructions.issue(agent, node)
+            case Commit("matrix"):
+                self.instructions.commit(agent)
             case Retire():
                 self._retire(agent, node)
             case Arrive():
@@ -295,6 +309,7 @@ class _Run:
         if any(agent.clock[number] < time for number, time in b.users.items()):
             self._fault(f"others may still use the barrier: {line(node)}")
         del self.barriers[agent.block][self._value(agent, node.barrier)]
+        self.filled = {place: x for place, x in self.filled.items() if x[0] is not b}
 
     def _arrive(self, agent: Agent, node: Arrive) -> None:
         if node.block is None:
@@ -351,13 +366,26 @@ class _Run:
             self._see(agent.clock, b, node)
             if not b.announced:
                 self._fault(f"the copy engine does not know the barrier: {line(node)}")
-            at = 0 if node.to.at is None else self._value(agent, node.to.at)
-            bytes_ = at, at + node.bytes
-            if self.instructions.overwritten(block, node.to.memory, bytes_, agent.clock):
+            start = self._start(agent, node.to)
+            place = block, start, start + node.bytes
+            for (n, first, end), (other, under_way) in self.filled.items():
+                meets = n == block and first < place[2] and start < end
+                if meets and (under_way or other is not b):
+                    self._fault(f"another copy goes to the same place: {line(node)}")
+            if self.instructions.overwritten(place, agent.clock):
                 self._fault(f"instructions may still read what is there: {line(node)}")
-            self._later(partial(self._land, b, agent.clock.copy(), node))
+            self.filled[place] = b, True
+            self._later(partial(self._land, b, agent.clock.copy(), node, place))
 
-    def _land(self, b: Barrier, clock: Clock, node: EngineCopy) -> None:
+    def _start(self, agent: Agent, view: View) -> int:
+        """The byte of shared memory that a part of a memory begins at."""
+        parts = (view.start, view.index, view.at)
+        start, index, at = (0 if e is None else self._value(agent, e) for e in parts)
+        size = self.memories[view.memory].element_bytes
+        return agent.values[view.memory] + (start + index) * size + at
+
+    def _land(self, b: Barrier, clock: Clock, node: EngineCopy, place: Place) -> None:
+        self.filled[place] = b, False
         b.coming, b.bytes = np.maximum(b.coming, clock), b.bytes - node.bytes
         self._complete(b, node)
 
@@ -416,5 +444,10 @@ class _Run:
 
 def _declared(body: Body) -> Iterator[str]:
     for node in body:
-        if isinstance(node, Let | State):
-            yield from node.names
+        match node:
+            case Let(names=names) | State(names=names):
+                yield from names
+            case Memory(name):
+                yield name
+            case _:
+                pass

@@ -50,13 +50,13 @@ class Agent:
     number: int = 0
     clock: Clock = field(default_factory=lambda: np.zeros(0, np.int64))
     # Of wgmma: fragments that are of no group yet, when each group was issued and its fragments,
-    # how many are complete, and since when; what descriptors name, and from which byte on.
+    # how many are complete, and since when; at which bytes descriptors begin.
     open: set[str] = field(default_factory=set[str])
     issued: list[Clock] = field(default_factory=list[Clock])
     groups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
     complete: int = 0
     drains: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    descriptors: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    descriptors: dict[str, int] = field(default_factory=dict[str, int])
     ready: Callable[[], bool] = lambda: True
     waits: Node | None = None
     over: bool = False

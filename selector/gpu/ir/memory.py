@@ -1,0 +1,124 @@
+"""Nodes of memory: where something lies, and the copies of the engine and of threads.
+
+A queue or a barrier says when an asynchronous copy is complete; both are nodes of ``nodes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from selector.gpu.ir.views import View
+from selector.ir.nodes import Expr
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map: what the copy engine takes the array ``of`` a call for, ``extents`` elements in
+    each dimension and ``strides`` elements apart in all but the innermost, and how many of them a
+    ``box`` has, whose rows lie swizzled by their bytes.
+    """
+
+    name: str
+    of: str
+    type: Type
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.box[0] * self.type.bytes
+
+    @property
+    def bytes(self) -> int:
+        """Of a box."""
+        return prod(self.box) * self.type.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """The copy engine is going to need a ``map``."""
+
+    map: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A pointer to what is of ``kind``: to an element of shared memory or of an argument."""
+
+    name: str
+    kind: str
+    of: View
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCopy:
+    """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
+    ``blocks`` of a mask; its bytes arrive at a barrier.
+    """
+
+    to: View
+    map: str
+    at: tuple[Expr, ...]
+    barrier: Expr
+    bytes: int
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStore:
+    """The same way back."""
+
+    source: View
+    map: str
+    at: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAsync:
+    """``CHUNK`` bytes from a pointer to global memory to an address in shared memory, both
+    multiples of as many, by cp.async, where they are ``wanted``; ``cache``: past the first one, or
+    through it.
+    """
+
+    to: Expr
+    source: Expr
+    cache: str
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyElement:
+    """Element ``index`` from a pointer to a ``kind`` is set, where it is ``wanted``, to what another
+    pointer has at ``source``, or to zero where that is not ``inside``.
+    """
+
+    to: str
+    kind: str
+    index: Expr
+    pointer: str
+    source: Expr
+    inside: Expr
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    """``bytes`` from a pointer to an address by the copy engine; a barrier waits for them."""
+
+    to: Expr
+    source: Expr
+    bytes: Expr
+    barrier: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShifted:
+    """The vectors that hold ``valid`` bytes at ``from`` are on their way to ``to``, as a ``part`` of
+    what the thread stores at once.
+    """
+
+    part: str
+    valid: Expr

@@ -192,6 +192,6 @@ def test_what_instructions_read_stays_until_they_are_complete() -> None:
 
 
 def test_a_reduced_kernel_stays_as_it_is() -> None:
-    kernel = kernel_of("groups_layout_nn_mapped", "sm_90a")
+    kernel = meeting_only(kernel_of("groups_layout_nn_mapped", "sm_90a"))
     assert meeting_only(kernel) == kernel
     assert any(isinstance(node, Busy) for node in walk(kernel.body))

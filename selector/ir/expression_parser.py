@@ -85,7 +85,7 @@ class ExpressionParser(TokenCursor):
         self,
         source: Source,
         types: Mapping[str, Type],
-        lenient: bool,
+        lenient: bool = False,
         default_type: Type | None = None,
     ) -> None:
         super().__init__(source)

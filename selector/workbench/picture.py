@@ -41,8 +41,8 @@ class Line:
 
     text: str
     refers: tuple[int, ...]
-    selected: bool = False
-    written: bool = False
+    selected: bool
+    written: bool
 
 
 @dataclass(frozen=True, slots=True)

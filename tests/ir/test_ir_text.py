@@ -8,7 +8,10 @@ from clock import assert_quick
 from hypothesis import HealthCheck, given, settings
 from ir_strategies import exprs, modules, stmts
 
+from selector.diagnostics import ParseError
 from selector.ir import nodes as ir
+from selector.ir.expression_parser import ExpressionParser
+from selector.ir.lexer import Source
 from selector.ir.module import Module
 from selector.ir.nodes import Memory, Role
 from selector.ir.parser import parse_expr, parse_module, parse_stmt
@@ -86,6 +89,13 @@ def test_figure_2(text: str, lanes: int, printed: str) -> None:
     e = parse_expr(text, lenient=True)
     assert e.type == FLOAT32.with_lanes(lanes)
     assert print_expr(e) == printed
+
+
+def test_a_parser_is_strict_unless_it_is_told() -> None:
+    text = "x4(0) + 1"
+    assert ExpressionParser(Source(text, "here"), {}, lenient=True).expr().type.lanes == 4
+    with pytest.raises(ParseError, match="between"):
+        ExpressionParser(Source(text, "here"), {}).expr()
 
 
 def test_figure_3() -> None:

@@ -10,9 +10,11 @@ import pytest
 from runtime_plans import DeviceArray, Recorder, conv, conv_plan, scale_plan
 
 from selector.diagnostics import ArgumentError, TargetError
+from selector.ir.nodes import IntImm
 from selector.ir.types import BFLOAT16, FLOAT16, INT8
 from selector.runtime.execute import Executable
-from selector.runtime.plan import Plan
+from selector.runtime.plan import Launch, Plan
+from selector.runtime.prepare import grid_of
 
 
 def executable(plan: Plan, recorder: Recorder) -> Executable:
@@ -242,3 +244,24 @@ def test_many_shapes_do_not_pile_up(recorder: Recorder) -> None:
     for width in range(20, 220):
         run((DeviceArray(image(1, width)), taps), {})
     assert len(run._prepared) <= 128  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(
+    ("persistent", "cluster", "multiprocessors", "grid"),
+    [
+        (0, 1, 132, (5, 3, 2)),
+        (0, 2, 132, (6, 3, 2)),
+        (1, 1, 132, (30, 1, 1)),
+        (1, 2, 132, (36, 1, 1)),
+        (2, 2, 8, (16, 1, 1)),
+        (1, 4, 6, (4, 1, 1)),
+        (1, 4, 3, (4, 1, 1)),
+    ],
+)
+def test_blocks_that_stay_are_no_more_than_there_is_work(
+    persistent: int, cluster: int, multiprocessors: int, grid: tuple[int, int, int]
+) -> None:
+    """And whole clusters, at least one."""
+    zero = IntImm(0)
+    launch = Launch("k", (zero,) * 3, 128, 0, (), persistent=persistent, cluster=cluster)
+    assert grid_of((5, 3, 2), launch, lambda: multiprocessors) == grid

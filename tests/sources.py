@@ -1,0 +1,318 @@
+"""Which files have a say in a test file's outcome, found by reading: for ``tests/verified.py``.
+
+``sources(test)`` begins with a test file and the ``conftest.py`` files above it, and goes on with
+
+- what each file imports, inside functions, too: from the packages of the project and from ``tests``
+  (not for types only). Of a package above an imported module comes what runs as it is imported;
+- modules that are named: ``import_module("a.b")``, each that ``import_module(f"a.{name}")`` may
+  mean, and in a file that starts Python every text that is a module's
+  name. A test's file that starts Python may run anything: all packages have a say;
+- files and folders that paths are made of, ``ROOT / "docs" / name`` as ``docs``, from the file's
+  folder or one above it;
+- the sources of the native module, and the versions that are installed (``ALWAYS``);
+- what ``pytest.mark.verified(...)`` names in the test file.
+
+That is more than has a say, as nothing is run to find it. ``Watch`` finds what it misses: it sees
+which files of the project this process opens or lists, and the tests that are marked fail where
+one is not among their sources.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("selector", "rules", "halide_bridge", "casestudies")
+NATIVE, ITS_SOURCES = "halide_bridge/native.py", "cpp"
+ALWAYS = ("pyproject.toml", "requirements/compile.lock")
+# What decides which tests run is no part of any; these would be in their own digest.
+LEFT_OUT = ("tests/verified.py", "tests/verified.txt", "tests/sources.py")
+_NO_SOURCE = ("_build", "build", "dist", "out", "artifacts")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files, and folders with all that is in them, by their paths below the root."""
+
+    files: frozenset[str]
+    folders: frozenset[str]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.files or any(f"{path}/".startswith(f"{f}/") for f in self.folders)
+
+    def every_file(self) -> list[str]:
+        found = set(self.files)
+        for folder in self.folders:
+            found.update(_beneath(folder))
+        return sorted(found)
+
+    def digest(self) -> str:
+        """Of the names and texts of all files."""
+        total = hashlib.sha256()
+        for name in self.every_file():
+            total.update(f"{name}\0{_file_digest(name)}\n".encode())
+        return total.hexdigest()[:16]
+
+
+_Step = tuple[str, bool]
+"""A file, and whether its functions are called; a package above a module is imported only."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one file names: modules that are imported as it is, modules that are imported as its
+    functions run, paths; whether it starts Python.
+    """
+
+    at_once: frozenset[str]
+    later: frozenset[str]
+    paths: frozenset[str]
+    starts_python: bool
+
+
+@cache
+def sources(test: str) -> Sources:
+    """What has a say in the outcome of a test file, given by its path below the root."""
+    files, folders = set[str](ALWAYS), set[str]()
+    begun, waiting = set[_Step](), {(name, True) for name in _with_conftests(test)}
+    while waiting:
+        step = waiting.pop()
+        begun.add(step)
+        found, more = _after(*step)
+        waiting |= more - begun
+        files.add(step[0])
+        for path in found:
+            (folders if (ROOT / path).is_dir() else files).add(path)
+    return Sources(frozenset(files - {*LEFT_OUT}), frozenset(folders))
+
+
+@cache
+def _after(name: str, called: bool) -> tuple[frozenset[str], frozenset[_Step]]:
+    """The paths that a file names and the files that it imports; ``called`` or only imported."""
+    if name in LEFT_OUT:
+        return frozenset(), frozenset()
+    found = _read(name)
+    paths = set(found.paths) if called else set[str]()
+    if name == NATIVE:
+        paths.add(ITS_SOURCES)
+    if called and found.starts_python and name.startswith("tests/"):
+        paths.update(p for p in (*PACKAGES, ITS_SOURCES) if (ROOT / p).exists())
+    modules = found.at_once | found.later if called else found.at_once
+    folder = str(Path(name).parent)
+    return frozenset(paths), frozenset(s for m in modules for s in _files_of(m, folder))
+
+
+def _with_conftests(test: str) -> Iterator[str]:
+    yield test
+    for folder in Path(test).parents:
+        if (ROOT / folder / "conftest.py").exists():
+            yield str(folder / "conftest.py")
+
+
+@cache
+def _files_of(module: str, folder: str) -> tuple[tuple[str, bool], ...]:
+    """A module's file, and the packages above it, whose functions it need not call; a ``*`` in the
+    name stands for any word. ``folder`` is where the module is asked for.
+    """
+    parts = module.split(".")
+    if "*" in module:
+        stem = "/".join(parts)
+        files = sorted((*ROOT.glob(f"{stem}.py"), *ROOT.glob(f"{stem}/__init__.py")))
+        names = [f.relative_to(ROOT) for f in files]
+        above = {folder / "__init__.py" for name in names for folder in name.parents}
+        above = {name for name in above if (ROOT / name).exists()}
+        return (*((str(n), True) for n in names), *((str(a), False) for a in sorted(above)))
+    for place in _places(parts[0], folder):
+        for end in (len(parts), len(parts) - 1):  # of ``from a import b``: b is a module or a name
+            file = _module_file(ROOT.joinpath(place, *parts[:end])) if end else None
+            if file is not None:
+                above = (ROOT.joinpath(place, *parts[:i], "__init__.py") for i in range(1, end))
+                found = [(file, True), *((f, False) for f in above if f.exists())]
+                return tuple((str(f.relative_to(ROOT)), itself) for f, itself in found)
+    return ()
+
+
+def _module_file(stem: Path) -> Path | None:
+    return next((f for f in (stem.with_suffix(".py"), stem / "__init__.py") if f.exists()), None)
+
+
+def _places(first: str, folder: str) -> tuple[str, ...]:
+    """Where a module may lie: tests import from ``tests`` and its folders by the file's name, and
+    no two files have one (``tests/test_imports.py``).
+    """
+    if first in PACKAGES:
+        return ("",)
+    return (folder, "tests", *_folders_of_tests()) if folder.startswith("tests") else ("tests",)
+
+
+@cache
+def _folders_of_tests() -> tuple[str, ...]:
+    return tuple(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").iterdir()) if p.is_dir())
+
+
+@cache
+def _read(name: str) -> _Read:
+    """What a file names; no part of it is run."""
+    at_once, later, paths, named = set[str](), set[str](), set[str](), set[str]()
+    dynamic = starts = False
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse((ROOT / name).read_bytes()), False)]
+    while waiting:
+        node, inside = waiting.pop()
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                waiting += [(child, inside) for child in node.orelse]
+                continue
+            case ast.Import():
+                (later if inside else at_once).update(alias.name for alias in node.names)
+                continue
+            case ast.ImportFrom(module=str(module), level=0):
+                (later if inside else at_once).update(f"{module}.{a.name}" for a in node.names)
+                continue
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                inside = True
+            case ast.Attribute(value=ast.Name(id="sys"), attr="executable"):
+                starts = dynamic = True
+            case ast.Call():
+                dynamic |= _called(node, name, later, paths)
+            case ast.Constant(value=str(text)):
+                named.add(text)
+                continue
+            case ast.BinOp(op=ast.Div()):
+                parts = _parts(node)
+                paths.update(_paths(parts, name))
+                waiting += [(part, inside) for part in parts]
+                continue
+            case ast.Name() | ast.expr_context() | ast.operator() | ast.Constant():
+                continue
+            case _:
+                pass
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+    if dynamic:
+        later.update(filter(_is_ours, named))
+    return _Read(frozenset(at_once), frozenset(later), frozenset(paths), starts)
+
+
+def _called(node: ast.Call, name: str, later: set[str], paths: set[str]) -> bool:
+    """Add what a call names; whether it imports what is not in the call."""
+    match node.func:
+        case ast.Attribute(attr="import_module") | ast.Name(id="import_module"):
+            if isinstance(node.args[0], ast.JoinedStr):
+                parts = node.args[0].values
+                later.add("".join(p.value if isinstance(p, ast.Constant) else "*" for p in parts))
+            return True
+        case ast.Attribute(attr="verified"):
+            paths.update(str(a.value) for a in node.args if isinstance(a, ast.Constant))
+        case ast.Name(id="files"):  # of importlib.resources: the package's own folder
+            paths.add(str(Path(name).parent))
+        case _:
+            pass
+    return False
+
+
+def _is_ours(module: str) -> bool:
+    parts = module.split(".")
+    if len(parts) == 1 or not all(map(str.isidentifier, parts)):
+        return False
+    return any(_module_file(ROOT.joinpath(place, *parts)) for place in ("", "tests"))
+
+
+def _parts(path: ast.expr) -> list[ast.expr]:
+    """``a``, ``b`` and ``c`` of ``a / b / c``."""
+    if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
+        return [*_parts(path.left), path.right]
+    return [path]
+
+
+def _paths(parts: list[ast.expr], name: str) -> Iterator[str]:
+    """What ``FOLDER / "a" / "b" / c`` begins with: ``a/b`` in this file's folder or one above. A
+    package reads nothing outside the packages.
+    """
+    words = list[str]()
+    for part in parts[1:]:
+        if not (isinstance(part, ast.Constant) and isinstance(part.value, str)):
+            break
+        words.append(part.value)
+    if not words or any(w.startswith(("/", "..")) for w in words):
+        return
+    for folder in Path(name).parents:
+        path = (folder / "/".join(words)).as_posix()
+        if (ROOT / path).exists() and (name.startswith("tests/") or path.startswith(PACKAGES)):
+            yield path
+
+
+def _is_source(path: Path) -> bool:
+    name = path.name
+    return not (
+        name.startswith((".", "__pycache__"))
+        or name in _NO_SOURCE
+        or path.suffix in (".pyc", ".so", ".egg-info")
+    )
+
+
+@cache
+def _beneath(folder: str) -> tuple[str, ...]:
+    found, waiting = list[str](), [ROOT / folder]
+    while waiting:
+        path = waiting.pop()
+        if path.is_dir():
+            waiting += [p for p in path.iterdir() if _is_source(p)]
+        elif path.exists():
+            found.append(str(path.relative_to(ROOT)))
+    return tuple(f for f in sorted(found) if f not in LEFT_OUT)
+
+
+@cache
+def _file_digest(name: str) -> str:
+    return hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
+
+
+class Watch:
+    """Which files of the project this process reads, and which folders it lists, while a test runs;
+    what only another process reads remains unseen.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] | None = None
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._seen is None or event not in ("open", "os.listdir", "os.scandir"):
+            return
+        path, *mode = arguments
+        ignored = "w" in str(mode[0]) or "a" in str(mode[0]) if mode else _is_imported_from()
+        if isinstance(path, str) and not ignored:
+            self._seen.add(os.path.abspath(path))
+
+    def begin(self) -> None:
+        self._seen = set()
+
+    def end(self, declared: Sources) -> list[str]:
+        """What was read since ``begin`` and is not declared, by its path below the root."""
+        seen, self._seen = self._seen or set[str](), None
+        found = (Path(p).relative_to(ROOT) for p in sorted(seen) if p.startswith(f"{ROOT}/"))
+        return [
+            str(path)
+            for path in found
+            if str(path) not in declared
+            and str(path) not in LEFT_OUT
+            and (ROOT / path).exists()
+            and all(map(_is_source, (path, *path.parents[:-1])))
+        ]
+
+
+def _is_imported_from() -> bool:
+    """Whether a folder is listed to find a module, not for what it holds."""
+    return sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+
+
+if __name__ == "__main__":
+    for test in sys.argv[1:]:
+        found = sources(test)
+        print(f"{found.digest()}  {test}", *sorted(found.folders), *sorted(found.files), sep="\n  ")

@@ -24,9 +24,10 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("selector", "rules", "halide_bridge", "casestudies")
@@ -65,16 +66,24 @@ _Step = tuple[str, bool]
 """A file, and whether its functions are called; a package above a module is imported only."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What one file names: modules that are imported as it is, modules that are imported as its
-    functions run, paths; whether it starts Python.
+@dataclass(slots=True)
+class _Text:
+    """What the text of a file names, wherever it lies: modules that are imported as it is, and as
+    its functions run; the words of paths; files below the root; every text, if one of them may be
+    the name of a module; whether it starts Python; whether it reads the folder that it lies in.
     """
 
-    at_once: frozenset[str]
-    later: frozenset[str]
-    paths: frozenset[str]
-    starts_python: bool
+    at_once: list[str] = field(default_factory=list[str])
+    later: list[str] = field(default_factory=list[str])
+    paths: list[str] = field(default_factory=list[str])
+    named: list[str] = field(default_factory=list[str])
+    dynamic: bool = False
+    starts_python: bool = False
+    own_folder: bool = False
+
+
+remembered: dict[str, dict[str, Any]] = {}
+"""What was read of a text, by its digest: ``verified.py`` keeps it, as reading takes seconds."""
 
 
 @cache
@@ -98,14 +107,17 @@ def _after(name: str, called: bool) -> tuple[frozenset[str], frozenset[_Step]]:
     """The paths that a file names and the files that it imports; ``called`` or only imported."""
     if name in LEFT_OUT:
         return frozenset(), frozenset()
-    found = _read(name)
-    paths = set(found.paths) if called else set[str]()
+    text, folder = _text(name), str(Path(name).parent)
+    paths, modules = set[str](), [*text.at_once]
+    if called:
+        modules += [*text.later, *filter(_is_ours, text.named if text.dynamic else ())]
+        paths.update(found for words in text.paths for found in _found(words, name))
+        if text.starts_python and name.startswith("tests/"):
+            paths.update(p for p in (*PACKAGES, ITS_SOURCES) if (ROOT / p).exists())
+    if text.own_folder:
+        paths.add(folder)
     if name == NATIVE:
         paths.add(ITS_SOURCES)
-    if called and found.starts_python and name.startswith("tests/"):
-        paths.update(p for p in (*PACKAGES, ITS_SOURCES) if (ROOT / p).exists())
-    modules = found.at_once | found.later if called else found.at_once
-    folder = str(Path(name).parent)
     return frozenset(paths), frozenset(s for m in modules for s in _files_of(m, folder))
 
 
@@ -158,35 +170,45 @@ def _folders_of_tests() -> tuple[str, ...]:
 
 
 @cache
-def _read(name: str) -> _Read:
-    """What a file names; no part of it is run."""
-    at_once, later, paths, named = set[str](), set[str](), set[str](), set[str]()
-    dynamic = starts = False
-    waiting: list[tuple[ast.AST, bool]] = [(ast.parse((ROOT / name).read_bytes()), False)]
+def _text(name: str) -> _Text:
+    digest = _file_digest(name)
+    if digest not in remembered:
+        found = _read((ROOT / name).read_bytes())
+        if not found.dynamic:
+            found.named.clear()
+        remembered[digest] = asdict(found)
+    return _Text(**remembered[digest])
+
+
+def _read(text: bytes) -> _Text:
+    """What a text names; no part of it is run."""
+    found = _Text()
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
     while waiting:
         node, inside = waiting.pop()
+        modules = found.later if inside else found.at_once
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 waiting += [(child, inside) for child in node.orelse]
                 continue
             case ast.Import():
-                (later if inside else at_once).update(alias.name for alias in node.names)
+                modules += [alias.name for alias in node.names]
                 continue
             case ast.ImportFrom(module=str(module), level=0):
-                (later if inside else at_once).update(f"{module}.{a.name}" for a in node.names)
+                modules += [f"{module}.{alias.name}" for alias in node.names]
                 continue
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 inside = True
             case ast.Attribute(value=ast.Name(id="sys"), attr="executable"):
-                starts = dynamic = True
+                found.starts_python = found.dynamic = True
             case ast.Call():
-                dynamic |= _called(node, name, later, paths)
-            case ast.Constant(value=str(text)):
-                named.add(text)
+                _called(node, found)
+            case ast.Constant(value=str(name)):
+                found.named.append(name)
                 continue
             case ast.BinOp(op=ast.Div()):
                 parts = _parts(node)
-                paths.update(_paths(parts, name))
+                found.paths += _words(parts)
                 waiting += [(part, inside) for part in parts]
                 continue
             case ast.Name() | ast.expr_context() | ast.operator() | ast.Constant():
@@ -194,26 +216,23 @@ def _read(name: str) -> _Read:
             case _:
                 pass
         waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
-    if dynamic:
-        later.update(filter(_is_ours, named))
-    return _Read(frozenset(at_once), frozenset(later), frozenset(paths), starts)
+    return found
 
 
-def _called(node: ast.Call, name: str, later: set[str], paths: set[str]) -> bool:
-    """Add what a call names; whether it imports what is not in the call."""
+def _called(node: ast.Call, found: _Text) -> None:
+    """Add what a call names."""
     match node.func:
         case ast.Attribute(attr="import_module") | ast.Name(id="import_module"):
+            found.dynamic = True
             if isinstance(node.args[0], ast.JoinedStr):
-                parts = node.args[0].values
-                later.add("".join(p.value if isinstance(p, ast.Constant) else "*" for p in parts))
-            return True
-        case ast.Attribute(attr="verified"):
-            paths.update(str(a.value) for a in node.args if isinstance(a, ast.Constant))
-        case ast.Name(id="files"):  # of importlib.resources: the package's own folder
-            paths.add(str(Path(name).parent))
+                parts = (getattr(p, "value", "") for p in node.args[0].values)
+                found.later.append("".join(p if isinstance(p, str) else "*" for p in parts))
+        case ast.Attribute(attr="verified"):  # the mark
+            found.paths += [f"/{a.value}" for a in node.args if isinstance(a, ast.Constant)]
+        case ast.Name(id="files"):  # of importlib.resources
+            found.own_folder = True
         case _:
             pass
-    return False
 
 
 def _is_ours(module: str) -> bool:
@@ -230,19 +249,22 @@ def _parts(path: ast.expr) -> list[ast.expr]:
     return [path]
 
 
-def _paths(parts: list[ast.expr], name: str) -> Iterator[str]:
-    """What ``FOLDER / "a" / "b" / c`` begins with: ``a/b`` in this file's folder or one above. A
-    package reads nothing outside the packages.
-    """
+def _words(parts: list[ast.expr]) -> list[str]:
+    """``a/b``, with which ``FOLDER / "a" / "b" / c`` begins."""
     words = list[str]()
     for part in parts[1:]:
         if not (isinstance(part, ast.Constant) and isinstance(part.value, str)):
             break
         words.append(part.value)
-    if not words or any(w.startswith(("/", "..")) for w in words):
-        return
-    for folder in Path(name).parents:
-        path = (folder / "/".join(words)).as_posix()
+    return [] if not words or any(w.startswith(("/", "..")) for w in words) else ["/".join(words)]
+
+
+def _found(words: str, name: str) -> Iterator[str]:
+    """The path in a file's folder or one above, or below the root where it begins with a slash. A
+    package reads nothing outside the packages.
+    """
+    for folder in (Path("."),) if words[0] == "/" else Path(name).parents:
+        path = (folder / words.removeprefix("/")).as_posix()
         if (ROOT / path).exists() and (name.startswith("tests/") or path.startswith(PACKAGES)):
             yield path
 

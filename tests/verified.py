@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources import ROOT, Watch, sources
+from sources import ROOT, Watch, remembered, sources
 
 from selector.runtime import nvrtc
 from selector.runtime.plan_json import plan_to_json
@@ -71,6 +71,7 @@ FILE = Path(__file__).resolve().parent / "verified.txt"
 _DIGEST, _SPARED = "verified digest", "verified before"  # properties of a test
 _NO_INPUTS = "-" * 16  # the digest of a test that asks nothing
 _HERE, _SOURCES = "verified/here", "verified/sources"  # pytest's cache: digests by test
+_READ = "verified/read"  # there, too: see ``sources.remembered``
 _SENT, _RETURNED = "verified sources", "verified spared"  # to and from the workers of xdist
 
 
@@ -203,7 +204,7 @@ def _known(config: pytest.Config) -> dict[str, tuple[str, ...]]:
     return config.stash[_tables]
 
 
-def _kept(config: pytest.Config, what: str) -> dict[str, str]:
+def _kept(config: pytest.Config, what: str) -> dict[str, Any]:
     kept = getattr(config, "cache", None)  # `-p no:cacheprovider`: there is none
     return {} if kept is None else kept.get(what, {})
 
@@ -222,7 +223,11 @@ def sources_now(config: pytest.Config) -> dict[str, str]:
         asked = [Path(config.invocation_params.dir, a.partition("::")[0]) for a in config.args]
         files = {f for p in asked for f in ([p] if p.is_file() else p.rglob("test_*.py"))}
         marked = (_inside(f) for f in sorted(files) if b"verified" in f.read_bytes())
+        remembered.update(_kept(config, _READ))
+        before = len(remembered)
         config.stash[_sources] = {name: sources(name).digest() for name in marked}
+        if len(remembered) > before and getattr(config, "cache", None) is not None:
+            config.cache.set(_READ, remembered)  # pyright: ignore[reportOptionalMemberAccess]
     return config.stash[_sources]
 
 

@@ -20,6 +20,8 @@ from selector.ir.module import Module
 from selector.ir.nodes import For, ForKind
 from selector.ir.traverse import walk_stmt
 
+pytestmark = pytest.mark.verified
+
 GUARD = hl.TailStrategy.GuardWithIf
 F32 = hl.Float(32)
 

@@ -114,11 +114,11 @@ def test_lines_of_two_branches_stand_side_by_side(tmp_path: Path) -> None:
     assert read(file) == {"tests/a.py::test[x  y]": ("aa", "bb"), "tests/b.py::t": ("cc",)}
     write(file, {"tests/a.py::other": "dd"})
     assert read(file)["tests/a.py::test[x  y]"] == ("aa", "bb")
-    write(file, {"tests/a.py::other": "ee"}, held={"tests/a.py": "sources"})
+    write(file, {"tests/a.py::other": "ee"}, held={"tests/a.py": "s", "tests/b.py": "of what"})
     of_b = {"tests/b.py::t": ("cc",)}
     found = read(file)
     assert len(found.pop("tests/a.py")) == 1
-    assert found == {"tests/a.py::other": ("ee",)} | of_b
+    assert found == {"tests/a.py::other": ("ee",)} | of_b, "nothing of b.py ran: no line for it"
     write(file, {}, left_out=["tests/a.py::other"], held={"tests/a.py": "sources"})
     assert read(file)["tests/a.py::other"] == ("ee",)
 

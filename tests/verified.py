@@ -348,17 +348,15 @@ def write(
     held: dict[str, str] | None = None,
 ) -> None:
     """Put what passed into the file. ``held``: the test files ran as a whole, with these sources:
-    then what neither passed nor was left out goes, and each has a line for its sources.
+    then what neither passed nor was left out goes, and each that ran has a line for its sources.
     """
     lines = read(file)
+    tests: dict[str, set[str]] = {}
+    for test in (*passed, *left_out):
+        tests.setdefault(_file_of(test), set()).add(test)
     if held is not None:
-        stay = {*passed, *left_out}
-        ran = {_file_of(test) for test in stay}
-        lines = {n: d for n, d in lines.items() if _file_of(n) not in ran or n in stay}
+        lines = {n: d for n, d in lines.items() if n in tests.get(_file_of(n), {n})}
+        lines |= {n: (_with_names(held[n], tests[n]),) for n in held if n in tests}
     lines |= {test: (digest,) for test, digest in passed.items()}
-    for name, digest in (held or {}).items():
-        tests = [test for test in lines if _file_of(test) == name and "::" in test]
-        if tests:
-            lines[name] = (_with_names(digest, tests),)
     ordered = sorted(lines, key=lambda name: ("::" in name, name))
     file.write_text("".join(f"{d}  {n}\n" for n in ordered for d in lines[n]), encoding="utf-8")

@@ -23,7 +23,8 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -295,6 +296,21 @@ def _file_digest(name: str) -> str:
     return hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
 
 
+_READING = ("open", "os.listdir", "os.scandir")
+_unwatched = 0
+
+
+@contextmanager
+def unwatched() -> Generator[None]:
+    """What is read in here is read for a digest, not for a test."""
+    global _unwatched
+    _unwatched += 1
+    try:
+        yield
+    finally:
+        _unwatched -= 1
+
+
 class Watch:
     """Which files of the project this process reads, and which folders it lists, while a test runs;
     what only another process reads remains unseen.
@@ -305,7 +321,7 @@ class Watch:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self._seen is None or event not in ("open", "os.listdir", "os.scandir"):
+        if self._seen is None or _unwatched or event not in _READING:
             return
         path, *mode = arguments
         ignored = "w" in str(mode[0]) or "a" in str(mode[0]) if mode else _is_imported_from()

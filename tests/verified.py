@@ -3,9 +3,10 @@
 It asks twice. Before a marked test begins: are the **sources** of its file, all files that may have
 a say (``tests/sources.py`` finds them), as they were when it passed? Then it is left out, and
 nothing is compiled for it. There is one line for each test file: the digest of its sources and of
-the names of its tests below. A line that holds no longer costs time, no test: they begin.
+the names of its tests below. A line that holds no longer costs time, no test: they begin. The mark
+speaks for its file::
 
-    @pytest.mark.verified
+    pytestmark = pytest.mark.verified
 
 As it runs: the outcome of some tests follows from a few texts, the emulation of a kernel from its
 CUDA text, its plan and the emulator, the machine code from the text and NVRTC, the soundness of a
@@ -41,10 +42,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources import ROOT, Watch, remembered, sources
+from sources import ROOT, Watch, remembered, sources, unwatched
 
 from selector.runtime import nvrtc
 from selector.runtime.plan_json import plan_to_json
+from selector.runtime.versions import versions
 
 Verified = Callable[..., bool]
 
@@ -92,11 +94,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Watcher(), "verified-watcher")
 
 
-@pytest.hookimpl(trylast=True)  # when it is known which tests cannot run here
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has passed with the same sources."""
-    if os.environ.get("SELECTOR_NIGHTLY"):
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, Any, Any]:
+    """A mark of one test speaks for its file. When it is known which tests cannot run here, leave
+    out what has passed with the same sources.
+    """
+    files = {_file_of(i.nodeid) for i in items if i.get_closest_marker("verified")}
+    for item in items:
+        if _file_of(item.nodeid) in files and not item.get_closest_marker("verified"):
+            item.add_marker(pytest.mark.verified)
+    outcome = yield
+    if not os.environ.get("SELECTOR_NIGHTLY"):
+        _leave_out(config, items)
+    return outcome
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     known = _KnownSources(config)
     marked = [i for i in items if i.get_closest_marker("verified")]
     able = [i for i in marked if not i.get_closest_marker("skip")]
@@ -156,6 +171,11 @@ def nvrtc_inputs(kernel: Any) -> tuple[str, str, str]:
 @cache
 def files_digest(*names: str) -> str:
     """One digest of files and of all Python, C++ and rule files in folders, by their names."""
+    with unwatched():
+        return _files_digest(*names)
+
+
+def _files_digest(*names: str) -> str:
     parts: list[str | bytes] = []
     for name in names:
         path = ROOT / name
@@ -261,6 +281,7 @@ class _Watcher:
     """A marked test fails if it reads what ``sources`` did not find."""
 
     def __init__(self) -> None:
+        versions()  # reads all that may make a kernel; what it says is in no verdict
         self.watch = Watch()
 
     @pytest.hookimpl(wrapper=True)

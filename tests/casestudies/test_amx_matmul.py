@@ -26,8 +26,6 @@ from selector.diagnostics import UserError
 from selector.ir.nodes import Allocate, ForKind
 from selector.ir.traverse import walk_stmt
 
-pytestmark = pytest.mark.verified
-
 TABLE = ("reference", "reordered", "preload_a", "preload_b")
 INSTRUCTION = {
     ("bf16", "bf16"): "amx.tdpbf16ps.m16n16k32",

@@ -20,8 +20,6 @@ from casestudies.common.data import decoded, poisoned, random_inputs, relative_e
 from casestudies.common.registry import all_cases, find_case
 from selector.diagnostics import UserError
 
-pytestmark = pytest.mark.verified
-
 JOBS = [
     (case, problem)
     for case in all_cases()

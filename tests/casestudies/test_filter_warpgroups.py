@@ -24,8 +24,6 @@ from casestudies.upsample.problem import Problem as Larger
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.targets import find_target
 
-pytestmark = pytest.mark.verified
-
 SIZES = (
     Problem(257, 33, 16),
     Problem(1, 1, 16),

@@ -29,8 +29,6 @@ from casestudies.conv_layer.tiles import (
 )
 from selector.runtime.plan import MapArgument
 
-pytestmark = pytest.mark.verified
-
 CHANNELS = (1, 3, 12, 16, 24, 48, 64, 100, 128, 256, 512)
 
 

@@ -24,8 +24,6 @@ from casestudies.conv_layer.warpgroups import warpgroups
 from selector.diagnostics import SelectionError
 from selector.runtime.plan import MapArgument
 
-pytestmark = pytest.mark.verified
-
 
 def compiled(channels: int, filters: int, **size: Any) -> Any:
     groups = Groups(**size) if size else groups_for(channels, filters)

@@ -34,7 +34,7 @@ from selector.ir.traverse import stmt_children
 from selector.runtime.nvrtc import compile_to_cubin, version
 from selector.targets import find_target
 
-pytestmark = [pytest.mark.verified, pytest.mark.chains]  # they are part of a compilation
+pytestmark = pytest.mark.chains  # they are part of a compilation
 
 MOST_ROWS = 30_000
 MOST_SECONDS = 0.060

@@ -17,8 +17,6 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case, gpu_cases
 from selector.runtime.nvrtc import compile_to_cubin, version
 
-pytestmark = pytest.mark.verified
-
 TARGETS = ("sm_80", "sm_90a")
 SMALL = [(case, problem) for case in gpu_cases() for problem in case.small]
 PROGRAMS = {  # the first benchmark problem stands for its program, as in the record

@@ -35,8 +35,6 @@ from selector.diagnostics import InternalError
 from selector.emit import placement, unwritten
 from selector.intrinsics.unwritten import Contents
 
-pytestmark = pytest.mark.verified
-
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "5 taps down columns": down_columns,
     "9 taps down columns": partial(down_columns, taps=9),

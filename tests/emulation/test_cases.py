@@ -15,8 +15,6 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import gpu_cases
 from emulation import check
 
-pytestmark = pytest.mark.verified
-
 TARGETS = ("sm_80", "sm_90a")
 QUICK = {case.small[0] for case in gpu_cases()}
 JOBS = [

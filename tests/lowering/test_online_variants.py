@@ -19,8 +19,6 @@ from casestudies.attention import schedule as schedules
 from casestudies.attention.algorithm import Score, Variant, attend
 from casestudies.attention.schedule import Tiles
 
-pytestmark = pytest.mark.verified
-
 TILES = {"sm_80": Tiles(), "sm_90a": Tiles(2, 64, 64, 2, 64, groups=True)}
 CAP = 3.0
 

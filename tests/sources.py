@@ -324,8 +324,8 @@ class Watch:
         if self._seen is None or _unwatched or event not in _READING:
             return
         path, *mode = arguments
-        ignored = "w" in str(mode[0]) or "a" in str(mode[0]) if mode else _is_imported_from()
-        if isinstance(path, str) and not ignored:
+        written = mode and ("w" in str(mode[0]) or "a" in str(mode[0]))
+        if isinstance(path, str) and not (written if mode else _is_imported_from(path)):
             self._seen.add(os.path.abspath(path))
 
     def begin(self) -> None:
@@ -345,9 +345,9 @@ class Watch:
         ]
 
 
-def _is_imported_from() -> bool:
-    """Whether a folder is listed to find a module, not for what it holds."""
-    return sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+def _is_imported_from(folder: str) -> bool:
+    """Whether a folder is listed to find a module or a package's version, not for what it holds."""
+    return folder in sys.path or sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
 
 
 if __name__ == "__main__":

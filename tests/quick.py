@@ -94,11 +94,11 @@ def _of_a_case_study(name: str) -> list[str]:
     words = (f"casestudies.{name}.", f"casestudies.{name} ", f"casestudies import {name}")
     texts = {f: f.read_text(encoding="utf-8") for f in files}
     own = [str(f.relative_to(ROOT)) for f, t in texts.items() if any(w in t for w in words)]
-    return [*own, *_numbers_of(name)]
+    return [*own, *(_numbers_of(name) or [_NUMBERS])]
 
 
 def _numbers_of(name: str) -> list[str]:
-    """That the selected programs of a case study are right; those of AMX have their own files."""
+    """That the selected programs of a case study are right, one by one."""
     sys.path.insert(0, str(ROOT))  # as a script it has the folder of tests alone
     from casestudies.common.registry import gpu_cases
 

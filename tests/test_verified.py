@@ -139,13 +139,14 @@ def test_that_asks_nothing():
         file.write("ran ")
     assert rows() == 2
 
-def test_without_the_mark():
+def test_beside():
     pass
 """
 PROJECT = {
     "pyproject.toml": "", "requirements/compile.lock": "", "cpp/native.cpp": "", "ran": "",
     "tests/conftest.py": "pytest_plugins = ('verified',)",
     "tests/test_case.py": CASE,
+    "tests/test_other.py": "def test_without_the_mark(): pass",
     "tests/helper.py": """
 from pathlib import Path
 from casestudies.one import table
@@ -173,7 +174,7 @@ def table():
 }  # fmt: skip
 NO_SAY = {
     "ran", "casestudies/for_types.py", "casestudies/unasked.py", "casestudies/blur/bench.py",
-    "cpp/native.cpp",
+    "cpp/native.cpp", "tests/test_other.py",
 }  # fmt: skip
 
 
@@ -212,9 +213,9 @@ def project(tmp_path: Path) -> Project:
 
 def test_the_same_sources_leave_a_test_out(project: Project) -> None:
     ran, said = project()
-    assert (ran, "2 passed" in said) == ("ran", True)
+    assert (ran, "3 passed" in said) == ("ran", True)
     ran, said = project()
-    assert (ran, "1 passed, 1 deselected" in said) == ("", True), said
+    assert (ran, "1 passed, 2 deselected" in said) == ("", True), said
     assert project("-m", "verified")[0] == "", "nothing is left to run, which is no failure"
     assert project(SELECTOR_NIGHTLY="1")[0] == "ran"
     (project.folder / "casestudies/data/rows.txt").write_text("wrong")
@@ -227,7 +228,8 @@ def test_the_same_sources_leave_a_test_out(project: Project) -> None:
 def test_a_clone_knows_what_passed(project: Project, workers: tuple[str, ...]) -> None:
     assert project(*workers, "-m", "verified", "--update-verified")[0] == "ran"
     lines = read(project.folder / "tests/verified.txt")
-    assert list(lines) == ["tests/test_case.py", "tests/test_case.py::test_that_asks_nothing"]
+    of_it = ("", "::test_beside", "::test_that_asks_nothing")
+    assert list(lines) == [f"tests/test_case.py{test}" for test in of_it]
     fresh = ("-p", "no:cacheprovider", *workers)
     assert project(*fresh)[0] == ""
     project("-m", "verified", "--update-verified", *fresh)
@@ -252,7 +254,7 @@ def test_what_is_read_unseen_is_a_failure(project: Project) -> None:
     _, said = project(SELECTOR_NIGHTLY="1")
     assert "reads casestudies/blur/bench.py, not among its sources" in said, said
     case.write_text(case.read_text().replace(".verified", ".verified('casestudies/blur')"))
-    assert "2 passed" in project(SELECTOR_NIGHTLY="1")[1]
+    assert "3 passed" in project(SELECTOR_NIGHTLY="1")[1]
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ remembered: dict[str, dict[str, Any]] = {}
 @cache
 def sources(test: str) -> Sources:
     """What has a say in the outcome of a test file, given by its path below the root."""
-    files, folders = set[str](ALWAYS), set[str]()
+    files, folders = {name for name in ALWAYS if (ROOT / name).exists()}, set[str]()
     begun, waiting = set[_Step](), {(name, True) for name in _with_conftests(test)}
     while waiting:
         step = waiting.pop()

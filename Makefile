@@ -4,7 +4,7 @@
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run
 #   make quick   what an edit needs of these: the tests of the rooms that changed
-#   make verified  every test whose inputs are listed in tests/verified.txt, which it writes
+#   make verified  every test that need not run again with what tests/verified.txt lists; it writes that
 #   make nightly  every test anew, and those that take minutes: load and fuzz of the service, all mutants
 #   make check   formatting, lint and types
 #   make digests  which programs' emitted code is not the recorded one; UPDATE="why it may" records it

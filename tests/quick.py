@@ -4,8 +4,9 @@
 
 What changed is what git says: since the merge base with ``main``, with what is not committed or
 new. A file of a room stands for the room's own tests, one of a case study for the test files that
-import that case study, a test file for itself, and each for those rooms besides that are built on
-it so closely that their tests are the ones to fail (``CLOSE``); which room may use which is
+import that case study and for its programs, a test file for itself, and each for those rooms
+besides that are built on it so closely that their tests are the ones to fail (``CLOSE``); which
+room may use which is
 ``ALLOWED`` in ``tests/test_imports.py``. A smoke test across all rooms is always among them.
 Without ``slow`` that takes at most 40 s on two cores for a change of one room. It is no substitute
 for ``make test``.
@@ -93,7 +94,15 @@ def _of_a_case_study(name: str) -> list[str]:
     words = (f"casestudies.{name}.", f"casestudies.{name} ", f"casestudies import {name}")
     texts = {f: f.read_text(encoding="utf-8") for f in files}
     own = [str(f.relative_to(ROOT)) for f, t in texts.items() if any(w in t for w in words)]
-    return [*own, _NUMBERS]
+    return [*own, *(_numbers_of(name) or [_NUMBERS])]
+
+
+def _numbers_of(name: str) -> list[str]:
+    """That the selected programs of a case study are right, one by one."""
+    sys.path.insert(0, str(ROOT))  # as a script it has the folder of tests alone
+    from casestudies.common.registry import gpu_cases
+
+    return [f"{_NUMBERS}[{p.name}]" for c in gpu_cases() if c.name == name for p in c.small]
 
 
 @cache
@@ -118,7 +127,8 @@ def chosen(paths: list[str]) -> list[str]:
     found = list(dict.fromkeys(t for path in paths for t in needed_by(path)))
     folders = {t for t in found if (ROOT / t).is_dir()}
     found = [t for t in found if t in folders or str(Path(t).parent) not in folders]
-    return found + [t for t in SMOKE if not {t.partition(end)[0] for end in ("::", "[")} & {*found}]
+    more = [t for t in SMOKE if not {t.partition(end)[0] for end in ("::", "[")} & {*found}]
+    return list(dict.fromkeys((*found, *more)))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ def test_a_case_study_needs_what_imports_it() -> None:
     found = needed_by("casestudies/gemm/schedule.py")
     assert "tests/casestudies/test_gemm_warpgroups.py" in found
     assert "tests/casestudies/test_filter_warpgroups.py" not in found
+    programs = [t.partition("[")[2] for t in found if "::" in t]
+    assert "gemm-s8-s32-128x128x64]" in programs
+    assert not [p for p in programs if not p.startswith("gemm-")]
 
 
 def test_every_room_has_tests() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.verified
+
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, str(ROOT / "tests" / "gpu" / "build_variants.py")]
 PROBLEM = "conv1d-k32-4064x4096"

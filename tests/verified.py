@@ -1,9 +1,17 @@
 """Tests that need not run again: ``tests/verified.txt`` says with which inputs each has passed.
 
-The outcome of some expensive tests follows from a few texts: the emulation of a kernel from its
+It asks twice. Before a marked test begins: are the **sources** of its file, all files that may have
+a say (``tests/sources.py`` finds them), as they were when it passed? Then it is left out, and
+nothing is compiled for it. There is one line for each test file: the digest of its sources and of
+the names of its tests below. A line that holds no longer costs time, no test: they begin. The mark
+speaks for its file::
+
+    pytestmark = pytest.mark.verified
+
+As it runs: the outcome of some tests follows from a few texts, the emulation of a kernel from its
 CUDA text, its plan and the emulator, the machine code from the text and NVRTC, the soundness of a
 rule from the rules, the engine around them and the checker. Such a test names what is fixed, the
-*checker*, by files and folders below the root, and asks with its inputs in hand::
+*checker*, by files and folders below the root, and asks with its **inputs** in hand::
 
     @pytest.mark.verified("tests/emulation", "selector/ir/interpreter.py")
     def test_text_computes_what_the_interpreter_does(name, target, verified):
@@ -13,11 +21,14 @@ rule from the rules, the engine around them and the checker. Such a test names w
         ...
 
 ``verified`` makes a digest of the inputs, the checker's files and the test's own file. The test is
-as good as passed if that is what the file has for it, or what it passed with here before (pytest's
-cache). So a change of anything that has a say runs it again, and `make nightly` runs all.
-``make verified`` writes the file: run it when tests that changed inputs have passed. A line is a
-digest and a test, as ``sha256sum`` prints them; lines of two branches may stand side by side (a
-merge leaves both; see ``.gitattributes``) until that is done.
+as good as passed if that is what the file has for it. A test that asks nothing has a line of
+dashes: it has passed, with the sources of its file.
+
+What passed here before (pytest's cache) counts as what the file has. So a change of anything that
+has a say runs a test again, and `make nightly` runs all. ``make verified`` writes the file: after
+`make test` it runs nothing that has just passed. A line is a digest and a name, as ``sha256sum``
+prints them; lines of two branches may stand side by side (a merge leaves both; see
+``.gitattributes``), and sources that neither branch had match neither's, until that is done.
 """
 
 from __future__ import annotations
@@ -25,15 +36,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sources import ROOT, Watch, remembered, sources, unwatched
 
 from selector.runtime import nvrtc
 from selector.runtime.plan_json import plan_to_json
+from selector.runtime.versions import versions
 
 Verified = Callable[..., bool]
 
@@ -56,10 +69,12 @@ SOUND = pytest.mark.verified(
     "selector/workbench", "tests/rules", "tests/eqsat", "tests/robustness",
 )  # fmt: skip
 
-ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).resolve().parent / "verified.txt"
 _DIGEST, _SPARED = "verified digest", "verified before"  # properties of a test
-_HERE = "verified/here"  # pytest's cache
+_NO_INPUTS = "-" * 16  # the digest of a test that asks nothing
+_HERE, _SOURCES = "verified/here", "verified/sources"  # pytest's cache: digests by test
+_READ = "verified/read"  # there, too: see ``sources.remembered``
+_SENT, _RETURNED = "verified sources", "verified spared"  # to and from the workers of xdist
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,6 +90,46 @@ def pytest_configure(config: pytest.Config) -> None:
     )  # fmt: skip
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Writer(config), "verified-writer")
+    if os.environ.get("SELECTOR_NIGHTLY") or config.getoption("--update-verified"):
+        config.pluginmanager.register(_Watcher(), "verified-watcher")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, Any, Any]:
+    """A mark of one test speaks for its file. When it is known which tests cannot run here, leave
+    out what has passed with the same sources.
+    """
+    files = {_file_of(i.nodeid) for i in items if i.get_closest_marker("verified")}
+    for item in items:
+        if _file_of(item.nodeid) in files and not item.get_closest_marker("verified"):
+            item.add_marker(pytest.mark.verified)
+    outcome = yield
+    if not os.environ.get("SELECTOR_NIGHTLY"):
+        _leave_out(config, items)
+    return outcome
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    known = _KnownSources(config)
+    marked = [i for i in items if i.get_closest_marker("verified")]
+    able = [i for i in marked if not i.get_closest_marker("skip")]
+    spared = {item.nodeid: item for item in able if known.cover(item.nodeid)}
+    config.stash[_spared] = list(spared)
+    if spared:
+        items[:] = [item for item in items if item.nodeid not in spared]
+        config.hook.pytest_deselected(items=list(spared.values()))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("verified"):
+        item.user_properties.append((_DIGEST, _NO_INPUTS))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[_RETURNED] = session.config.stash.get(_spared, [])
 
 
 @pytest.fixture
@@ -116,6 +171,11 @@ def nvrtc_inputs(kernel: Any) -> tuple[str, str, str]:
 @cache
 def files_digest(*names: str) -> str:
     """One digest of files and of all Python, C++ and rule files in folders, by their names."""
+    with unwatched():
+        return _files_digest(*names)
+
+
+def _files_digest(*names: str) -> str:
     parts: list[str | bytes] = []
     for name in names:
         path = ROOT / name
@@ -149,22 +209,97 @@ def read(file: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-_tables: dict[int, dict[str, tuple[str, ...]]] = {}
+_spared = pytest.StashKey[list[str]]()
+_sources = pytest.StashKey[dict[str, str]]()
+_tables = pytest.StashKey[dict[str, tuple[str, ...]]]()
 
 
 def _known(config: pytest.Config) -> dict[str, tuple[str, ...]]:
     """The file's digests and those of this machine's earlier runs."""
-    if id(config) not in _tables:
+    if _tables not in config.stash:
         table = read(FILE)
-        for test, digest in _kept(config).items():
+        for test, digest in _kept(config, _HERE).items():
             table[test] = (*table.get(test, ()), digest)
-        _tables[id(config)] = table
-    return _tables[id(config)]
+        config.stash[_tables] = table
+    return config.stash[_tables]
 
 
-def _kept(config: pytest.Config) -> dict[str, str]:
+def _kept(config: pytest.Config, what: str) -> dict[str, Any]:
     kept = getattr(config, "cache", None)  # `-p no:cacheprovider`: there is none
-    return {} if kept is None else kept.get(_HERE, {})
+    return {} if kept is None else kept.get(what, {})
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def sources_now(config: pytest.Config) -> dict[str, str]:
+    """The digest of the sources of each test file that was asked for and has marked tests, as they
+    are when the tests are begun. Workers are told.
+    """
+    if hasattr(config, "workerinput"):
+        return config.workerinput[_SENT]  # pyright: ignore[reportAttributeAccessIssue]
+    if _sources not in config.stash:
+        asked = [Path(config.invocation_params.dir, a.partition("::")[0]) for a in config.args]
+        files = {f for p in asked for f in ([p] if p.is_file() else p.rglob("test_*.py"))}
+        marked = (_inside(f) for f in sorted(files) if b"verified" in f.read_bytes())
+        remembered.update(_kept(config, _READ))
+        before = len(remembered)
+        config.stash[_sources] = {name: sources(name).digest() for name in marked}
+        if len(remembered) > before and getattr(config, "cache", None) is not None:
+            config.cache.set(_READ, remembered)  # pyright: ignore[reportOptionalMemberAccess]
+    return config.stash[_sources]
+
+
+def _with_names(digest: str, tests: Iterable[str]) -> str:
+    """Of a file's sources and which of its tests have passed with them."""
+    return _digest(digest, *sorted(tests))
+
+
+class _KnownSources:
+    """Which tests have passed with the sources that their files have now."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.now, self.here = sources_now(config), _kept(config, _SOURCES)
+        table = read(FILE)
+        tests: dict[str, list[str]] = {}
+        for name in table:
+            tests.setdefault(_file_of(name), []).extend([name] if "::" in name else [])
+        self.passed = {
+            test
+            for file, digest in self.now.items()
+            if _with_names(digest, tests.get(file, ())) in table.get(file, ())
+            for test in tests[file]
+        }
+
+    def cover(self, test: str) -> bool:
+        digest = self.now.get(_file_of(test))
+        return test in self.passed or (digest is not None and self.here.get(test) == digest)
+
+
+class _Watcher:
+    """A marked test fails if it reads what ``sources`` did not find."""
+
+    def __init__(self) -> None:
+        versions()  # reads all that may make a kernel; what it says is in no verdict
+        self.watch = Watch()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        if not (item.get_closest_marker("verified") and item.path.is_relative_to(ROOT)):
+            return (yield)
+        declared = sources(_inside(item.path))
+        self.watch.begin()
+        try:
+            outcome = yield
+        finally:
+            missed = self.watch.end(declared)
+        if missed:
+            pytest.fail(
+                f"reads {', '.join(missed)}, not among its sources (tests/sources.py): name them, "
+                "pytest.mark.verified('a/folder')", pytrace=False,
+            )  # fmt: skip
+        return outcome
 
 
 class _Writer:
@@ -173,38 +308,76 @@ class _Writer:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.passed: dict[str, str] = {}
+        self.failed: set[str] = set()
+        self.left_out: set[str] = set()
         self.spared = 0
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[_SENT] = sources_now(self.config)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.left_out.update(getattr(node, "workeroutput", {}).get(_RETURNED, ()))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(_file_of(report.nodeid))
         if report.when == "call" and report.passed:
             properties: dict[str, Any] = dict(report.user_properties)
             if _DIGEST in properties:
                 self.passed[report.nodeid] = properties[_DIGEST]
                 self.spared += _SPARED in properties
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.left_out.update(self.config.stash.get(_spared, ()))
+        if self.left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK  # they were collected, and have passed
+        now = sources_now(self.config)
         if self.passed and getattr(self.config, "cache", None) is not None:
-            self.config.cache.set(_HERE, {**_kept(self.config), **self.passed})  # pyright: ignore
+            digests = {test: now[_file_of(test)] for test in self.passed if _file_of(test) in now}
+            for what, new in ((_HERE, self.passed), (_SOURCES, digests)):
+                self.config.cache.set(what, {**_kept(self.config, what), **new})  # pyright: ignore
         if self.config.getoption("--update-verified"):
-            write(FILE, self.passed, whole=self._whole())
+            here, kept = (_kept(self.config, what) for what in (_SOURCES, _HERE))
+            before = {t: kept[t] for t in self.left_out if here.get(t) == now[_file_of(t)]}
+            whole = self._whole() and not (session.shouldstop or session.shouldfail)
+            held = {file: digest for file, digest in now.items() if file not in self.failed}
+            write(FILE, before | self.passed, self.left_out, held if whole else None)
 
     def _whole(self) -> bool:
         """Whether the files that ran did so as a whole: what did not pass there is not there."""
         chosen = self.config.getoption("keyword") or any("::" in a for a in self.config.args)
-        return not chosen
+        return not chosen and self.config.getoption("markexpr") in ("", "verified")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.left_out:
+            terminalreporter.write_line(
+                f"{len(self.left_out)} tests were left out: they have passed with the same sources "
+                "(tests/verified.py; `make nightly` runs all)"
+            )
         if self.passed:
             terminalreporter.write_line(
-                f"{self.spared} of {len(self.passed)} tests had passed with the same inputs before "
-                "(tests/verified.py)"
+                f"{self.spared} of {len(self.passed)} tests had passed with the same inputs before"
             )
 
 
-def write(file: Path, passed: dict[str, str], whole: bool) -> None:
-    """Put what passed into the file; if its test files ran as a whole, what it had of them goes."""
-    ran = {test.partition("::")[0] for test in passed} if whole else set[str]()
-    lines = {t: d for t, d in read(file).items() if t.partition("::")[0] not in ran}
+def write(
+    file: Path,
+    passed: dict[str, str],
+    left_out: Iterable[str] = (),
+    held: dict[str, str] | None = None,
+) -> None:
+    """Put what passed into the file. ``held``: the test files ran as a whole, with these sources:
+    then what neither passed nor was left out goes, and each that ran has a line for its sources.
+    """
+    lines = read(file)
+    tests: dict[str, set[str]] = {}
+    for test in (*passed, *left_out):
+        tests.setdefault(_file_of(test), set()).add(test)
+    if held is not None:
+        lines = {n: d for n, d in lines.items() if n in tests.get(_file_of(n), {n})}
+        lines |= {n: (_with_names(held[n], tests[n]),) for n in held if n in tests}
     lines |= {test: (digest,) for test, digest in passed.items()}
-    text = "".join(f"{d}  {t}\n" for t in sorted(lines) for d in lines[t])
-    file.write_text(text, encoding="utf-8")
+    ordered = sorted(lines, key=lambda name: ("::" in name, name))
+    file.write_text("".join(f"{d}  {n}\n" for n in ordered for d in lines[n]), encoding="utf-8")

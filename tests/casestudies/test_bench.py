@@ -30,6 +30,8 @@ from selector.diagnostics import UserError
 from selector.tuning.rounds import Ratio
 from selector.tuning.timing import Timing
 
+pytestmark = pytest.mark.verified
+
 FAKE = Path(__file__).parent / "fake_gpu"
 SMALL, TIMED = Conv1d(67, 3, 24), Conv1d(130, 20, 24)
 

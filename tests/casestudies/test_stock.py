@@ -24,6 +24,8 @@ from casestudies.conv_layer.problem import Problem as Layer
 from casestudies.gemm.problem import Problem as Gemm
 from selector.diagnostics import UserError
 
+pytestmark = pytest.mark.verified
+
 # One problem for each way the algorithms can go, odd sizes.
 PLAIN = (
     ("conv1d", Conv1d(67, 3, 24)),

@@ -23,6 +23,8 @@ from doc_pages import (
     run,
 )
 
+pytestmark = pytest.mark.verified
+
 _NUMBERS = (
     (re.compile(r"\d+\.\d ms"), "# ms"),  # times
     (re.compile(r"\d+ rules, (.*), \d+\.\d s"), r"# rules, \1, # s"),

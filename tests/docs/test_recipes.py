@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from doc_pages import DOCS, ROOT, block, blocks
 
+pytestmark = pytest.mark.verified
+
 INSTRUCTION = DOCS / "contributing" / "instruction.md"
 RULE = DOCS / "contributing" / "rule.md"
 

@@ -28,6 +28,8 @@ from c_programs import (
 
 from selector.ir.bfloat16 import from_bits, to_bits
 
+pytestmark = pytest.mark.verified
+
 
 def agree(found: np.ndarray, expected: np.ndarray, truth: np.ndarray | None = None) -> None:
     """Integers are equal; floats are sums in another order."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import corpus_types
 import halide as hl
@@ -20,16 +22,20 @@ from selector.ir.module import Module
 from selector.ir.nodes import For, ForKind
 from selector.ir.traverse import walk_stmt
 
+pytestmark = pytest.mark.verified
+
 GUARD = hl.TailStrategy.GuardWithIf
+Run = Callable[..., Any]
 F32 = hl.Float(32)
 
 
-def compare(case: Case, module: Module, size: tuple[int, ...]) -> None:
+def compare(case: Case, module: Module, size: tuple[int, ...], run: Run | None = None) -> None:
     """Every output over poison; sums may be taken in another order."""
+    run = run or executable(emit(module, AMX))
     arrays, shapes = random_inputs(case, module, size, 3), output_shapes(module, size)
     types = {b.name: str(b.type) for b in module.buffers}
     outs = {name: poisoned(shape, types[name]) for name, shape in shapes.items()}
-    executable(emit(module, AMX))([], {**arrays, **case.scalars}, out=outs)
+    run([], {**arrays, **case.scalars}, out=outs)
     expected = interpret(module, arrays, case.scalars, sizes=shapes)
     for name, found in outs.items():
         wanted = expected[name]
@@ -221,16 +227,23 @@ def prefetched() -> hl.Func:
     return out.prefetch(image, y, y, 2)
 
 
+@cache
+def compiled(name: str) -> tuple[Module, Run]:
+    """A pipeline and its C, for all sizes."""
+    module = hb.lower(PIPELINES[name](), target="amx", name=name)
+    return module, executable(emit(module, AMX))
+
+
 @pytest.mark.parametrize("size", [(40, 21, 3), (33, 17, 2), (1, 1, 1)], ids=str)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipelines(name: str, size: tuple[int, ...]) -> None:
-    module = hb.lower(PIPELINES[name](), target="amx", name=name)
+    module, run = compiled(name)
     out = module.buffers[-1]
     fixed = [getattr(d.extent, "value", None) for d in out.dims]
     size = tuple(f or s for f, s in zip(fixed, size, strict=False))
     case = Case(name, PIPELINES[name], (size,))
     assert all(input_shapes(case, module, size).values())
-    compare(case, module, size)
+    compare(case, module, size, run)
 
 
 def kinds(module: Module) -> list[ForKind]:

@@ -35,6 +35,8 @@ from selector.diagnostics import EmitError, ScheduleError, SelectionError, UserE
 from selector.emit.c import emit
 from selector.runtime.cpu_compile import find_compiler
 
+pytestmark = pytest.mark.verified
+
 PRODUCT = tiled(BF16, 32, 32, 32, "parallel")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -29,6 +30,11 @@ def renamed(text: str, old: str, new: str) -> Module:
     return loads(data.replace(json.dumps(old), json.dumps(new)))
 
 
+@cache
+def plain_source(name: str, target: str, old: str) -> str:
+    return selector.compile(renamed(PROGRAMS[name], old, "plain"), target, cache=False).source
+
+
 @pytest.mark.parametrize("new", [EVIL, "a\\", "\u2028#include <x>", "??/", "*/ #error", "\r#error"])
 @pytest.mark.parametrize(
     ("name", "target", "old"),
@@ -37,7 +43,7 @@ def renamed(text: str, old: str, new: str) -> Module:
 )
 def test_no_line_of_the_source_is_the_users(name: str, target: str, old: str, new: str) -> None:
     source = selector.compile(renamed(PROGRAMS[name], old, new), target, cache=False).source
-    plain = selector.compile(renamed(PROGRAMS[name], old, "plain"), target, cache=False).source
+    plain = plain_source(name, target, old)
     assert directives(source) == directives(plain)
     assert len(source.splitlines()) == len(plain.splitlines())
     assert not [line for line in source.split("\n") if line.endswith("\\") and "//" in line]

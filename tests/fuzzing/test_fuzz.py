@@ -41,6 +41,8 @@ from selector.api import Kernel, compile_module
 from selector.diagnostics import SelectionError, UserError
 from selector.runtime.artifact import Artifact
 
+pytestmark = pytest.mark.verified
+
 SEED, PROGRAMS = 20261122, 60
 
 

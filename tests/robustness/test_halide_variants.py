@@ -21,6 +21,8 @@ from outcomes import Outcome, assert_expected, assert_rate, judged, summary
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 
 @cache
 def corpus(machine: str) -> dict[str, Pipeline]:

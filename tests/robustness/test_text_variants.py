@@ -13,6 +13,8 @@ from random_variants import drawn
 from statement_variants import variants
 from text_variants import Variant, filters, products
 
+pytestmark = pytest.mark.verified
+
 DRAWN = 60
 
 

@@ -27,6 +27,8 @@ from selector.ir.nodes import Role
 from selector.lowering.hoist import hoist
 from selector.lowering.preload import swizzle_preloaded
 
+pytestmark = pytest.mark.verified
+
 SAMPLES = {
     **dict.fromkeys(list(texts.corpus("amx"))[::7], texts),
     **dict.fromkeys(list(pipelines.corpus("amx"))[1::7], pipelines),

@@ -15,6 +15,8 @@ from rules import rule_files
 from selector.eqsat.saturate import Engine
 from selector.eqsat.soundness import check_commands
 
+pytestmark = pytest.mark.verified
+
 
 @pytest.mark.slow
 @SOUND

@@ -16,6 +16,8 @@ from verified import SOUND, Verified
 
 from selector.eqsat.soundness import check_commands
 
+pytestmark = pytest.mark.verified
+
 QUIET = settings(
     max_examples=150,
     deadline=None,

@@ -13,6 +13,8 @@ from selector.workbench.bench import Bench
 from selector.workbench.cases import Case, Kind, load
 from selector.workbench.ruleset import lint, standard_files
 
+pytestmark = pytest.mark.verified
+
 CASES = load()
 
 

@@ -30,6 +30,8 @@ from selector.eqsat.saturate import Engine
 from selector.eqsat.solve import saturated
 from selector.eqsat.soundness import Soundness, check_commands, check_term
 
+pytestmark = pytest.mark.verified
+
 
 def check(program: Program, seed: int = 0) -> Soundness:
     result = (

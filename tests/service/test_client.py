@@ -20,6 +20,8 @@ from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.service import client
 
+pytestmark = pytest.mark.verified
+
 MODULE = parse_module(CONV)
 MISS = parse_module(CONV.replace("*x256(float32x64(K", "/x256(float32x64(K"))
 

@@ -17,6 +17,8 @@ from service_tools import CONV, Server, renamed, running, until
 
 from selector.service import tokens
 
+pytestmark = pytest.mark.verified
+
 MIB = 1 << 20
 
 

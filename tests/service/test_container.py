@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from service_tools import CONV, ROOT
 
+pytestmark = pytest.mark.verified
+
 LINES = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()
 
 

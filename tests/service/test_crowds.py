@@ -18,6 +18,8 @@ from types import SimpleNamespace
 import pytest
 from service_tools import Reply, Server, renamed, stopped, until
 
+pytestmark = pytest.mark.verified
+
 MIB = 1 << 20
 ABUSER, OTHER = "127.0.0.2", "127.0.0.3"
 COMPUTED = 'selector_computations_total{outcome="200"}'

@@ -18,6 +18,8 @@ from selector.ir.parser import parse_module
 from selector.ir.serialize import dumps, to_json
 from selector.targets import TARGETS
 
+pytestmark = pytest.mark.verified
+
 MISS = CONV.replace("*x256(float32x64(K", "+x256(float32x64(K")
 
 

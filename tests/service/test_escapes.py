@@ -19,9 +19,12 @@ from selector.diagnostics import LimitError, ParseError, UserError
 from selector.service import calls, sandbox
 from selector.service.programs import Programs
 
-pytestmark = pytest.mark.skipif(
-    sandbox.abi() < 1 or not calls.are_filtered_here(), reason="this kernel cannot confine"
-)
+pytestmark = [
+    pytest.mark.verified,
+    pytest.mark.skipif(
+        sandbox.abi() < 1 or not calls.are_filtered_here(), reason="this kernel cannot confine"
+    ),
+]
 SECONDS = 2.0
 
 

@@ -31,6 +31,8 @@ from selector.ir.parser import parse_module
 from selector.ir.serialize import to_json
 from selector.service.processes import starved
 
+pytestmark = pytest.mark.verified
+
 MIB = 1 << 20
 
 

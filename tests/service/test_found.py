@@ -10,6 +10,8 @@ from selector.diagnostics import EmitError, ParseError, ScheduleError
 from selector.ir.parser import parse_module
 from selector.ir.verify import verify_given
 
+pytestmark = pytest.mark.verified
+
 AMX = dict(program_files())["amx_conv1d.vir"]
 
 

@@ -23,6 +23,8 @@ from service_tools import Reply, Server
 from selector.diagnostics import ParseError, UserError
 from selector.workbench.extended import check_rules, extended_bench
 
+pytestmark = pytest.mark.verified
+
 
 def test_requests_that_nobody_means(server: Server) -> None:
     found = fuzz(server, 200, seed=7, connections=2)

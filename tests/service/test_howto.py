@@ -15,6 +15,8 @@ from service_tools import ROOT, Server
 
 import selector
 
+pytestmark = pytest.mark.verified
+
 PAGE = (ROOT / "docs" / "howto" / "service.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

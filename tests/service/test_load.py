@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 
 import load
+import pytest
 from clock import PYTHON
 from service_tools import Server
+
+pytestmark = pytest.mark.verified
 
 KNOWN, NEW = 200, 6
 """Requests of each kind."""

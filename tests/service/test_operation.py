@@ -21,6 +21,8 @@ from selector.service.frames import Frame
 from selector.service.processes import WorkerEndedError, WorkerProcess
 from selector.service.settings import Settings
 
+pytestmark = pytest.mark.verified
+
 HERE = {"Host": "127.0.0.1"}
 
 

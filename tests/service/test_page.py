@@ -16,6 +16,8 @@ from service_tools import CONV, Server, renamed
 import selector
 from selector.service.explorer import examples
 
+pytestmark = pytest.mark.verified
+
 OFFERED: list[dict[str, str]] = json.loads(json.dumps(examples()))["examples"]
 EXAMPLES = [e for e in OFFERED if e["kind"] == "ir"]
 ERROR_LINE = """[...document.querySelectorAll('.back > .row')].flatMap(

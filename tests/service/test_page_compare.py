@@ -11,6 +11,8 @@ import pytest
 from browser import example, opened, settled, until
 from service_tools import CONV, Server
 
+pytestmark = pytest.mark.verified
+
 ROWS = """async ([a, b]) => {
     const { rows } = await import('/page/diff.js');
     return rows(a, b).map((r) => [r.left, r.right, r.same]);

@@ -12,6 +12,8 @@ import pytest
 from browser import PHONE, example, opened, settled, spoil, until
 from service_tools import Server
 
+pytestmark = pytest.mark.verified
+
 BOX = """(id) => {
     const box = document.getElementById(id).getBoundingClientRect();
     return [box.width, box.height];

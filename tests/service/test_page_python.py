@@ -7,9 +7,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from browser import example, opened, settled, until
 from service_tools import CONV, Server
 from test_page import ERROR_LINE, OFFERED
+
+pytestmark = pytest.mark.verified
 
 BLUR = next(e for e in OFFERED if e["name"] == "blur")["text"]
 MARKED = next(n for n, line in enumerate(BLUR.split("\n"), 1) if line.startswith("hb.store_in"))

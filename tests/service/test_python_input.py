@@ -14,6 +14,8 @@ from selector.diagnostics import ParseError, UserError
 from selector.service import calls, command, sandbox
 from selector.service.links import LARGEST
 
+pytestmark = pytest.mark.verified
+
 CAN_CONFINE = sandbox.abi() >= 1 and calls.are_filtered_here()
 README = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
 BLUR = README.partition("\nkernel = ")[0]

@@ -13,6 +13,8 @@ from selector.service import fairness
 from selector.service.fairness import Paces
 from selector.service.links import BURST, LARGEST, Links, is_link, link_name
 
+pytestmark = pytest.mark.verified
+
 REQUEST = {"ir": CONV, "target": "sm_80", "strict": False, "rules": "", "instructions": ["wmma"]}
 
 

@@ -15,6 +15,8 @@ from selector.service.answers import Answer, compiled, digest
 from selector.service.shelf import KEEP, StoreFullError
 from selector.service.store import Store
 
+pytestmark = pytest.mark.verified
+
 MIB = 1 << 20
 
 

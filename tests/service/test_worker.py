@@ -15,6 +15,8 @@ from selector.service import frames, jobs, worker
 from selector.service.answers import Answer
 from selector.service.frames import Frame
 
+pytestmark = pytest.mark.verified
+
 BODY = json.dumps({"ir": CONV, "target": "sm_80"}).encode()
 
 

@@ -20,6 +20,8 @@ from selector.tuning.executor import Done, Executor, Kind, Shared, Task
 from selector.tuning.inline import InlineExecutor
 from selector.tuning.local import LocalExecutor
 
+pytestmark = pytest.mark.verified
+
 
 @pytest.fixture
 def executor() -> Iterator[LocalExecutor]:

@@ -19,7 +19,7 @@ import tuning_tasks as tasks
 import halide_bridge as hb
 from selector.tuning import Done, Failure, Kind, RayExecutor, Shared, Status, Task, on_ray
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvrtc]
+pytestmark = [pytest.mark.slow, pytest.mark.nvrtc, pytest.mark.verified]
 
 
 def started(make: Any) -> Any:

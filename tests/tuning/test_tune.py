@@ -25,7 +25,7 @@ import halide_bridge as hb
 from selector.diagnostics import ArgumentError, ArtifactError, TargetError, UserError
 from selector.tuning import InlineExecutor, Measurement, Status, Trial, Tuning, tune_saved
 
-pytestmark = pytest.mark.nvrtc
+pytestmark = [pytest.mark.verified, pytest.mark.nvrtc]
 WIDTHS = (32, 64, 128)
 
 

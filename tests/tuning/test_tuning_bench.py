@@ -27,6 +27,8 @@ from selector.tuning.executor import Failure, SpoiledWorkerError
 from selector.tuning.request import shippable, shipped
 from selector.tuning.timing import Timing
 
+pytestmark = pytest.mark.verified
+
 FAKE = Path(__file__).resolve().parents[1] / "casestudies" / "fake_gpu"
 
 

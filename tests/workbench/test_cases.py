@@ -9,6 +9,8 @@ from selector.workbench.cases import Kind, load, read_cases
 from selector.workbench.files import split, with_standard
 from selector.workbench.ruleset import standard_files
 
+pytestmark = pytest.mark.verified
+
 TEXT = """; A file of tests.
 ; [ramp-zero ramp-one] fires
 (let $term (Ramp (Sym "a") (Int 0) 4)) ; a comment

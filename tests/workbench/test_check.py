@@ -11,6 +11,8 @@ from workbench_command import Rules
 from selector.workbench import check
 from selector.workbench.cases import load
 
+pytestmark = pytest.mark.verified
+
 SELECT_ALWAYS = """; select(always, a, b) -> a
 (rewrite (Select (Always n) a b) a :ruleset axioms :name "select-always")
 """

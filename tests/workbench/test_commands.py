@@ -20,6 +20,8 @@ from selector.workbench.rendering import layout
 from selector.workbench.ruleset import read_rules, standard_files
 from selector.workbench.terms import show_term
 
+pytestmark = pytest.mark.verified
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = ROOT / "rules" / "tests" / "programs"
 CONV1D = PROGRAMS / "conv1d.vir"

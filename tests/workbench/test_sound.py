@@ -8,6 +8,8 @@ import pytest
 
 from selector.__main__ import main
 
+pytestmark = pytest.mark.verified
+
 PROGRAM = """module wrong
 input A: int32 [(0, 16, 1)]
 output out: int32 [(0, 8, 1)]

@@ -7,6 +7,8 @@ import pytest
 from selector.diagnostics import ParseError
 from selector.workbench.source import Comment, Form, excerpt, scan
 
+pytestmark = pytest.mark.verified
+
 TEXT = """; a law
 ; of two lines
 (rewrite (Bop "+" x y) (Bop "+" y x) ; (inside

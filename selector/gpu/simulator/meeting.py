@@ -43,12 +43,11 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
-from selector.gpu.ir.views import View
+from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Var
 from selector.ir.traverse import walk_expr
 
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
-_BYTES = {"f16": 2, "bf16": 2, "float": 4, "int": 4, "s8": 1, "u8": 1, "unsigned char": 1}
 
 
 def meeting_only(kernel: Kernel) -> Kernel:
@@ -70,7 +69,7 @@ def in_bytes(view: View, memories: dict[str, Memory]) -> View:
     """A view whose start is counted in bytes."""
     if view.start is None:
         return view
-    size = _BYTES[memories[view.memory].kind]
+    size = BYTES[memories[view.memory].kind]
     return View(view.memory, None, moved(times(view.start, size), view.at or 0))
 
 

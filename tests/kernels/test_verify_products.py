@@ -104,7 +104,7 @@ def test_a_mistake_of_a_warp_is_told(changed: Body, fault: str) -> None:
 # ------------------------------------------------------------------ of a group
 
 PANELS = {  # of (rows of the operand, depth) or (depth, rows); by whether these run across
-    False: (Panels(72, 64, 128, 2), Panels(136, 128, 128, 2), Panels(40, 32, 64, 2)),
+    False: (Panels(72, 64, 128, 2), Panels(136, 128, 128, 2), Panels(40, 32, 128, 2)),
     True: (Panels(264, 256, 64, 2), Panels(72, 64, 64, 2)),
 }
 CASES = [(p, across) for across, panels in PANELS.items() for p in panels]

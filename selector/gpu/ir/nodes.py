@@ -26,14 +26,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
-from selector.gpu.ir.views import View
+from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
-
-ELEMENT_BYTES = {
-    "unsigned char": 1, "u8": 1, "s8": 1, "bool": 1, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
-    "u32": 4, "int": 4, "float": 4, "u64": 8, "s64": 8, "double": 8,
-}  # fmt: skip
-"""Of what C calls so."""
 
 # ------------------------------------------------------------------ declarations
 
@@ -81,7 +75,7 @@ class Memory:
 
     @property
     def element_bytes(self) -> int:
-        return ELEMENT_BYTES[self.kind]
+        return BYTES[self.kind]
 
 
 @dataclass(frozen=True, slots=True)

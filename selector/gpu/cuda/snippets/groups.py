@@ -5,31 +5,33 @@ Source: PTX ISA, ``wgmma``.
 
 from __future__ import annotations
 
+from selector.gpu.cuda.snippets.swizzles import TURN
+
 GROUPS: dict[str, str] = {
-    "panel_index": """\
+    "panel_index": f"""\
 // Where element i of rows of `pitch` elements lies in swizzled panels whose rows have `row_bytes`.
 template <int pitch, int rows, int bytes, int row_bytes>
-__device__ __forceinline__ int panel_index(int i) {
+__device__ __forceinline__ int panel_index(int i) {{
   const int width = row_bytes / bytes, chunk = 16 / bytes, row = i / pitch, column = i % pitch;
-  const int turn = row * row_bytes / 128 & row_bytes / 16 - 1;
+  const int turn = {TURN};
   const int place = (column % width / chunk ^ turn) * chunk + column % chunk;
   return column / width * (rows * width) + row * width + place;
-}
+}}
 """,
     "anew": """\
 // A number that is not known to be the same every time: what follows of it is not kept.
 __device__ __forceinline__ int anew(int x) { asm volatile("" : "+r"(x)); return x; }
 """,
-    "pair_in_panels": """\
+    "pair_in_panels": f"""\
 // Two neighbours of 16 bits in swizzled panels, `down` rows (eight, or so many times as much) below
 // `row`. The exclusive or comes last: addresses of all chunks are one number and a constant.
 template <int rows, int row_bytes, int down> __device__ __forceinline__ u32 pair_in_panels(
-    const unsigned char* memory, const f16* panels, int row, int column) {
-  const int width = row_bytes / 2, turn = row * row_bytes / 128 & row_bytes / 16 - 1;
+    const unsigned char* memory, const f16* panels, int row, int column) {{
+  const int width = row_bytes / 2, turn = {TURN};
   const int start = (int)((const unsigned char*)panels - memory) + row * row_bytes + turn * 16;
   const int place = start + column % 8 * 2 ^ column % width / 8 * 16;
   return *(const u32*)(memory + place + (column / width * rows + down) * row_bytes);
-}
+}}
 """,
     "strip_column": """\
 // Where element x of a row lies whose chunks of `per` elements are dealt out to `step` strips.

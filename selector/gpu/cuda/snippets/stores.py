@@ -5,37 +5,42 @@ Source: CUDA C++, vector types.
 
 from __future__ import annotations
 
+from selector.gpu.cuda.snippets.swizzles import turn
+from selector.gpu.ir.layouts import Swizzle
+
+_TURN = f"row_bytes == 128 ? {turn('r', Swizzle(128))} : {turn('r', Swizzle(64))}"
+
 STORES: dict[str, str] = {
-    "store_rows": """\
+    "store_rows": f"""\
 // A box of 16 rows in shared memory, swizzled as the copy engine reads it, of which `rows` and
 // `columns` lie inside the array: neighbouring lanes store neighbours.
 template <int row_bytes, class T> __device__ __forceinline__ void store_rows(
-    T* to, const unsigned char* box, int lane, int stride, int rows, int columns) {
+    T* to, const unsigned char* box, int lane, int stride, int rows, int columns) {{
   const int width = row_bytes / sizeof(T);
   #pragma unroll 4
-  for (int i = lane; i < 16 * width; i += 32) {
+  for (int i = lane; i < 16 * width; i += 32) {{
     const int r = i / width, c = i % width, at = c * (int)sizeof(T);
-    const int turn = row_bytes == 128 ? r & 7 : r >> 1 & 3;
+    const int turn = {_TURN};
     const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
     if (r < rows && c < columns) to[r * stride + c] = value;
-  }
-}
+  }}
+}}
 """,
-    "store_runs": """\
+    "store_runs": f"""\
 // The same for rows in runs of `run`, which are `above` elements apart; `runs` of them lie inside.
 template <int row_bytes, int run, class T> __device__ __forceinline__ void store_runs(
     T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
-    int columns) {
+    int columns) {{
   const int width = row_bytes / sizeof(T);
   #pragma unroll 2
-  for (int i = lane; i < 16 * width; i += 32) {
+  for (int i = lane; i < 16 * width; i += 32) {{
     const int r = i / width, c = i % width, at = c * (int)sizeof(T);
-    const int turn = row_bytes == 128 ? r & 7 : r >> 1 & 3;
+    const int turn = {_TURN};
     const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
     if (r % run < rows && r / run < runs && c < columns)
       to[r % run * stride + r / run * above + c] = value;
-  }
-}
+  }}
+}}
 """,
     "store4_of_two": """\
 // Lanes 2i and 2i+1 hold elements a, b of two 8-column tiles that lie side by side; p: where a of

@@ -1,0 +1,174 @@
+"""What is wrong with the products of a kernel, seen without running it: fragments that no
+instruction takes so, operands in memory that lie otherwise than it reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+import numpy as np
+
+from selector.gpu.ir.descriptors import byte_read, span
+from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
+from selector.gpu.ir.layouts import BYTE, CHUNK, Composed, Layout, Strided, Swizzle, places
+from selector.gpu.ir.nodes import Body, Kernel, Memory, Node, Number, children
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    InMemory,
+    InRegisters,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Operand,
+    Record,
+)
+from selector.gpu.ir.text import line
+from selector.gpu.ir.views import BYTES, View
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Expr, Var
+
+KINDS = {"f32": ("float", 4), "f16": ("u32", 2), "s32": ("int", 4)}  # of an accumulator's tile
+_ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def product_faults(kernel: Kernel) -> tuple[str, ...]:
+    """Accumulators and blocks that are not declared, of another lane map or number than their
+    instruction has; rows for ``ldmatrix`` at no multiple of 16 bytes; descriptors by which an
+    instruction reads other bytes than those of its operand's elements, or bytes past the memory.
+    """
+    numbers = {n.name: n.value for n in kernel.declarations if isinstance(n, Number)}
+    return tuple(dict.fromkeys(_Scope({}, numbers).faults(kernel.body)))
+
+
+class _Scope:
+    """What is ``declared`` so far, by name: blocks of their own as the load that declares them."""
+
+    def __init__(self, declared: dict[str, Node], numbers: Mapping[str, Expr]) -> None:
+        self.declared, self.numbers = declared, numbers
+
+    def faults(self, body: Body) -> Iterator[str]:
+        for node in body:
+            match node:
+                case Fragment() | Memory() | Descriptor() | MatrixRows():
+                    self.declared[node.name] = node
+                case LoadFragment(registers):
+                    self.declared |= dict.fromkeys(registers, node)
+                case _:
+                    pass
+            yield from (f"{fault}: {line(node)}" for fault in self._own(node))
+            inner = children(node)
+            if inner:
+                yield from _Scope(dict(self.declared), self.numbers).faults(inner)
+
+    def _own(self, node: Node) -> Iterator[str]:
+        match node:
+            case Mma():
+                yield from self._accumulators(node)
+                for x, rows in ((node.a, node.record.m), (node.b, node.record.n)):
+                    yield from self._operand(x, node.record, rows)
+            case MatrixRows(_, view, first, step, apart):
+                size = self._size(view)
+                parts = (first, step, view.start, *apart)
+                if size is None:
+                    yield f"`{view.memory}` is no memory"
+                elif not all(self._whole(x, size) for x in parts):
+                    yield "rows do not start at multiples of 16 bytes"
+            case LoadFragment(how=how, at=at, base=base) if how.startswith("ldmatrix"):
+                if at % CHUNK or not isinstance(self.declared.get(base), MatrixRows):
+                    yield "rows do not start at multiples of 16 bytes"
+            case _:
+                pass
+
+    def _size(self, view: View) -> int | None:
+        """Bytes of an element."""
+        memory = self.declared.get(view.memory)
+        return BYTES[memory.kind] if isinstance(memory, Memory) else None
+
+    def _whole(self, x: Expr | int | None, size: int) -> bool:
+        """Whether so many elements are a multiple of 16 bytes."""
+        if x is None or isinstance(x, int):
+            return (x or 0) * size % CHUNK == 0
+        value = self.numbers[x.name] if isinstance(x, Var) and x.name in self.numbers else x
+        return all(c * size % CHUNK == 0 for _, c in to_affine(value))
+
+    def _accumulators(self, node: Mma) -> Iterator[str]:
+        match self.declared.get(node.to):
+            case Fragment(_, kind, (pieces, each), layout) if layout == ACCUMULATOR:
+                if (kind, each) != KINDS[node.record.c]:
+                    yield f"`{node.to}` does not hold {node.record.c}"
+                if node.piece + node.record.n // 8 > pieces:
+                    yield f"`{node.to}` has {pieces} tiles"
+            case _:
+                yield f"`{node.to}` is no accumulator"
+
+    def _operand(self, x: Operand, r: Record, rows: int) -> Iterator[str]:
+        match x:
+            case InRegisters(names):
+                wanted = (min(rows, 16) // 8) * (r.k * r.bytes // CHUNK)
+                if len(names) != wanted:
+                    yield f"{len(names)} blocks where the instruction takes {wanted}"
+                yield from (f"`{name}` is no block" for name in names if not self._is_block(name))
+            case InMemory(name):
+                d = self.declared.get(name)
+                if isinstance(d, Descriptor):
+                    yield from self._described(x, d, r, rows)
+                else:
+                    yield f"`{name}` is no descriptor"
+
+    def _is_block(self, name: str) -> bool:
+        found = _ELEMENT.fullmatch(name)
+        if found is None:
+            return isinstance(self.declared.get(name), LoadFragment)
+        match self.declared.get(found[1]):
+            case Fragment(_, "u32", (count,), layout):
+                return layout == BLOCK and int(found[2]) < count
+            case _:
+                return False
+
+    def _described(self, x: InMemory, d: Descriptor, r: Record, rows: int) -> Iterator[str]:
+        memory = self.declared.get(d.view.memory)
+        if not isinstance(memory, Memory):
+            yield f"`{d.view.memory}` is no memory"
+            return
+        steps = (d.leading, d.stride, d.swizzle)
+        if any(n % CHUNK for n in (x.at, *steps)) or not self._whole(d.view.at, 1):
+            yield f"`{d.name}` is no multiple of 16 bytes"
+        shape = (rows * r.bytes, r.k) if x.across else (rows, r.k * r.bytes)
+        if span(steps, *shape, x.at, across=x.across)[1] > memory.bytes:
+            yield f"`{d.view.memory}` is read past its {memory.bytes} bytes"
+        elif d.swizzle and not _is_read(
+            memory.layout, memory.extents, steps, x.at, rows, r.k, across=x.across
+        ):
+            yield f"`{d.view.memory}` lies otherwise: {memory.layout}"
+
+
+@cache
+def _is_read(
+    layout: Layout,
+    extents: tuple[int, ...],
+    steps: tuple[int, int, int],
+    at: int,
+    rows: int,
+    depth: int,
+    *,
+    across: bool,
+) -> bool:
+    """Whether an instruction finds ``rows`` x ``depth`` elements where the layout has them, the
+    first of them ``at`` bytes from the begin but for the swizzle.
+    """
+    match layout:
+        case Composed(Swizzle(row), Strided() as inner) if row == steps[2]:
+            pass
+        case _:
+            return False
+    start = np.argwhere(places(inner, *extents)[BYTE] == at)
+    if not len(start):
+        return False
+    size = inner(0, 1)[BYTE]
+    count, length = (depth, rows) if across else (rows, depth)
+    row, column = np.indices((count, length))
+    found = at + byte_read(steps, row, column * size)
+    return bool((found == inner(start[0, 0] + row, start[0, 1] + column)[BYTE]).all())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from selector.gpu.ir.builder import Builder
 from selector.gpu.cuda.expressions import spell
+from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
     THREAD,
     THREAD_OF_GROUP,

@@ -11,9 +11,9 @@ from collections.abc import Container
 from dataclasses import replace
 from math import prod
 
+from selector.emit.chunks import addresses, decode, element_predicate
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.copy_code import addresses, decode, element_predicate
 from selector.gpu.ir.expressions import (
     at_least,
     below,
@@ -90,9 +90,7 @@ def emit_shifted(
             w.line("store_shifted(parts[part]);")
 
 
-def _valid(
-    copy: Copy, context: KernelContext, values: dict[str, Expr]
-) -> tuple[Expr, list[Expr]]:
+def _valid(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> tuple[Expr, list[Expr]]:
     """Bytes of a chunk that lie before its row's end, and when the row is one of the source's."""
     source = context.storages[copy.source.buffer]
     assert source.param is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.gpu.ir.memory import (
@@ -16,6 +17,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
 )
 from selector.gpu.ir.nodes import (
+    Advance,
     Assign,
     Body,
     Commit,
@@ -38,44 +40,59 @@ from selector.gpu.ir.nodes import (
     expressions,
     walk,
 )
-from selector.ir.nodes import Var
-from selector.ir.traverse import walk_expr
+from selector.ir.traverse import free_vars
 
 
 def meeting_only(kernel: Kernel) -> Kernel:
     """The kernel without text and name, with the memory that the copy engine fills and the numbers
     that its control mentions.
     """
-    filled = {node.to.memory for node in walk(kernel.body) if isinstance(node, EngineCopy)}
-    body = _body(kernel.body, filled)
-    mentioned = {
-        x.name
-        for node in walk(body)
-        for e in expressions(node)
-        for x in walk_expr(e)
-        if isinstance(x, Var)
-    }
-    numbers = (n for n in kernel.declarations if isinstance(n, Number) and n.name in mentioned)
-    return replace(
-        kernel, name="", bounds="", parameters=(), declarations=tuple(numbers), body=body
-    )
+    body = _body(kernel.body, None)
+    declared = {node.name: node for node in kernel.declarations if isinstance(node, Number)}
+    while (left := _body(body, _mentioned(body, declared))) != body:
+        body = left
+    names = _mentioned(body, declared)
+    numbers = tuple(number for name, number in declared.items() if name in names)
+    return replace(kernel, name="", bounds="", parameters=(), declarations=numbers, body=body)
 
 
-def _body(body: Body, filled: set[str]) -> Body:
-    return tuple(kept for node in body for kept in _node(node, filled))
+def _mentioned(body: Body, numbers: Mapping[str, Number]) -> set[str]:
+    """The names that the nodes of a body ask for, and their numbers."""
+    found: set[str] = set()
+    for node in walk(body):
+        for e in expressions(node):
+            for name in free_vars(e):
+                found.add(name)
+                if name in numbers:
+                    found |= free_vars(numbers[name].value)
+        match node:
+            case EngineCopy(to=view):
+                found.add(view.memory)
+            case Advance(phase=name):
+                found |= {"slot", name}
+            case Assign(name) | For(var=name, start=None):
+                found.add(name)
+            case _:
+                pass
+    return found
 
 
-def _node(node: Node, filled: set[str]) -> Body:
+def _body(body: Body, names: set[str] | None) -> Body:
+    """What is left of a body; ``names``: that are asked for, if that is known."""
+    return tuple(kept for node in body for kept in _node(node, names))
+
+
+def _node(node: Node, names: set[str] | None) -> Body:
     """What is left of a node."""
     match node:
         case Under("", inner) | Fused(inner):
-            left = _body(inner, filled)
+            left = _body(inner, names)
             return () if _idle(left) else (Under("", left),)
         case For(body=inner):
-            left = _body(inner, filled)
+            left = _body(inner, names)
             return () if _idle(left, in_loop=True) else (replace(node, body=left),)
         case If(condition, then, otherwise):
-            left, other = _body(then, filled), _body(otherwise, filled)
+            left, other = _body(then, names), _body(otherwise, names)
             return () if _idle(left) and _idle(other) else (If(condition, left, other),)
         case Commit(queue) | Drain(queue) if queue != "matrix":
             return ()
@@ -83,8 +100,10 @@ def _node(node: Node, filled: set[str]) -> Body:
             return ()
         case EngineCopy():
             return (replace(node, map="", at=()),)
-        case Memory(name):
-            return (node,) if name in filled else ()
+        case Let(names=own) | State(names=own) if names is not None:
+            return (node,) if names & set(own) else ()
+        case Memory(name) if names is not None:
+            return (node,) if name in names else ()
         case EngineStore() | Map() | Prefetch() | Point() | CopyAsync() | CopyElement():
             return ()
         case Raw() | Under() | CopyRun() | LoadShifted() | Registers() | Dependents():

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from math import prod
 
-from selector.emit.context import KernelContext
-from selector.emit.copies import CHUNK_BYTES, Copy
-from selector.emit.copy_code import (
+from selector.emit.chunks import (
     LANE,
     TO,
     addresses,
     decode_rows,
     element_type,
     emit_border,
-    one_of,
     provably_aligned,
     spread,
     whole_inside,
 )
+from selector.emit.context import KernelContext
+from selector.emit.copies import CHUNK_BYTES, Copy
+from selector.emit.copy_code import one_of
 from selector.gpu.ir.expressions import (
     address,
     at_least,

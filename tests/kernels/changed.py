@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from selector.gpu.ir.expressions import negated, number, plus
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
+from selector.gpu.ir.memory import CopyAsync, EngineCopy, EngineStore, Map, Point
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -87,13 +87,18 @@ def _meets(body: Body) -> bool:
 
 
 def _misplaced(node: Node) -> Iterator[tuple[str, Node]]:
-    """What may be wrong with a box."""
+    """What may be wrong with a box or a chunk."""
     match node:
         case EngineCopy(to=view):
             yield "16 bytes further", replace(node, to=_further(view, 16))
             yield "a group of rows past the end", replace(node, to=_further(view, 1 << 18))
             yield "half of it awaited", replace(node, bytes=node.bytes // 2)
             yield "a coordinate less", replace(node, at=node.at[1:])
+        case CopyAsync(to=to):
+            yield "8 bytes further", replace(node, to=plus(to, 8))
+        case Point("to", of=view) if view.index is not None:
+            further = replace(view, index=plus(view.index, 1))
+            yield "an element further", replace(node, of=further)
         case EngineStore(view, at=at):
             yield "16 bytes further", replace(node, source=_further(view, 16))
             yield "a coordinate more", replace(node, at=(*at, number(0)))
@@ -112,7 +117,7 @@ def _wrong_maps(m: Map) -> Iterator[tuple[str, Map]]:
 
 
 def misplaced(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Every one of a kernel whose boxes are not those of its maps, or go elsewhere."""
+    """Every one of a kernel whose boxes are not those of its maps, or go elsewhere, as chunks."""
     for path, node in _places(kernel.body, ()):
         for what, other in _misplaced(node):
             yield f"{what}: {node}", replace(kernel, body=_replaced(kernel.body, path, (other,)))

@@ -14,19 +14,24 @@ from selector.gpu.ir.expressions import (
     THREAD,
     THREAD_OF_GROUP,
     WARP_OF_GROUP,
+    address,
     as_number,
     at_least,
     barrier,
+    below,
     both,
     chosen,
     equal,
     flag,
     greater,
+    least,
     less,
     minus,
+    most,
     moved,
     negated,
     number,
+    place,
     plus,
     quotient,
     remainder,
@@ -34,7 +39,17 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Prefetch
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+)
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -76,6 +91,8 @@ from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr, Var
 from selector.ir.types import FLOAT16, INT32
+
+C0 = number("c0")
 
 
 def negated_number(name: str) -> Expr:
@@ -170,6 +187,18 @@ def every() -> Kernel:
             )
         )
         w.add(EngineStore(View("p"), "map", (number("x"), plus("y", times(WARP_OF_GROUP, 16)))))
+        w.add(
+            Point("to", "f16", View("p", times("slot", 4), index=place("panel_index", 8, index=C0)))
+        )
+        w.add(Point("from", "const f16", View("A", index=C0)))
+        w.add(CopyAsync(address("p", times("slot", 4), C0), number("from"), "past"))
+        w.add(CopyAsync(plus("there", 16), plus("from", 8), "through", flag("ready")))
+        w.add(
+            CopyElement("to", "f16", C0, "from", C0, below(C0, most(least("n", 9), 0)), less(C0, 3))
+        )
+        w.add(LoadShifted("part", number(16)))
+        with w.when(flag("ready")):
+            w.add(CopyRun(address("to"), number("from"), number(64), number("full")))
         for queue in ("copies", "stores", "matrix"):
             w.add(Commit(queue))
         w.add(Drain("copies", 1))
@@ -235,6 +264,13 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   }
   tensor_share2(shared_address((p + slot * 4)) + 8, &map, x * 2, y, full, 3);
   tensor_store2(shared_address(p), &map, x, y + (int)(threadIdx.x >> 5 & 3) * 16);
+  f16* const to = (p + slot * 4) + panel_index<8>(c0);
+  const f16* const from = A + c0;
+  copy16(shared_address((p + slot * 4) + c0), from);
+  if (ready) copy16_cached(there + 16, from + 8);
+  if (c0 < 3) to[c0] = (u32)c0 < (u32)max(min(n, 9), 0) ? from[c0] : f16{};
+  parts[part] = load_shifted(to, from, 16);
+  if (ready) bulk_copy(shared_address(to), from, 64, full);
   copy_commit();
   bulk_commit();
   group_commit();

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from selector.gpu.ir.expressions import number, times
+from selector.gpu.ir.expressions import address, number, place, plus, times
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
-from selector.gpu.ir.nodes import Kernel, Memory, Node
+from selector.gpu.ir.memory import CopyAsync, EngineCopy, EngineStore, Map, Point
+from selector.gpu.ir.nodes import Kernel, Let, Memory, Node
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.ir.views import View
-from selector.ir.nodes import IntImm, Var
+from selector.ir.nodes import Expr, IntImm, Var
 from selector.ir.types import FLOAT16
 
 EXTENTS, STRIDES = (Var("A.extent.0"), Var("A.extent.1")), (Var("A.stride.1"),)
@@ -33,6 +33,16 @@ def engine(view: View, bytes_: int = 8192, name: str = "map") -> Node:
     return EngineCopy(view, name, AT, IntImm(0), bytes_)
 
 
+FROM = number("from")
+X4, X8 = (Let("int", ("x",), (times("i", n),)) for n in (4, 8))
+
+
+def chunk(index: Expr) -> tuple[Node, ...]:
+    """One that goes to an element of a memory."""
+    to = place("panel_index", 64, 128, 2, 128, index=index)
+    return Point("to", "f16", View("a", index=to)), CopyAsync(address("to"), FROM, "past")
+
+
 SWIZZLED = "swizzle(128) . strided(128, 2)"
 SLOT = View("a", times("slot", 8192), IntImm(8192))
 
@@ -40,6 +50,7 @@ SLOT = View("a", times("slot", 8192), IntImm(8192))
 def test_memory_that_lies_right_has_no_faults() -> None:
     assert staged(SWIZZLED, engine(SLOT)) == ()
     assert staged(SWIZZLED, EngineStore(View("a"), "map", AT)) == ()
+    assert staged(SWIZZLED, X8, *chunk(number("x"))) == ()
     assert staged("strided(2) . dealt(64, 2, 8) . strided(64, 1)", offset=48) == ()
 
 
@@ -59,6 +70,12 @@ def test_memory_that_lies_right_has_no_faults() -> None:
         (staged(SWIZZLED, engine(View("a", None, IntImm(16)))), "a box begins at no multiple"),
         (staged(SWIZZLED, engine(View("a", number("x")))), "no multiple of 1024"),
         (staged("strided(128, 2)", engine(SLOT)), "is not how `map` has rows of 128"),
+        (staged(SWIZZLED, CopyAsync(address("a", times("x", 4)), FROM, "past")), "a chunk begins"),
+        (staged(SWIZZLED, *chunk(plus(times("x", 8), 4))), "a chunk begins at no multiple of 16"),
+        (
+            staged(SWIZZLED, Let("int", ("x",), (times("i", 4),)), *chunk(number("x"))),
+            "no multiple",
+        ),
         (staged(SWIZZLED, box=(64, 512)), "`map`: no box has (64, 512) elements"),
         (staged(SWIZZLED, box=(20, 64)), "rows of 40 bytes are no chunks of 16"),
         (staged(SWIZZLED, box=(64,)), "2 extents, 1 strides, a box of 1"),

@@ -11,9 +11,9 @@ from collections.abc import Container
 from dataclasses import replace
 from math import prod
 
+from selector.emit.chunks import addresses, decode, element_predicate
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
-from selector.emit.copy_code import addresses, decode, element_predicate
 from selector.gpu.ir.expressions import (
     at_least,
     below,

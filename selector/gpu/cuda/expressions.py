@@ -73,19 +73,8 @@ def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
             return _Text(f"{_EXTREMA[op]}({', '.join(texts)})", _ATOM)
         case Call(_, name, (a, b)) if name in _CALLS:
             return _infix(*_CALLS[name], a, b, numbers)
-        case Call(_, "shared_address", (IntImm(offset),)):
-            return _Text(f"shared_address(smem + {offset})", _ATOM)
-        case Call(_, "shared_address", (pointer, *parts)):
-            text = _spell(pointer, numbers).text
-            for n, part in enumerate(parts):
-                text = f"{f'({text})' if n else text} + {summand(part, numbers)}"
-            return _Text(f"shared_address({text})", _ATOM)
-        case Call(_, name, (*sizes, index)) if name in PLACES:
-            constants = ", ".join(_spell(n, numbers).text for n in sizes)
-            return _Text(f"{name}<{constants}>({_spell(index, numbers).text})", _ATOM)
         case Call(_, name, arguments):
-            texts = ", ".join(_spell(x, numbers).text for x in arguments)
-            return _Text(f"{name}({texts})", _ATOM)
+            return _Text(_called(name, arguments, numbers), _ATOM)
         case Not(value):
             return _Text(f"!{_spell(value, numbers).inside(_UNARY)}", _UNARY)
         case Cast(t, value) if t != value.type and not value.type.is_bool:
@@ -98,6 +87,22 @@ def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
             return _Text(text, _CHOICE)
         case _:
             raise InternalError(f"{e} has no form in a kernel's control")
+
+
+def _called(name: str, arguments: tuple[Expr, ...], numbers: Mapping[str, str]) -> str:
+    texts = [_spell(x, numbers).text for x in arguments]
+    match arguments:
+        case (IntImm(),) if name == "shared_address":
+            return f"{name}(smem + {texts[0]})"
+        case (_, *parts) if name == "shared_address":
+            text = texts[0]
+            for n, part in enumerate(parts):
+                text = f"{f'({text})' if n else text} + {summand(part, numbers)}"
+            return f"{name}({text})"
+        case (*_, _) if name in PLACES:
+            return f"{name}<{', '.join(texts[:-1])}>({texts[-1]})"
+        case _:
+            return f"{name}({', '.join(texts)})"
 
 
 def _infix(sign: str, binds: int, a: Expr, b: Expr, numbers: Mapping[str, str]) -> _Text:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from selector.gpu.cuda.copies import copy_line, engine_line
 from selector.gpu.cuda.expressions import operand, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
-from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.expressions import plus
 from selector.gpu.ir.memory import (
     CopyAsync,
@@ -160,51 +160,23 @@ class _Printer:
                 return [f"{name} = {self.text(value)};"]
             case Advance():
                 return self.advance(node)
-            case Registers(how, count):
-                return [f"{how}_registers<{count}>();"]
-            case Dependents(what):
-                return [_DEPENDENTS[what]]
-            case EngineCopy() | EngineStore() | Prefetch():
-                return [self.boxed(node)]
-            case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
-                return [self.copied(node)]
+            case Registers() | Dependents():
+                return [self.launched(node)]
+            case EngineCopy() | EngineStore() | Prefetch() | CopyRun():
+                return [engine_line(node, self.numbers)]
+            case Point() | CopyAsync() | CopyElement() | LoadShifted():
+                return [copy_line(node, self.numbers)]
             case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
                 return product_lines(node, self.numbers, self.fragments)
             case _:
                 return [self.synchronised(node)]
 
-    def copied(self, node: Point | CopyAsync | CopyElement | CopyRun | LoadShifted) -> str:
+    def launched(self, node: Registers | Dependents) -> str:
         match node:
-            case Point(name, kind, of):
-                return f"{kind}* const {name} = {pointer(of, self.numbers)};"
-            case CopyAsync(to, source, cache, wanted):
-                function = "copy16" if cache == "past" else "copy16_cached"
-                return f"{self.tested(wanted)}{function}({self.listed((to, source))});"
-            case CopyElement(to, kind, index, origin, source, inside, wanted):
-                value = f"{self.text(inside)} ? {origin}[{self.text(source)}] : {kind}{{}}"
-                return f"{self.tested(wanted)}{to}[{self.text(index)}] = {value};"
-            case LoadShifted(part, valid):
-                return f"parts[{part}] = load_shifted(to, from, {self.text(valid)});"
-            case CopyRun(to, source, bytes_, barrier):
-                return f"bulk_copy({self.listed((to, source, bytes_, barrier))});"
-
-    def boxed(self, node: EngineCopy | EngineStore | Prefetch) -> str:
-        match node:
-            case EngineCopy(to, map_, at, barrier, _, blocks):
-                verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
-                head = f"tensor_{verb}{len(at)}({address(to, self.numbers)}, &{map_}"
-                return f"{head}, {self.listed(at)}, {self.text(barrier)}{mask});"
-            case EngineStore(source, map_, at):
-                places = self.listed(at)
-                return f"tensor_store{len(at)}({address(source, self.numbers)}, &{map_}, {places});"
-            case Prefetch(map_):
-                return f"prefetch_map(&{map_});"
-
-    def tested(self, wanted: Expr | None) -> str:
-        return "" if wanted is None else f"if ({self.text(wanted)}) "
-
-    def listed(self, values: tuple[Expr, ...]) -> str:
-        return ", ".join(map(self.text, values))
+            case Registers(how, count):
+                return f"{how}_registers<{count}>();"
+            case Dependents(what):
+                return _DEPENDENTS[what]
 
     def memory(self, node: Memory) -> str:
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")

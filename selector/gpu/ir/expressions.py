@@ -152,7 +152,7 @@ def shared_address(offset: int) -> Expr:
 def address(pointer: Number, *elements: Expr | None) -> Expr:
     """That of what lies so many elements behind a pointer to shared memory."""
     further = (e for e in elements if e is not None)
-    return Call(UINT32, "shared_address", (number(pointer), *further))
+    return Call(INT32, "shared_address", (number(pointer), *further))
 
 
 def place(name: str, *sizes: int, index: Expr) -> Expr:

@@ -91,8 +91,8 @@ class CopyAsync:
 
 @dataclass(frozen=True, slots=True)
 class CopyElement:
-    """Element ``index`` from a pointer to a ``kind`` is set, where it is ``wanted``, to what another
-    pointer has at ``source``, or to zero where that is not ``inside``.
+    """Element ``index`` from a pointer to a ``kind`` is set, where it is ``wanted``, to what
+    another pointer has at ``source``, or to zero where that is not ``inside``.
     """
 
     to: str
@@ -116,8 +116,8 @@ class CopyRun:
 
 @dataclass(frozen=True, slots=True)
 class LoadShifted:
-    """The vectors that hold ``valid`` bytes at ``from`` are on their way to ``to``, as a ``part`` of
-    what the thread stores at once.
+    """The vectors that hold ``valid`` bytes at ``from`` are on their way to ``to``, as a ``part``
+    of what the thread stores at once.
     """
 
     part: str

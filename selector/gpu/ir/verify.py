@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from selector.gpu.ir.expressions import PLACES, address
 from selector.gpu.ir.layouts import (
     BYTE,
     CHUNK,
@@ -17,12 +18,20 @@ from selector.gpu.ir.layouts import (
     is_injective,
     sizes,
 )
-from selector.gpu.ir.memory import EngineCopy, EngineStore, Map
-from selector.gpu.ir.nodes import Kernel, Memory, Number, walk
-from selector.gpu.ir.views import View
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Map,
+    Point,
+)
+from selector.gpu.ir.nodes import Kernel, Let, Memory, Number, walk
+from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Expr
-from selector.ir.traverse import substitute
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
+from selector.ir.traverse import map_expr, substitute
 
 LARGEST_BOX = 256  # elements in each dimension of a map (CUDA Driver API, cuTensorMapEncodeTiled)
 
@@ -30,7 +39,8 @@ LARGEST_BOX = 256  # elements in each dimension of a map (CUDA Driver API, cuTen
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     """Layouts in which two elements share a byte, or one lies past its memory; swizzles that begin
     between their repetitions; boxes of the copy engine that are not those of their map, lie
-    otherwise in shared memory, go to or from no memory, or past its end.
+    otherwise in shared memory, go to or from no memory, or past its end; chunks that do not begin
+    where one may.
     """
     maps = {node.name: node for node in kernel.declarations if isinstance(node, Map)}
     numbers = {node.name: node.value for node in kernel.declarations if isinstance(node, Number)}
@@ -41,6 +51,14 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
             case Memory():
                 checked.declared[node.name] = node
                 found += (f"`{node.name}`: {fault}" for fault in _faults(node))
+            case Let(names=names, values=values):
+                checked.numbers |= zip(names, values, strict=True)
+            case Point(name, kind, of):
+                checked.points[name] = kind, of
+            case CopyAsync(to=to) | CopyRun(to=to):
+                found += checked.chunk(to)
+            case LoadShifted():
+                found += checked.chunk(address("to"))
             case EngineCopy(to=view, map=name, at=at, bytes=bytes_):
                 found += checked.box(view, name, at, bytes_)
             case EngineStore(source=view, map=name, at=at):
@@ -74,13 +92,47 @@ def _map_faults(m: Map) -> Iterator[str]:
 
 
 class _Checked:
-    """Boxes, by the ``maps`` of a kernel, the memory that is ``declared`` so far, and the values of
-    its ``numbers``.
+    """Boxes and chunks, by the ``maps`` of a kernel, the memory that is ``declared`` so far, the
+    ``points`` that pointers point to, and the values of ``numbers``.
     """
 
     def __init__(self, maps: Mapping[str, Map], numbers: Mapping[str, Expr]) -> None:
         self.maps, self.numbers = maps, dict(numbers)
         self.declared: dict[str, Memory] = {}
+        self.points: dict[str, tuple[str, View]] = {}
+
+    def chunk(self, to: Expr) -> Iterator[str]:
+        """What is wrong with the address of a chunk, as far as it is known what is there."""
+        start = self._address(to)
+        if start is not None and any(c % CHUNK for _, c in start):
+            yield f"a chunk begins at no multiple of {CHUNK}: {to}"
+
+    def _address(self, e: Expr) -> Affine | None:
+        """Bytes of shared memory; None of what is not known."""
+        match e:
+            case Var(name) if name in self.numbers:
+                return self._address(self.numbers[name])
+            case Binary(BinaryOp.ADD, a, IntImm(bytes_)):
+                start = self._address(a)
+                return None if start is None else start + bytes_
+            case Call(_, "shared_address", (Var(name),)) if name in self.points:
+                kind, of = self.points[name]
+                return self._element(of.memory, BYTES[kind], of.start, of.index)
+            case Call(_, "shared_address", (Var(name), *parts)) if name in self.declared:
+                return self._element(name, self.declared[name].element_bytes, *parts)
+            case _:
+                return None
+
+    def _element(self, name: str, each: int, *parts: Expr | None) -> Affine | None:
+        """Where an element of a memory lies, but for what keeps chunks together."""
+        if name not in self.declared:
+            return None
+        index = sum((self._known(part) for part in parts if part is not None), Affine())
+        return index * each + self.declared[name].offset
+
+    def _known(self, e: Expr) -> Affine:
+        """A number of elements."""
+        return to_affine(substitute(substitute(_unlaid(e), self.numbers), self.numbers))
 
     def box(self, view: View, name: str, at: tuple[Expr, ...], bytes_: int | None) -> Iterator[str]:
         """What is wrong with a box of that many bytes (None: of a map's) in a memory."""
@@ -106,11 +158,17 @@ class _Checked:
 
     def _start(self, view: View, each: int) -> Affine:
         """Bytes from a memory's begin."""
-        start, at = (
-            Affine() if e is None else to_affine(substitute(e, self.numbers))
-            for e in (view.start, view.at)
-        )
+        start, at = (Affine() if e is None else self._known(e) for e in (view.start, view.at))
         return start * each + at
+
+
+def _unlaid(e: Expr) -> Expr:
+    """The program's index in what says how it lies."""
+    match e:
+        case Call(_, name, (*_, index)) if name in PLACES:
+            return index
+        case _:
+            return map_expr(e, _unlaid)
 
 
 @cache

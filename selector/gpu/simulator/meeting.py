@@ -21,7 +21,6 @@ from selector.gpu.ir.memory import (
     Prefetch,
 )
 from selector.gpu.ir.nodes import (
-    Assign,
     Body,
     Commit,
     Dependents,
@@ -31,16 +30,10 @@ from selector.gpu.ir.nodes import (
     Fused,
     If,
     Kernel,
-    Leave,
-    Let,
-    Memory,
     Node,
-    Number,
     Raw,
     Registers,
-    State,
     Under,
-    expressions,
     walk,
 )
 from selector.gpu.ir.products import (
@@ -55,8 +48,7 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
-from selector.ir.nodes import Var
-from selector.ir.traverse import walk_expr
+from selector.gpu.simulator.asked import asked_only
 
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
 
@@ -65,24 +57,14 @@ def meeting_only(kernel: Kernel) -> Kernel:
     """The kernel without text and name, with the memory that the copy engine fills or wgmma reads,
     and the numbers that its control mentions.
     """
-    body = _Reduction(kernel).body(kernel.body)
-    mentioned = {
-        e.name
-        for node in walk(body)
-        for x in expressions(node)
-        for e in walk_expr(x)
-        if isinstance(e, Var)
-    }
-    numbers = (n for n in kernel.declarations if isinstance(n, Number))
-    kept = tuple(n for n in numbers if n.name in mentioned)
-    return replace(kernel, name="", bounds="", parameters=(), declarations=kept, body=body)
+    body, numbers = asked_only(_Reduction(kernel).body(kernel.body), kernel.declarations)
+    return replace(kernel, name="", bounds="", parameters=(), declarations=numbers, body=body)
 
 
 class _Reduction:
     """Of one kernel: ``watched`` are the fragments of asynchronous instructions."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.memories = {m for node in walk(kernel.body) for m in _of_engines(node)}
         self.descriptors: dict[str, Descriptor] = {}  # the last of each name
         self.watched: dict[str, None] = {}
         for node in walk(kernel.body):
@@ -116,19 +98,17 @@ class _Reduction:
         match node:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner)
-                return () if _idle(left) else (Under("", left),)
+                return (Under("", left),) if left else ()
             case Under() | Raw():
                 return self.touches(node)
             case For(body=inner):
                 left = self.body(inner)
-                return () if _idle(left, in_loop=True) else (replace(node, body=left),)
+                return (replace(node, body=left),) if left else ()
             case If(condition, then, otherwise):
                 left, other = self.body(then), self.body(otherwise)
-                return () if _idle(left) and _idle(other) else (If(condition, left, other),)
+                return (If(condition, left, other),) if left or other else ()
             case EngineCopy():
                 return (replace(node, map="", at=()),)
-            case Memory(name):
-                return (node,) if name in self.memories else ()
             case Descriptor(name):
                 self.descriptors[name] = node
                 return (node,)
@@ -205,28 +185,3 @@ def _named(x: Operand) -> Iterator[str]:
             yield from (name.partition("[")[0] for name in names)
         case InMemory():
             pass
-
-
-def _of_engines(node: Node) -> Iterator[str]:
-    """The memory that the copy engine or an asynchronous instruction is told of."""
-    match node:
-        case EngineCopy(to=view) | Descriptor(view=view):
-            yield view.memory
-        case _:
-            pass
-
-
-def _idle(body: Body, *, in_loop: bool = False) -> bool:
-    """Whether nothing of a body is seen outside of it."""
-    own = {name for x in walk(body) if isinstance(x, Let | State) for name in x.names}
-
-    def quiet(node: Node) -> bool:
-        match node:
-            case Assign(name):
-                return name in own
-            case Leave(what):
-                return in_loop and what != "kernel"
-            case _:
-                return isinstance(node, Let | State | Memory | Under | If | For)
-
-    return all(map(quiet, walk(body)))

@@ -23,7 +23,7 @@ one; they are told apart where a condition does (``lane == 0``, ``threadIdx.x ==
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import lru_cache, partial
 from itertools import product
 
@@ -31,9 +31,7 @@ import numpy as np
 
 from selector.gpu.ir.memory import EngineCopy
 from selector.gpu.ir.nodes import (
-    Advance,
     Arrive,
-    Assign,
     Await,
     Body,
     Commit,
@@ -45,23 +43,20 @@ from selector.gpu.ir.nodes import (
     Init,
     Kernel,
     Leave,
-    Let,
-    Memory,
     Node,
     Retire,
-    State,
     Sync,
     Under,
     walk,
 )
-from selector.gpu.ir.products import Busy, Descriptor, Pin
+from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
-from selector.gpu.ir.views import View
 from selector.gpu.simulator.barriers import Barrier, Meeting, place_of
 from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.meeting import meeting_only
 from selector.gpu.simulator.threads import Agent, Clock, agents_of
 from selector.gpu.simulator.values import value_of
+from selector.gpu.simulator.variables import assign, declared, start_of
 from selector.gpu.simulator.worlds import World, worlds_of
 from selector.ir.nodes import Expr
 
@@ -103,7 +98,6 @@ class _Run:
         self.instructions = Instructions(self.agents)
         self.meetings: dict[tuple[object, ...], Meeting] = {}
         self.under_way: list[Callable[[], None]] = []
-        self.memories: dict[str, Memory] = {}
         self.filled: dict[Place, tuple[Barrier, bool]] = {}  # for whom; whether it is under way
         self.steps = 0
         self._schedule()
@@ -178,7 +172,7 @@ class _Run:
         return first
 
     def _body(self, agent: Agent, body: Body) -> Way:
-        outer = [(name, agent.values.get(name)) for name in _declared(body)]
+        outer = [(name, agent.values.get(name)) for name in declared(body)]
         left = ""
         for node in body:
             left = yield from self._node(agent, node)
@@ -210,10 +204,6 @@ class _Run:
             case Pin(name):
                 if self.instructions.have(agent, name):
                     self._fault(f"`{name}` is touched while instructions have it")
-            case Memory():
-                self.memories[node.name] = node
-                own = agent.values[node.unit] * node.apart if node.unit else 0
-                agent.values[node.name] = node.offset + own
             case Drain("matrix", pending):
                 yield from self._drain(agent, node, len(agent.issued) - pending)
             case _:
@@ -238,24 +228,14 @@ class _Run:
 
     def _step(self, agent: Agent, node: Node) -> None:
         """One that nobody waits at."""
-        v = agent.values
+        if assign(agent, node):
+            return
         match node:
-            case Let(_, names, values) | State(_, names, values):
-                v.update(zip(names, [self._value(agent, e) for e in values], strict=True))
-            case Assign(name, value):
-                v[name] = self._value(agent, value)
-            case Advance(_, phase, stages, by):
-                slot = v["slot"] + (1 if by is None else self._value(agent, by))
-                v["slot"] = slot % stages
-                if phase:
-                    v[phase] += slot // stages
             case Init(barrier, arrivals):
                 self._init(agent, self._value(agent, barrier), self._value(agent, arrivals))
             case Fence("barriers"):
                 for b in self.barriers[agent.block].values():
                     b.announced |= b.maker == agent.number
-            case Descriptor(name, view):
-                agent.descriptors[name] = self._start(agent, view)
             case Busy():
                 self.instructions.issue(agent, node)
             case Commit("matrix"):
@@ -366,7 +346,7 @@ class _Run:
             self._see(agent.clock, b, node)
             if not b.announced:
                 self._fault(f"the copy engine does not know the barrier: {line(node)}")
-            start = self._start(agent, node.to)
+            start = start_of(node.to, agent)
             place = block, start, start + node.bytes
             for (n, first, end), (other, under_way) in self.filled.items():
                 meets = n == block and first < place[2] and start < end
@@ -376,13 +356,6 @@ class _Run:
                 self._fault(f"instructions may still read what is there: {line(node)}")
             self.filled[place] = b, True
             self._later(partial(self._land, b, agent.clock.copy(), node, place))
-
-    def _start(self, agent: Agent, view: View) -> int:
-        """The byte of shared memory that a part of a memory begins at."""
-        parts = (view.start, view.index, view.at)
-        start, index, at = (0 if e is None else self._value(agent, e) for e in parts)
-        size = self.memories[view.memory].element_bytes
-        return agent.values[view.memory] + (start + index) * size + at
 
     def _land(self, b: Barrier, clock: Clock, node: EngineCopy, place: Place) -> None:
         self.filled[place] = b, False
@@ -440,14 +413,3 @@ class _Run:
         agent.waits = None
         self.instructions.drained(agent, groups)
         return ""
-
-
-def _declared(body: Body) -> Iterator[str]:
-    for node in body:
-        match node:
-            case Let(names=names) | State(names=names):
-                yield from names
-            case Memory(name):
-                yield name
-            case _:
-                pass

@@ -57,6 +57,7 @@ class Agent:
     complete: int = 0
     drains: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
+    element_bytes: dict[str, int] = field(default_factory=dict[str, int])  # of memories
     ready: Callable[[], bool] = lambda: True
     waits: Node | None = None
     over: bool = False

@@ -1,0 +1,61 @@
+"""Nodes of copies as text of CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from selector.gpu.cuda.expressions import spell
+from selector.gpu.cuda.views import address, pointer
+from selector.gpu.ir.memory import (
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    LoadShifted,
+    Point,
+    Prefetch,
+)
+from selector.ir.nodes import Expr
+
+Numbers = Mapping[str, str]
+
+
+def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numbers) -> str:
+    """Of a copy by threads."""
+    match node:
+        case Point(name, kind, of):
+            return f"{kind}* const {name} = {pointer(of, numbers)};"
+        case CopyAsync(to, source, cache, wanted):
+            function = "copy16" if cache == "past" else "copy16_cached"
+            return f"{_if(wanted, numbers)}{function}({_listed(numbers, to, source)});"
+        case CopyElement(to, kind, index, origin, source, inside, wanted):
+            value = f"{origin}[{spell(source, numbers)}]"
+            value = f"{spell(inside, numbers)} ? {value} : {kind}{{}}"
+            return f"{_if(wanted, numbers)}{to}[{spell(index, numbers)}] = {value};"
+        case LoadShifted(part, valid):
+            return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
+
+
+def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun, numbers: Numbers) -> str:
+    """Of one by the copy engine."""
+    match node:
+        case EngineCopy(to, map_, at, barrier, _, blocks):
+            verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
+            head = f"tensor_{verb}{len(at)}({address(to, numbers)}, &{map_}"
+            return f"{head}, {_listed(numbers, *at, barrier)}{mask});"
+        case EngineStore(source, map_, at):
+            head = f"tensor_store{len(at)}({address(source, numbers)}, &{map_}"
+            return f"{head}, {_listed(numbers, *at)});"
+        case Prefetch(map_):
+            return f"prefetch_map(&{map_});"
+        case CopyRun(to, source, bytes_, barrier):
+            return f"bulk_copy({_listed(numbers, to, source, bytes_, barrier)});"
+
+
+def _if(wanted: Expr | None, numbers: Numbers) -> str:
+    return "" if wanted is None else f"if ({spell(wanted, numbers)}) "
+
+
+def _listed(numbers: Numbers, *values: Expr) -> str:
+    return ", ".join(spell(e, numbers) for e in values)

@@ -1,0 +1,54 @@
+"""What a thread's variables, memories and descriptors are as it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from selector.gpu.ir.nodes import Advance, Assign, Body, Let, Memory, Node, State
+from selector.gpu.ir.products import Descriptor
+from selector.gpu.ir.views import View
+from selector.gpu.simulator.threads import Agent
+from selector.gpu.simulator.values import value_of
+
+
+def assign(agent: Agent, node: Node) -> bool:
+    """Follow a node that sets or declares some; whether it is one."""
+    v = agent.values
+    match node:
+        case Let(_, names, values) | State(_, names, values):
+            v.update(zip(names, [value_of(e)(v) for e in values], strict=True))
+        case Assign(name, value):
+            v[name] = value_of(value)(v)
+        case Advance(_, phase, stages, by):
+            slot = v["slot"] + (1 if by is None else value_of(by)(v))
+            v["slot"] = slot % stages
+            if phase:
+                v[phase] += slot // stages
+        case Memory():
+            v[node.name] = node.offset + (v[node.unit] * node.apart if node.unit else 0)
+            agent.element_bytes[node.name] = node.element_bytes
+        case Descriptor(name, view):
+            agent.descriptors[name] = start_of(view, agent)
+        case _:
+            return False
+    return True
+
+
+def start_of(view: View, agent: Agent) -> int:
+    """The byte of shared memory that a part of a memory begins at."""
+    v = agent.values
+    parts = (view.start, view.index, view.at)
+    start, index, at = (0 if e is None else value_of(e)(v) for e in parts)
+    return v[view.memory] + (start + index) * agent.element_bytes[view.memory] + at
+
+
+def declared(body: Body) -> Iterator[str]:
+    """The names of variables and memories that end with a body."""
+    for node in body:
+        match node:
+            case Let(names=names) | State(names=names):
+                yield from names
+            case Memory(name):
+                yield name
+            case _:
+                pass

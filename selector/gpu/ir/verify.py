@@ -1,4 +1,6 @@
-"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies."""
+"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies, and its
+products (``verify_products``).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from selector.gpu.ir.layouts import (
     sizes,
 )
 from selector.gpu.ir.nodes import EngineCopy, EngineStore, Kernel, Memory, View, walk
+from selector.gpu.ir.verify_products import product_faults
 from selector.ir.nodes import IntImm
 
 
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     """Layouts in which two elements share a byte, or one lies past its memory; swizzles that begin
-    between their repetitions; boxes of the copy engine from or to no memory, or past its end.
+    between their repetitions; boxes of the copy engine from or to no memory, or past its end;
+    operands of products that lie otherwise than these read them.
     """
     declared: dict[str, Memory] = {}
     found: list[str] = []
@@ -35,7 +39,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
                 found += _outside(view, 0, declared)
             case _:
                 pass
-    return tuple(found)
+    return (*found, *product_faults(kernel))
 
 
 def _faults(memory: Memory) -> Iterator[str]:

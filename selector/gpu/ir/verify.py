@@ -1,5 +1,5 @@
-"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies, and
-what is copied there.
+"""What is wrong with a kernel, seen without running it: so far, how its shared memory lies, what is
+copied there, and its products (``verify_products``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from selector.gpu.ir.memory import (
     Point,
 )
 from selector.gpu.ir.nodes import Kernel, Let, Memory, Number, walk
+from selector.gpu.ir.verify_products import product_faults
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
@@ -40,7 +41,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     """Layouts in which two elements share a byte, or one lies past its memory; swizzles that begin
     between their repetitions; boxes of the copy engine that are not those of their map, lie
     otherwise in shared memory, go to or from no memory, or past its end; chunks that do not begin
-    where one may.
+    where one may; operands of products that lie otherwise than these read them.
     """
     maps = {node.name: node for node in kernel.declarations if isinstance(node, Map)}
     numbers = {node.name: node.value for node in kernel.declarations if isinstance(node, Number)}
@@ -65,7 +66,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
                 found += checked.box(view, name, at, None)
             case _:
                 pass
-    return tuple(found)
+    return (*found, *product_faults(kernel))
 
 
 def _faults(memory: Memory) -> Iterator[str]:

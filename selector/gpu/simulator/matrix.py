@@ -8,7 +8,7 @@ are complete when one of its threads has drained so many.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
@@ -44,13 +44,14 @@ class Instructions:
         agent.groups.append(frozenset(agent.open))
         agent.open.clear()
 
-    def others(self, agent: Agent) -> list[Agent]:
-        """All who issue instructions together with a thread."""
-        return self.members[_group(agent)]
-
-    def drained(self, agent: Agent, groups: int) -> None:
-        """A thread knows that the first groups are complete: those of all warps."""
-        for other in self.others(agent) if groups > 0 else ():
+    def drain(self, agent: Agent, groups: int) -> Generator[Callable[[], bool]]:
+        """A thread waits until the first groups are complete: no sooner than all warps have issued
+        them.
+        """
+        others = self.members[_group(agent)]
+        while any(len(a.issued) < groups for a in others):
+            yield lambda: all(len(a.issued) >= groups for a in others)
+        for other in others if groups > 0 else ():
             agent.clock = np.maximum(agent.clock, other.issued[groups - 1])
         agent.clock[agent.number] += 1
         agent.complete = max(agent.complete, groups)

@@ -205,7 +205,9 @@ class _Run:
                 if self.instructions.have(agent, name):
                     self._fault(f"`{name}` is touched while instructions have it")
             case Drain("matrix", pending):
-                yield from self._drain(agent, node, len(agent.issued) - pending)
+                agent.waits = node
+                yield from self.instructions.drain(agent, len(agent.issued) - pending)
+                agent.waits = None
             case _:
                 self._step(agent, node)
         return ""
@@ -402,14 +404,4 @@ class _Run:
         agent.waits = node
         yield lambda: meeting.over
         agent.waits = None
-        return ""
-
-    def _drain(self, agent: Agent, node: Drain, groups: int) -> Way:
-        """Instructions of a group are complete no sooner than all its warps have issued them."""
-        others = self.instructions.others(agent)
-        agent.waits = node
-        while any(len(a.issued) < groups for a in others):
-            yield lambda: all(len(a.issued) >= groups for a in others)
-        agent.waits = None
-        self.instructions.drained(agent, groups)
         return ""

@@ -190,9 +190,9 @@ class KernelContext:
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self._quotient)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name)
 
-    def _quotient(self, e: Expr) -> str | None:
+    def quotient_name(self, e: Expr) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
         it follows from the sizes. A quotient or remainder that follows from the place in the grid
         or the block, too, is a constant of the block or warp. None for others, and for divisions by

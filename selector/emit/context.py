@@ -202,7 +202,7 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        for name in (x.name for x in walk_expr(e) if type(x) is Var):
+        for name in free_vars(e):
             known = self.units.get(name, name)
             fixed = known in self.grid or known in self.units.values()
             if known not in self.sizes and not (quotient and fixed):

@@ -189,9 +189,9 @@ class KernelContext:
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self._quotient)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name)
 
-    def _quotient(self, e: Expr) -> str | None:
+    def quotient_name(self, e: Expr) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
         it follows from the sizes. A quotient or remainder that follows from the place in the grid
         or the block, too, is a constant of the block or warp. None for others, and for divisions by
@@ -201,7 +201,7 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        for name in (x.name for x in walk_expr(e) if type(x) is Var):
+        for name in free_vars(e):
             known = self.units.get(name, name)
             fixed = known in self.grid or known in self.units.values()
             if known not in self.sizes and not (quotient and fixed):

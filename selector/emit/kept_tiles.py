@@ -5,41 +5,41 @@ A lane has of every block of 8 x 8 the same two neighbours that it has of an acc
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
-from selector.emit.context import Element, KernelContext, Region
+from selector.emit.elements import COLUMN, ROW, ElementScalar
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Load, Var
 from selector.ir.types import FLOAT16
 
-_MARK = re.compile(r"@tile:([^@:]+):(-?\d+):(-?\d+):(-?\d+)@")
+
+@dataclass(frozen=True, slots=True)
+class KeptElement:
+    """The element of a tile whose place is ``base`` and so much more a row and a column."""
+
+    buffer: str
+    base: int
+    by_row: int
+    by_column: int
+
+    def text(self, at: ElementScalar) -> str:
+        odd = at.across % 2
+        origin = self.base + self.by_row * at.down + self.by_column * (at.across - odd)
+        place = map(Affine.of, (origin, self.by_row, self.by_column))
+        return f"half_of({at.context.register_tiles[self.buffer].at(*place)}, {odd})"
 
 
-def mark_tile(load: Load, context: KernelContext) -> Var:
-    """A mark for one lane's load, whose index is one of row ``$m`` and column ``$n``."""
-    index, m, n = to_affine(load.index), Var("$m"), Var("$n")
-    parts = (index.rest(m).rest(n), index.coefficient(m), index.coefficient(n))
-    numbers = [p.constant for p in parts]
-    if None in numbers or load.type != FLOAT16 or load.predicate is not None:
-        raise EmitError(
-            f"`{load.buffer}` is kept in registers and read in another order than it has there",
-            hint=f"store `{load.buffer}` in GPUShared",
-        )
-    text = ":".join(str(x) for x in numbers)
-    return Var(context.names.verbatim(f"@tile:{load.buffer}:{text}@"), load.type)
-
-
-def fill_tiles(text: str, region: Region, element: Element, context: KernelContext) -> str:
-    """The text with halves of registers in place of marks, for one element of a block."""
-    down, across = region.offsets(element)
-    odd = across % 2
-
-    def half(match: re.Match[str]) -> str:
-        base, by_m, by_n = (int(match[k]) for k in (2, 3, 4))
-        origin = base + by_m * down + by_n * (across - odd)
-        tiles = context.register_tiles[match[1]]
-        register = tiles.at(Affine.of(origin), Affine.of(by_m), Affine.of(by_n))
-        return f"half_of({register}, {odd})"
-
-    return _MARK.sub(half, text)
+def kept_element(load: Load, scalar: ElementScalar) -> Var:
+    """What stands for one lane's load, whose index is one of ``ROW`` and ``COLUMN``."""
+    index = to_affine(load.index)
+    parts = index.rest(ROW).rest(COLUMN), index.coefficient(ROW), index.coefficient(COLUMN)
+    plain = load.type == FLOAT16 and load.predicate is None
+    match [p.constant for p in parts]:
+        case int(base), int(by_row), int(by_column) if plain:
+            return scalar.leaf(KeptElement(load.buffer, base, by_row, by_column), load.type)
+        case _:
+            raise EmitError(
+                f"`{load.buffer}` is kept in registers and read in another order than it has there",
+                hint=f"store `{load.buffer}` in GPUShared",
+            )

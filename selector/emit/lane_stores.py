@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from selector.emit.context import LANE_ROW, Element, KernelContext, Region
-from selector.emit.element_texts import ElementTexts
+from selector.emit.elements import ElementTexts
 from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
@@ -104,14 +104,14 @@ class LaneStores:
                         self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
                         for e in (half, half + 1)
                     ]
-                    if wide and text.pair_text is not None:
-                        w.line(f"*(u32*)({pair[0][0]}) = {text.pair(region, (i, j, half))};")
+                    if wide and text.paired:
+                        w.line(f"*(u32*)({pair[0][0]}) = {text.pair((i, j, half))};")
                         continue
                     if wide:
                         w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
                         continue
                     for e, (target, value) in zip((half, half + 1), pair, strict=True):
-                        test = f"if ({text.guard(region, (i, j, e))}) " if guarded else ""
+                        test = f"if ({text.guard((i, j, e))}) " if guarded else ""
                         w.line(f"{test}*({target}) = {value};")
 
     def _write_one(
@@ -125,7 +125,7 @@ class LaneStores:
         text: ElementTexts,
     ) -> tuple[str, str]:
         """(address, value) of one element."""
-        value = text.value(region, element)
+        value = text.value(element)
         if form is None:
             index = to_affine(lane(plan.store.index, digits_of(region, element, outer)))
             return self._pointer(plan.store, index - index.offset, index.offset, pointers), value

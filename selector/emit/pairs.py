@@ -9,9 +9,7 @@ two.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, FloatImm, Select
 from selector.ir.types import FLOAT16
@@ -30,49 +28,26 @@ _COMPARISONS = {
     CompareOp.GT: "pair_gt",
     CompareOp.GE: "pair_ge",
 }
-_LEAF = re.compile(r"«(\d+)»")
 
 
-@dataclass(frozen=True, slots=True)
-class PairText:
-    """The text of a pair: ``«k»`` stands for leaf k, which is a scalar text of one element."""
-
-    text: str
-    leaves: tuple[str, ...]
-
-    def fill(self, first: Callable[[str], str], second: Callable[[str], str]) -> str:
-        """The text with both elements of every leaf."""
-
-        def pair(match: re.Match[str]) -> str:
-            leaf = self.leaves[int(match[1])]
-            return f"pack16({first(leaf)}, {second(leaf)})"
-
-        return _LEAF.sub(pair, self.text)
-
-
-def pair_text(e: Expr, scalar: Callable[[Expr], str]) -> PairText | None:
-    """A scalar f16 value as a pair; None where nothing of it is computed in f16."""
-    leaves: list[str] = []
-
-    def leaf(x: Expr) -> str:
-        text = scalar(x)
-        if text not in leaves:
-            leaves.append(text)
-        return f"«{leaves.index(text)}»"
+def pair_text(e: Expr, leaf: Callable[[Expr], str]) -> str | None:
+    """A scalar f16 value as a pair, made of pairs that ``leaf`` spells; None where nothing of it is
+    computed in f16.
+    """
 
     def value(x: Expr) -> str:
-        match x:
-            case Binary(op, a, b) if x.type == FLOAT16 and op in _ARITHMETIC:
-                return f"{_ARITHMETIC[op]}({value(a)}, {value(b)})"
-            case Call(_, "abs", (a,)) if x.type == FLOAT16:
-                return f"pair_abs({value(a)})"
-            case Select(Compare(op, a, b), y, z) if _is_pair_select(x):
-                return _select(f"{_COMPARISONS[op]}({value(a)}, {value(b)})", y, z, value)
-            case _:
-                return leaf(x)
+        found = pair_text(x, leaf)
+        return leaf(x) if found is None else found
 
-    text = value(e)
-    return None if _LEAF.fullmatch(text) else PairText(text, tuple(leaves))
+    match e:
+        case Binary(op, a, b) if e.type == FLOAT16 and op in _ARITHMETIC:
+            return f"{_ARITHMETIC[op]}({value(a)}, {value(b)})"
+        case Call(_, "abs", (a,)) if e.type == FLOAT16:
+            return f"pair_abs({value(a)})"
+        case Select(Compare(op, a, b), y, z) if _is_pair_select(e):
+            return _select(f"{_COMPARISONS[op]}({value(a)}, {value(b)})", y, z, value)
+        case _:
+            return None
 
 
 def _is_pair_select(e: Select) -> bool:

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import partial
 
 from selector.diagnostics import EmitError
 from selector.emit.context import (
     LANE_NAMES,
+    Element,
     KernelContext,
     Region,
     slice_offset,
 )
-from selector.emit.element_texts import ElementTexts
-from selector.emit.kept_tiles import mark_tile
-from selector.emit.lane_numbers import mark_number
+from selector.emit.elements import (
+    COLUMN,
+    ROW,
+    AccumulatorElement,
+    ElementScalar,
+    ElementTexts,
+)
+from selector.emit.kept_tiles import kept_element
+from selector.emit.lane_numbers import lane_number
 from selector.emit.lane_stores import LaneStores
-from selector.emit.pairs import pair_text
 from selector.emit.places import (
     ReadOut,
     digits_of,
@@ -29,10 +34,10 @@ from selector.emit.places import (
     pairs_of,
     tiles_of,
 )
-from selector.emit.row_registers import mark_rows
-from selector.emit.row_sums import RowSumCode, row_sums
+from selector.emit.row_registers import row_element
+from selector.emit.row_sums import RowSum, RowSumCode, row_sums
 from selector.emit.scalar import c_type
-from selector.emit.staged_tiles import mark_staged
+from selector.emit.staged_tiles import staged_element
 from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     as_box_store,
@@ -57,6 +62,7 @@ from selector.ir.nodes import (
     FloatImm,
     IntImm,
     Load,
+    ReduceOp,
     Select,
     Store,
     Var,
@@ -240,18 +246,16 @@ class RegionCode:
                 open_box(box, self.context, name, row=row, among=len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
                 text = self._texts(plan, region, outer, guarded=False)
-                self._put(name, box, [(region, text)], i)
+                self._put(name, box, [text], i)
             close_boxes(names, self.context)
 
-    def _put(
-        self, name: str, box: BoxStore, parts: list[tuple[Region, ElementTexts]], i: int
-    ) -> None:
+    def _put(self, name: str, box: BoxStore, parts: list[ElementTexts], i: int) -> None:
         """Rows ``i`` of regions, side by side, into a box."""
         kind = c_type(box.map.type)
         pairs = [
-            [text.value(region, (i, j, e)) for e in (half, half + 1)]
-            for region, text in parts
-            for j in range(region.tiles[1])
+            [text.value((i, j, e)) for e in (half, half + 1)]
+            for text in parts
+            for j in range(text.region.tiles[1])
             for half in PAIRS
         ]
         for line in box_lines(box, name, kind, pairs):
@@ -280,7 +284,7 @@ class RegionCode:
         """Sums over the rows of accumulators, or of tiles that are kept in registers; several
         statements are parts of one sum.
         """
-        code = RowSumCode(self.context, self._element)
+        code = RowSumCode(self.context, self._term)
         code.write([(s, row_sums(s, self.context.register_tiles), self._summed(s)) for s in stmts])
 
     def _summed(self, s: Store) -> list[tuple[Region, Digits]]:
@@ -299,17 +303,22 @@ class RegionCode:
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
                 name = open_box(box, self.context, row=parts[0][1].rows * i)
-                self._put(name, box, [(r, t) for (_, r, _), t in zip(parts, texts, strict=True)], i)
+                self._put(name, box, texts, i)
                 close_boxes([name], self.context)
 
+    def _term(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], str]:
+        """The text of every element of what is reduced."""
+        return self._element(
+            x.source, x.node.value, region, outer, summed=x.node.op is ReduceOp.ADD
+        )
+
     def _element(
-        self, source: Load, value: Expr, region: Region, outer: Digits
-    ) -> Callable[[tuple[int, int, int]], str]:
+        self, source: Load, value: Expr, region: Region, outer: Digits, *, summed: bool = False
+    ) -> Callable[[Element], str]:
         """The text of every element of a value made of accumulators."""
         element = Store(source.buffer, source.index, value)  # in the order of the accumulator
         plan = ReadOut(element, source, [], [])
-        text = self._texts(plan, region, outer, guarded=False)
-        return partial(text.value, region)
+        return self._texts(plan, region, outer, guarded=False, summed=summed).value
 
     def _keep(self, plan: ReadOut) -> None:
         """Leave what is read out in registers, as blocks of an operand."""
@@ -325,64 +334,55 @@ class RegionCode:
             for element in pairs_of(region):
                 down, across = region.offsets(element)
                 target = kept.put(form.base + rows * down + columns * across, rows, columns)
-                self.context.writer.line(f"{target} = {text.pair(region, element)};")
+                self.context.writer.line(f"{target} = {text.pair(element)};")
 
     def _texts(
-        self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool
+        self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool, summed: bool = False
     ) -> ElementTexts:
-        """Value and guard of a block's elements, with marks for what differs between them."""
-        n, m = Var("$n"), Var("$m")
-        digits = ((n, region.n), (m, region.m), *outer)
+        """Value and guard of a block's elements."""
+        digits = ((COLUMN, region.n), (ROW, region.m), *outer)
         value, expected = plan.element(digits)
-        buffers: list[str] = []
+        scalar = ElementScalar(self.context, region, summed=summed)
+        held = self._held(value, expected, scalar)
+        p = plan.store.predicate
+        guard = plan.condition(p, digits) if guarded and p is not None else None
+        return ElementTexts(held, guard, scalar)
 
-        def mark_reads(x: Expr) -> Expr:
-            match x:
-                case Call(t, "tile.read", (Load(_, buffer, index, wanted),)):
-                    if to_affine(index) != expected:
-                        raise EmitError(
-                            f"`{buffer}` is read in an order other than the one it is kept in",
-                            hint="read all accumulators of a statement with the same index",
-                        )
-                    buffers.append(buffer)
-                    read = Var(self.context.names.verbatim(f"@{buffer}@"), t)
-                    return read if wanted is None else Select(wanted, read, _zero(t))
-                case Load() if x.buffer in self.context.register_tiles:
-                    return mark_tile(x, self.context)
-                case Load() if x.buffer in self.context.row_registers:
-                    return mark_rows(x, self.context) or x
-                case Cast() | Binary() if (
-                    number := mark_number(x, region, self.context)
-                ) is not None:
-                    return number
-                case Load() if (pair := mark_staged(x, region, self.context)) is not None:
-                    return pair
-                case Load() if self._is_uniform(x):
-                    return self._loaded_once(x)
-                case _:
-                    return map_expr(x, mark_reads)
-
-        names, scalar = self.context.names, self.context.scalar
-        names.bind("$n", "@n@")
-        names.bind("$m", "@m@")
-        marked = mark_reads(value)
-        p, guard = plan.store.predicate, ""
-        if guarded and p is not None:
-            guard = scalar.expr(plan.condition(p, digits))
-        accumulators = {b: self.context.accumulators[b] for b in buffers}
-        pair = pair_text(marked, scalar.expr)
-        return ElementTexts(scalar.expr(marked), guard, accumulators, pair, self.context)
+    def _held(self, x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
+        """A value of an element with leaves for what a lane holds; accumulators are read in the
+        order ``expected``.
+        """
+        match x:
+            case Call(t, "tile.read", (Load(_, buffer, index, wanted),)):
+                if to_affine(index) != expected:
+                    raise EmitError(
+                        f"`{buffer}` is read in an order other than the one it is kept in",
+                        hint="read all accumulators of a statement with the same index",
+                    )
+                read = scalar.leaf(AccumulatorElement(buffer), t)
+                return read if wanted is None else Select(wanted, read, _zero(t))
+            case Load() if x.buffer in self.context.register_tiles:
+                return kept_element(x, scalar)
+            case Load() if (row := row_element(x, scalar)) is not None:
+                return row
+            case Cast() | Binary() if (number := lane_number(x, scalar)) is not None:
+                return number
+            case Load() if (half := staged_element(x, scalar)) is not None:
+                return half
+            case Load() if self._is_uniform(x):
+                return self._loaded_once(x, scalar)
+            case _:
+                return map_expr(x, lambda e: self._held(e, expected, scalar))
 
     def _is_uniform(self, load: Load) -> bool:
         """Whether all elements read the same number of an input."""
         return self.context.is_input(load.buffer) and not LANE_NAMES & free_vars(load)
 
-    def _loaded_once(self, load: Load) -> Var:
-        """The variable that holds a number which all elements read."""
-        names, scalar = self.context.names, self.context.scalar
-        name = names.fresh(load.buffer)
-        self.context.writer.line(f"const {c_type(load.type)} {name} = {scalar.load(load)};")
-        return Var(names.verbatim(name), load.type)
+    def _loaded_once(self, load: Load, scalar: ElementScalar) -> Var:
+        """What stands for a number which all elements read."""
+        name, text = self.context.names.fresh(load.buffer), self.context.scalar.load(load)
+        self.context.writer.line(f"const {c_type(load.type)} {name} = {text};")
+        return scalar.constant(name, load.type)
 
     def covered(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
         """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer

@@ -10,16 +10,16 @@ and statements on whole runs of rows, all of them in the unit whose part it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from selector.diagnostics import InternalError
 from selector.emit.accumulators import by_warp
 from selector.emit.context import KernelContext, Region, RowRegisters, thread_part
-from selector.emit.places import row_text
+from selector.emit.elements import COLUMN, ROW, ElementScalar
 from selector.emit.scalar import c_type
-from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS, ROWS
+from selector.gpu.ir.lane_maps import PAIRS, ROWS
 from selector.gpu.ir.products import Fragment
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
@@ -32,8 +32,6 @@ from selector.lowering.structure import thread_regions
 from selector.lowering.tiles import first_lane
 
 Covered = Callable[[str, Affine, int], list[tuple[Region, Digits]]]
-ROW, COLUMN = Var("$m"), Var("$n")
-_MARK = re.compile(r"@row:([^@:]+):(\d+)@")
 
 
 def row_arrays(body: Stmt, context: KernelContext, covered: Covered) -> dict[str, int]:
@@ -205,25 +203,32 @@ def _first_read(value: Expr) -> Load:
 # ---------------------------------------------------------------------- text
 
 
-def mark_rows(load: Load, context: KernelContext) -> Var | None:
-    """A mark for a lane's load from an array of rows, whose index is one of row ``$m``."""
-    array = context.row_registers.get(load.buffer)
-    if array is None:
+@dataclass(frozen=True, slots=True)
+class RowElement:
+    """The number of an element's row: that of the block's first one is element ``start``."""
+
+    buffer: str
+    start: int
+
+    def text(self, at: ElementScalar) -> str:
+        return at.context.row_registers[self.buffer].at(self.start + at.down)
+
+
+def row_element(load: Load, scalar: ElementScalar) -> Var | None:
+    """What stands for a lane's load from an array of rows, whose index is one of ``ROW``."""
+    if load.buffer not in scalar.context.row_registers:
         return None
     index = to_affine(load.index)
-    start = _start(index.rest(ROW), context)
+    start = _start(index.rest(ROW), scalar.context)
     if start is None or index.coefficient(ROW).constant != 1:
         raise InternalError(f"`{load.buffer}` is kept by rows and read otherwise")
-    return Var(context.names.verbatim(f"@row:{load.buffer}:{start}@"), load.type)
+    return scalar.leaf(RowElement(load.buffer, start), load.type)
 
 
-def fill_rows(text: str, row: int, context: KernelContext) -> str:
-    """The text with registers in place of marks, for row ``row + g`` of a block."""
-
-    def register(match: re.Match[str]) -> str:
-        return context.row_registers[match[1]].at(int(match[2]) + row)
-
-    return _MARK.sub(register, text)
+def with_rows(e: Expr, scalar: ElementScalar) -> Expr:
+    """A lane's expression with what stands for its loads from arrays of rows."""
+    found = row_element(e, scalar) if isinstance(e, Load) else None
+    return found if found is not None else map_expr(e, lambda x: with_rows(x, scalar))
 
 
 def assign_rows(s: Store, context: KernelContext) -> None:
@@ -231,18 +236,12 @@ def assign_rows(s: Store, context: KernelContext) -> None:
     array, lanes = context.row_registers[s.buffer], s.index.type.lanes
     start = _start(first_lane(s.index), context)
     assert start is not None
-    digits: Digits = ((ROW, lanes),)
-
-    def mark(e: Expr) -> Expr:
-        found = mark_rows(e, context) if isinstance(e, Load) else None
-        return found if found is not None else map_expr(e, mark)
-
-    value = mark(lane(s.value, digits))
-    for row in range(0, lanes, array.rows):
-        for down in (row + ELEMENTS[half][0] for half in PAIRS):
-            context.names.bind(ROW.name, row_text(down))
-            text = fill_rows(context.scalar.expr(value), down, context)
-            context.writer.line(f"{array.at(start + down)} = {text};")
+    scalar = ElementScalar(context, Region(0, lanes, 8, False, array.rows))
+    value = with_rows(lane(s.value, ((ROW, lanes),)), scalar)
+    for i in range(lanes // array.rows):
+        for half in PAIRS:
+            text = scalar.at((i, 0, half)).expr(value)
+            context.writer.line(f"{array.at(start + scalar.down)} = {text};")
 
 
 def declare(s: Allocate, elements: int, context: KernelContext) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
 from selector.emit.context import Element, KernelContext, Region, thread_part
-from selector.emit.places import row_text
-from selector.emit.row_registers import fill_rows, mark_rows
+from selector.emit.elements import ROW, ElementScalar
+from selector.emit.row_registers import with_rows
 from selector.emit.scalar import c_type
 from selector.emit.threads import COMBINE
 from selector.gpu.ir.lane_maps import PAIRS
@@ -42,7 +42,6 @@ _JOINS = {
     ReduceOp.MIN: BinaryOp.MIN,
 }
 
-ElementText = Callable[[Load, Expr, Region, Digits], Callable[[Element], str]]
 Covered = list[tuple[Region, Digits]]
 
 
@@ -54,6 +53,7 @@ class RowSum:
     source: Load
 
 
+ElementText = Callable[[RowSum, Region, Digits], Callable[[Element], str]]
 Part = tuple[Store, list[RowSum], Covered]
 
 
@@ -123,7 +123,9 @@ def _shape(e: Expr) -> Expr:
 
 
 class RowSumCode:
-    """Writes read-outs with reductions. ``element`` gives the text of an element of a value."""
+    """Writes read-outs with reductions. ``element`` gives the texts of the elements of what a
+    reduction reduces.
+    """
 
     def __init__(self, context: KernelContext, element: ElementText) -> None:
         self.context = context
@@ -140,7 +142,7 @@ class RowSumCode:
             with self.context.writer.block(""):
                 texts = [
                     [
-                        (x, self._terms(x, *block), block[0])
+                        (x, self.element(x, *block), block[0])
                         for x in sums
                         for block in (blocks[number],)
                     ]
@@ -149,13 +151,6 @@ class RowSumCode:
                 for i in range(region.tiles[0]):
                     for half in PAIRS:
                         self._row(parts[-1][0], texts, region, outer, i, half)
-
-    def _terms(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], str]:
-        """The text of every element of what is reduced; a term of a sum is as precise as sums."""
-        text = self.element(x.source, x.node.value, region, outer)
-        if x.node.op is not ReduceOp.ADD:
-            return text
-        return lambda element: text(element).replace("exp2f(", "exp2_rounded(")
 
     def _check(self, s: Store, sums: list[RowSum], region: Region, blocks: int) -> None:
         buffer = sums[0].source.buffer
@@ -183,6 +178,7 @@ class RowSumCode:
     ) -> None:
         """The rows of a block whose elements begin in register ``half`` of tiles ``i``."""
         w, names = self.context.writer, self.context.names
+        scalar = ElementScalar(self.context, region).at((i, 0, half))
         totals: dict[VectorReduce, Expr] = {}
         with w.block(""):
             for parts in zip(*texts, strict=True):
@@ -194,34 +190,22 @@ class RowSumCode:
                     for e in (half, half + 1)
                 ]
                 self._reduce(node, elements, total)
-                totals[node] = Broadcast(Var(names.verbatim(total), node.type.element), node.lanes)
-            m = Var("$m")
-            row = region.offsets((i, 0, half))[0]
-            names.bind("$m", row_text(row))
-            digits = ((m, region.m), *outer)
-            value = self._marked(lane(_with_totals(s.value, totals), digits))
+                totals[node] = Broadcast(scalar.constant(total, node.type.element), node.lanes)
+            digits = ((ROW, region.m), *outer)
+            value = with_rows(lane(_with_totals(s.value, totals), digits), scalar)
             kept = self.context.row_registers.get(s.buffer)
             if kept is not None:
-                first = to_affine(lane(s.index, ((m, region.m), *outer))).rest(m)
+                first = to_affine(lane(s.index, digits)).rest(ROW)
                 start = (first - thread_part(first, self.context)).constant
                 assert start is not None
-                text = fill_rows(self.context.scalar.expr(value), row, self.context)
-                w.line(f"{kept.at(start + row)} = {text};")
+                w.line(f"{kept.at(start + scalar.down)} = {scalar.expr(value)};")
                 return
             tests = ["q == 0"]
             if s.predicate is not None:
                 p = s.predicate
-                tests.append(self.context.scalar.expr(p if p.type.lanes == 1 else lane(p, digits)))
-            target = self.context.scalar.address(
-                self.context.storages[s.buffer], lane(s.index, digits)
-            )
-            text = fill_rows(self.context.scalar.expr(value), row, self.context)
-            w.line(f"if ({' && '.join(tests)}) {target} = {text};")
-
-    def _marked(self, e: Expr) -> Expr:
-        """Numbers of rows that are in registers as marks."""
-        found = mark_rows(e, self.context) if isinstance(e, Load) else None
-        return found if found is not None else map_expr(e, self._marked)
+                tests.append(scalar.expr(p if p.type.lanes == 1 else lane(p, digits)))
+            target = scalar.address(self.context.storages[s.buffer], lane(s.index, digits))
+            w.line(f"if ({' && '.join(tests)}) {target} = {scalar.expr(value)};")
 
     def _reduce(self, node: VectorReduce, elements: list[str], total: str) -> None:
         """Declare ``total``: what the four lanes of a row make of its elements."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
@@ -148,6 +148,15 @@ def literal(value: float, t: Type) -> str:
         text = repr(float(value))
         return f"{text}f" if t.bits == 32 else text
     return text if t.bits == 32 else f"(double)({text})"
+
+
+def _called(e: Call) -> tuple[PureFunction | None, tuple[Expr, ...]]:
+    """The function that a call is of, if it is a pure one, and its arguments."""
+    match e:
+        case Call(_, "pow_f32", (FloatImm(2.0), exponent)):
+            return POWER_OF_TWO, (exponent,)
+        case _:
+            return find_function(e.name), e.args
 
 
 class ScalarEmitter:
@@ -291,9 +300,7 @@ class ScalarEmitter:
     def _call(self, e: Call, *, rounded: bool = False) -> str:
         if e.name in ("tile.fill", "tile.read"):
             return self.expr(e.args[0])
-        function = find_function(e.name)
-        if e.name == "pow_f32" and isinstance(e.args[0], FloatImm) and e.args[0].value == 2.0:
-            function, e = POWER_OF_TWO, replace(e, args=e.args[1:])
+        function, args = _called(e)
         if function is None:
             raw = e.name in RAW_ARGUMENTS
             text = self.spell(e, [self.expr(a) if raw else self._operand(a) for a in e.args])
@@ -304,9 +311,28 @@ class ScalarEmitter:
                 hint="compute it in a Func of its own that runs outside the kernel",
             )
         half = _is_half(e.type)
-        name = self.function(function, e.args[0].type, rounded=rounded or e.type == FLOAT16)
-        text = f"{name}({', '.join(self._operand(a) for a in e.args)})"
+        text = self._applied(function, args, rounded=rounded or e.type == FLOAT16)
         return convert(text, FLOAT32, e.type) if half else text
+
+    def _applied(self, function: PureFunction, args: tuple[Expr, ...], *, rounded: bool) -> str:
+        name = self.function(function, args[0].type, rounded=rounded)
+        return f"{name}({', '.join(self._operand(a) for a in args)})"
+
+    def unrounded(self, e: Expr) -> str | None:
+        """The float32 that is rounded to float16 as the last step of ``e``, of a function that
+        this rounding lets be less precise; None for anything else.
+        """
+        match e:
+            case Cast(t, Call() as call) if (t, call.type) == (FLOAT16, FLOAT32):
+                pass
+            case Call() as call if call.type == FLOAT16:
+                pass
+            case _:
+                return None
+        function, args = _called(call)
+        if function is None or function.rounded == function.cuda:
+            return None
+        return self._applied(function, args, rounded=True)
 
     def _intrinsic(self, e: Call, text: str) -> str:
         """The text of an intrinsic, which C may have widened, as the type of the call."""

@@ -7,50 +7,63 @@ eight rows that a warp reads at once lie in different banks: the swizzle takes c
 
 from __future__ import annotations
 
-from selector.emit.context import KernelContext, Region
+from dataclasses import dataclass
+
+from selector.emit.elements import COLUMN, EVEN, FIRST_ROW, ROW, ElementScalar
 from selector.emit.scalar import Space, Storage
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Load, Var
+from selector.ir.nodes import Expr, Load, Var
 from selector.ir.types import FLOAT16
 
-EVEN, ODD, DOWN = "@even@", "@odd@", "@down@"
-"""Marks for the column of the left neighbour, which of the two an element is, and how many rows
-below the lane's first one it lies: a multiple of eight, after which every swizzle repeats.
-"""
+
+@dataclass(frozen=True, slots=True)
+class StagedElement:
+    """A half of the word of a matrix with rows of ``pitch`` elements. ``place``: that of the word
+    in the lane's first row, an element or, in panels, its row and column; those of the others lie a
+    multiple of eight rows below, after which every swizzle repeats.
+    """
+
+    buffer: str
+    place: tuple[Expr, ...]
+    pitch: int
+
+    def text(self, at: ElementScalar) -> str:
+        storage, first = at.storages[self.buffer], ", ".join(map(at.index, self.place))
+        panels = storage.panels
+        if panels is None:
+            word = f"pair_at({storage.pointer} + {first} + {at.down} * {self.pitch})"
+        else:
+            sizes = f"{panels.rows}, {panels.row_bytes}, {at.down}"
+            word = f"pair_in_panels<{sizes}>(smem, {storage.pointer}, {first})"
+        return f"half_of({word}, {at.across % 2})"
 
 
-def mark_staged(load: Load, region: Region, context: KernelContext) -> Var | None:
-    """A mark for one lane's load, whose index is one of row ``$m`` and column ``$n``; None where
+def staged_element(load: Load, scalar: ElementScalar) -> Var | None:
+    """What stands for one lane's load, whose index is one of ``ROW`` and ``COLUMN``; None where
     neighbours do not lie in one word.
     """
-    storage, index = context.storages.get(load.buffer), to_affine(load.index)
+    storage, index = scalar.storages.get(load.buffer), to_affine(load.index)
     if storage is None or storage.space is not Space.SHARED or storage.strips is not None:
         return None
-    m, n = Var("$m"), Var("$n")
-    pitch, rest = index.coefficient(m).constant, index.rest(n)
-    words = index.coefficient(n).constant == 1 and not rest.mentions("$n")
-    words &= pitch is not None and not index.rest(m).mentions("$m")
+    pitch, rest = index.coefficient(ROW).constant, index.rest(COLUMN)
+    words = index.coefficient(COLUMN).constant == 1 and not rest.mentions(COLUMN.name)
+    words &= pitch is not None and not index.rest(ROW).mentions(ROW.name)
     if pitch is None or not words or any(c % 2 for _, c in rest):
         return None
-    if region.swapped or load.type != FLOAT16 or load.predicate is not None:
+    if scalar.region.swapped or load.type != FLOAT16 or load.predicate is not None:
         return None
-    context.names.bind("$row", "g")
-    context.names.bind("$even", EVEN)
-    first = index.rest(m).rest(n) + Affine.of(Var("$row")) * pitch + Affine.of(Var("$even"))
-    place = _place(first, pitch, storage, context)
+    first = index.rest(ROW).rest(COLUMN) + Affine.of(FIRST_ROW) * pitch + Affine.of(EVEN)
+    place = _place(first, pitch, storage)
     if place is None:
         return None
-    return Var(context.names.verbatim(f"half_of({place}, {ODD})"), load.type)
+    return scalar.leaf(StagedElement(load.buffer, place, pitch), load.type)
 
 
-def _place(first: Affine, pitch: int, storage: Storage, context: KernelContext) -> str | None:
-    """The word of a row that is ``DOWN`` rows below that of ``first``, as text."""
-    panels, scalar = storage.panels, context.scalar
+def _place(first: Affine, pitch: int, storage: Storage) -> tuple[Expr, ...] | None:
+    panels = storage.panels
     if panels is None:
-        return f"pair_at({storage.pointer} + {scalar.index(first.to_expr())} + {DOWN} * {pitch})"
+        return (first.to_expr(),)
     place = panels.place(first)
     if place is None or pitch != panels.pitch:
         return None
-    row, column = (scalar.index(p.to_expr()) for p in place)
-    sizes = f"{panels.rows}, {panels.row_bytes}, {DOWN}"
-    return f"pair_in_panels<{sizes}>(smem, {storage.pointer}, {row}, {column})"
+    return tuple(p.to_expr() for p in place)

@@ -32,8 +32,7 @@ ZERO, MINUS_ZERO = FloatImm(0.0, FLOAT16), FloatImm(-0.0, FLOAT16)
 
 
 def text(e: Expr) -> str | None:
-    found = pair_text(e, lambda x: "0" if isinstance(x, FloatImm) else getattr(x, "name", "leaf"))
-    return found and found.fill(lambda leaf: f"{leaf}0", lambda leaf: f"{leaf}1")
+    return pair_text(e, lambda x: f"pack16({x.name}0, {x.name}1)" if isinstance(x, Var) else "leaf")
 
 
 def test_operators() -> None:

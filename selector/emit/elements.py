@@ -1,0 +1,167 @@
+"""What a lane has to do with one element of an accumulator's block: scalar expressions, printed for
+each element.
+
+What a lane has, and does not work out, is a variable of the expression that stands for a *leaf*: a
+register, a coordinate, a constant of the whole block. A part without leaves is the same for all
+elements and printed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from selector.emit.context import Element, KernelContext, Region
+from selector.emit.pairs import pair_text
+from selector.emit.places import column_text, row_text
+from selector.emit.scalar import ScalarEmitter
+from selector.intrinsics.functions import POWER_OF_TWO, PureFunction
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Expr, Var
+from selector.ir.types import Type
+
+ROW, COLUMN = Var("$m"), Var("$n")
+"""Coordinates of an element in its block."""
+FIRST_ROW, FIRST_PAIR = Var("$row"), Var("$pair")
+"""Those in the tiles of the lane's first element."""
+EVEN = Var("$even")
+"""The column in the tiles of an element, or of its left neighbour: an even one."""
+
+
+class Leaf(Protocol):
+    """What a lane has of each element. Equal leaves are one variable."""
+
+    def text(self, at: ElementScalar) -> str:
+        """Its spelling for the element that ``at`` prints."""
+        ...
+
+
+class ElementScalar(ScalarEmitter):
+    """Turns scalar expressions into text, for one element of a block after the other.
+
+    ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
+    one. ``summed``: values are terms of sums.
+    """
+
+    def __init__(self, context: KernelContext, region: Region, *, summed: bool = False) -> None:
+        super().__init__(context.names, context.storages, context.quotient_name)
+        self.context, self.region, self.summed = context, region, summed
+        self.element: Element = (0, 0, 0)
+        self.down, self.across = region.offsets(self.element)
+        self._leaves: dict[Var, Leaf | str] = {
+            FIRST_ROW: row_text(0),
+            FIRST_PAIR: column_text(0),
+            ROW: Coordinate(across=region.swapped),
+            COLUMN: Coordinate(across=not region.swapped),
+            EVEN: EvenColumn(),
+        }
+        self._vars: dict[Leaf, Var] = {}
+        self._alike: dict[int, tuple[Expr, str]] = {}  # by identity: 0 and -0 are equal
+        self._normal: dict[Expr, Expr] = {}
+        self._spelled = 0  # leaves that differ between elements
+
+    def leaf(self, leaf: Leaf, t: Type) -> Var:
+        """The variable that stands for a leaf."""
+        if leaf not in self._vars:
+            self._vars[leaf] = Var(f"$leaf.{len(self._vars)}", t)
+            self._leaves[self._vars[leaf]] = leaf
+        return self._vars[leaf]
+
+    def constant(self, text: str, t: Type) -> Var:
+        """The variable that stands for what C calls ``text`` at all elements."""
+        name = Var(f"$constant.{text}", t)
+        self._leaves[name] = text
+        return name
+
+    def at(self, element: Element) -> ElementScalar:
+        """This, for another element."""
+        self.element = element
+        self.down, self.across = self.region.offsets(element)
+        return self
+
+    def expr(self, e: Expr) -> str:
+        if isinstance(e, Var) and (leaf := self._leaves.get(e)) is not None:
+            if isinstance(leaf, str):
+                return leaf
+            self._spelled += 1
+            return leaf.text(self)
+        if id(e) in self._alike:
+            return self._alike[id(e)][1]
+        before = self._spelled
+        text = super().expr(e)
+        if self._spelled == before:
+            self._alike[id(e)] = e, text
+        return text
+
+    def index(self, e: Expr) -> str:
+        if e not in self._normal:
+            self._normal[e] = to_affine(e).to_expr()
+        return self.expr(self._normal[e])
+
+    def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
+        """A term of a sum is as precise as sums."""
+        term = self.summed and function is POWER_OF_TWO
+        return super().function(function, t, rounded=rounded or term)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """The row of an element among those of the tiles, or its column."""
+
+    across: bool
+
+    def text(self, at: ElementScalar) -> str:
+        return column_text(at.across) if self.across else row_text(at.down)
+
+
+@dataclass(frozen=True, slots=True)
+class EvenColumn:
+    """``EVEN``."""
+
+    def text(self, at: ElementScalar) -> str:
+        return column_text(at.across - at.across % 2)
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorElement:
+    """The element of an accumulator."""
+
+    buffer: str
+
+    def text(self, at: ElementScalar) -> str:
+        i, j, e = at.element
+        accumulator = at.context.accumulators[self.buffer]
+        name = f"{accumulator.register}[{at.region.fragment(i, j)}]"
+        return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
+
+
+class ElementTexts:
+    """Texts of the elements of a block: of their values, and of when they are stored."""
+
+    def __init__(self, value: Expr, guard: Expr | None, scalar: ElementScalar) -> None:
+        self._value, self._guard, self._scalar = value, guard, scalar
+        self.region = scalar.region
+        self.paired = pair_text(value, lambda _: "") is not None
+        if guard is not None:  # names are numbered in the order of their first use
+            self.guard(scalar.element)
+        self.value(scalar.element)
+
+    def value(self, element: Element) -> str:
+        return self._scalar.at(element).expr(self._value)
+
+    def guard(self, element: Element) -> str:
+        assert self._guard is not None
+        return self._scalar.at(element).expr(self._guard)
+
+    def pair(self, element: Element) -> str:
+        """An element of 16 bits and its right neighbour, packed."""
+        i, j, e = element
+        both, scalar = ((i, j, e), (i, j, e + 1)), self._scalar
+
+        def packed(x: Expr) -> str:
+            return f"pack16({', '.join(scalar.at(y).expr(x) for y in both)})"
+
+        singles = [t for y in both if (t := scalar.at(y).unrounded(self._value)) is not None]
+        if singles:
+            return f"round_pair({', '.join(singles)})"
+        return pair_text(self._value, packed) or packed(self._value)

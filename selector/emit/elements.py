@@ -48,9 +48,7 @@ class ElementScalar(ScalarEmitter):
         self.context, self.region, self.summed = context, region, summed
         self.element: Element = (0, 0, 0)
         self.down, self.across = region.offsets(self.element)
-        self._leaves: dict[Var, Leaf | str] = {
-            FIRST_ROW: row_text(0),
-            FIRST_PAIR: column_text(0),
+        self._leaves: dict[Var, Leaf] = {
             ROW: Coordinate(across=region.swapped),
             COLUMN: Coordinate(across=not region.swapped),
             EVEN: EvenColumn(),
@@ -58,7 +56,7 @@ class ElementScalar(ScalarEmitter):
         self._vars: dict[Leaf, Var] = {}
         self._alike: dict[int, tuple[Expr, str]] = {}  # by identity: 0 and -0 are equal
         self._normal: dict[Expr, Expr] = {}
-        self._spelled = 0  # leaves that differ between elements
+        self._spelled = 0  # leaves
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:
         """The variable that stands for a leaf."""
@@ -67,12 +65,6 @@ class ElementScalar(ScalarEmitter):
             self._leaves[self._vars[leaf]] = leaf
         return self._vars[leaf]
 
-    def constant(self, text: str, t: Type) -> Var:
-        """The variable that stands for what C calls ``text`` at all elements."""
-        name = Var(f"$constant.{text}", t)
-        self._leaves[name] = text
-        return name
-
     def at(self, element: Element) -> ElementScalar:
         """This, for another element."""
         self.element = element
@@ -80,13 +72,11 @@ class ElementScalar(ScalarEmitter):
         return self
 
     def expr(self, e: Expr) -> str:
+        if (known := self._alike.get(id(e))) is not None:
+            return known[1]
         if isinstance(e, Var) and (leaf := self._leaves.get(e)) is not None:
-            if isinstance(leaf, str):
-                return leaf
             self._spelled += 1
             return leaf.text(self)
-        if id(e) in self._alike:
-            return self._alike[id(e)][1]
         before = self._spelled
         text = super().expr(e)
         if self._spelled == before:

@@ -6,6 +6,8 @@ import re
 
 from selector.gpu.cuda.preamble import SNIPPET_NAMES
 from selector.intrinsics.functions import FUNCTIONS
+from selector.ir.nodes import Var
+from selector.ir.types import Type
 
 _WORDS = """
 abs ahead alignas asm at auto bf16 block blockDim blockIdx bool break case catch char class const
@@ -62,6 +64,12 @@ class Names:
     def known(self, name: str) -> str:
         """The identifier of an IR name, if it has one; else the name."""
         return self._of.get(name, name)
+
+    def variable(self, text: str, t: Type) -> Var:
+        """The variable of the IR that C declares as ``text``; the program has none of its name."""
+        name = f"$declared.{text}"
+        self._of[name] = text
+        return Var(name, t)
 
     def verbatim(self, text: str) -> str:
         """Let a variable of the IR stand for a piece of C as it is; the variable's name is the

@@ -370,7 +370,7 @@ class RegionCode:
             case Load() if (half := staged_element(x, scalar)) is not None:
                 return half
             case Load() if self._is_uniform(x):
-                return self._loaded_once(x, scalar)
+                return self._loaded_once(x)
             case _:
                 return map_expr(x, lambda e: self._held(e, expected, scalar))
 
@@ -378,11 +378,11 @@ class RegionCode:
         """Whether all elements read the same number of an input."""
         return self.context.is_input(load.buffer) and not LANE_NAMES & free_vars(load)
 
-    def _loaded_once(self, load: Load, scalar: ElementScalar) -> Var:
+    def _loaded_once(self, load: Load) -> Var:
         """What stands for a number which all elements read."""
         name, text = self.context.names.fresh(load.buffer), self.context.scalar.load(load)
         self.context.writer.line(f"const {c_type(load.type)} {name} = {text};")
-        return scalar.constant(name, load.type)
+        return self.context.names.variable(name, load.type)
 
     def covered(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
         """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer

@@ -190,7 +190,7 @@ class RowSumCode:
                     for e in (half, half + 1)
                 ]
                 self._reduce(node, elements, total)
-                totals[node] = Broadcast(scalar.constant(total, node.type.element), node.lanes)
+                totals[node] = Broadcast(names.variable(total, node.type.element), node.lanes)
             digits = ((ROW, region.m), *outer)
             value = with_rows(lane(_with_totals(s.value, totals), digits), scalar)
             kept = self.context.row_registers.get(s.buffer)

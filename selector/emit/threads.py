@@ -98,7 +98,7 @@ class ThreadCode:
                     if value:
                         w.line(f"{held}[step] = {value};")
                         continue
-                    kept = Var(self.context.names.verbatim(f"{held}[step]"), t)
+                    kept = self.context.names.variable(f"{held}[step]", t)
                     self._guarded(replace(store, value=kept), nest.condition)
 
     def _copies_shared(self, nest: Nest) -> bool:
@@ -228,7 +228,7 @@ class ThreadCode:
         with w.block(f"for (int {counter} = 1; {counter} < {factor}; ++{counter})"):
             text = self.context.scalar.expr(self.lane_of(value, inner))
             w.line(f"{total} = {COMBINE[op].format(total, text)};")
-        return Var(names.verbatim(total), t)
+        return names.variable(total, t)
 
 
 def _few(s: Store) -> bool:

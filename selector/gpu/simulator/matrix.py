@@ -30,37 +30,37 @@ class Instructions:
 
     def issue(self, agent: Agent, node: Busy) -> None:
         """A thread's part in some of them."""
-        agent.open.update(node.fragments)
+        agent.matrix.open.update(node.fragments)
         block, group = _group(agent)
         for name, first, last in zip(node.descriptors, node.first, node.last, strict=True):
             start = agent.descriptors[name]
             readers = self.reads[block].setdefault((start + first, start + last), {})
-            readers[group] = max(readers.get(group, 0), len(agent.issued) + 1)
+            readers[group] = max(readers.get(group, 0), len(agent.matrix.clocks) + 1)
 
     def commit(self, agent: Agent) -> None:
         """What a thread has issued is a group of the queue."""
         agent.clock[agent.number] += 1
-        agent.issued.append(agent.clock.copy())
-        agent.groups.append(frozenset(agent.open))
-        agent.open.clear()
+        agent.matrix.clocks.append(agent.clock.copy())
+        agent.matrix.groups.append(frozenset(agent.matrix.open))
+        agent.matrix.open.clear()
 
     def drain(self, agent: Agent, groups: int) -> Generator[Callable[[], bool]]:
         """A thread waits until the first groups are complete: no sooner than all warps have issued
         them.
         """
         others = self.members[_group(agent)]
-        while any(len(a.issued) < groups for a in others):
-            yield lambda: all(len(a.issued) >= groups for a in others)
+        while any(len(a.matrix.clocks) < groups for a in others):
+            yield lambda: all(len(a.matrix.clocks) >= groups for a in others)
         for other in others if groups > 0 else ():
-            agent.clock = np.maximum(agent.clock, other.issued[groups - 1])
+            agent.clock = np.maximum(agent.clock, other.matrix.clocks[groups - 1])
         agent.clock[agent.number] += 1
-        agent.complete = max(agent.complete, groups)
-        agent.drains.append((int(agent.clock[agent.number]), agent.complete))
+        agent.matrix.complete = max(agent.matrix.complete, groups)
+        agent.matrix.drains.append((int(agent.clock[agent.number]), agent.matrix.complete))
 
     def have(self, agent: Agent, fragment: str) -> bool:
         """Whether instructions that are not complete have a thread's fragment."""
-        return fragment in agent.open or any(
-            fragment in names for names in agent.groups[agent.complete :]
+        return fragment in agent.matrix.open or any(
+            fragment in names for names in agent.matrix.groups[agent.matrix.complete :]
         )
 
     def overwritten(self, place: tuple[int, int, int], clock: Clock) -> bool:
@@ -91,7 +91,7 @@ def _known(members: list[Agent], clock: Clock) -> int:
 
 
 def _drained_by(agent: Agent, time: int) -> Iterator[int]:
-    for at, complete in reversed(agent.drains):
+    for at, complete in reversed(agent.matrix.drains):
         if at <= time:
             yield complete
             return

@@ -206,7 +206,7 @@ class _Run:
                     self._fault(f"`{name}` is touched while instructions have it")
             case Drain("matrix", pending):
                 agent.waits = node
-                yield from self.instructions.drain(agent, len(agent.issued) - pending)
+                yield from self.instructions.drain(agent, len(agent.matrix.clocks) - pending)
                 agent.waits = None
             case _:
                 self._step(agent, node)

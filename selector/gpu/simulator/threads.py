@@ -40,6 +40,19 @@ class Values(dict[str, int]):
 
 
 @dataclass(slots=True)
+class Issued:
+    """What a thread has asked of wgmma: the fragments of instructions that are of no group yet, the
+    clock of each group and its fragments, how many are complete, and from which moments on.
+    """
+
+    open: set[str] = field(default_factory=set[str])
+    clocks: list[Clock] = field(default_factory=list[Clock])
+    groups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    complete: int = 0
+    drains: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+@dataclass(slots=True)
 class Agent:
     """Neighbouring threads of a warp that go the same way, ``first`` to ``last``."""
 
@@ -49,14 +62,8 @@ class Agent:
     values: Values
     number: int = 0
     clock: Clock = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Of wgmma: fragments that are of no group yet, when each group was issued and its fragments,
-    # how many are complete, and since when; at which bytes descriptors begin.
-    open: set[str] = field(default_factory=set[str])
-    issued: list[Clock] = field(default_factory=list[Clock])
-    groups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
-    complete: int = 0
-    drains: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    descriptors: dict[str, int] = field(default_factory=dict[str, int])
+    matrix: Issued = field(default_factory=Issued)
+    descriptors: dict[str, int] = field(default_factory=dict[str, int])  # the bytes they begin at
     element_bytes: dict[str, int] = field(default_factory=dict[str, int])  # of memories
     ready: Callable[[], bool] = lambda: True
     waits: Node | None = None

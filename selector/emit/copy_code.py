@@ -86,9 +86,9 @@ def emit_part(copy: Copy, context: KernelContext, limit: str) -> None:
 def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
     """Row ``i``: a lane's chunks are 32 apart, and their places ``step`` bytes."""
     w = context.writer
-    context.names.bind("$x", "x")
     w.line(f"const int x = lane * {copy.per};")
-    addresses(copy, context, {copy.x.var.name: Var("$x"), **decode_rows(copy, context, "i")})
+    x = context.names.variable("x")
+    addresses(copy, context, {copy.x.var.name: x, **decode_rows(copy, context, "i")})
     w.line("const u32 there = shared_address(to);")
     function = _copy_function(copy, context, "lane")
     for number, first in enumerate(range(0, copy.chunks, 32)):
@@ -184,9 +184,9 @@ def split_copy(
             addresses(copy, context, values)
             _border_chunk(copy, context, values, function)
         x = f"({rank} % {copy.chunks} * {copy.per})"
-        values: dict[str, Expr] = {copy.x.var.name: Var(context.names.verbatim(x))}
+        values: dict[str, Expr] = {copy.x.var.name: context.names.variable(x)}
         for digit in copy.rows[:1]:
-            values[digit.var.name] = Var(context.names.verbatim(f"({rank} / {copy.chunks})"))
+            values[digit.var.name] = context.names.variable(f"({rank} / {copy.chunks})")
         for digit in copy.rows[1:]:
             values[digit.var.name] = IntImm(0)
         index = _place(copy, context, values)
@@ -326,9 +326,7 @@ def _border_chunk(
 
 def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
     """The coordinates that ``addresses`` has declared."""
-    for n in range(len(copy.coordinates)):
-        context.names.bind(f"$c{n}", f"c{n}")
-    return tuple(Var(f"$c{n}") for n in range(len(copy.coordinates)))
+    return tuple(context.names.variable(f"c{n}") for n in range(len(copy.coordinates)))
 
 
 def _held(coordinate: str, extent: str, ends: Ends) -> str:
@@ -350,8 +348,7 @@ def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
         rest = f"i / {copy.chunks}"
     else:
         w.line(f"const int x = i * {copy.per};")
-    names.bind("$x", "x")
-    return {copy.x.var.name: Var("$x"), **decode_rows(copy, context, rest)}
+    return {copy.x.var.name: names.variable("x"), **decode_rows(copy, context, rest)}
 
 
 def decode_rows(copy: Copy, context: KernelContext, rest: str) -> dict[str, Expr]:
@@ -362,8 +359,7 @@ def decode_rows(copy: Copy, context: KernelContext, rest: str) -> dict[str, Expr
         last = number == len(copy.rows) - 1
         w.line(f"const int row{number} = {rest}{'' if last else f' % {digit.count}'};")
         rest += f" / {digit.count}"
-        names.bind(f"$row{number}", f"row{number}")
-        values[digit.var.name] = Var(f"$row{number}")
+        values[digit.var.name] = names.variable(f"row{number}")
     return values
 
 
@@ -380,7 +376,7 @@ def _elements(
     copy: Copy, context: KernelContext, rows_inside: list[str], extent: str, wanted: Expr | None
 ) -> None:
     w = context.writer
-    context.names.bind("$e", "e")
+    e = context.names.variable("e")
     tests = [f"(u32)(c0 + e) < (u32){extent}", *rows_inside]
     element = "from[e]"
     if copy.clamped[0]:
@@ -389,7 +385,7 @@ def _elements(
     param = context.storages[copy.source.buffer].param
     if param is not None and copy.carries(param):
         c0, *rest = _declared(copy, context)
-        at = ((Affine.of(c0) + Var("$e")).to_expr(), *rest)
+        at = ((Affine.of(c0) + e).to_expr(), *rest)
         tests = context.scalar.all_inside(at, param.dims)
     tests += [] if wanted is None else [context.scalar.expr(wanted)]
     zero = f"{element_type(copy, context)}{{}}"

@@ -202,13 +202,12 @@ class BandTables:
         for number, (loop, low, extent) in enumerate(table.loops):
             pitch = span // (extent - 1) if loop == MEMBER else scale
             digits.append((f"loop{number}", extent, low, pitch))
-            values[loop] = Var(f"$loop{number}")
+            values[loop] = names.variable(f"loop{number}")
             scale *= extent
         rest, place = "item", Affine.of(0)
         for name, extent, low, pitch in digits:
             if extent == 1 and not name.startswith("loop"):
                 continue
-            names.bind(f"${name}", name)
             start = f" + {low}" if low else ""
             self.context.writer.line(
                 f"const int {name} = {rest} % {extent}{start};"
@@ -216,7 +215,7 @@ class BandTables:
                 else f"const int {name} = {low};"
             )
             rest += f" / {extent}" if extent > 1 else ""
-            place = place + (Affine.of(Var(f"${name}")) - low) * pitch * (extent > 1)
+            place = place + (Affine.of(names.variable(name)) - low) * pitch * (extent > 1)
         names.bind(PHASE.name, "phase")
         return scalar.index(place.to_expr()), values
 
@@ -227,14 +226,14 @@ class BandTables:
         at = f"(at + {number})" if number else "at"
         tap = f"tap{number}"
         w.line(f"const int {tap} = {at if o.dilation == 1 else f'{at} / {o.dilation}'};")
-        names.bind(f"${tap}", tap)
-        place = o.base + o.tap_stride * Var(f"${tap}")
+        held = names.variable(tap)
+        place = o.base + o.tap_stride * held
         if o.phases > 1:
             place = place + o.phase_stride * PHASE
         index = substitute(place.to_expr(), values)
         predicate = o.predicate
         if predicate is not None:
-            predicate = substitute(predicate, {DEPTH.name: Var(f"${tap}"), **values})
+            predicate = substitute(predicate, {DEPTH.name: held, **values})
         storage = self.context.storages[o.buffer]
         tests = [f"(u32){at} < {o.dilation * (o.taps - 1) + 1}u"]
         if o.dilation > 1:

@@ -22,9 +22,9 @@ from selector.ir.types import Type
 
 ROW, COLUMN = Var("$m"), Var("$n")
 """Coordinates of an element in its block."""
-FIRST_ROW, FIRST_PAIR = Var("$row"), Var("$pair")
+FIRST_ROW, FIRST_PAIR = Var("$row.first"), Var("$pair.first")
 """Those in the tiles of the lane's first element."""
-EVEN = Var("$even")
+EVEN = Var("$pair.even")
 """The column in the tiles of an element, or of its left neighbour: an even one."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from selector.emit.context import LANE_ROW, Element, KernelContext, Region
-from selector.emit.elements import ElementTexts
+from selector.emit.elements import COLUMN, ROW, ElementTexts
 from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
 from selector.emit.scalar import Space, c_type
 from selector.ir.affine import Affine, to_affine
@@ -77,7 +77,7 @@ class LaneStores:
         if p.type.lanes == 1:
             return p
         region, _ = plan.regions[0]
-        digits = ((Var("$n"), region.n), (Var("$m"), region.m), (Var("$region"), len(plan.regions)))
+        digits = ((COLUMN, region.n), (ROW, region.m), (Var("$region"), len(plan.regions)))
         return holds_everywhere(plan.condition(p, digits), dict(digits))
 
     def _pair_flag(self, plan: ReadOut) -> str | None:

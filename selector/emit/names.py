@@ -7,7 +7,7 @@ import re
 from selector.gpu.cuda.preamble import SNIPPET_NAMES
 from selector.intrinsics.functions import FUNCTIONS
 from selector.ir.nodes import Var
-from selector.ir.types import Type
+from selector.ir.types import INT32, Type
 
 _WORDS = """
 abs ahead alignas asm at auto bf16 block blockDim blockIdx bool break case catch char class const
@@ -65,9 +65,9 @@ class Names:
         """The identifier of an IR name, if it has one; else the name."""
         return self._of.get(name, name)
 
-    def variable(self, text: str, t: Type) -> Var:
+    def variable(self, text: str, t: Type = INT32) -> Var:
         """The variable of the IR that C declares as ``text``; the program has none of its name."""
-        name = f"$declared.{text}"
+        name = f"${text}"
         self._of[name] = text
         return Var(name, t)
 

@@ -55,7 +55,6 @@ def emit_run(run: Run, context: KernelContext) -> None:
     w, scalar, s = context.writer, context.scalar, run.store
     storage = context.storages[s.buffer]
     kind, count = c_type(storage.type), run.lanes // run.per
-    context.names.bind("$v", "v")
     w.line("#pragma unroll")
     with w.block(f"for (int v = 0; v < {count}; ++v)"):
         start = f"{storage.pointer} + {scalar.index(run.first.to_expr())}"
@@ -85,8 +84,7 @@ def _gather(run: Run, context: KernelContext, kind: str) -> None:
     """Element by element into registers, then out of them."""
     w, value = context.writer, run.store.value
     w.line(f"alignas({RUN_BYTES}) {kind} run[{run.per}];")
-    context.names.bind("$e", "e")
-    at = Affine.of(Var("$v")) * run.per + Var("$e")
+    at = Affine.of(context.names.variable("v")) * run.per + context.names.variable("e")
     element = lane(value, ((at.to_expr(), run.lanes),)) if value.type.lanes > 1 else value
     w.line("#pragma unroll")
     w.line(f"for (int e = 0; e < {run.per}; ++e) run[e] = {context.scalar.expr(element)};")

@@ -242,8 +242,10 @@ def tolerance(p: Program) -> tuple[float, float]:
     return allowed, 16 * allowed
 
 
-def differs(p: Program, expected: Array, found: Array) -> str:
-    """What is wrong with a result; empty if nothing is."""
+def differs(p: Program, expected: Array, found: Array, more: float = 0.0) -> str:
+    """What is wrong with a result, of which ``more`` is allowed than of others; empty if nothing
+    is.
+    """
     found = numbers(np.asarray(found), p.result).reshape(np.shape(found))
     if found.shape != expected.shape:
         return f"shape {found.shape}, not {expected.shape}"
@@ -254,7 +256,7 @@ def differs(p: Program, expected: Array, found: Array) -> str:
     off = np.abs(wide - expected)
     off[~np.isfinite(expected)] = 0
     scale = float(np.sqrt(np.mean(np.where(np.isfinite(expected), expected, 0) ** 2))) or 1.0
-    norm, largest = tolerance(p)
+    norm, largest = (part + more * times for part, times in zip(tolerance(p), (1, 16), strict=True))
     error, most = float(np.sqrt(np.mean(off**2))) / scale, float(off.max(initial=0)) / scale
     if error <= norm and most <= largest:
         return ""

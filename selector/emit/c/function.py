@@ -39,7 +39,6 @@ from selector.ir.nodes import (
     Memory,
     Stmt,
     Store,
-    Var,
 )
 from selector.ir.simplify import mul
 from selector.ir.traverse import (
@@ -286,9 +285,9 @@ class FunctionBody:
             if not isinstance(elements, IntImm):
                 size = c.names.fresh(f"{name}_size")
                 w.line(f"const s64 {size} = max((s64)({c.scalar.index(elements)}), 0);")
-                elements = Var(c.names.verbatim(size))
+                elements = c.names.variable(size)
                 c.ranges = c.ranges.extended({})
-                c.ranges = type(c.ranges)(c.ranges.bounds, c.ranges.nonnegative | {size})
+                c.ranges = type(c.ranges)(c.ranges.bounds, c.ranges.nonnegative | {elements.name})
             self._heap(s, name, Storage(name, element, Space.LOCAL, None, elements))
 
     def _heap(self, s: Allocate, name: str, storage: Storage) -> None:

@@ -113,7 +113,7 @@ class TileCode:
         with c.writer.block(""):
             start = f"{c.conjunction(always)} ? {stop} : {first}" if always else stop
             c.writer.line(f"int {inside} = {start}, {name} = {first};")
-            last = {s.name: Var(c.names.verbatim(f"({inside} - 1)"))}
+            last = {s.name: c.names.variable(f"({inside} - 1)")}
             test = c.conjunction(tuple(substitute(t, last) for t in prefix))
             c.writer.line(f"while ({inside} > {first} && !({test})) --{inside};")
             with (

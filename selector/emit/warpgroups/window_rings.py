@@ -38,7 +38,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Await, Fence, Init, Let
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Load, Stmt, Var
+from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Load, Stmt
 from selector.ir.traverse import substitute
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import loaded_names, peel_threads
@@ -166,11 +166,9 @@ class WindowRing(GroupRing):
 
     def _one_piece(self, copy: Copy, p: Pieces) -> None:
         """The rows of one piece, by a warp."""
-        self.context.names.bind("$piece", "piece")
+        piece = self.context.names.variable("piece")
         row, total = copy.rows[0].var, copy.rows[0].count or 0
-        moved: dict[str, Expr] = {
-            row.name: (Affine.of(row) + Affine.of(Var("$piece")) * p.rows).to_expr()
-        }
+        moved: dict[str, Expr] = {row.name: (Affine.of(row) + Affine.of(piece) * p.rows).to_expr()}
         source = replace(copy.source, index=substitute(copy.source.index, moved))
         assert isinstance(source, Load)
         part = replace(

@@ -2,8 +2,8 @@
 each element.
 
 What a lane has, and does not work out, is a variable of the expression that stands for a *leaf*: a
-register, a coordinate, a constant of the whole block. A part without leaves is the same for all
-elements and printed once.
+register, a coordinate, a constant of the whole block. What lies between the leaves is the same for
+all elements and printed once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,18 @@ class Leaf(Protocol):
         ...
 
 
+_HERE = "\0"  # no text of C has it
+"""Stands around the number of a leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Of an expression's text: what is the same for all elements, and leaves between."""
+
+    of: Expr
+    parts: tuple[str | Leaf, ...]
+
+
 class ElementScalar(ScalarEmitter):
     """Turns scalar expressions into text, for one element of a block after the other.
 
@@ -54,9 +66,9 @@ class ElementScalar(ScalarEmitter):
             EVEN: EvenColumn(),
         }
         self._vars: dict[Leaf, Var] = {}
-        self._alike: dict[int, tuple[Expr, str]] = {}  # by identity: 0 and -0 are equal
         self._normal: dict[Expr, Expr] = {}
-        self._spelled = 0  # leaves
+        self._forms: dict[int, _Form] = {}  # by identity: 0 and -0 are equal
+        self._open: list[Leaf] | None = None  # of the form that is being made
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:
         """The variable that stands for a leaf."""
@@ -72,16 +84,26 @@ class ElementScalar(ScalarEmitter):
         return self
 
     def expr(self, e: Expr) -> str:
-        if (known := self._alike.get(id(e))) is not None:
-            return known[1]
         if isinstance(e, Var) and (leaf := self._leaves.get(e)) is not None:
-            self._spelled += 1
-            return leaf.text(self)
-        before = self._spelled
-        text = super().expr(e)
-        if self._spelled == before:
-            self._alike[id(e)] = e, text
-        return text
+            if self._open is None:
+                return leaf.text(self)
+            self._open.append(leaf)  # not in the order of the text
+            return f"{_HERE}{len(self._open) - 1}{_HERE}"
+        if self._open is not None:
+            return super().expr(e)
+        form = self._forms.get(id(e)) or self._form(e)
+        return "".join([x if isinstance(x, str) else x.text(self) for x in form.parts])
+
+    def _form(self, e: Expr) -> _Form:
+        """What an expression's text is made of."""
+        self._open = []
+        try:
+            texts, leaves = super().expr(e).split(_HERE), self._open
+        finally:
+            self._open = None
+        parts = [leaves[int(x)] if n % 2 else x for n, x in enumerate(texts)]
+        self._forms[id(e)] = _Form(e, tuple(parts))
+        return self._forms[id(e)]
 
     def index(self, e: Expr) -> str:
         if e not in self._normal:

@@ -28,11 +28,11 @@ def wrappers(body: Body) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in walk(body):
         match node:
-            case Fragment(name):
-                fragments[name] = node
             case Mma():
                 name, source = form(node)
                 found[name] = source
+            case Fragment(name):
+                fragments[name] = node
             case Pin(name):
                 held, source = hold_form(fragments[name])
                 found[held] = source
@@ -43,10 +43,9 @@ def wrappers(body: Body) -> dict[str, str]:
 
 def form(node: Mma) -> Form:
     """The wrapper of an instruction."""
-    a, b = _way(node.a), _way(node.b)
-    if node.record.asynchronous:
-        return _group_form(node.record, a, b, fresh=node.how == "fresh")
-    return _warp_form(node.record)
+    if not node.record.asynchronous:
+        return _warp_form(node.record)
+    return _group_form(node.record, _way(node.a), _way(node.b), fresh=node.how == "fresh")
 
 
 def _way(x: Operand) -> str:

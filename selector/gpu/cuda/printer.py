@@ -146,6 +146,8 @@ class _Printer:
     def statements(self, node: Node) -> list[str]:
         """Of a node that no other stands in."""
         match node:
+            case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
+                return product_lines(node, self.numbers, self.fragments)
             case Let(kind, names, values, note):
                 return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
             case Memory():
@@ -166,8 +168,6 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
-            case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
-                return product_lines(node, self.numbers, self.fragments)
             case _:
                 return [self.synchronised(node)]
 

@@ -144,7 +144,9 @@ def test_beside():
 """
 PROJECT = {
     "pyproject.toml": "", "requirements/compile.lock": "", "cpp/native.cpp": "", "ran": "",
-    "tests/conftest.py": "pytest_plugins = ('verified',)",
+    # What is installed to be edited, this project's packages, is found before any path.
+    "tests/conftest.py": "import sys\npytest_plugins = ('verified',)\n"
+    "sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]\n",
     "tests/test_case.py": CASE,
     "tests/test_other.py": "def test_without_the_mark(): pass",
     "tests/helper.py": """

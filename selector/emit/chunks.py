@@ -41,6 +41,8 @@ from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 LANE = number("lane")
 TO = address("to")
+ELEMENT = Var("$e")
+"""The number of an element in its chunk."""
 
 Values = dict[str, Expr]
 
@@ -227,7 +229,7 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
             chunk.append(below(context.known(c, f"({context.scalar.index(c)})"), e))
     wanted = element_predicate(copy, values)
     if wanted is not None:
-        whole = holds_everywhere(wanted, {Var("$e"): copy.per})
+        whole = holds_everywhere(wanted, {ELEMENT: copy.per})
         chunk.append(flag("false") if whole is None else _condition(whole, context))
     if not copy.rounded and copy.length % copy.per:
         chunk.append(at_most(plus("x", copy.per), copy.length))
@@ -242,9 +244,7 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
 
 def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
     """The coordinates that ``addresses`` has declared."""
-    for n in range(len(copy.coordinates)):
-        context.names.bind(f"$c{n}", f"c{n}")
-    return tuple(Var(f"$c{n}") for n in range(len(copy.coordinates)))
+    return tuple(context.names.variable(f"c{n}") for n in range(len(copy.coordinates)))
 
 
 def _held(coordinate: str, extent: str, ends: Ends) -> str:
@@ -268,9 +268,9 @@ def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     i = number("i")
     chunk = remainder(i, copy.chunks) if copy.rows else i
     context.writer.add(Let("int", ("x",), (times(chunk, copy.per),)))
-    context.names.bind("$x", "x")
     rest = quotient(i, copy.chunks) if copy.rows else i
-    return {copy.x.var.name: Var("$x"), **decode_rows(copy, context, rest)}
+    x = context.names.variable("x")
+    return {copy.x.var.name: x, **decode_rows(copy, context, rest)}
 
 
 def decode_rows(copy: Copy, context: KernelContext, rest: Expr) -> dict[str, Expr]:
@@ -281,17 +281,16 @@ def decode_rows(copy: Copy, context: KernelContext, rest: Expr) -> dict[str, Exp
         value = rest if last else remainder(rest, digit.count or 1)
         context.writer.add(Let("int", (f"row{n}",), (value,)))
         rest = quotient(rest, digit.count or 1)
-        context.names.bind(f"$row{n}", f"row{n}")
-        values[digit.var.name] = Var(f"$row{n}")
+        values[digit.var.name] = context.names.variable(f"row{n}")
     return values
 
 
 def element_predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
-    """The condition on element ``$e`` of the chunk that ``values`` name."""
+    """The condition on element ``ELEMENT`` of the chunk that ``values`` name."""
     if copy.predicate is None:
         return None
     x = copy.x.var.name
-    at = (Affine.of(values[x]) + Var("$e")).to_expr()
+    at = (Affine.of(values[x]) + ELEMENT).to_expr()
     return substitute(copy.predicate, {**values, x: at})
 
 
@@ -299,7 +298,7 @@ def _elements(
     copy: Copy, context: KernelContext, rows_inside: list[Expr], extent: Expr, wanted: Expr | None
 ) -> None:
     w, scalar = context.writer, context.scalar
-    context.names.bind("$e", "e")
+    context.names.bind(ELEMENT.name, "e")
     param, x = context.storages[copy.source.buffer].param, plus("c0", "e")
     assert param is not None
     tests, source = [below(x, extent), *rows_inside], number("e")
@@ -309,7 +308,7 @@ def _elements(
         tests[0], source = below(held, extent), minus(held, "c0")
     if copy.carries(param):
         c0, *rest = _declared(copy, context)
-        at = ((Affine.of(c0) + Var("$e")).to_expr(), *rest)
+        at = ((Affine.of(c0) + ELEMENT).to_expr(), *rest)
         pairs = [(c, d.extent) for c, d in zip(carry(at, param.dims), param.dims, strict=True)]
         texts = ((below(c, e), scalar.inside(c, e)) for c, e in pairs)
         tests = [context.known(test, text) for test, text in texts if text is not None]

@@ -133,10 +133,9 @@ def emit_part(copy: Copy, context: KernelContext, limit: Expr | None) -> None:
 def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
     """Row ``i``: a lane's chunks are 32 apart, and their places ``step`` bytes."""
     w = context.writer
-    context.names.bind("$x", "x")
     w.add(Let("int", ("x",), (times(LANE, copy.per),)))
     rows = decode_rows(copy, context, number("i"))
-    addresses(copy, context, {copy.x.var.name: Var("$x"), **rows})
+    addresses(copy, context, {copy.x.var.name: context.names.variable("x"), **rows})
     w.add(Let("u32", ("there",), (TO,)))
     cache = cache_of(copy, context, LANE)
     for n, first in enumerate(range(0, copy.chunks, 32)):

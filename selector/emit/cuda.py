@@ -20,7 +20,6 @@ from selector.emit.places import column_text, row_text
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
-from selector.gpu.cuda.instructions import wrappers
 from selector.gpu.cuda.preamble import preamble, words
 from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
 from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
@@ -73,13 +72,12 @@ def emit_kernels(
     once = constant_kernels(program, module)
     for number, kernel in enumerate(program.kernels):
         following = _following(number, program, once, target)
-        emitted, text, launch = _emit_kernel(kernel, module, program, target, following)
+        emitted, text, launch = _emit_kernel(kernel, module, program, target, following, used)
         if patience is not None:
             emitted, launch = _counted(kernel, emitted, launch, target)
         kernels.append(emitted)
         parts.append(print_kernel(emitted, text))
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
-        used |= wrappers(emitted.body)
     body = "\n".join(parts)
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
     source = head + preamble(body, used, patience) + "\n" + body
@@ -159,8 +157,11 @@ def _emit_kernel(
     program: Program,
     target: Target,
     following: tuple[frozenset[str] | None, bool],
+    wrappers: dict[str, str],
 ) -> tuple[ir.Kernel, str, Launch]:
-    """The kernel, the lines of its body, and how it is launched."""
+    """The kernel, the lines of its body, and how it is launched; the ``wrappers`` of instructions
+    that it calls are added.
+    """
     context = _context(kernel, module, target)
     context.shared_launches, context.last_launch = following
     arguments, parameters = _parameters(module, program, context)
@@ -174,7 +175,7 @@ def _emit_kernel(
         parameters.append(parameter)
     body = context.writer.body()
     known = tuple(ir.Number(name, e, text) for (e, text), name in context.spelled.items())
-    printed = print_body((*known, *body), INDENT)
+    printed = print_body((*known, *body), INDENT, wrappers)
     text = printed + " ".join([*context.flags.values(), *numbers])
     for value, (name, own) in context.quotients.items():
         text += own

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from selector.gpu.cuda.expressions import spell
+from selector.gpu.cuda.expressions import Numbers, spell
 from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.memory import (
     CopyAsync,
@@ -17,8 +15,6 @@ from selector.gpu.ir.memory import (
     Prefetch,
 )
 from selector.ir.nodes import Expr
-
-Numbers = Mapping[str, str]
 
 
 def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numbers) -> str:

@@ -22,6 +22,9 @@ from selector.ir.nodes import (
 )
 from selector.ir.types import INT32, UINT32
 
+Numbers = Mapping[str, str]
+"""The texts of numbers that are no variables of C."""
+
 
 class _Text(NamedTuple):
     text: str
@@ -45,22 +48,27 @@ _CHOICE, _PRODUCT, _UNARY, _ATOM = 1, 9, 10, 11
 _PLACES = {"blockIdx.x": "(int)blockIdx.x", "gridDim.x": "(int)gridDim.x"}
 
 
-def spell(e: Expr, numbers: Mapping[str, str]) -> str:
-    """The text of an expression; ``numbers``: the texts of numbers that are no variables of C."""
+def spell(e: Expr, numbers: Numbers) -> str:
+    """The text of an expression."""
     return _spell(e, numbers).text
 
 
-def operand(e: Expr, numbers: Mapping[str, str]) -> str:
+def operand(e: Expr, numbers: Numbers) -> str:
     """The same in brackets, unless it needs none before any operator."""
     return _spell(e, numbers).inside(_UNARY)
 
 
-def summand(e: Expr, numbers: Mapping[str, str]) -> str:
+def parity(phase: Expr, numbers: Numbers) -> str:
+    """That of a phase's number."""
+    return f"{operand(phase, numbers)} & 1"
+
+
+def summand(e: Expr, numbers: Numbers) -> str:
     """The same for what is added."""
     return _spell(e, numbers).inside(_PRODUCT)
 
 
-def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
+def _spell(e: Expr, numbers: Numbers) -> _Text:
     match e:
         case IntImm(value):
             return _Text(str(value), _ATOM)
@@ -89,7 +97,7 @@ def _spell(e: Expr, numbers: Mapping[str, str]) -> _Text:
             raise InternalError(f"{e} has no form in a kernel's control")
 
 
-def _called(name: str, arguments: tuple[Expr, ...], numbers: Mapping[str, str]) -> str:
+def _called(name: str, arguments: tuple[Expr, ...], numbers: Numbers) -> str:
     texts = [_spell(x, numbers).text for x in arguments]
     match arguments:
         case (IntImm(),) if name == "shared_address":
@@ -105,6 +113,6 @@ def _called(name: str, arguments: tuple[Expr, ...], numbers: Mapping[str, str]) 
             return f"{name}({', '.join(texts)})"
 
 
-def _infix(sign: str, binds: int, a: Expr, b: Expr, numbers: Mapping[str, str]) -> _Text:
+def _infix(sign: str, binds: int, a: Expr, b: Expr, numbers: Numbers) -> _Text:
     left, right = _spell(a, numbers).inside(binds), _spell(b, numbers).inside(binds + 1)
     return _Text(f"{left} {sign} {right}", binds)

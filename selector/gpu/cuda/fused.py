@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.diagnostics import InternalError
-from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.instructions import PIECES
 from selector.gpu.cuda.products import descriptor
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, THREAD_OF_GROUP
@@ -19,9 +19,7 @@ from selector.gpu.ir.products import Descriptor, Fragment, InMemory, Mma, Operan
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
 
 
-def fused_lines(
-    node: Fused, fragments: Mapping[str, Fragment], numbers: Mapping[str, str]
-) -> list[str]:
+def fused_lines(node: Fused, fragments: Mapping[str, Fragment], numbers: Numbers) -> list[str]:
     """The statement."""
     return _Statement(node.body, fragments, numbers).lines()
 
@@ -29,9 +27,7 @@ def fused_lines(
 class _Statement:
     """``inputs``: constraints, by their texts."""
 
-    def __init__(
-        self, body: Body, fragments: Mapping[str, Fragment], numbers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, body: Body, fragments: Mapping[str, Fragment], numbers: Numbers) -> None:
         self.body, self.numbers = body, numbers
         self.descriptors: dict[str, str] = {}
         names = dict.fromkeys(node.to for node in walk(body) if isinstance(node, Mma))
@@ -65,16 +61,13 @@ class _Statement:
                 if isinstance(node, kind):
                     self._input("r", spell(_place(node.barrier)[0], self.numbers))
         for node in waits:
-            self._input("r", self._parity(node))
+            self._input("r", parity(node.phase, self.numbers))
         thread = self._input("r", spell(THREAD_OF_GROUP, self.numbers))
         return [f"setp.eq.u32 first, {thread}, 0;"]
 
     def _input(self, constraint: str, text: str) -> str:
         self.inputs.setdefault(text, constraint)
         return f"%{len(self.results) + list(self.inputs).index(text)}"
-
-    def _parity(self, node: Await) -> str:
-        return f"{operand(node.phase, self.numbers)} & 1"
 
     def _barrier(self, e: Expr) -> str:
         base, offset = _place(e)
@@ -96,8 +89,8 @@ class _Statement:
             case Await(_, barrier):
                 label = f"ready{_place(barrier)[1] // 8}"
                 test = f"mbarrier.try_wait.parity.shared::cta.b64 done, {self._barrier(barrier)}"
-                parity = self._input("r", self._parity(node))
-                return [f"{label}: {test}, {parity}; @!done bra {label};"]
+                given = self._input("r", parity(node.phase, self.numbers))
+                return [f"{label}: {test}, {given}; @!done bra {label};"]
             case If(condition, (Arrive(barrier),), ()) if condition == FIRST_OF_GROUP:
                 at = self._barrier(barrier)
                 return [f"@first mbarrier.arrive.shared::cta.b64 _, {at};"]

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from selector.gpu.ir.nodes import Body, walk
-from selector.gpu.ir.products import Fragment, InMemory, InRegisters, Mma, Operand, Pin, Record
+from selector.gpu.ir.products import Fragment, InMemory, InRegisters, Mma, Operand, Record
 
 # Of a 16 x 8 accumulator, by its type: C type, constraint of PTX, registers of a lane.
 PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 4)}
@@ -20,25 +19,6 @@ PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 
 HELD_TOGETHER = 32  # pieces of accumulators in one statement: as many as an instruction has
 
 Form = tuple[str, str]  # the name of a wrapper, and its source
-
-
-def wrappers(body: Body) -> dict[str, str]:
-    """The wrappers that the text of a body calls, by name."""
-    fragments: dict[str, Fragment] = {}
-    found: dict[str, str] = {}
-    for node in walk(body):
-        match node:
-            case Mma():
-                name, source = form(node)
-                found[name] = source
-            case Fragment(name):
-                fragments[name] = node
-            case Pin(name):
-                held, source = hold_form(fragments[name])
-                found[held] = source
-            case _:
-                pass
-    return found
 
 
 def form(node: Mma) -> Form:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from selector.gpu.cuda.copies import copy_line, engine_line
-from selector.gpu.cuda.expressions import operand, spell
+from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
 from selector.gpu.ir.expressions import plus
@@ -74,20 +72,21 @@ def print_kernel(kernel: Kernel, body: str | None = None) -> str:
     return f"{head} {{\n{declarations}{body}}}\n"
 
 
-def print_body(body: Body, indent: str = "") -> str:
-    """The lines of a body that begins with the numbers that it mentions."""
-    printer = _Printer({node.name: node.text for node in body if isinstance(node, Number)})
+def print_body(body: Body, indent: str = "", wrappers: dict[str, str] | None = None) -> str:
+    """The lines of a body that begins with the numbers that it mentions. ``wrappers``: takes the
+    sources of the instructions' wrappers that it calls, by name.
+    """
+    numbers = {node.name: node.text for node in body if isinstance(node, Number)}
+    printer = _Printer(numbers, {} if wrappers is None else wrappers)
     printer.body(body, indent)
     return "".join(f"{line}\n" for line in printer.lines)
 
 
 class _Printer:
-    """Collects lines. ``numbers``: the texts of those that have no variable. ``fragments``: those
-    declared so far.
-    """
+    """Collects lines and ``wrappers``. ``fragments``: those declared so far."""
 
-    def __init__(self, numbers: Mapping[str, str]) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: Numbers, wrappers: dict[str, str]) -> None:
+        self.numbers, self.wrappers = numbers, wrappers
         self.fragments: dict[str, Fragment] = {}
         self.lines: list[str] = []
 
@@ -140,14 +139,11 @@ class _Printer:
     def text(self, e: Expr) -> str:
         return spell(e, self.numbers)
 
-    def parity(self, phase: Expr) -> str:
-        return f"{operand(phase, self.numbers)} & 1"
-
     def statements(self, node: Node) -> list[str]:
         """Of a node that no other stands in."""
         match node:
             case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
-                return product_lines(node, self.numbers, self.fragments)
+                return product_lines(node, self.numbers, self.fragments, self.wrappers)
             case Let(kind, names, values, note):
                 return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
             case Memory():
@@ -214,7 +210,7 @@ class _Printer:
                     return f"barrier_arrive_at({at}, {self.text(block)});"
                 return f"barrier_arrive{'_copies' if after else ''}({at});"
             case Await(how, barrier, phase):
-                return f"{_AWAITS[how]}({self.text(barrier)}, {self.parity(phase)});"
+                return f"{_AWAITS[how]}({self.text(barrier)}, {parity(phase, self.numbers)});"
             case Sync(scope, barrier, threads, note):
                 if barrier is None:
                     return f"{_SYNCS[scope]}();{_noted(note)}"

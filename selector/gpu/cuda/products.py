@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from selector.gpu.cuda.expressions import spell
+from selector.gpu.cuda.expressions import Numbers, spell
 from selector.gpu.cuda.instructions import form, hold_form
 from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.products import (
@@ -19,15 +17,18 @@ from selector.gpu.ir.products import (
     Pin,
 )
 
-Numbers = Mapping[str, str]
 ProductNode = Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
 
 SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row
 _PACKS = {2: "pack16", 4: "pack8"}  # by the elements in a register
 
 
-def product_lines(node: ProductNode, numbers: Numbers, fragments: dict[str, Fragment]) -> list[str]:
-    """Of a node: ``fragments`` are those that the kernel has declared so far."""
+def product_lines(
+    node: ProductNode, numbers: Numbers, fragments: dict[str, Fragment], wrappers: dict[str, str]
+) -> list[str]:
+    """Of a node: ``fragments`` are those that the kernel has declared so far, ``wrappers`` the
+    sources of what it has called.
+    """
     match node:
         case Fragment(name, kind, registers):
             fragments[name] = node
@@ -39,10 +40,14 @@ def product_lines(node: ProductNode, numbers: Numbers, fragments: dict[str, Frag
         case Descriptor(name):
             return [f"const u64 {name} = {descriptor(node, numbers)};"]
         case Mma(_, record, to, piece, a, b):
+            called, source = form(node)
+            wrappers[called] = source
             at = f"{to}[{piece}]" if not record.asynchronous else f"{to} + {piece}" if piece else to
-            return [f"{form(node)[0]}({', '.join([at, *_operand(a), *_operand(b)])});"]
+            return [f"{called}({', '.join([at, *_operand(a), *_operand(b)])});"]
         case Pin(name):
-            return [f"{hold_form(fragments[name])[0]}({name});"]
+            called, source = hold_form(fragments[name])
+            wrappers[called] = source
+            return [f"{called}({name});"]
 
 
 def descriptor(node: Descriptor, numbers: Numbers) -> str:

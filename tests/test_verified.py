@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -308,17 +309,26 @@ def marked_files() -> list[Any]:
     return [pytest.param(n, marks=[] if n == day else [pytest.mark.nightly]) for n in names]
 
 
-@pytest.mark.parametrize("name", marked_files())
-def test_what_a_test_file_imports_is_among_its_sources(name: str) -> None:
-    code = "import sys, pytest; pytest.main(['-q', '--collect-only', sys.argv[1]]); print()\n"
-    code += "print(*(m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', 0)))"
+def imported_by(code: str, *arguments: str) -> set[str]:
+    """The files of this project that are modules after some code has run."""
+    code += "\nprint(*(f for m in list(sys.modules.values()) if (f := getattr(m, '__file__', 0))))"
     done = subprocess.run(
-        [sys.executable, "-c", code, name], cwd=ROOT, check=True, capture_output=True, text=True
-    )
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
     files = [f for f in done.stdout.splitlines()[-1].split() if f.startswith(f"{ROOT}/")]
     ours = {str(Path(f).relative_to(ROOT)) for f in files if f.endswith(".py")}
-    ours = {f for f in ours if f.split("/")[0] in (*found_by_reading.PACKAGES, "tests")}
-    declared = found_by_reading.sources(name)
-    known = {*found_by_reading.LEFT_OUT} | {*found_by_reading.sources("tests/verified.py").files}
+    return {f for f in ours if f.split("/")[0] in (*found_by_reading.PACKAGES, "tests")}
+
+
+@cache
+def imported_by_the_mark() -> set[str]:
+    return imported_by("import sys; sys.path[:0] = ['tests', '.']; import verified")
+
+
+@pytest.mark.parametrize("name", marked_files())
+def test_what_a_test_file_imports_is_among_its_sources(name: str) -> None:
+    code = "import sys, pytest; pytest.main(['-q', '--collect-only', sys.argv[1]]); print()"
+    ours, declared = imported_by(code, name), found_by_reading.sources(name)
     assert name in ours
-    assert not [f for f in sorted(ours) if f not in declared and f not in known]
+    assert not [f for f in sorted(ours - imported_by_the_mark()) if f not in declared]

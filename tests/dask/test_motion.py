@@ -11,6 +11,7 @@ import dask.array as da
 
 import selector
 from selector.dask import apply
+from selector.dask.layout import Layout
 from selector.dask.motion import Motion, motion_along
 from selector.dask.regions import Stuck
 from selector.ir.module import Module
@@ -162,7 +163,15 @@ def test_a_last_tile_that_is_moved_back() -> None:
         " let base = min(x.o*8, output.extent.0 - 8)\n"
         " gpu_thread<CUDA> (x.i, 0, 8) {\n  output[base + x.i] = I[(base + x.i) + 3]*K[0]\n }\n}"
     )
-    assert found(body).aligned
+    motion = found(body)
+    assert motion.aligned
+    layout = Layout(program(body), {0: motion}, {("I", 0): 43}, (40,), {})
+    windows = ((8, 16), 8, 8), ((9, 15), 8, 8), ((0, 8), 0, 8), ((30, 34), 24, 16)
+    for keep, begin, extent in windows:
+        window = layout.window((keep,))
+        assert (window.begin, window.extents) == ((begin,), (extent,)), keep
+    ragged = Layout(program(body), {0: motion}, {("I", 0): 45}, (42,), {})
+    assert ragged.window(((41, 42),)).begin == (32,)
     kernel = selector.compile(program(body), "sm_80", cache=False)
     image = np.random.default_rng(1).standard_normal(40).astype(np.float32)
     whole = kernel.interpret(image, np.ones(1, np.float32))

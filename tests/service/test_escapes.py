@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,3 +140,12 @@ def test_the_wall_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setitem(calls._ALLOWED, name, number)
             assert confined.perform(confined._tried, SECONDS).header["event"] != "held", name
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+def test_the_numbers_are_those_of_the_system() -> None:
+    numbers = {**calls._ALLOWED, **calls._MAPPING}
+    text = "#include <sys/syscall.h>\n" + "\n".join(f'"{name}" SYS_{name}' for name in numbers)
+    command = ["gcc", "-E", "-P", "-xc", "-"]
+    done = subprocess.run(command, input=text, check=True, capture_output=True, text=True)
+    assert {n: int(v) for n, v in re.findall(r'^"(\w+)" (\d+)$', done.stdout, re.M)} == numbers

@@ -67,6 +67,7 @@ def test_warpgroups_share_their_bands() -> None:
     assert "WMMAAccumulator" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::selector.diagnostics.PerformanceWarning")
 @pytest.mark.nvrtc
 def test_nvrtc_takes_every_text() -> None:

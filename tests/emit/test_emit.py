@@ -89,6 +89,7 @@ def digest(name: str) -> str:
     return hashlib.sha256(plan(name).source.encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_emitting_twice_gives_the_same_text() -> None:
     for name in SEVERAL:
         first = plan(name)

@@ -134,6 +134,7 @@ def test_counted_barriers_join_threads_and_end_without_one(tmp_path: Path) -> No
     assert subprocess.run([program, "5"], timeout=60, check=False).returncode == 9
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
 def test_instructions_stay_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     from selector.runtime.nvrtc import resource_usage, sass

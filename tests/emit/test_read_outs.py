@@ -46,6 +46,7 @@ def test_a_loop_over_taps_ends_before_the_stores() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
 def test_registers_do_not_grow_with_the_tiles() -> None:
     from selector.runtime.nvrtc import resource_usage

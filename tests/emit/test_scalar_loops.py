@@ -70,6 +70,7 @@ def test_an_unrolled_stage_is_a_loop_for_all_threads() -> None:
     np.testing.assert_allclose(found, kernel.interpret(a=image, sizes=(23, 32)), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.nvrtc
 def test_what_is_unrolled_too_often_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = hb.compile(unrolled(shared=False), target="sm_80")

@@ -284,6 +284,7 @@ def test_a_part_is_read_out_by_the_lanes_that_have_it() -> None:
     assert stored == ["0", "1", "0", "1", "0"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
 def test_machine_code_of_parts() -> None:
     p = Windows(tap_rows=16, rows=8, step=2, stride=2, part=True, groups=2, segments=2, stages=2)
@@ -294,6 +295,7 @@ def test_machine_code_of_parts() -> None:
     assert len(re.findall(r"\bHGMMA\.64x\d+x16\.F32", code)) == 30 + 15  # a row, two rows
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="NVRTC is not installed")
 def test_machine_code() -> None:
     p = Windows(taps=16, tap_rows=16, rows=16, groups=2, segments=2, stages=2)

@@ -133,6 +133,13 @@ def _emit(work: Work) -> Work:
             raise InternalError(f"no emitter for the family {family!r}")
 
 
+def kernels_text(work: Work) -> str:
+    """The IR of the kernels that a source was printed from."""
+    from selector.gpu.ir.text import print_kernels
+
+    return print_kernels(work.kernels)
+
+
 def _program(_: Work, after: Work) -> dict[str, str]:
     return {".vir": str(after.module)}
 
@@ -152,9 +159,7 @@ def _source(_: Work, after: Work) -> dict[str, str]:
     source = "" if after.plan is None else after.plan.source
     if after.target.family == "amx":
         return {".c": source}
-    from selector.gpu.ir.text import print_kernels
-
-    return {".kir": print_kernels(after.kernels), ".cu": source}
+    return {".kir": kernels_text(after), ".cu": source}
 
 
 STAGES = (

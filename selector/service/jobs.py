@@ -49,11 +49,11 @@ def perform(kind: str, request: Mapping[str, Any], watch: Watch) -> Made:
 def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
     clock = pipeline.Clock()
     work = _work(request, watch, bool(request["strict"]))
-    if (request["cubin"] or request["sass"]) and work.target.family != "cuda":
+    if any(request[x] for x in ("cubin", "sass", "kernels")) and work.target.family != "cuda":
         raise TargetError(
-            f"there is no cubin for {work.target.name}",
+            f"there are no kernels and no cubin for {work.target.name}",
             "a cubin is machine code for an NVIDIA GPU",
-            "leave out `cubin` and `sass`: the C source is compiled where it runs",
+            "leave out `cubin`, `sass` and `kernels`: the C source is compiled where it runs",
         )
     work = pipeline.run(work, clock, watch)
     assert work.plan is not None, "the last stage leaves a plan"
@@ -65,6 +65,8 @@ def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
         cubins[work.target.name] = _cubin(work.plan.source, work.target, clock, watch)
     if request["sass"]:
         more |= _machine_code(work.plan, cubins[work.target.name], work.target, watch)
+    if request["kernels"]:
+        more["kernels"] = pipeline.kernels_text(work)
     artifact = to_bytes(Artifact(work.plan, str(work.module), text, data, cubins, versions()))
     stages = {name: round(seconds, 6) for name, seconds in clock.seconds.items()}
     made = {"source": work.plan.source, "report": data, "stages": stages, **more, **_ir(request)}
@@ -210,4 +212,5 @@ DEFAULTS: dict[str, Any] = {
     "instructions": None,
     "cubin": False,
     "sass": False,
+    "kernels": False,
 }

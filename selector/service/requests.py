@@ -88,6 +88,9 @@ class CompileRequest(_Request):
         bool,
         Field(description="With machine code, its disassembly and what it takes of a GPU."),
     ] = False
+    kernels: Annotated[
+        bool, Field(description="With the IR of the kernels that the source is printed from.")
+    ] = False
 
 
 class LinkRequest(CompileRequest):
@@ -183,6 +186,9 @@ class CompileAnswer(BaseModel):
     ] = None
     resources: Annotated[
         list[ResourcesEntry] | None, Field(description="Of each kernel; with `sass`.")
+    ] = None
+    kernels: Annotated[
+        str | None, Field(description="The IR of all kernels; only if it was asked for.")
     ] = None
     ir: Annotated[str | None, _LOWERED] = None
     cached: bool

@@ -14,6 +14,8 @@ from service_tools import CONV, PROGRAMS, ROOT, Server, events, renamed
 
 import selector
 from rules import rule_files
+from selector.gpu.cuda.printer import print_kernel
+from selector.gpu.ir.text import parse_kernels
 from selector.ir.parser import parse_module
 from selector.ir.serialize import dumps, to_json
 from selector.targets import TARGETS
@@ -76,12 +78,20 @@ def test_machine_code_and_its_disassembly(server: Server, tmp_path: Path) -> Non
     assert selector.load(path).cubin()[:4] == b"\x7fELF"
 
 
+def test_the_ir_of_the_kernels(server: Server) -> None:
+    made = server.compile(kernels=True)
+    (kernel,) = parse_kernels(made.data["kernels"])
+    assert print_kernel(kernel) in made.data["source"]
+    assert "kernels" not in server.compile().data
+
+
 def test_a_program_for_amx(server: Server) -> None:
     made = server.compile(PROGRAMS["amx_matmul.vir"], "amx")
     assert made.status == 200
     assert "_tile_dpbf16ps" in made.data["source"]
-    refused = server.compile(PROGRAMS["amx_matmul.vir"], "amx", cubin=True)
-    assert refused.error["kind"] == "TargetError"
+    for asked in ("cubin", "kernels"):
+        refused = server.compile(PROGRAMS["amx_matmul.vir"], "amx", **{asked: True})
+        assert refused.error["kind"] == "TargetError"
 
 
 def test_a_miss_is_an_error_unless_it_may_pass(server: Server) -> None:

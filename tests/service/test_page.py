@@ -68,6 +68,9 @@ def test_a_hit(server: Server, browser: Any) -> None:
         toeplitz.locator("summary").click()
         assert "rules/71_toeplitz.egg:" in toeplitz.inner_text()
         assert "(rule" in toeplitz.inner_text() or "(rewrite" in toeplitz.inner_text()
+        page.click("#tab-kernels")
+        assert page.locator("#kernels .tensor.chosen").count() == 4
+        assert page.locator("#kernels .row", has_text=re.compile("^kernel ")).count() == 1
         page.click("#tab-sass")
         page.wait_for_selector("#sass .tensor, #sass .empty:not(:has-text('tab is open'))")
         page.click("#tab-graph")

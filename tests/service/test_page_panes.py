@@ -258,6 +258,8 @@ def test_code_is_coloured(server: Server, browser: Any) -> None:
         ("sass", "/*0010*/  @!P0 HMMA.16816.F32 R4, R8.reuse, RZ",
          [["comment", "/*0010*/"], ["word", "@!P0"], ["tensor", "HMMA.16816.F32"], ["type", "R4"],
           ["type", "R8.reuse"], ["type", "RZ"]]),
+        ("kernels", "  await asleep full + (8*slot) phase 2",
+         [["call", "  await"], ["number", "8"], ["number", "2"]]),
         ("egg", '(rule ((= x (Int -1))) :name "a;b") ; c',
          [["word", "rule"], ["call", "Int"], ["number", "-1"], ["type", ":name"],
           ["string", '"a;b"'], ["comment", "; c"]]),
@@ -283,7 +285,7 @@ def test_no_text_is_lost_in_colours(server: Server, browser: Any) -> None:
     texts = server.ask("GET", "/page/examples.json").data["examples"]
     with opened(browser, server) as page:
         for entry in texts:
-            for language in ("ir", "cuda", "sass", "egg", "python"):
+            for language in ("ir", "cuda", "kernels", "sass", "egg", "python"):
                 assert page.evaluate(whole, [language, entry["text"]]) == entry["text"]
 
 
@@ -320,7 +322,7 @@ def test_what_a_kernel_takes_is_one_line(server: Server, browser: Any) -> None:
 
 
 def test_every_pane_says_why_it_is_empty(server: Server, browser: Any) -> None:
-    panes = ("selected", "cuda", "sass", "graph", "why", "rules")
+    panes = ("selected", "cuda", "kernels", "sass", "graph", "why", "rules")
     with opened(browser, server) as page:
         settled(page, "good")
         page.fill("#program", "")

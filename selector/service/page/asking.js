@@ -43,10 +43,11 @@ export async function compile() {
   busy(RESULTS, true);
   const body = request();
   const strict = { ...body, strict: session.strict };
+  const emitted = { ...strict, kernels: session.target !== "amx" };
   const watch = watcher();
   // Both go at once: the reasons are wanted above all where there is no code.
   const [code, reasons] = await Promise.all([
-    answered(post("v1/compile", strict, signal, watch("code"))),
+    answered(post("v1/compile", emitted, signal, watch("code"))),
     answered(post("v1/explain", body, signal, watch("reasons"))),
   ]);
   if (signal.aborted) return;

@@ -9,6 +9,7 @@ const IR_WORDS = words("module input output require origin body allocate in if e
 const IR_PLACES = words("GPUShared Heap Stack Register WMMAAccumulator WGMMAAccumulator MMAAccumulator AMXTile");
 const CUDA_WORDS = words("alignas asm auto bool break case class const constexpr continue default do else enum extern false for goto if inline int namespace nullptr return short signed sizeof static static_assert struct switch template true typedef typename unsigned using void volatile while __device__ __global__ __shared__ __forceinline__ __launch_bounds__ __grid_constant__ __restrict__ __align__");
 const CUDA_TYPES = words("char double float half __half __half2 __nv_bfloat16 long size_t u8 u16 u32 u64 i8 i16 i32 i64 uint32_t uint64_t int32_t int64_t uint4 uint2 float2 float4 CUtensorMap");
+const KERNEL_MEETING = words("init retire arrive await sync fence commit drain prefetch registers dependents");
 const PYTHON_WORDS = words("and as assert async await break class continue def del elif else except finally for from global if import in is lambda match nonlocal not or pass raise return try while with yield None True False");
 const EGG_WORDS = words("rule rewrite birewrite relation function constructor datatype sort let ruleset check set union delete subsume panic run");
 const TENSOR = /^(w?g?mma|wgmma|amx|tdp\w+|_tile_dp\w+|wmma)(?=[._:]|$)/;
@@ -22,6 +23,12 @@ function irWord(word, next) {
   if (TENSOR.test(word) && word.includes(".")) return "tensor";
   if (IR_WORDS.has(word)) return "word";
   return next === "(" ? "call" : "";
+}
+
+// The first word of a line names its node.
+function node(word) {
+  if (word.trim() === "mma") return "tensor";
+  return KERNEL_MEETING.has(word.trim()) ? "call" : "word";
 }
 
 function cudaWord(word, next) {
@@ -49,6 +56,14 @@ const LANGUAGES = {
       ["string", /'(?:[^'\\]|\\.)*'/y],
       ["word", /^\s*#\s*\w+/y],
       [cudaWord, /[A-Za-z_]\w*/y],
+      ["number", NUMBER],
+    ],
+  },
+  kernels: {
+    rules: [
+      ["comment", /^\s*\|.*/y],
+      [node, /^\s*[a-z_]+/y],
+      [(word, next) => (next === "(" ? "type" : ""), /[A-Za-z_$][\w.$]*/y],
       ["number", NUMBER],
     ],
   },

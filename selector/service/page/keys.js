@@ -32,6 +32,7 @@ export function listenToKeys(does) {
     j: () => does.step(1),
     k: () => does.step(-1),
     c: () => does.openTab("cuda"),
+    i: () => does.openTab("kernels"),
     s: () => does.openTab("sass"),
     g: () => does.openTab("graph"),
     n: does.next,

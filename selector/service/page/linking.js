@@ -105,25 +105,28 @@ function lineNumbers(all, owner) {
 }
 
 const CUDA_TENSOR = /^(?!.*__forceinline__)(?!\s*asm\b)(?!\s*\/\/).*(\bw?g?mma(_\w+|::mma_sync)?\s*[(<]|_tile_dp\w+|wgmma)/;
+const KERNEL_TENSOR = /^\s*mma\b/;
 const SASS_TENSOR = /\b(HMMA|IMMA|BMMA|DMMA|QMMA|OMMA|HGMMA|IGMMA|QGMMA|BGMMA)\b/;
-export const isTensor = { cuda: (line) => CUDA_TENSOR.test(line), sass: (line) => SASS_TENSOR.test(line) };
+export const isTensor = {
+  cuda: (line) => CUDA_TENSOR.test(line), kernels: (line) => KERNEL_TENSOR.test(line), sass: (line) => SASS_TENSOR.test(line),
+};
 
-// Lines of the source: the emitter heads each group of instructions with the accumulators that it
+// Lines of the source, or of the kernels' IR: the emitter heads each group of instructions with the accumulators that it
 // is for (`// conv: 20 instructions`); the group ends with the last tensor line of its block.
-export function sourceLines(text, statements) {
+export function sourceLines(language, text, statements) {
   const updates = statements.map((s, i) => [s, i + 1]).filter(([s]) => s.instruction);
   const all = text.split("\n");
   const lines = [];
   let inside = null;
   all.forEach((line, number) => {
     const indent = line.search(/\S/);
-    const head = line.match(/^\s*\/\/ (.+): \d+ instructions$/);
+    const head = line.match(/^[\s|]*\/\/ (.+): \d+ instructions$/);
     if (head) {
       const funcs = head[1].split(", ");
       const own = updates.filter(([s]) => funcs.includes(s.func)).map(([, n]) => n);
       inside = { indent, from: number, own: own.length === 1 ? own[0] : 0 };
     } else if (inside && indent >= 0 && indent < inside.indent) inside = null;
-    if (!isTensor.cuda(line)) return;
+    if (!isTensor[language](line)) return;
     const statement = inside ? inside.own : updates.length === 1 ? updates[0][1] : 0;
     if (statement) lines.fill(statement, ...grown(lines, inside?.from ?? number, number));
   });

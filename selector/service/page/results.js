@@ -10,7 +10,8 @@ import { Refused } from "./service.js";
 import { chosen, nothing, state, unanswered } from "./state.js";
 import { mark, reveal, showRules } from "./statements.js";
 
-export const RESULTS = ["lowered", "selected", "cuda", "sass", "why", "rules"];
+export const RESULTS = ["lowered", "selected", "cuda", "kernels", "sass", "why", "rules"];
+const NO_KERNELS = "There are no kernels for amx: its C is one function.";
 const NO_MACHINE = "There is no machine code for amx: its C is compiled where it runs.";
 
 export function say(kind, text) {
@@ -65,6 +66,7 @@ export function show(text) {
   if (!(code instanceof Refused)) showSource(code);
   else if (!(reasons instanceof Refused)) {
     failed("cuda", "No code", code);
+    failed("kernels", "No kernels", code);
     $("stages").textContent = "";
     offerKernel("");
     state.tensorLines = {};
@@ -77,7 +79,7 @@ export function show(text) {
   return refused;
 }
 
-const WITHOUT = { lowered: "Nothing lowered", selected: "Nothing selected", cuda: "No code", sass: "No machine code", graph: "No e-graph", why: "No reasons", rules: "No rules" };
+const WITHOUT = { lowered: "Nothing lowered", selected: "Nothing selected", cuda: "No code", kernels: "No kernels", sass: "No machine code", graph: "No e-graph", why: "No reasons", rules: "No rules" };
 
 function refuseAll(refused) {
   const { answers } = state;
@@ -116,7 +118,10 @@ function firstMiss(all) {
 }
 
 function showSource(answer) {
-  state.tensorLines = { cuda: showCode("cuda", "cuda", answer.source, sourceLines(answer.source, answer.report.statements)) };
+  const shown = (id, text) => showCode(id, id, text, sourceLines(id, text, answer.report.statements));
+  state.tensorLines = { cuda: shown("cuda", answer.source) };
+  if (answer.kernels) state.tensorLines.kernels = shown("kernels", answer.kernels);
+  else empty("kernels", NO_KERNELS);
   empty("sass", "Machine code is being made…");
   stages(answer);
   offerKernel(answer.artifact);

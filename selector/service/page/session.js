@@ -6,7 +6,7 @@ const FIELDS = {
   tab: "cuda", compared: "cuda", statement: 0, example: "",
 };
 const TEXTS = { kind: "ir", text: "", rules: "", only: "", strict: true };
-export const TABS = ["cuda", "sass", "graph"];
+export const TABS = ["cuda", "kernels", "sass", "graph"];
 export const COMPARED = ["selected", "cuda", "sass"];
 const KINDS = ["ir", "python"];
 

@@ -22,7 +22,7 @@ export function mark() {
 // Scroll every pane but one to the chosen statement.
 export function reveal(from) {
   const number = state.session.statement;
-  for (const id of ["lowered", "selected", "cuda", "sass", "why"]) {
+  for (const id of ["lowered", "selected", "cuda", "kernels", "sass", "why"]) {
     const node = id === from ? null : $(id).querySelector(`[data-statement~="${number}"]`);
     if (node?.offsetParent) within($(id), node);
   }

@@ -35,7 +35,7 @@ def build(problem: Problem, schedule: str) -> Any:
         return pipeline.output
     if schedules.fits(problem.channels, problem.filters, problem.stride):
         return schedules.tensor(pipeline)
-    return chunks.warps(pipeline, warp_chunks(problem.filters))
+    return chunks.warps(pipeline, warp_chunks(problem.filters, problem.stride))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:

@@ -18,9 +18,8 @@ from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.common.stock import fix_dense
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS, UNIT, pixels_read, reach, vector
+from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, reach, vector
 
-SHARED = 160 << 10  # bytes of a block, for sm_80 too
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
 
@@ -83,7 +82,7 @@ def tiles_for(channels: int, filters: int, stride: int = 1) -> Tiles:
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
-    return several if shared_bytes(channels, filters, several, stride) <= SHARED else one
+    return several if shared_bytes(channels, filters, several, stride) <= WARP_SHARED else one
 
 
 def fits(channels: int, filters: int, stride: int = 1) -> bool:
@@ -93,7 +92,7 @@ def fits(channels: int, filters: int, stride: int = 1) -> bool:
     size, deep = tiles_for(channels, filters, stride), vector(rounded(channels))
     statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
-    fitting = shared_bytes(channels, filters, size, stride) <= SHARED
+    fitting = shared_bytes(channels, filters, size, stride) <= WARP_SHARED
     return fitting and statements <= STATEMENTS and not long
 
 

@@ -19,6 +19,7 @@ WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
+WARP_SHARED = 160 << 10  # of a block of warps, for sm_80 too
 ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
@@ -223,9 +224,19 @@ def slot_bytes(size: GroupChunks, stride: int = 1) -> int:
     return prod(size.read(stride)) * row_bytes(size.run) + weights
 
 
-def warp_chunks(filters: int) -> WarpChunks:
-    """The tile for warps, for many channels."""
-    return WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+def warp_chunks(filters: int, stride: int = 1) -> WarpChunks:
+    """The tile for warps, for many channels; with a stride one that shared memory holds."""
+    size = WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+    low = replace(size, rows=1)
+    found = (s for s in (size, low) if s.stages * warp_slot_bytes(s, stride) <= WARP_SHARED)
+    return next(found, replace(low, stages=1))
+
+
+def warp_slot_bytes(size: WarpChunks, stride: int) -> int:
+    """At most, of rows of an odd number of units."""
+    pixel, row = (2 * (n + UNIT) for n in (size.run, size.filters))
+    pixels = prod(pixels_read(size.width, size.height, stride))
+    return pixels * pixel + TAPS**2 * size.run * row
 
 
 def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FILTERS) -> int:

@@ -5,6 +5,7 @@ stride, pixels are dealt out into planes as they are staged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
@@ -38,6 +39,7 @@ class Windows:
     stride: int = 1
     dilation: int = 1
     border: int = 0  # zeros around the image
+    whole: int = 8  # that the columns of a plane are a multiple of, as swizzles are
 
     @property
     def planes(self) -> int:
@@ -54,7 +56,8 @@ def rounded(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def convolution(p: Windows) -> hl.Func:
+def convolution(p: Windows, change: Callable[[hl.Func], object] = lambda staged: None) -> hl.Func:
+    """``change`` has the last word on how the image is staged."""
     c, x, y, xo, xi, yo, yb, ys, yi, yw, co, ci = variables("c x y xo xi yo yb ys yi yw co ci")
     image, weights = hl.ImageParam(p.types[0], 3, "I"), hl.ImageParam(p.types[0], 4, "K")
     conv, out = hl.Func("conv"), hl.Func("out")
@@ -89,10 +92,11 @@ def convolution(p: Windows) -> hl.Func:
     high = p.stride * (height - 1) + p.dilation * (p.taps[1] - 1) + 1
     windows = (channels, PIXELS + p.dilation * (p.taps[0] - 1), high)
     source = _aligned(image.in_(planes or conv)) if p.copied else image
-    if planes is not None:  # each of whole eights of rows, as swizzles are
+    if planes is not None:
         columns = PIXELS + p.dilation * (p.taps[0] - 1) // p.stride
-        windows = (channels, rounded(columns, 8), high, p.planes)
+        windows = (channels, rounded(columns, p.whole), high, p.planes)
     staged = _copied((planes or source.in_(conv)).compute_at(out, ys), windows)
+    change(staged)
     if p.stages > 1:
         hb.pipeline_stages(staged, p.stages)
     _copied(weights.in_(conv).compute_at(out, xo), (filters, channels, *p.taps))

@@ -28,8 +28,8 @@ class Problem:
     def __post_init__(self) -> None:
         if min(self.batch, self.height, self.width, self.channels, self.filters, self.stride) < 1:
             raise UserError(
-                f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, "
-                f"{self.channels} to {self.filters} channels, stride {self.stride}, is not a size"
+                f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, stride "
+                f"{self.stride}, {self.channels} to {self.filters} channels, is not a size"
             )
 
     @property

@@ -23,7 +23,8 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.conv_layer.algorithm import layer
     from casestudies.conv_layer.warpgroups import warpgroups
 
-    pipeline = layer(problem.channels, problem.filters, problem.stride)
+    dealt = schedule not in ("cuda", "plain")
+    pipeline = layer(problem.channels, problem.filters, problem.stride, dealt=dealt)
     if schedule == "wgmma":
         size = group_tiles(problem.extents)
         resident = isinstance(size, Groups)

@@ -5,8 +5,7 @@ Channels are innermost (NHWC in NumPy's order of axes): with bias where the sum 
 ``output = max(conv, 0)`` (paper section IV).
 
 With a stride, taps read every second pixel, say. ``planes(c, x, y, n, p) = I(c, 2*x + p, y, n)``
-deals a row's pixels out, so that a tap reads neighbours of one plane: that is how tensor units want
-them, and where nothing is staged Halide computes the same addresses as without.
+deals a row's pixels out, so that a tap reads neighbours of one plane, as tensor units want them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from casestudies.conv_layer.tiles import TAPS
 @dataclass(frozen=True, slots=True)
 class Layer:
     """The Funcs that a schedule talks about. ``r.x`` runs over the input channels, ``r.y`` and
-    ``r.z`` over the taps of a row and the rows of taps. There are ``planes`` with a stride.
+    ``r.z`` over the taps of a row and the rows of taps. ``planes`` where pixels are dealt out.
     """
 
     inputs: int
@@ -45,15 +44,15 @@ class Layer:
         return self.planes or self.conv
 
     def staged(self, image: hl.ImageParam | hl.Func) -> hl.Func:
-        """What a block copies of the image, or of a copy of it: ``(c, x, y, n)``, with a stride
+        """What a block copies of the image, or of a copy of it: ``(c, x, y, n)``, of planes
         ``(c, x, y, n, p)``.
         """
         return self.planes or image.in_(self.conv)
 
 
-def layer(inputs: int, outputs: int, stride: int = 1) -> Layer:
+def layer(inputs: int, outputs: int, stride: int = 1, *, dealt: bool = True) -> Layer:
     """The unscheduled pipeline; the numbers of channels are constants of the compiled kernel, the
-    number and size of the images are not.
+    number and size of the images are not. ``dealt``: with a stride pixels are dealt out.
     """
     image = hl.ImageParam(hl.Float(16), 4, "I")
     weights = hl.ImageParam(hl.Float(16), 4, "K")
@@ -63,8 +62,8 @@ def layer(inputs: int, outputs: int, stride: int = 1) -> Layer:
     r = hl.RDom([(0, inputs), (0, TAPS), (0, TAPS)], "r")
     conv[c, x, y, n] = hl.f32(bias[c])
     planes = None
-    if stride == 1:
-        pixel = image[r.x, x + r.y, y + r.z, n]
+    if stride == 1 or not dealt:
+        pixel = image[r.x, stride * x + r.y, stride * y + r.z, n]
     else:
         planes, p = hl.Func("planes"), hl.Var("p")
         planes[c, x, y, n, p] = image[c, stride * x + p, y, n]

@@ -18,7 +18,7 @@ from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.common.stock import fix_dense
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, reach, vector
+from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, vector
 
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
@@ -212,10 +212,10 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     ro, ri = hl.RVar("ro"), hl.RVar("ri")
     update = p.conv.update().split(p.r.x, ro, ri, run).reorder(p.c, p.x, ri, p.r.y, ro, p.r.z)
     update.unroll(p.c).unroll(p.x).unroll(ri)
-    image, weights = p.image.in_(p.reader), p.weights.in_(p.conv)
+    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
     channel, x = image.args()[:2]
-    image.compute_at(p.conv, p.r.y).bound_extent(channel, run)
-    image.bound_extent(x, reach(size.pixels, p.stride) - TAPS + 1)
+    reach = p.stride * (size.pixels - 1) + 1
+    image.compute_at(p.conv, p.r.y).bound_extent(channel, run).bound_extent(x, reach)
     image.vectorize(channel).unroll(x)
     column, row = weights.args()[:2]
     weights.compute_at(p.conv, p.r.y).bound_extent(column, filters).bound_extent(row, run)

@@ -37,11 +37,6 @@ BLOCKS = (  # filters, at most; rows; groups
 BYTES = 45  # from the L2 cache to a multiprocessor in a cycle, where all read
 
 
-def reach(outputs: int, stride: int) -> int:
-    """Pixels of a row, or rows, that so many outputs read."""
-    return stride * (outputs - 1) + TAPS
-
-
 def pixels_read(
     width: int, height: int, stride: int, images: int = 1, whole: int = 1
 ) -> tuple[int, ...]:
@@ -51,7 +46,8 @@ def pixels_read(
     if stride == 1:
         return width + TAPS - 1, height + TAPS - 1, images
     columns = rounded(width + (TAPS - 1) // stride, whole // gcd(whole, images))
-    return columns, reach(height, stride), images, min(stride, TAPS)
+    rows = stride * (height - 1) + TAPS
+    return columns, rows, images, min(stride, TAPS)
 
 
 class Rows:

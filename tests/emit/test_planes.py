@@ -138,7 +138,11 @@ def below(planes: hl.Func) -> None:
     planes.reorder_storage(c, x, q, y)
 
 
-PLANES = {"below": (SMALL, below), "inside a swizzle": (replace(SMALL, whole=2), None)}
+PLANES = {
+    "below": (SMALL, below),
+    "inside a swizzle": (replace(SMALL, whole=2), None),
+    "too many": (Windows((16, 16), (9, 3), strips=2, groups=1, stages=2, stride=9), None),
+}
 
 
 @pytest.mark.parametrize("name", PLANES)
@@ -150,10 +154,11 @@ def test_what_is_no_box_is_copied_by_threads(name: str) -> None:
     kernel = compiled(p, change or (lambda planes: None))
     assert not maps_of(kernel)
     rng = np.random.default_rng(1)
-    image = rng.uniform(-1, 1, (7, 13, 16)).astype(np.float16)
-    weights = rng.uniform(-1, 1, (3, 3, 16, 16)).astype(np.float16)
+    wide, high = p.reach(6, p.taps[0]), p.reach(3, p.taps[1])
+    image = rng.uniform(-1, 1, (high, wide, 16)).astype(np.float16)
+    weights = rng.uniform(-1, 1, (*p.taps[::-1], 16, 16)).astype(np.float16)
     found = check(kernel, I=image, K=weights, sizes=(3, 6, 16))
-    expected = truth(SMALL, image, weights, 6, 3)
+    expected = truth(p, image, weights, 6, 3)
     assert np.linalg.norm(found - expected) <= 3e-6 * float(np.linalg.norm(expected))
 
 

@@ -126,9 +126,10 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     along, rows = digits[-1].dimension, digits[-1].count
     inner = prod(w.count for w in digits[:-1])
     parts = 1
-    first = _first(copy, at, {})
-    if panels.count % context.cluster and same_in_cluster([c.to_expr() for c in first], context):
-        parts = context.cluster if rows * inner % (GROUP_ROWS * context.cluster) == 0 else 1
+    first = [c.to_expr() for c in _first(copy, at, {})]
+    if panels.count % context.cluster and same_in_cluster(first, context):
+        even = rows % context.cluster == rows * inner % (GROUP_ROWS * context.cluster) == 0
+        parts = context.cluster if even else 1
     box[along] = box_rows = min(rows // parts, LARGEST_BOX)
     whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
     if max(box) > LARGEST_BOX or not whole:

@@ -11,11 +11,14 @@ would say the same, and need what no other map has.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from selector.emit.copies import Copy
 from selector.gpu.ir.memory import Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
+
+MOST_PLANES = 8  # each has a map, 128 bytes of the 4096 that a kernel's arguments may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ def walks_of(copy: Copy, at: list[Affine], pitch: int) -> Walks | None:
     """
     found: list[Walk] = []
     expected = Affine.of(copy.x.var)
+    widest: dict[int, int] = {}
     for digit in (d for d in copy.rows if d.count != 1):
         moving = [d for d, c in enumerate(at) if c.mentions(digit.var.name)]
         step = copy.index.coefficient(digit.var).constant
@@ -56,12 +60,13 @@ def walks_of(copy: Copy, at: list[Affine], pitch: int) -> Walks | None:
         if moving[0] == 0:
             return None
         found.append(Walk(digit.var.name, moving[0], every, digit.count, step // pitch))
+        widest[moving[0]] = max(every, widest.get(moving[0], 0))
         expected += Affine.of(digit.var) * step
-    widest = {d: max(w.every for w in found if w.dimension == d) for d in range(len(at))
-              if any(w.dimension == d for w in found)}  # fmt: skip
     rows = sorted((w for w in found if w.every == widest[w.dimension]), key=lambda w: w.step)
     planes = tuple(w for w in found if w.every < widest[w.dimension])
     if not rows or copy.index != expected or len(rows) != len(widest):
+        return None
+    if prod(w.count for w in planes) > MOST_PLANES:
         return None
     count = 1
     for walk in rows:

@@ -42,6 +42,11 @@ class Windows:
     whole: int = 8  # that the columns of a plane are a multiple of, as swizzles are
 
     @property
+    def down(self) -> int:
+        """Staged rows from one row of outputs to the next: one tap needs none between."""
+        return self.stride if self.taps[1] > 1 else 1
+
+    @property
     def planes(self) -> int:
         """How many of the pixels between two outputs meet a tap."""
         return min(self.stride // gcd(self.stride, self.dilation), self.taps[0])
@@ -65,7 +70,7 @@ def convolution(p: Windows, change: Callable[[hl.Func], object] = lambda staged:
     r = hl.RDom([(0, inputs), (0, p.taps[0]), (0, p.taps[1])], "r")
     conv[c, x, y] = 0.0
     planes = None if p.stride == 1 else _planes(p, image)
-    at = p.dilation * r.y, y * p.stride + p.dilation * r.z
+    at = p.dilation * r.y, y * p.down + p.dilation * r.z
     if planes is None:
         pixel = image[r.x, x + at[0], at[1]]
     else:
@@ -89,7 +94,7 @@ def convolution(p: Windows, change: Callable[[hl.Func], object] = lambda staged:
     update.reorder(ri, ci, x, co, y, ro, r.y, r.z).atomic()
     update.vectorize(ri).vectorize(ci).vectorize(x)
     update.unroll(co).unroll(y).unroll(ro).unroll(r.y).unroll(r.z)
-    high = p.stride * (height - 1) + p.dilation * (p.taps[1] - 1) + 1
+    high = p.down * (height - 1) + p.dilation * (p.taps[1] - 1) + 1
     windows = (channels, PIXELS + p.dilation * (p.taps[0] - 1), high)
     source = _aligned(image.in_(planes or conv)) if p.copied else image
     if planes is not None:
@@ -107,15 +112,16 @@ def _planes(p: Windows, image: hl.ImageParam) -> hl.Func:
     """The pixels of a row dealt out; what lies beside the image is zero."""
     c, x, y, q = variables("c x y q")
     planes, zero = hl.Func("planes"), hl.cast(p.types[0], 0)
-    column, width, height = p.stride * x + q, image.dim(1).extent(), image.dim(2).extent()
+    column, row = p.stride * x + q, y * (p.stride // p.down)
+    width, height = image.dim(1).extent(), image.dim(2).extent()
     if p.border:
         ends = [(hl.Expr(), hl.Expr()), (0, width), (0, height)]
         wide = hl.BoundaryConditions.constant_exterior(image, zero, ends)
-        planes[c, x, y, q] = wide[c, column - p.border, y - p.border]
+        planes[c, x, y, q] = wide[c, column - p.border, row - p.border]
     elif p.copied:
-        planes[c, x, y, q] = image[c, column, y]
+        planes[c, x, y, q] = image[c, column, row]
     else:  # the last plane of an odd width has a pixel less
-        there = image[c, hl.min(column, width - 1), y]
+        there = image[c, hl.min(column, width - 1), row]
         planes[c, x, y, q] = hl.select(column < width, there, zero)
     return planes
 

@@ -5,7 +5,8 @@ pixel has pixels s times as far apart, and as many of them as there are behind t
 is not pixel 0, a dimension of its own, of the pixels between, says which. So a map of each plane
 ends where the array does, whatever the remainder of its width: nothing behind a row is read for
 another, and nothing is asked for twice. Boxes that skip elements (the driver's element strides)
-would say the same, and need what no other map has.
+would say the same, and need what no other map has. Rows stay whole and swizzled; as planes are
+alike, the last ones have a column or so that no window reaches.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.conv_layer.algorithm import layer
     from casestudies.conv_layer.warpgroups import warpgroups
 
-    pipeline = layer(problem.channels, problem.filters)
+    dealt = schedule not in ("cuda", "plain")
+    pipeline = layer(problem.channels, problem.filters, problem.stride, dealt=dealt)
     if schedule == "wgmma":
         size = group_tiles(problem.extents)
         resident = isinstance(size, Groups)
@@ -33,9 +34,9 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.conv.compute_root()
         return pipeline.output
-    if schedules.fits(problem.channels, problem.filters):
+    if schedules.fits(problem.channels, problem.filters, problem.stride):
         return schedules.tensor(pipeline)
-    return chunks.warps(pipeline, warp_chunks(problem.filters))
+    return chunks.warps(pipeline, warp_chunks(problem.filters, problem.stride))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
@@ -48,13 +49,14 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, the (width, height, images) of the output or the first of them, ``batch`` for the
-    images; ``channels`` (default 16) and ``filters`` (default as many).
+    images; ``channels`` (default 16) and ``filters`` (default as many); ``stride`` (default 1).
     """
     size = options.get("size") or (64, 64)
     width, height = (size * 2)[:2]
     batch = options.get("batch") or (size[2] if len(size) > 2 else 4096)
     channels = options.get("channels") or 16
-    return Problem(batch, height, width, channels, options.get("filters") or channels)
+    filters = options.get("filters") or channels
+    return Problem(batch, height, width, channels, filters, options.get("stride") or 1)
 
 
 CASE = Case(
@@ -74,5 +76,6 @@ CASE = Case(
         Option("batch", "number of images (default 4096)", positive),
         Option("channels", "channels of the input (default 16)", positive),
         Option("filters", "channels of the output (default: those of the input)", positive),
+        Option("stride", "outputs of every so many pixels and rows (default 1)", positive),
     ),
 )

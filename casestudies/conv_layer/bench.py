@@ -33,8 +33,8 @@ def cudnn(channels_last: bool) -> Callable[[Problem, Arrays, Any], Callable[[], 
         import torch
 
         image, weights, bias = operands(inputs, channels_last)
-        ones, zeros = (1, 1), (0, 0)
-        return lambda: torch.cudnn_convolution_relu(image, weights, bias, ones, zeros, ones, 1)
+        ones, zeros, steps = (1, 1), (0, 0), (problem.stride,) * 2
+        return lambda: torch.cudnn_convolution_relu(image, weights, bias, steps, zeros, ones, 1)
 
     return prepare
 
@@ -46,7 +46,7 @@ def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     image, weights, bias = operands(inputs, True)
 
     def layer(i: Any, k: Any, b: Any) -> Any:
-        return torch.nn.functional.conv2d(i, k, b).relu()
+        return torch.nn.functional.conv2d(i, k, b, problem.stride).relu()
 
     call: Any = torch.compile(layer)
     call(image, weights, bias)

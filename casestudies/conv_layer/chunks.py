@@ -11,7 +11,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, GroupChunks, WarpChunks, boxed
+from casestudies.conv_layer.tiles import DEPTH, TAPS, GroupChunks, WarpChunks, boxed, pixels_read
 from casestudies.conv_layer.warpgroups import copy, vectorize
 
 
@@ -49,9 +49,10 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
     rows_of_groups(update.atomic(), p, size)
     update.reorder(rv, ci, p.n, p.x, co, yi, ru, p.r.y, p.r.z, yw, ro)
     update.vectorize(rv).unroll(ru).unroll(p.r.y).unroll(p.r.z)
-    c, x, y, n = p.image.in_(p.conv).args()
-    p.image.in_(p.conv).reorder_storage(c, n, x, y).reorder(c, n, x, y)
-    stage(p, ro, size, size.images, (c, n))
+    image = p.staged(p.image)
+    c, x, y, n, *planes = image.args()
+    image.reorder_storage(c, n, x, y, *planes).reorder(c, n, x, y, *planes)
+    stage(p, ro, size, size.read(p.stride), (c, n))
     return p.output
 
 
@@ -92,7 +93,8 @@ def warps(p: Layer, size: WarpChunks) -> hl.Func:
     rows_of_warps(update, p, size)
     update.reorder(ri, p.c, xi, yi, p.r.y, p.r.z, xw, yw, ro)
     update.vectorize(ri).unroll(p.r.y).unroll(p.r.z)
-    stage(p, ro, size, 1, p.image.in_(p.conv).args()[:2])
+    pixels = pixels_read(size.width, size.height, p.stride)
+    stage(p, ro, size, pixels, p.staged(p.image).args()[:2])
     return p.output
 
 
@@ -104,11 +106,14 @@ def rows_of_warps(stage: hl.Func | hl.Stage, p: Layer, size: WarpChunks) -> None
 
 
 def stage(
-    p: Layer, run: hl.RVar, size: GroupChunks | WarpChunks, images: int, row: tuple[hl.Var, ...]
+    p: Layer,
+    run: hl.RVar,
+    size: GroupChunks | WarpChunks,
+    pixels: tuple[int, ...],
+    row: tuple[hl.Var, ...],
 ) -> None:
     """Stage what a run of channels needs, ahead; a ``row`` of the image is one vector statement."""
-    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
-    pixels = (size.width + TAPS - 1, size.height + TAPS - 1, images)
+    image, weights = p.staged(p.image), p.weights.in_(p.conv)
     copy(image.compute_at(p.conv, run), (size.run, *pixels), row)
     extents = (size.filters, size.run, TAPS, TAPS)
     copy(weights.compute_at(p.conv, run), extents, weights.args()[:2])

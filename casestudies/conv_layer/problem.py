@@ -13,8 +13,9 @@ from selector.diagnostics import UserError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``batch`` images of ``height`` x ``width`` outputs, the input one pixel larger on every side;
-    ``channels`` of the input and ``filters``, the channels of the output.
+    """``batch`` images of ``height`` x ``width`` outputs, ``channels`` of the input and
+    ``filters``, the channels of the output. The input is ``stride`` times as wide and as high, and
+    one pixel larger on every side.
     """
 
     batch: int
@@ -22,12 +23,13 @@ class Problem:
     width: int
     channels: int
     filters: int
+    stride: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.batch, self.height, self.width, self.channels, self.filters) < 1:
+        if min(self.batch, self.height, self.width, self.channels, self.filters, self.stride) < 1:
             raise UserError(
-                f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, "
-                f"{self.channels} to {self.filters} channels, is not a size"
+                f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, stride "
+                f"{self.stride}, {self.channels} to {self.filters} channels, is not a size"
             )
 
     @property
@@ -36,16 +38,20 @@ class Problem:
 
     @property
     def program(self) -> str:
-        return f"conv_layer-c{self.channels}-{self.filters}{tile_name(self.extents)}"
+        step = f"-s{self.stride}" if self.stride > 1 else ""
+        return f"conv_layer-c{self.channels}-{self.filters}{step}{tile_name(self.extents)}"
 
     @property
     def extents(self) -> Extents:
         """All that tiles depend on."""
-        return Extents(self.batch, self.height, self.width, self.channels, self.filters)
+        return Extents(
+            self.batch, self.height, self.width, self.channels, self.filters, self.stride
+        )
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        image = (self.batch, self.height + TAPS - 1, self.width + TAPS - 1, self.channels)
+        high, wide = (self.stride * n + TAPS - 1 for n in (self.height, self.width))
+        image = (self.batch, high, wide, self.channels)
         return (
             ArraySpec("I", image, "f16"),
             ArraySpec("K", (TAPS, TAPS, self.channels, self.filters), "f16"),
@@ -69,7 +75,7 @@ BENCHMARK = (
 )
 # A whole tile and one pixel more and less, a single pixel, prime extents; more or fewer channels
 # out than in, numbers of channels that 16 and 8 do not divide; channels in runs, images side by
-# side.
+# side; strides.
 SMALL = tuple(
     Problem(*sizes)
     for sizes in (
@@ -86,5 +92,8 @@ SMALL = tuple(
         (1, 5, 20, 20, 12),
         (17, 3, 5, 100, 72),
         (1, 3, 67, 128, 128),
+        (1, 5, 67, 16, 32, 2),
+        (9, 3, 7, 80, 64, 2),
+        (2, 5, 3, 12, 20, 3),
     )
 )

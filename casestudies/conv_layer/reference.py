@@ -10,13 +10,14 @@ from casestudies.conv_layer.tiles import TAPS
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t], 0)``; float64, shape (batch, height, width,
-    filters).
+    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t], 0)``, every ``stride``-th row and pixel;
+    float64, shape (batch, height, width, filters).
     """
     result = xp.zeros(problem.output.shape, dtype=xp.float64)
     result += inputs["bias"]
     for s in range(TAPS):
-        rows = inputs["I"][:, s : s + problem.height]
+        rows = inputs["I"][:, s :: problem.stride][:, : problem.height]
         for t in range(TAPS):
-            result += rows[:, :, t : t + problem.width] @ inputs["K"][s, t]
+            pixels = rows[:, :, t :: problem.stride][:, :, : problem.width]
+            result += pixels @ inputs["K"][s, t]
     return xp.maximum(result, 0, out=result)

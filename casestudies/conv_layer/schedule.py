@@ -9,6 +9,7 @@ of a pixel as one row, so the windows of all taps are read in place.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import halide as hl
 
@@ -17,9 +18,8 @@ from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.common.stock import fix_dense
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS, UNIT, vector
+from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, vector
 
-SHARED = 160 << 10  # bytes of a block, for sm_80 too
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
 
@@ -75,39 +75,39 @@ class Threads:
         return replace(self, pixels=pixels, x=x)
 
 
-def tiles_for(channels: int, filters: int) -> Tiles:
+def tiles_for(channels: int, filters: int, stride: int = 1) -> Tiles:
     """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
     down the image where shared memory holds the next strip, too.
     """
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
-    return several if shared_bytes(channels, filters, several) <= SHARED else one
+    return several if shared_bytes(channels, filters, several, stride) <= WARP_SHARED else one
 
 
-def fits(channels: int, filters: int) -> bool:
+def fits(channels: int, filters: int, stride: int = 1) -> bool:
     """Whether shared memory holds the weights of all channels beside the image, and statements are
     neither too long for Halide nor too many to be compiled in time.
     """
-    size, deep = tiles_for(channels, filters), vector(rounded(channels))
+    size, deep = tiles_for(channels, filters, stride), vector(rounded(channels))
     statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
-    fitting = shared_bytes(channels, filters, size) <= SHARED and statements <= STATEMENTS
-    return fitting and not long
+    fitting = shared_bytes(channels, filters, size, stride) <= WARP_SHARED
+    return fitting and statements <= STATEMENTS and not long
 
 
-def shared_bytes(channels: int, filters: int, size: Tiles) -> int:
+def shared_bytes(channels: int, filters: int, size: Tiles, stride: int = 1) -> int:
     """What a block has in shared memory: rows of channels or filters, an odd number of units each,
     so that eight of them lie in different banks.
     """
     pixel, row = ((rounded(n) // UNIT | 1) * UNIT * 2 for n in (channels, filters))
-    image = (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
+    image = prod(pixels_read(size.width, size.height, stride)) * pixel
     return size.stages * image + TAPS**2 * rounded(channels) * row
 
 
 def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or tiles_for(p.inputs, p.outputs)
+    size = tiles or tiles_for(p.inputs, p.outputs, p.stride)
     xo, xi, xw, xv, no, ns, co = (hl.Var(n) for n in ("xo", "xi", "xw", "xv", "no", "ns", "co"))
     yo, yb, ys, yi, yw, yp = (hl.Var(n) for n in ("yo", "yb", "ys", "yi", "yw", "yp"))
     (
@@ -155,8 +155,8 @@ def accumulate(p: Layer, warp: hl.Var, size: Tiles) -> None:
 
 def stage(p: Layer, strip: hl.Var, block: hl.Var, size: Tiles) -> None:
     """Copy what a strip needs of the image, and once a block the weights, into shared memory."""
-    image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
-    extents = (rounded(p.inputs), size.width + TAPS - 1, size.height + TAPS - 1, 1)
+    image, weights = p.staged(p.image), p.weights.in_(p.conv)
+    extents = (rounded(p.inputs), *pixels_read(size.width, size.height, p.stride))
     copy(image.compute_at(p.output, strip), extents)
     if size.stages > 1:
         hb.pipeline_stages(image, size.stages)
@@ -214,7 +214,8 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     update.unroll(p.c).unroll(p.x).unroll(ri)
     image, weights = p.image.in_(p.conv), p.weights.in_(p.conv)
     channel, x = image.args()[:2]
-    image.compute_at(p.conv, p.r.y).bound_extent(channel, run).bound_extent(x, size.pixels)
+    reach = p.stride * (size.pixels - 1) + 1
+    image.compute_at(p.conv, p.r.y).bound_extent(channel, run).bound_extent(x, reach)
     image.vectorize(channel).unroll(x)
     column, row = weights.args()[:2]
     weights.compute_at(p.conv, p.r.y).bound_extent(column, filters).bound_extent(row, run)

@@ -6,7 +6,7 @@ Without Halide, since the names of saved kernels follow from it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 from casestudies.common.multiples import rounded
 
@@ -19,6 +19,7 @@ WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
+WARP_SHARED = 160 << 10  # of a block of warps, for sm_80 too
 ADDRESSES = 48  # registers of a lane for all but sums
 STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
@@ -26,12 +27,27 @@ WARP_FILTERS = (8, 16, 24, 32, 48, 64)
 MULTIPROCESSORS = 132
 MOST_STAGES = 6
 MANY = 64 * 64  # channels times filters, from where weights come in runs
+MOST_SLOT = (SHARED - (16 << 10)) // 2  # bytes, so that one is filled ahead
+SWIZZLED = 8  # rows of pixels, from where the pattern of a swizzle is the same
 RESULTS = 8 << 10  # bytes of shared memory for those of a group of persistent blocks
 IMAGES = (1, 8, 16, 32)  # side by side
 BLOCKS = (  # filters, at most; rows; groups
     (128, 2, 2), (128, 1, 2), (64, 1, 7), (64, 1, 4), (64, 1, 2), (64, 1, 1),
 )  # fmt: skip
 BYTES = 45  # from the L2 cache to a multiprocessor in a cycle, where all read
+
+
+def pixels_read(
+    width: int, height: int, stride: int, images: int = 1, whole: int = 1
+) -> tuple[int, ...]:
+    """Columns, rows and images of what so many outputs read; with a stride of each plane, of which
+    there are as many as taps meet, and which has a multiple of ``whole`` columns of images.
+    """
+    if stride == 1:
+        return width + TAPS - 1, height + TAPS - 1, images
+    columns = rounded(width + (TAPS - 1) // stride, whole // gcd(whole, images))
+    rows = stride * (height - 1) + TAPS
+    return columns, rows, images, min(stride, TAPS)
 
 
 class Rows:
@@ -51,6 +67,10 @@ class Rows:
     @property
     def height(self) -> int:
         return self.rows * self.groups
+
+    def read(self, stride: int) -> tuple[int, ...]:
+        """The pixels that a tile reads: a plane of them begins where a swizzle does."""
+        return pixels_read(self.width, self.height, stride, self.images, SWIZZLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +93,32 @@ class Groups(Rows):
 CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
 
 
-def groups_for(channels: int, filters: int, images: int = 1) -> Groups | None:
+def groups_for(channels: int, filters: int, images: int = 1, stride: int = 1) -> Groups | None:
     """The largest tile that shared memory and registers hold, and that is compiled in time, of all
     filters or of some; None if there is none.
     """
     part = filters_of_block(filters, 128)
     for most in (rounded(filters, ROW), part):
         for size in (replace(c, images=images) for c in CANDIDATES):
-            if _fits(channels, most, size):
+            if _fits(channels, most, size, stride):
                 return replace(size, filters=part) if most < filters else size
     return None
 
 
-def _fits(channels: int, filters: int, size: Groups) -> bool:
+def _fits(channels: int, filters: int, size: Groups, stride: int) -> bool:
     """Whether a block has room for that, and it is compiled in time."""
     statements = size.rows * TAPS**2 * rounded(channels, DEPTH) // DEPTH * filters // boxed(filters)
     sums, registers = size.rows * filters // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
     small = sums + ADDRESSES <= registers and statements <= STATEMENTS
-    return small and shared_bytes(channels, filters, size) <= SHARED
+    return small and shared_bytes(channels, filters, size, stride) <= SHARED
 
 
-def shared_bytes(channels: int, filters: int, size: Groups) -> int:
+def shared_bytes(channels: int, filters: int, size: Groups, stride: int = 1) -> int:
     """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
     panels of 128 bytes, and a box of results for each warp.
     """
     pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, ROW)))
-    image = size.images * (size.width + TAPS - 1) * (size.height + TAPS - 1) * pixel
+    image = prod(size.read(stride)) * pixel
     weights = TAPS**2 * rounded(channels, DEPTH) * row
     return size.stages * image + weights + size.groups * PIXELS * 128
 
@@ -165,6 +185,7 @@ class Extents:
     width: int
     channels: int
     filters: int
+    stride: int = 1
 
 
 def group_tiles(layer: Extents) -> Groups | GroupChunks:
@@ -173,7 +194,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     """
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
-        size = groups_for(layer.channels, layer.filters, images)
+        size = groups_for(layer.channels, layer.filters, images, layer.stride)
         if size is not None:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
@@ -184,23 +205,34 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
         for images in IMAGES
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
+    sizes = [size for size in sizes if slot_bytes(size, layer.stride) <= MOST_SLOT]
     best = min(sizes, key=lambda size: (_time(layer, size), _staged(layer, size.images)))
     slots, room = rounded(layer.channels, DEPTH) // DEPTH, SHARED
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
         slots, room = MOST_STAGES, room - RESULTS * best.groups
-    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best), slots))
+    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.stride), slots))
 
 
-def slot_bytes(size: GroupChunks) -> int:
+def slot_bytes(size: GroupChunks, stride: int = 1) -> int:
     """What a run of channels takes of shared memory."""
-    image = size.images * (size.width + TAPS - 1) * (size.height + TAPS - 1)
-    return image * row_bytes(size.run) + TAPS**2 * size.run * row_bytes(size.filters)
+    weights = TAPS**2 * size.run * row_bytes(size.filters)
+    return prod(size.read(stride)) * row_bytes(size.run) + weights
 
 
-def warp_chunks(filters: int) -> WarpChunks:
-    """The tile for warps, for many channels."""
-    return WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+def warp_chunks(filters: int, stride: int = 1) -> WarpChunks:
+    """The tile for warps, for many channels; with a stride one that shared memory holds."""
+    size = WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+    low = replace(size, rows=1)
+    found = (s for s in (size, low) if s.stages * warp_slot_bytes(s, stride) <= WARP_SHARED)
+    return next(found, replace(low, stages=1))
+
+
+def warp_slot_bytes(size: WarpChunks, stride: int) -> int:
+    """At most, of rows of an odd number of units."""
+    pixel, row = (2 * (n + UNIT) for n in (size.run, size.filters))
+    pixels = prod(pixels_read(size.width, size.height, stride))
+    return pixels * pixel + TAPS**2 * size.run * row
 
 
 def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FILTERS) -> int:
@@ -229,7 +261,8 @@ def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
 
 def _staged(layer: Extents, images: int) -> int:
     """Pixels that the blocks of a row read."""
-    return prod(_blocks(layer, images, layer.height)) * images * (PIXELS // images + TAPS - 1)
+    columns, _, _, *planes = GroupChunks(images=images).read(layer.stride)
+    return prod(_blocks(layer, images, layer.height)) * images * columns * prod(planes)
 
 
 def _rounds(layer: Extents, size: GroupChunks) -> int:
@@ -241,7 +274,7 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
     products = size.height * TAPS**2 * instruction_cycles(size.filters)
-    return _rounds(layer, size) * max(products, slot_bytes(size) // BYTES)
+    return _rounds(layer, size) * max(products, slot_bytes(size, layer.stride) // BYTES)
 
 
 def instruction_cycles(filters: int) -> int:

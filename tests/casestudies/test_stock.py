@@ -34,6 +34,7 @@ PLAIN = (
     ("gemm", Gemm(5, 6, 7, "bf16-f32")),
     ("gemm", Gemm(31, 17, 40, "s8-s32")),
     ("conv_layer", Layer(2, 5, 9, 3, 16)),
+    ("conv_layer", Layer(2, 5, 9, 3, 16, 2)),
     ("attention", Attention(2, 67, 32)),
     ("attention", Attention(2, 67, 32, causal=True, score="bias", scale=0.3)),
     ("attention", Attention(2, 67, 32, score="soft_cap")),

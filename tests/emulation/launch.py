@@ -202,7 +202,7 @@ def _cells(
 ) -> Iterator[np.ndarray]:
     """The arguments of a launch, in order."""
     maps = {
-        a.name: _tensor_map(a, env, memory[a.name], a.name in stored) if ready else None
+        a: _tensor_map(a, env, memory[a.name], a.name in stored) if ready else None
         for a in launch.arguments
         if isinstance(a, MapArgument)
     }
@@ -215,10 +215,10 @@ def _cells(
             case ValueArgument():
                 yield np.asarray(numpy_dtype(a.type).type(evaluate_scalar(a.value, env)))
             case MapsReady(names):
-                found = [m for n, m in maps.items() if not names or n in names]
+                found = [m for a, m in maps.items() if not names or a.name in names]
                 yield np.array([all(m is not None for m in found)], np.int32)
-            case MapArgument(name):
-                made = maps[name]
+            case MapArgument():
+                made = maps[a]
                 yield np.zeros(MAP_BYTES, np.uint8) if made is None else made
 
 

@@ -4,17 +4,24 @@ A copy is boxes if its rows run along the source's innermost dimension and are n
 each digit of their number by one; the tensor map names these in the order of the digits. What it
 wants to be zero outside of the source's extents becomes the extents of the tensor map: the copy
 engine writes zeros there.
+
+Rows may number every second element of a dimension, or every s-th (``planes``). A product whose
+rows are every second pixel cannot read them so: in a swizzled panel neighbouring rows are
+neighbours. So a copy deals the pixels out, ``planes(c, x, y, p) = image(c, 2*x + p, y)``, each tap
+reads neighbours of the plane of its parity, and each plane is boxes of its own map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.warpgroups.panels import Panels
+from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.emit.warpgroups.tensors import tensor_of
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import EngineCopy, Map
@@ -31,15 +38,22 @@ _RANKS = (2, 3, 4, 5)
 
 
 @dataclass(frozen=True, slots=True)
+class Plane:
+    """The tensor map, the first coordinate in each dimension, and the row where it begins."""
+
+    map: Map
+    first: tuple[Expr, ...]
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Boxes:
-    """A copy as boxes: the tensor map, the first coordinate in each dimension, and the
-    dimension that numbers the rows, or ``inner`` of them at a time, with how many there are in all
-    and in one box.
+    """A copy as boxes: its planes, and the dimension that numbers the rows of each, or ``inner`` of
+    them at a time, with how many there are in all and in one box.
     """
 
     to: str
-    map: Map
-    first: tuple[Expr, ...]
+    planes: tuple[Plane, ...]
     along: int
     rows: int
     box_rows: int
@@ -47,9 +61,15 @@ class Boxes:
     panels: Panels
 
     @property
+    def first(self) -> tuple[Expr, ...]:
+        """Where the first plane begins; others do at constant distances from there."""
+        return self.planes[0].first
+
+    @property
     def bytes(self) -> int:
         """What arrives in one slot."""
-        return self.panels.count * self.rows * self.inner * self.panels.row_bytes
+        rows = len(self.planes) * self.rows * self.inner
+        return self.panels.count * rows * self.panels.row_bytes
 
     @property
     def box_bytes(self) -> int:
@@ -60,23 +80,22 @@ class Boxes:
         """One instruction for each box, for one thread; they arrive at ``barrier``. ``share``: this
         block's part, for as many blocks of the cluster.
         """
-        p, storage, name = self.panels, context.storages[self.to], map_name(self.map, context)
+        p, storage = self.panels, context.storages[self.to]
         whole = p.count % share == 0  # panels, or else rows of every panel
         columns, rows = (p.count // share, self.rows) if whole else (p.count, self.rows // share)
         rank = Affine.of(Var(context.names.verbatim(RANK))) if share > 1 else Affine()
         blocks = (1 << share) - 1 if share > 1 else 0
         panel, row = (rank * columns, Affine()) if whole else (Affine(), rank * rows)
-        for number in range(columns):
-            for step in range(0, rows, self.box_rows):
-                at = [*self.first]
-                at[0] = (Affine.of(at[0]) + (panel + number) * p.width).to_expr()
-                at[self.along] = (Affine.of(at[self.along]) + row + step).to_expr()
-                offset = p.byte((row + step) * self.inner, panel + number)
-                behind = context.number(offset.to_expr()) if offset.terms else None
-                target = View(storage.base, storage.start, behind)
-                places = tuple(map(context.number, at))
-                copy = EngineCopy(target, name, places, barrier, self.box_bytes, blocks)
-                context.writer.add(copy)
+        steps = range(0, rows, self.box_rows)
+        for plane, number, step in product(self.planes, range(columns), steps):
+            at = [*plane.first]
+            at[0] = (Affine.of(at[0]) + (panel + number) * p.width).to_expr()
+            at[self.along] = (Affine.of(at[self.along]) + row + step).to_expr()
+            offset = p.byte((row + step) * self.inner + plane.row, panel + number)
+            behind = context.number(offset.to_expr()) if offset.terms else None
+            target = View(storage.base, storage.start, behind)
+            places, name = tuple(map(context.number, at)), map_name(plane.map, context)
+            context.writer.add(EngineCopy(target, name, places, barrier, self.box_bytes, blocks))
 
 
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
@@ -88,36 +107,62 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     if tensor is None:
         return None
     panels, (dims, at) = to.panels, tensor
-    if len(dims) not in _RANKS or dims[0].stride != IntImm(1):
+    if dims[0].stride != IntImm(1):
         return None
-    digits = _row_digits(copy, at, panels)
-    if digits is None or copy.length > panels.count * panels.width:
+    walks = walks_of(copy, at, panels.pitch)
+    if walks is None or copy.length > panels.count * panels.width:
         return None
-    order = in_order([dimension for dimension, _ in digits], len(dims))
+    order = in_order([w.dimension for w in walks.rows], len(dims))
     dims, at = tuple(dims[d] for d in order), [at[d] for d in order]
-    digits = [(order.index(dimension), count) for dimension, count in digits]
+    digits = [replace(w, dimension=order.index(w.dimension)) for w in walks.rows]
     param = replace(source.param, dims=dims)
     extents = bounded_extents(param, copy.predicate or TRUE, at, context)
     if extents is None:
         return None
-    nothing: dict[str, Expr] = {d.var.name: IntImm(0) for d in (copy.x, *copy.rows)}
-    first = tuple(to_affine(substitute(c.to_expr(), nothing)).to_expr() for c in at)
     box = [1] * len(dims)
     box[0] = panels.width
-    for dimension, count in digits:
-        box[dimension] = count
-    along, rows = digits[-1]
-    inner = prod(count for _, count in digits[:-1])
+    for walk in digits:
+        box[walk.dimension] = walk.count
+    along, rows = digits[-1].dimension, digits[-1].count
+    inner = prod(w.count for w in digits[:-1])
     parts = 1
+    first = [c.to_expr() for c in _first(copy, at, {})]
     if panels.count % context.cluster and same_in_cluster(first, context):
-        parts = context.cluster if rows * inner % (GROUP_ROWS * context.cluster) == 0 else 1
+        even = rows % context.cluster == rows * inner % (GROUP_ROWS * context.cluster) == 0
+        parts = context.cluster if even else 1
     box[along] = box_rows = min(rows // parts, LARGEST_BOX)
     whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
     if max(box) > LARGEST_BOX or not whole:
         return None
     strides = tuple(d.stride for d in dims[1:])
     taken = Map("", copy.source.buffer, to.type, extents, strides, tuple(box))
-    return Boxes(copy.to, taken, first, along, rows, box_rows, inner, panels)
+    planes = _planes(copy, taken, at, digits, walks.planes)
+    return None if planes is None else Boxes(copy.to, planes, along, rows, box_rows, inner, panels)
+
+
+def _planes(
+    copy: Copy, whole: Map, at: list[Affine], digits: list[Walk], dealing: tuple[Walk, ...]
+) -> tuple[Plane, ...] | None:
+    """A plane for each value of the digits that deal rows out; None if one is none, or has rows
+    that do not begin where a panel's swizzle does, or more dimensions than a map.
+    """
+    found: list[Plane] = []
+    for values in product(*(range(w.count) for w in dealing)):
+        chosen = {w.name: v for w, v in zip(dealing, values, strict=True)}
+        row = sum(w.step * v for w, v in zip(dealing, values, strict=True))
+        plane = dealt(whole, _first(copy, at, chosen), digits)
+        if plane is None or row % GROUP_ROWS or len(plane[0].box) not in _RANKS:
+            return None
+        found.append(Plane(*plane, row))
+    return tuple(found)
+
+
+def _first(copy: Copy, at: list[Affine], chosen: dict[str, int]) -> list[Affine]:
+    """The coordinates where all digits are 0, but for some."""
+    values: dict[str, Expr] = {
+        d.var.name: IntImm(chosen.get(d.var.name, 0)) for d in (copy.x, *copy.rows)
+    }
+    return [to_affine(substitute(c.to_expr(), values)) for c in at]
 
 
 def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
@@ -134,31 +179,6 @@ def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
                 return map_expr(e, without)
 
     return all(x not in free_vars(without(e)) for e in exprs)
-
-
-def _row_digits(copy: Copy, at: list[Affine], panels: Panels) -> list[tuple[int, int]] | None:
-    """The dimension that each digit of the rows' number walks along, and how far, innermost first;
-    None if they do not number the rows as a box does.
-    """
-    steps: list[tuple[int, int, int]] = []
-    expected = Affine.of(copy.x.var)
-    for digit in (d for d in copy.rows if d.count != 1):
-        moving = [d for d, c in enumerate(at) if c.mentions(digit.var.name)]
-        step = copy.index.coefficient(digit.var).constant
-        one = len(moving) == 1 and at[moving[0]].coefficient(digit.var).constant == 1
-        if digit.count is None or step is None or not one or moving[0] == 0:
-            return None
-        steps.append((step, moving[0], digit.count))
-        expected += Affine.of(digit.var) * step
-    steps.sort()
-    dimensions, rows = [d for _, d, _ in steps], panels.pitch
-    if not steps or copy.index != expected or len(set(dimensions)) != len(dimensions):
-        return None
-    for step, _, count in steps:
-        if step != rows:
-            return None
-        rows *= count
-    return [(dimension, count) for _, dimension, count in steps]
 
 
 def in_order(dimensions: Sequence[int], rank: int) -> list[int]:

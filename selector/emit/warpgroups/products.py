@@ -317,7 +317,8 @@ def _apart(s: Accumulate, o: Access, pitch: int) -> ScheduleError:
         f"its rows are read {strides[0]} elements apart and its columns {strides[1]}, where the "
         f"staged rows lie {pitch} apart: one has to be 1, the other {pitch}",
         "stage what is multiplied and no more: a Func in GPUShared in which the operand's rows and "
-        "columns are neighbours, such as `f(u, v) = a(u, 2*v)` for every second row",
+        "columns are neighbours, such as `f(u, v) = a(u, 2*v)` for every second row, or "
+        "`f(u, v, p) = a(u, 2*v + p)` where tap t reads row 2*v + t: that is `f(u, v + t/2, t%2)`",
         Where(func=s.accumulator),
     )
 

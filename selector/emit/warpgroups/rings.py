@@ -203,8 +203,8 @@ class GroupRing(Ring):
             if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
                 return None
             found.append(boxes)
-        for boxes in found:  # a kernel has the maps that it copies by, and no others
-            map_name(boxes.map, self.context)
+        for plane in (plane for boxes in found for plane in boxes.planes):
+            map_name(plane.map, self.context)  # a kernel has those that it copies by, no others
         return found
 
     def _make(self) -> None:

@@ -19,12 +19,12 @@ from selector.ir.nodes import (
     Load,
     Location,
     LocToLoc,
-    Origin,
     Stmt,
     Store,
     VectorReduce,
 )
 from selector.ir.printer import print_expr
+from selector.ir.remarks import Origin
 from selector.ir.traverse import (
     expr_children,
     free_vars,

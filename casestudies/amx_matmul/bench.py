@@ -27,7 +27,7 @@ import numpy as np
 
 from casestudies.amx_matmul.problem import GROUP, LAYOUTS, Cell, cells
 from casestudies.common.data import decode, encode, relative_error
-from casestudies.common.machine import processor
+from casestudies.measuring.machine import processor
 from selector import load
 
 TIMED = (("bf16", "bf16"), ("s8", "s8"))

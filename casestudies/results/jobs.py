@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.record import OURS, STOCK
+from casestudies.measuring.record import OURS, STOCK
 
 HERE = Path(__file__).resolve().parent
 

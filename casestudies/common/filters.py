@@ -86,6 +86,15 @@ class Threads:
         return self.outputs * self.x
 
 
+TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
+"""Of the elements of image and taps."""
+
+
+def reach(factor: int, outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs, ``factor`` pixels apart, read."""
+    return factor * (outputs - 1) + taps
+
+
 def divisor(taps: int, most: int = 8) -> int:
     """The largest power of two up to ``most`` that divides a number of taps."""
     return next(n for n in (8, 4, 2, 1) if n <= most and taps % n == 0)
@@ -156,13 +165,14 @@ def stage_whole(p: Filter, block: hl.Var, width: int, height: int) -> None:
     copy.bound_extent(y, height).vectorize(x).vectorize(y)
 
 
-def cuda(p: Filter, problem: Problem, size: Threads) -> hl.Func:
+def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
     Each thread loads a run of the image with vector loads and keeps it and its outputs in
     registers. The baseline is compiled for the one size of ``problem``, which gives stock Halide
     its best chance.
     """
+    size = threads or Threads(taps=divisor(p.taps))
     for parameter, spec in zip((p.image, p.weights), problem.inputs, strict=True):
         fix_dense(parameter, spec.shape)
     height, width = problem.output.shape

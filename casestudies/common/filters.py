@@ -14,7 +14,7 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.case import Problem
 from casestudies.common.multiples import rounded
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,8 @@ def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func
     its best chance.
     """
     size = threads or Threads(taps=divisor(p.taps))
-    for parameter, spec in zip((p.image, p.weights), problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
+    fix_sizes((p.image, p.weights), p.output, problem)
     height, width = problem.output.shape
-    fix_dense(p.output.output_buffer(), problem.output.shape)
     xo, xi, xt, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xt", "yo", "yi"))
     to, ti = hl.RVar("to"), hl.RVar("ti")
     tail = hl.TailStrategy.ShiftInwards

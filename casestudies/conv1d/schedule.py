@@ -16,7 +16,6 @@ import halide_bridge as hb
 from casestudies.common import filters
 from casestudies.common.filters import Filter
 
-LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 
 

@@ -30,6 +30,10 @@ class Cell:
     def name(self) -> str:
         return f"amx-{'-'.join(self.types)}-{self.layout}-{self.schedule}"
 
+    def problem(self, m: int, n: int, k: int) -> Problem:
+        """Its problem of that size."""
+        return Problem(m, n, k, "-".join(self.types), self.layout)
+
     def path(self, folder: Path) -> Path:
         return folder / f"{self.name}.kernel"
 

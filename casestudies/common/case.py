@@ -210,9 +210,10 @@ def positive(text: str) -> int:
     return value
 
 
-def given(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Those of the options that the user gave."""
-    return {name: options[name] for name in names if options.get(name) is not None}
+def given(options: Mapping[str, Any], *names: str, **usual: Any) -> dict[str, Any]:
+    """Those of the options that the user gave, and what is ``usual`` where that is said."""
+    said = {name: options.get(name) for name in (*names, *usual)}
+    return usual | {name: value for name, value in said.items() if value is not None}
 
 
 def check_operands(schedule: str, element: str, other: str) -> None:

@@ -126,8 +126,7 @@ class Convolution(Filtering):
         (width, height) of the image.
         """
         width, height = options.get("size") or (4096, 4096)
-        chosen = {"taps": taps} | given(options, "taps", "boundary", "element")
-        return cls.of_image(width, height, **chosen)
+        return cls.of_image(width, height, **given(options, "boundary", "element", taps=taps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.stock import fix_sizes
-from casestudies.dct_denoise.algorithm import STRIDE, TILE, Denoising
-from casestudies.dct_denoise.problem import Problem
+from casestudies.dct_denoise.algorithm import Denoising
+from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
 
 SHARED = hl.MemoryType.GPUShared
 

@@ -40,8 +40,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     of the image.
     """
     width, height = options.get("size") or (4096, 4096)
-    chosen = {"taps": 16} | given(options, "taps", "factor", "boundary")
-    return Problem.of_image(width, height, **chosen)
+    return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=16))
 
 
 CASE = Case(

@@ -190,10 +190,10 @@ def sections() -> dict[Path, dict[str, str]]:
         RESULTS: {"results": render(data)},
         PERFORMANCE: {"limits": limits(data)},
         DOCS / "results" / "compile-time.md": {
-            "compile time": cpu.compile_time(cpu.read("compile_time.json")),
-            "compile cases": cpu.compile_cases(cpu.read("compile_cases.json")),
+            "compile time": cpu.compile_time(read("compile_time.json")),
+            "compile cases": cpu.compile_cases(read("compile_cases.json")),
         },
-        DOCS / "howto" / "amx.md": {"amx": cpu.amx(cpu.read("amx.json"))},
+        DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
         DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
     }
 

@@ -39,8 +39,8 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     ``size``, the (width, height) of the image.
     """
     width, height = options.get("size") or (2048, 2048)
-    usual = {"taps": 8 * (options.get("factor") or 2)}
-    return Problem.of_image(width, height, **usual | given(options, "taps", "factor", "boundary"))
+    taps = 8 * (options.get("factor") or 2)
+    return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=taps))
 
 
 CASE = Case(

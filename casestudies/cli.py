@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from casestudies.common import images, media, sounds
-from casestudies.common.benching import bench_cases
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs
 from casestudies.common.gallery import FOLDER, gallery
@@ -30,6 +29,7 @@ from casestudies.common.options import (
 from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from casestudies.common.tune import add_arguments, tune_case
+from casestudies.measuring.benching import bench_cases
 from selector.diagnostics import UserError
 
 

@@ -30,15 +30,13 @@ from selector.ir.nodes import (
     BufferParam,
     Dim,
     Expr,
-    GridDirective,
     IntImm,
-    Origin,
-    Requirement,
     Role,
     ScalarParam,
     Stmt,
     Var,
 )
+from selector.ir.remarks import GridDirective, Origin, Requirement
 from selector.ir.traverse import map_stmt
 from selector.lowering.online import Online, fuse_online
 from selector.targets import Target, find_target

@@ -16,7 +16,8 @@ from typing import TypeVar
 from halide_bridge.names import plain
 from halide_bridge.stock import Func, is_func, is_image_param
 from selector.diagnostics import ScheduleError, Where
-from selector.ir.nodes import GridKind, Memory
+from selector.ir.kinds import GridKind
+from selector.ir.nodes import Memory
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _F = TypeVar("_F")

@@ -23,16 +23,15 @@ from selector.ir.nodes import (
     BufferParam,
     Compare,
     CompareOp,
-    Everywhere,
     Expr,
     IntImm,
     Let,
     Load,
-    Promise,
     ScalarParam,
     Var,
 )
 from selector.ir.printer import print_expr
+from selector.ir.remarks import Everywhere, Promise
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import BOOL
 

@@ -160,7 +160,8 @@ def text_of(kernel: Any) -> str:
 
 def texts_of_case(case: Any) -> str:
     """What a case study's inputs and its reference follow from, besides the problem."""
-    return files_digest(f"casestudies/{case.name}", "casestudies/common/data.py")
+    common = (f"casestudies/common/{name}.py" for name in ("data", "filtering"))
+    return files_digest(f"casestudies/{case.name}", *common)
 
 
 def nvrtc_inputs(kernel: Any) -> tuple[str, str, str]:

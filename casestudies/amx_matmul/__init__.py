@@ -14,8 +14,7 @@ from casestudies.amx_matmul.problem import (
     Problem,
 )
 from casestudies.amx_matmul.reference import reference
-from casestudies.common.case import Case, Option
-from selector.diagnostics import UserError
+from casestudies.common.case import Case, Option, given, product_size
 
 FASTEST = "blocked_parallel"  # what the schedule ``amx`` stands for
 
@@ -36,12 +35,7 @@ def build(problem: Problem, schedule: str) -> Any:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default bf16-bf16); ``layout``."""
-    size = options.get("size") or (1024,)
-    if len(size) not in (1, 3):
-        raise UserError("amx_matmul: --size is N or MxNxK")
-    m, n, k = size * 3 if len(size) == 1 else size
-    types, layout = options.get("types") or "bf16-bf16", options.get("layout") or "standard"
-    return Problem(m, n, k, types, layout)
+    return Problem(*product_size("amx_matmul", options), **given(options, "types", "layout"))
 
 
 CASE = Case(

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.amx_matmul.problem import GROUP, LAYOUTS, Cell, cells
-from casestudies.common.data import decode, encode, relative_error
-from casestudies.common.machine import processor
+from casestudies.amx_matmul.problem import LAYOUTS, Cell, Problem, cells
+from casestudies.amx_matmul.reference import reference
+from casestudies.common.data import decoded, poisoned, random_inputs, relative_error
+from casestudies.measuring.machine import processor
 from selector import load
 
 TIMED = (("bf16", "bf16"), ("s8", "s8"))
@@ -42,20 +43,10 @@ FAST = tuple(
 ROUNDS, CALLS = 20, 10
 
 
-def operands(cell: Cell, m: int, n: int, k: int, seed: int) -> tuple[dict[str, Any], Any]:
-    """Random A and B as the kernel takes them (bf16 as bits), and the product in float64."""
-    generator = np.random.default_rng(seed)
-
-    def draw(element: str, shape: tuple[int, int]) -> tuple[Any, Any]:
-        values = encode(generator.standard_normal(shape, dtype=np.float32), element, np)
-        return values, decode(values, element, np)
-
-    a, wide_a = draw(cell.types[0], (m, k))
-    b, wide_b = draw(cell.types[1], (k, n))
-    if cell.layout == "vnni":
-        group = GROUP[cell.types[1]]
-        b = np.ascontiguousarray(b.reshape(k // group, group, n).swapaxes(1, 2))
-    return {"A": a, "B": b}, wide_a @ wide_b
+def operands(problem: Problem, seed: int) -> tuple[dict[str, Any], Any]:
+    """Random A and B as the kernel takes them, and the product in float64."""
+    arrays = random_inputs(problem, seed, np)
+    return arrays, reference(problem, decoded(problem, arrays, np), np)
 
 
 def aligned(array: Any) -> Any:
@@ -67,16 +58,10 @@ def aligned(array: Any) -> Any:
     return result
 
 
-def poisoned(cell: Cell, m: int, n: int) -> Any:
-    if cell.types[0] == "bf16":
-        return np.full((m, n), np.nan, np.float32)
-    return np.full((m, n), -(2**31) + 7, np.int32)
-
-
-def check(kernel: Any, cell: Cell, m: int, n: int, k: int) -> float:
+def check(kernel: Any, problem: Problem) -> float:
     """Relative Frobenius error of one call."""
-    arrays, expected = operands(cell, m, n, k, seed=m + n + k)
-    out = poisoned(cell, m, n)
+    arrays, expected = operands(problem, problem.m + problem.n + problem.k)
+    out = poisoned(problem.output, np)
     kernel(**arrays, out=out)
     return relative_error(out, expected, np)
 
@@ -129,7 +114,7 @@ def run(folder: Path, timing: bool, chosen: Iterable[Cell] | None = None) -> dic
     rows: list[dict[str, Any]] = []
     for cell in chosen or cells():
         kernel = load(cell.path(folder), trust=True)
-        errors = {f"{m}x{n}x{k}": check(kernel, cell, m, n, k) for m, n, k in SIZES}
+        errors = {f"{m}x{n}x{k}": check(kernel, cell.problem(m, n, k)) for m, n, k in SIZES}
         limit = 2e-3 if cell.types[0] == "bf16" else 0.0
         rows.append({"cell": cell.name, "errors": errors, "passed": max(errors.values()) <= limit})
     result: dict[str, Any] = {"rows": rows, "times": {}}
@@ -170,11 +155,12 @@ def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, An
     for layout in LAYOUTS:
         cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
         kernel = load(cell.path(folder), trust=True)
-        arrays, _ = operands(cell, n, n, n, seed=1)
+        problem = cell.problem(n, n, n)
+        arrays, _ = operands(problem, seed=1)
         arrays = {name: aligned(array) for name, array in arrays.items()}
-        out = aligned(poisoned(cell, n, n))
+        out = aligned(poisoned(problem.output, np))
         name = f"ours, B in {layout} order"
-        errors[name] = check(kernel, cell, n, n, n)
+        errors[name] = check(kernel, problem)
         calls[name] = lambda k=kernel, a=arrays, o=out: k(**a, out=o)
     found = timed(calls | peers(types[0]), threads)
     return {name: times | {"error": errors.get(name)} for name, times in found.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from casestudies.common.case import ArraySpec
+from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
 
 LAYOUTS = ("standard", "vnni")
@@ -29,6 +29,10 @@ class Cell:
     @property
     def name(self) -> str:
         return f"amx-{'-'.join(self.types)}-{self.layout}-{self.schedule}"
+
+    def problem(self, m: int, n: int, k: int) -> Problem:
+        """Its problem of that size."""
+        return Problem(m, n, k, "-".join(self.types), self.layout)
 
     def path(self, folder: Path) -> Path:
         return folder / f"{self.name}.kernel"
@@ -55,14 +59,8 @@ class Problem:
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 1:
             raise UserError(f"amx_matmul: {self.m} x {self.n} x {self.k} is not a size")
-        if self.types not in PAIRS:
-            raise UserError(
-                f"amx_matmul has no types {self.types!r}", hint=f"types: {', '.join(PAIRS)}"
-            )
-        if self.layout not in LAYOUTS:
-            raise UserError(
-                f"amx_matmul has no layout {self.layout!r}", hint=f"layouts: {', '.join(LAYOUTS)}"
-            )
+        check_known("amx_matmul", "types", self.types, PAIRS, "types:")
+        check_known("amx_matmul", "layout", self.layout, LAYOUTS)
         if self.k % self.group:
             raise UserError(
                 f"amx_matmul: in VNNI order k is a multiple of {self.group}, not {self.k}",

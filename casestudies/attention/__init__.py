@@ -8,7 +8,7 @@ from typing import Any
 from casestudies.attention.bench import PEERS
 from casestudies.attention.problem import BENCHMARK, SCORES, SMALL, Problem
 from casestudies.attention.reference import reference
-from casestudies.common.case import Arrays, Case, Option, positive
+from casestudies.common.case import Arrays, Case, Option, given, positive
 from casestudies.common.data import random_inputs
 from selector.diagnostics import UserError
 from selector.targets import Target
@@ -56,14 +56,8 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """
     size = options.get("size") or (4096, 64)
     length, heads = size[:2] if len(size) > 1 else (size[0], 64)
-    chosen = options.get("heads") or heads, options.get("length") or length
-    return Problem(
-        *chosen,
-        options.get("depth") or 64,
-        bool(options.get("causal")),
-        options.get("score") or "plain",
-        options.get("scale"),
-    )
+    chosen = given(options, "score", "scale", heads=heads, length=length, depth=64)
+    return Problem(causal=bool(options.get("causal")), **chosen)
 
 
 def random(problem: Problem, seed: int, xp: Any) -> Arrays:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from casestudies.common.case import ArraySpec
+from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
 
 DEPTHS = (64, 128)
@@ -34,10 +34,7 @@ class Problem:
                 f"attention: {self.heads} heads of {self.length} x {self.depth} is not a size",
                 hint="the depth is a multiple of 16",
             )
-        if self.score not in SCORES:
-            raise UserError(
-                f"attention has no score {self.score!r}", hint=f"one of {', '.join(SCORES)}"
-            )
+        check_known("attention", "score", self.score, SCORES, "one of")
 
     @property
     def name(self) -> str:

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 
 import halide as hl
 
-from casestudies.attention.algorithm import Variant
+from casestudies.attention.algorithm import LOWEST, Variant
 from casestudies.attention.problem import Problem
 from casestudies.attention.scores import variant
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 
 RUN = 64  # keys that share a partial sum
 GAIN = 4096.0  # of the weights, for f16: most of them are near 1 / length
-
-LOWEST = -3.0e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +122,7 @@ def cuda(problem: Problem) -> hl.Func:
     other = variant(problem.score)
     p = attend(problem.depth, causal=problem.causal, scale=problem.scale, other=other)
     parameters = (p.query, p.key, p.value, *(other.parameters if other else ()))
-    for parameter, spec in zip(parameters, problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)
+    fix_sizes(parameters, p.output, problem)
     mo, mi = hl.Var("mo"), hl.Var("mi")
     guard = hl.TailStrategy.GuardWithIf
     p.part.compute_root().split(p.m, mo, mi, 128, guard).reorder(mi, mo, p.t, p.h)

@@ -5,12 +5,13 @@ Shapes follow NumPy: the last axis is Halide's dimension 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from selector.diagnostics import UserError
 from selector.targets import Target
 
 Arrays = dict[str, Any]
@@ -207,3 +208,35 @@ def positive(text: str) -> int:
     if value < 1:
         raise ValueError(f"{text} is not positive")
     return value
+
+
+def given(options: Mapping[str, Any], *names: str, **usual: Any) -> dict[str, Any]:
+    """Those of the options that the user gave, and what is ``usual`` where that is said."""
+    said = {name: options.get(name) for name in (*names, *usual)}
+    return usual | {name: value for name, value in said.items() if value is not None}
+
+
+def check_operands(schedule: str, element: str, other: str) -> None:
+    """``UserError`` where a schedule has no arithmetic for operands; ``other`` is the option for
+    those that AMX has.
+    """
+    if schedule == "cuda" and element == "bf16":
+        raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
+    if schedule == "amx" and element == "f16":
+        raise UserError("AMX multiplies bf16 and bytes, not f16", hint=other)
+
+
+def product_size(case: str, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    """``size`` of a matrix product: (m, n, k), or one number for all (default 1024)."""
+    size = options.get("size") or (1024,)
+    if len(size) not in (1, 3):
+        raise UserError(f"{case}: --size is N or MxNxK")
+    m, n, k = size * 3 if len(size) == 1 else size
+    return m, n, k
+
+
+def check_known(case: str, what: str, value: str, known: Sequence[str], hint: str = "") -> None:
+    """``UserError`` for a value that is none of those there are."""
+    if value not in known:
+        names = ", ".join(filter(None, known))
+        raise UserError(f"{case} has no {what} {value!r}", hint=f"{hint or f'{what}s:'} {names}")

@@ -14,7 +14,7 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.case import Problem
 from casestudies.common.multiples import rounded
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,15 @@ class Threads:
     @property
     def width(self) -> int:
         return self.outputs * self.x
+
+
+TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
+"""Of the elements of image and taps."""
+
+
+def reach(factor: int, outputs: int, taps: int) -> int:
+    """Neighbouring pixels that so many neighbouring outputs, ``factor`` pixels apart, read."""
+    return factor * (outputs - 1) + taps
 
 
 def divisor(taps: int, most: int = 8) -> int:
@@ -156,17 +165,16 @@ def stage_whole(p: Filter, block: hl.Var, width: int, height: int) -> None:
     copy.bound_extent(y, height).vectorize(x).vectorize(y)
 
 
-def cuda(p: Filter, problem: Problem, size: Threads) -> hl.Func:
+def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide; returns the output.
 
     Each thread loads a run of the image with vector loads and keeps it and its outputs in
     registers. The baseline is compiled for the one size of ``problem``, which gives stock Halide
     its best chance.
     """
-    for parameter, spec in zip((p.image, p.weights), problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
+    size = threads or Threads(taps=divisor(p.taps))
+    fix_sizes((p.image, p.weights), p.output, problem)
     height, width = problem.output.shape
-    fix_dense(p.output.output_buffer(), problem.output.shape)
     xo, xi, xt, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xt", "yo", "yi"))
     to, ti = hl.RVar("to"), hl.RVar("ti")
     tail = hl.TailStrategy.ShiftInwards

@@ -7,7 +7,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,9 @@ def run(
         case=case.name,
         problem=problem.name,
         schedule=schedule,
-        target=found.target,
-        where=found.where,
         error=relative_error(found.output, truth, np),
         tolerance=case.tolerance[problem.output.element],
-        compile_seconds=found.compile_seconds,
-        seconds=found.seconds,
-        report=found.report,
-        report_data=found.report_data,
-        output=found.output,
+        **{field.name: getattr(found, field.name) for field in fields(found)},
     )
 
 

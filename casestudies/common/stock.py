@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import halide as hl
 
+from casestudies.common.case import Problem
 from casestudies.common.launches import MOST_REGISTERS, check
 from selector.diagnostics import UserError
 
@@ -34,6 +36,15 @@ def fix_dense(parameter: Any, shape: tuple[int, ...]) -> None:
         parameter.dim(dim).set_bounds(0, extent).set_stride(stride)
         stride *= extent
     parameter.set_host_alignment(ALIGNMENT)
+
+
+def fix_sizes(parameters: Iterable[Any], output: hl.Func, problem: Problem) -> None:
+    """Declare the arrays of one problem dense: ``parameters`` are those of its first inputs, in
+    their order.
+    """
+    for parameter, spec in zip(parameters, problem.inputs, strict=False):
+        fix_dense(parameter, spec.shape)
+    fix_dense(output.output_buffer(), problem.output.shape)
 
 
 def compile_shared(output: hl.Func, path: Path, target: str = GPU_TARGET) -> None:

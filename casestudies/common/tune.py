@@ -44,7 +44,7 @@ def tune_case(options: argparse.Namespace) -> int:
 def _tune_here(
     case: Case, problem: Problem, options: argparse.Namespace, limits: dict[str, Any]
 ) -> Tuning:
-    from casestudies.common.live import tune
+    from casestudies.measuring.live import tune
 
     if options.build and options.artifacts is None:
         raise UserError("--build needs --artifacts, the folder for the kernels")

@@ -6,26 +6,21 @@ V-A). Where the image continues beyond its edges, the window is centred on its o
 
 from __future__ import annotations
 
+from functools import partial
+
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
-from casestudies.common.filters import Filter
+from casestudies.common.filters import TYPES, Filter, reach
 from casestudies.common.padding import bounded
-
-ELEMENTS = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
-
-
-def reach(outputs: int, taps: int) -> int:
-    """Neighbouring pixels that so many neighbouring outputs read."""
-    return outputs + taps - 1
 
 
 def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     """The unscheduled pipeline; ``taps`` is a constant of the compiled kernel, the image's size is
     not.
     """
-    image = hl.ImageParam(ELEMENTS[element], 2, "I")
-    weights = hl.ImageParam(ELEMENTS[element], 1, "K")
+    image = hl.ImageParam(TYPES[element], 2, "I")
+    weights = hl.ImageParam(TYPES[element], 1, "K")
     conv, output = hl.Func("conv"), hl.Func("output")
     x, y = hl.Var("x"), hl.Var("y")
     t = hl.RDom([(0, taps)], "t")
@@ -33,4 +28,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     source, back = bounded(image, boundary), before(boundary, taps)
     conv[x, y] += hl.f32(source[x + t.x - back, y]) * hl.f32(weights[t.x])
     output[x, y] = conv[x, y]
-    return Filter(taps, image, source, weights, conv, output, x, y, t, reach)
+    return Filter(taps, image, source, weights, conv, output, x, y, t, partial(reach, 1))

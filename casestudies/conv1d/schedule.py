@@ -14,10 +14,8 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common import filters
-from casestudies.common.filters import Filter, Threads, divisor
-from casestudies.conv1d.problem import Problem
+from casestudies.common.filters import Filter
 
-LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 
 
@@ -83,8 +81,3 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     reach = p.reach(size.width, p.taps if bands == 1 else bands * LONGEST_BAND)
     filters.stage_whole(p, xo, reach, size.rows)
     return p.output
-
-
-def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
-    """The baseline; returns the output."""
-    return filters.cuda(p, problem, threads or Threads(taps=divisor(problem.taps)))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import halide as hl
 
 from casestudies.common import filters
-from casestudies.common.filters import Filter, Threads, Tiles, divisor
-from casestudies.conv2d.problem import Problem
+from casestudies.common.filters import Filter, Tiles, divisor
 
 
 def tiles_for(taps: int) -> Tiles:
@@ -25,8 +24,3 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     block = filters.tensor(p, size)
     filters.stage_whole(p, block, p.reach(size.width, p.taps), p.reach(size.height, p.taps))
     return p.output
-
-
-def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
-    """The baseline; returns the output."""
-    return filters.cuda(p, problem, threads or Threads(taps=divisor(problem.taps)))

@@ -15,10 +15,11 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.common.multiples import largest_divisor, rounded
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
 from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, vector
+from casestudies.conv_layer.warpgroups import copy
 
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
@@ -157,18 +158,11 @@ def stage(p: Layer, strip: hl.Var, block: hl.Var, size: Tiles) -> None:
     """Copy what a strip needs of the image, and once a block the weights, into shared memory."""
     image, weights = p.staged(p.image), p.weights.in_(p.conv)
     extents = (rounded(p.inputs), *pixels_read(size.width, size.height, p.stride))
-    copy(image.compute_at(p.output, strip), extents)
+    copy(image.compute_at(p.output, strip), extents, image.args()[:2])
     if size.stages > 1:
         hb.pipeline_stages(image, size.stages)
-    copy(weights.compute_at(p.output, block), (rounded(p.outputs), rounded(p.inputs), TAPS, TAPS))
-
-
-def copy(staged: hl.Func, extents: tuple[int, ...]) -> None:
-    """Make a copy in shared memory of that size, as one vector statement for each row."""
-    staged.store_in(hl.MemoryType.GPUShared)
-    for arg, extent in zip(staged.args(), extents, strict=True):
-        staged.bound_extent(arg, extent)
-    staged.vectorize(staged.args()[0]).vectorize(staged.args()[1])
+    extents = (rounded(p.outputs), rounded(p.inputs), TAPS, TAPS)
+    copy(weights.compute_at(p.output, block), extents, weights.args()[:2])
 
 
 def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -179,9 +173,7 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     its best chance.
     """
     size = (threads or Threads()).dividing(problem)
-    for parameter, spec in zip((p.image, p.weights, p.bias), problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)
+    fix_sizes((p.image, p.weights, p.bias), p.output, problem)
     ct, xo, xi, xt, yo, yi = (hl.Var(n) for n in ("ct", "xo", "xi", "xt", "yo", "yi"))
     guard = hl.TailStrategy.GuardWithIf
     filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)

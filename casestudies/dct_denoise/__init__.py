@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option
+from casestudies.common.case import Case, Option, given
 from casestudies.dct_denoise.bench import PEERS
 from casestudies.dct_denoise.pictures import PICTURES, random_inputs
 from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
@@ -33,8 +33,7 @@ def build(problem: Problem, schedule: str) -> Any:
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, the (width, height) of the picture, and ``strength`` (default 0.1)."""
     width, height = options.get("size") or (1024, 1024)
-    strength = options.get("strength")
-    return Problem(width, height, strength=0.1 if strength is None else strength)
+    return Problem(width, height, **given(options, "strength"))
 
 
 CASE = Case(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import halide as hl
 
-TILE, STRIDE = 16, 8
+from casestudies.dct_denoise.problem import STRIDE, TILE
 
 
 @dataclass(frozen=True, slots=True)

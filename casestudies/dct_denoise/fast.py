@@ -11,8 +11,7 @@ import halide as hl
 
 from casestudies.common.stock import fix_dense
 from casestudies.dct_denoise import butterflies, matrices
-from casestudies.dct_denoise.algorithm import STRIDE, TILE
-from casestudies.dct_denoise.problem import Problem
+from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
 
 SHARED = hl.MemoryType.GPUShared
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-TILE, STRIDE = 16, 8
+from casestudies.dct_denoise.problem import STRIDE, TILE
+
 THRESHOLD = 3.0  # standard deviations of the noise in a bin
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.dct_denoise.matrices import STRIDE, TILE
-from casestudies.dct_denoise.problem import Problem
+from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:

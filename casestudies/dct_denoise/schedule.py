@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.common.stock import fix_dense
-from casestudies.dct_denoise.algorithm import STRIDE, TILE, Denoising
-from casestudies.dct_denoise.problem import Problem
+from casestudies.common.stock import fix_sizes
+from casestudies.dct_denoise.algorithm import Denoising
+from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
 
 SHARED = hl.MemoryType.GPUShared
 
@@ -144,7 +144,7 @@ def cuda(p: Denoising, problem: Problem) -> hl.Func:
     """Best effort without tensor instructions, for stock Halide and one size; returns the
     output.
     """
-    fix_sizes(p, problem)
+    fix_sizes((p.image, p.forward, p.inverse, p.threshold), p.output, problem)
     size = Tiles(56, 16)  # 48 KiB of shared memory are the most that there is
     xo, xi, xb, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xb", "yo", "yi"))
     tail = hl.TailStrategy.GuardWithIf
@@ -184,11 +184,3 @@ def in_thread(product: hl.Func, kept: hl.Func, thread: hl.Var, axis: hl.Var, k: 
     """The sums of one thread in registers: each number that it reads goes into all of them."""
     product.compute_at(kept, thread).unroll(axis)
     product.update().reorder(axis, k.x).unroll(axis).unroll(k.x)
-
-
-def fix_sizes(p: Denoising, problem: Problem) -> None:
-    """Tell stock Halide the extents, strides and alignment of dense arrays."""
-    parameters = (p.image, p.forward, p.inverse, p.threshold)
-    for parameter, spec in zip(parameters, problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.boundary import BOUNDARY, VALID
-from casestudies.common.case import Case, Option, positive
+from casestudies.common.boundary import BOUNDARY
+from casestudies.common.case import Case, Option, given, positive
+from casestudies.common.filtering import on_target
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
 from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.downsample.reference import reference
-from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
+    from casestudies.common import filters
     from casestudies.downsample import schedule as schedules
     from casestudies.downsample.algorithm import downsample
 
     pipeline = downsample(problem.taps, problem.factor, problem.boundary)
     if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
+        return filters.cuda(pipeline, problem)
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
@@ -34,24 +35,12 @@ def build(problem: Problem, schedule: str) -> Any:
     return schedules.tensor(pipeline)
 
 
-def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
-    wide = schedule == "tensor" and target.has("wgmma")
-    return "wgmma" if wide and problem.block is not None else schedule
-
-
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``taps`` (default 16), ``factor`` (2), ``boundary`` (valid) and ``size``, the (width, height)
     of the image.
     """
     width, height = options.get("size") or (4096, 4096)
-    return Problem.of_image(
-        width,
-        height,
-        options.get("taps") or 16,
-        options.get("factor") or 2,
-        options.get("boundary") or VALID,
-    )
+    return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=16))
 
 
 CASE = Case(

@@ -12,13 +12,8 @@ from functools import partial
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
-from casestudies.common.filters import Filter
+from casestudies.common.filters import Filter, reach
 from casestudies.common.padding import bounded
-
-
-def reach(factor: int, outputs: int, taps: int) -> int:
-    """Neighbouring pixels that so many neighbouring outputs read."""
-    return factor * (outputs - 1) + taps
 
 
 def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:

@@ -4,11 +4,10 @@ for a factor f, f16 in, f32 out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from casestudies.common.blocks import Block, Blocks
-from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
+from casestudies.common.boundary import CLAMP, VALID, ZERO
 from casestudies.common.case import ArraySpec
+from casestudies.common.filtering import Sampling
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
@@ -31,21 +30,14 @@ def blocks_for(taps: int, factor: int) -> Blocks | None:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Extents of the output, taps along each axis, the factor, and rows and columns that the image
-    has beyond the last ones that are needed.
-    """
+class Problem(Sampling):
+    """Extents of the output, taps along each axis, the factor."""
 
-    width: int
-    height: int
-    taps: int
-    factor: int = 2
-    boundary: str = VALID
-    spare: int = 0
+    __slots__ = ()
+    title = "downsample"
 
     def __post_init__(self) -> None:
-        check("downsample", self.boundary)
+        super().__post_init__()
         if min(self.taps, self.factor) < 1:
             raise UserError(f"downsample: {self.taps} taps by a factor of {self.factor}")
         if min(self.width, self.height) < 1 or self.spare < 0:
@@ -71,21 +63,8 @@ class Problem:
         return Problem(-(-width // factor), -(-height // factor), taps, factor, boundary)
 
     @property
-    def name(self) -> str:
-        return f"{self.program}-{self.width}x{self.height}"
-
-    @property
-    def program(self) -> str:
-        by = "" if self.factor == 2 else f"-by{self.factor}"
-        blocks = blocks_for(self.taps, self.factor)
-        other = "" if blocks is None else blocks.suffix(self.block)
-        return f"downsample-k{self.taps}{by}{suffix(self.boundary)}{other}"
-
-    @property
-    def block(self) -> Block | None:
-        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
-        blocks = blocks_for(self.taps, self.factor)
-        return None if blocks is None else blocks.chosen(self.width, self.height)
+    def blocks(self) -> Blocks | None:
+        return blocks_for(self.taps, self.factor)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -93,15 +72,7 @@ class Problem:
         image = tuple(
             self.factor * (extent - 1) + reach + self.spare for extent in (self.height, self.width)
         )
-        return (ArraySpec("I", image, "f16"), ArraySpec("K", (self.taps, self.taps), "f16"))
-
-    @property
-    def output(self) -> ArraySpec:
-        return ArraySpec("output", (self.height, self.width), "f32")
-
-    @property
-    def multiply_adds(self) -> int:
-        return self.width * self.height * self.taps**2
+        return self.arrays(image)
 
 
 BENCHMARK = tuple(Problem.of_image(4096, 4096, taps) for taps in TAPS)

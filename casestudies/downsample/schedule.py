@@ -12,9 +12,8 @@ from dataclasses import replace
 import halide as hl
 
 from casestudies.common import filters
-from casestudies.common.filters import Filter, Threads, Tiles, divisor
+from casestudies.common.filters import Filter, Tiles
 from casestudies.common.multiples import largest_divisor, rounded
-from casestudies.downsample.problem import Problem
 
 STAGED_BYTES = 96 * 1024  # two blocks and their tables fit the shared memory of a processor
 
@@ -42,8 +41,3 @@ def tensor(p: Filter, tiles: Tiles | None = None) -> hl.Func:
     size = tiles or tiles_for(p)
     filters.stage_rows(p, filters.tensor(p, size), size)
     return p.output
-
-
-def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
-    """The baseline; returns the output."""
-    return filters.cuda(p, problem, threads or Threads(taps=divisor(problem.taps)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, Tunable
+from casestudies.common.case import Case, Option, Tunable, check_operands, given, product_size
 from casestudies.gemm.bench import PEERS
 from casestudies.gemm.problem import BENCHMARK, EPILOGUES, LAYOUTS, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
@@ -20,10 +20,7 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
 
-    if schedule == "cuda" and problem.operand == "bf16":
-        raise UserError("stock Halide 21 cannot compile bfloat16 arithmetic for CUDA")
-    if schedule == "amx" and problem.operand == "f16":
-        raise UserError("AMX multiplies bf16 and bytes, not f16", hint="--types bf16-f32 or s8-s32")
+    check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
     product = multiply(problem.types, problem.layout, problem.epilogue)
     if schedule == "wgmma":
         from casestudies.gemm.warpgroups import groups_for, warpgroups
@@ -67,14 +64,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32), ``layout`` (nn),
     ``epilogue`` (none).
     """
-    size = options.get("size") or (1024,)
-    if len(size) not in (1, 3):
-        raise UserError("gemm: --size is N or MxNxK")
-    m, n, k = size * 3 if len(size) == 1 else size
-    return Problem(
-        m, n, k, options.get("types") or "f16-f32", options.get("layout") or "nn",
-        options.get("epilogue") or "",
-    )  # fmt: skip
+    return Problem(*product_size("gemm", options), **given(options, "types", "layout", "epilogue"))
 
 
 CASE = Case(

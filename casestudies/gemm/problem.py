@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from casestudies.common.case import ArraySpec
+from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
@@ -35,17 +35,9 @@ class Problem:
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 1:
             raise UserError(f"gemm: {self.m} x {self.n} x {self.k} is not a size")
-        if self.types not in TYPES:
-            raise UserError(
-                f"gemm has no variant {self.types!r}", hint=f"variants: {', '.join(TYPES)}"
-            )
-        if self.layout not in LAYOUTS:
-            raise UserError(
-                f"gemm has no layout {self.layout!r}", hint=f"layouts: {', '.join(LAYOUTS)}"
-            )
-        if self.epilogue not in EPILOGUES:
-            known = ", ".join(e for e in EPILOGUES if e)
-            raise UserError(f"gemm has no epilogue {self.epilogue!r}", hint=f"epilogues: {known}")
+        check_known("gemm", "variant", self.types, TYPES)
+        check_known("gemm", "layout", self.layout, LAYOUTS)
+        check_known("gemm", "epilogue", self.epilogue, EPILOGUES)
         if self.operand == "s8" and "scale" in self.epilogue:
             raise UserError("gemm: sums of bytes are whole numbers, which no scale goes with")
 

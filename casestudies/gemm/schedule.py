@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 from casestudies.gemm.algorithm import Product
 from casestudies.gemm.problem import Problem
 
@@ -123,9 +123,7 @@ def cuda(p: Product, problem: Problem, threads: Threads | None = None) -> hl.Fun
     is compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
     size = threads or Threads()
-    for parameter, spec in zip((p.a, p.b), problem.inputs, strict=True):
-        fix_dense(parameter, spec.shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)
+    fix_sizes((p.a, p.b), p.output, problem)
     no, mo, ni, mi, nt, mt = (hl.Var(name) for name in ("no", "mo", "ni", "mi", "nt", "mt"))
     tail = hl.TailStrategy.ShiftInwards
     if problem.n < size.n or problem.m < size.m:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Sounds, positive
+from casestudies.common.case import Arrays, Case, Option, Sounds, given, positive
 from casestudies.common.data import random_inputs
 from casestudies.recursive_filter.bench import PEERS
 from casestudies.recursive_filter.design import lookahead_tables, tables
@@ -42,14 +42,9 @@ def inputs_of(problem: Problem, seed: int, xp: Any) -> Arrays:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, (samples, channels), the ``method`` and the coefficients."""
-    given = {
-        name: options[name]
-        for name in ("method", "a", "b", "block")
-        if options.get(name) is not None
-    }
     size = options.get("size") or (2**21, 2)
     samples, channels = size if len(size) > 1 else (size[0], 2)
-    return Problem(samples, channels, **given)
+    return Problem(samples, channels, **given(options, "method", "a", "b", "block"))
 
 
 def sound_inputs(problem: Problem, sound: np.ndarray) -> Arrays:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 from casestudies.recursive_filter.algorithm import c, i, j, m, n, t
 from casestudies.recursive_filter.lookahead import Lookahead, lookahead, p, s
 from casestudies.recursive_filter.problem import Problem
@@ -107,8 +107,7 @@ def cuda(f: Lookahead, problem: Problem, tiles: Tiles | None = None) -> hl.Func:
     compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
     size, z = tiles or Tiles(first=4), f.sizes  # shared memory is short: 4 tiles are 25 KB
-    fix_dense(f.x, problem.inputs[0].shape)
-    fix_dense(f.output.output_buffer(), problem.output.shape)
+    fix_sizes((f.x,), f.output, problem)
     stock_tiles(f, size)
     carry_tiles(f.carry, z.tiles)
     to, ti, tv = hl.Var("to"), hl.Var("ti"), hl.Var("tv")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.common.stock import fix_dense
+from casestudies.common.stock import fix_sizes
 from casestudies.recursive_filter.algorithm import (
     ENDS,
     TOGETHER,
@@ -203,8 +203,7 @@ def cuda(p: Filter, problem: Problem) -> hl.Func:
     baseline is compiled for the one size of ``problem``, which gives stock Halide its best chance.
     """
     z, prefix = p.sizes, p.carry.prefix
-    fix_dense(p.x, problem.inputs[0].shape)
-    fix_dense(p.output.output_buffer(), problem.output.shape)
+    fix_sizes((p.x,), p.output, problem)
     carry_tiles(p.carry, z.tiles)
     stock_blocks(p.first, prefix, g)
     p.tile_ends.kept.compute_at(prefix, g).gpu_threads(n)

@@ -7,17 +7,9 @@ Made from ``amx.json`` (``python -m casestudies.amx_matmul.bench --run``), ``com
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
 STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
-
-
-def read(name: str) -> dict[str, Any]:
-    """The data of a run; ``name`` is its file here."""
-    return json.loads((HERE / name).read_text(encoding="utf-8"))
 
 
 def amx(data: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.record import OURS, STOCK
+from casestudies.measuring.record import OURS, STOCK
 
 HERE = Path(__file__).resolve().parent
 
@@ -44,9 +44,9 @@ class Result:
         return min(self.libraries, key=lambda name: self.libraries[name], default=None)
 
 
-def read(path: Path = HERE / "h200.json") -> dict[str, Any]:
-    """The data of a run."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def read(name: str = "h200.json") -> dict[str, Any]:
+    """The data of a run; ``name`` is its file here."""
+    data: dict[str, Any] = json.loads((HERE / name).read_text(encoding="utf-8"))
     return data
 
 

@@ -7,7 +7,7 @@ those of the tutorial from ``tutorial``.
     python -m casestudies.results.render --plot     draw the plots as well; needs matplotlib
 
 ``h200.json`` is the file that ``run_all.py --results`` writes, unchanged. The limit of a job
-(``casestudies.common.limits``) is in its rows.
+(``casestudies.measuring.limits``) is in its rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.record import OURS
+from casestudies.measuring.record import OURS
 from casestudies.results import cpu, plots, summary, tutorial
 from casestudies.results.jobs import HERE, Result, digits, read, results_of
 
@@ -139,7 +139,7 @@ def _about_rounds(data: dict[str, Any]) -> str:
 def _about_limits(data: dict[str, Any]) -> str:
     found = data["ceilings"]
     if found is None:
-        return "The ceilings of this GPU are not in `casestudies/common/limits.py`: no limits."
+        return "The ceilings of this GPU are not in `casestudies/measuring/limits.py`: no limits."
     return (
         "`limit` is the larger of bytes (every input read once, every output written once) / "
         f"{found['terabytes_per_second']:g} TB/s and multiply-adds / {found['tera_macs']:g} TMAC/s "
@@ -190,10 +190,10 @@ def sections() -> dict[Path, dict[str, str]]:
         RESULTS: {"results": render(data)},
         PERFORMANCE: {"limits": limits(data)},
         DOCS / "results" / "compile-time.md": {
-            "compile time": cpu.compile_time(cpu.read("compile_time.json")),
-            "compile cases": cpu.compile_cases(cpu.read("compile_cases.json")),
+            "compile time": cpu.compile_time(read("compile_time.json")),
+            "compile cases": cpu.compile_cases(read("compile_cases.json")),
         },
-        DOCS / "howto" / "amx.md": {"amx": cpu.amx(cpu.read("amx.json"))},
+        DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
         DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
     }
 

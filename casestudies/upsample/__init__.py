@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.boundary import BOUNDARY, VALID
-from casestudies.common.case import Case, Option, positive
+from casestudies.common.boundary import BOUNDARY
+from casestudies.common.case import Case, Option, given, positive
+from casestudies.common.filtering import on_target
 from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
 from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.upsample.reference import reference
-from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -34,25 +34,13 @@ def build(problem: Problem, schedule: str) -> Any:
     return schedules.tensor(pipeline)
 
 
-def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
-    wide = schedule == "tensor" and target.has("wgmma")
-    return "wgmma" if wide and problem.block is not None else schedule
-
-
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``taps`` of all phases (default 8 a phase), ``factor`` (2), ``boundary`` (valid) and
     ``size``, the (width, height) of the image.
     """
-    factor = options.get("factor") or 2
     width, height = options.get("size") or (2048, 2048)
-    return Problem.of_image(
-        width,
-        height,
-        options.get("taps") or 8 * factor,
-        factor,
-        options.get("boundary") or VALID,
-    )
+    taps = 8 * (options.get("factor") or 2)
+    return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=taps))
 
 
 CASE = Case(

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from casestudies.common.blocks import Block, Blocks
-from casestudies.common.boundary import CLAMP, VALID, ZERO, check, suffix
+from casestudies.common.boundary import CLAMP, VALID, ZERO
 from casestudies.common.case import ArraySpec
+from casestudies.common.filtering import Sampling
 from selector.diagnostics import UserError
 
 TAPS = (16, 32)
@@ -27,21 +26,14 @@ def blocks_for(phase_taps: int, factor: int) -> Blocks | None:
     return FEW if phase_taps == 8 else MANY
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Extents of the output, taps of all phases along each axis, the factor, and rows and columns
-    that the image has beyond the last ones that are needed.
-    """
+class Problem(Sampling):
+    """Extents of the output, taps along each axis, the factor."""
 
-    width: int
-    height: int
-    taps: int
-    factor: int = 2
-    boundary: str = VALID
-    spare: int = 0
+    __slots__ = ()
+    title = "upsample"
 
     def __post_init__(self) -> None:
-        check("upsample", self.boundary)
+        super().__post_init__()
         if min(self.taps, self.factor) < 1 or self.taps % self.factor:
             raise UserError(
                 f"upsample: {self.taps} taps in {self.factor} phases along each axis",
@@ -71,23 +63,15 @@ class Problem:
         return self.taps // self.factor
 
     @property
-    def name(self) -> str:
-        return f"{self.program}-{self.width}x{self.height}"
-
-    @property
-    def program(self) -> str:
-        by = "" if self.factor == 2 else f"-by{self.factor}"
-        blocks = blocks_for(self.phase_taps, self.factor)
-        other = "" if blocks is None else blocks.suffix(self.block)
-        return f"upsample-k{self.taps}{by}{suffix(self.boundary)}{other}"
+    def blocks(self) -> Blocks | None:
+        return blocks_for(self.phase_taps, self.factor)
 
     @property
     def block(self) -> Block | None:
-        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU.
-        Rows that do not start at multiples of 16 bytes take it longer: no copy engine brings them.
+        """Rows that do not start at multiples of 16 bytes take warpgroups longer: no copy engine
+        brings them.
         """
-        blocks, odd = blocks_for(self.phase_taps, self.factor), self.inputs[0].shape[1] % 8
-        return None if blocks is None or odd else blocks.chosen(self.width, self.height)
+        return None if self.inputs[0].shape[1] % 8 else super().block
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
@@ -96,11 +80,7 @@ class Problem:
             -(-extent // self.factor) - 1 + reach + self.spare
             for extent in (self.height, self.width)
         )
-        return (ArraySpec("I", image, "f16"), ArraySpec("K", (self.taps, self.taps), "f16"))
-
-    @property
-    def output(self) -> ArraySpec:
-        return ArraySpec("output", (self.height, self.width), "f32")
+        return self.arrays(image)
 
     @property
     def multiply_adds(self) -> int:

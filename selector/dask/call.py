@@ -95,7 +95,7 @@ class _Call:
                 hint="kernel = hb.compile(output) or selector.load(path)",
             )
         plan = self.plan = kernel.plan
-        self.kernel, self.module = kernel, kernel.module
+        self.kernel = kernel
         outputs = arguments.outputs_of(plan)
         if len(outputs) != 1:
             raise ArgumentError(
@@ -119,19 +119,18 @@ class _Call:
         self.whole = {b.name: values[b.name] for b in self.inputs if b.name not in self.cut}
         scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
         self.scalars = {name: values[name] for name in scalars}
-        self.checked = scalars
         self.numbers = arguments.integers(scalars)
-        self.extents = self._output_extents(sizes)
+        self.extents = self._output_extents(sizes, scalars)
         self.reasons: dict[int, str] = {}
         self.motions = self._motions()
 
-    def _output_extents(self, sizes: Any) -> tuple[int, ...]:
+    def _output_extents(self, sizes: Any, scalars: Mapping[str, Any]) -> tuple[int, ...]:
         """The output's, innermost first; an ``ArgumentError`` if the inputs are too small."""
         shape = output_shapes(self.plan, self.known, self.numbers, sizes)[self.output.name]
         made = {self.output.name: _dense(shape)}
         env = environment(self.plan, self.known | made, self.numbers)
         check_requirements(self.plan, env)
-        check_promises(self.plan, env, self.checked)
+        check_promises(self.plan, env, scalars)
         extents = shape[::-1]
         if 0 in extents:
             raise ArgumentError(
@@ -144,7 +143,7 @@ class _Call:
         found: dict[int, Motion] = {}
         for d in range(len(self.output.dims)):
             try:
-                found[d] = motion_along(self.module, d, frozenset(self.cut))
+                found[d] = motion_along(self.kernel.module, d, frozenset(self.cut))
             except Stuck as error:
                 self.reasons[d] = str(error)
         return found
@@ -154,7 +153,7 @@ class _Call:
         sides = {
             (b.name, k): n for b in self.inputs for k, n in enumerate(self.known[b.name].extents)
         }
-        layout = Layout(self.module, self.motions, sides, self.extents, self.numbers)
+        layout = Layout(self.kernel.module, self.motions, sides, self.extents, self.numbers)
         self._refuse_cuts()
         sizes = self._chunks(chunks, layout)
         parcel = Parcel.of(self.kernel, machine_code=not interpret)

@@ -29,8 +29,9 @@ from selector.gpu.ir.expressions import THREAD, both, equal, flag
 from selector.gpu.ir.memory import Prefetch
 from selector.gpu.ir.nodes import walk
 from selector.ir.affine import join_dims
+from selector.ir.kinds import GridKind
 from selector.ir.module import Module
-from selector.ir.nodes import BufferParam, Dim, Expr, GridKind, IntImm, Role, Var
+from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
 from selector.ir.types import INT32
 from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import Kernel, Program, split_kernels

@@ -16,7 +16,7 @@ from selector.eqsat.extract import Shape
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TensorInstruction
-from selector.ir.nodes import Origin
+from selector.ir.remarks import Origin
 from selector.targets import Target
 
 __all__ = ["Miss", "diagnose", "stage_of"]

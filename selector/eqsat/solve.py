@@ -12,12 +12,11 @@ from functools import cached_property
 from selector.diagnostics import InternalError
 from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE
-from selector.eqsat.decode import Decoder, Term
+from selector.eqsat.decode import Term
 from selector.eqsat.explain import chain, is_telling, wanted
 from selector.eqsat.extract import Graph, Shape, common_shape, read_graph
 from selector.eqsat.saturate import Engine, Saturation, engine_for
 from selector.eqsat.worlds import RuleFiles
-from selector.ir.nodes import Store
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,6 @@ class Solution:
     def index(self) -> dict[str, int]:
         """Position of an encoded skeleton."""
         return {s: i for i, s in enumerate(self.statements)}
-
-    def decoded(self, index: int) -> Store:
-        """A selected statement over the symbols of its skeleton."""
-        term = self.terms[index]
-        assert term is not None
-        return Decoder().store(term)
 
     def chain(self, index: int) -> tuple[str, ...]:
         """The rules that led to a selected update, in the order in which they apply; empty for

@@ -12,11 +12,10 @@ Integers are taken not to overflow. Equal polynomials have equal terms.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import pairwise
 
-from selector.ir.known import Hashed, hashed_once, keep
+from selector.ir.known import Hashed, keep, node
 from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Var
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, div, floor_div, floor_mod, mod, mul, sub
@@ -40,8 +39,7 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
     return (-len(m), [_key(a) for a in m])
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Affine(Hashed):
     """A polynomial with integer coefficients; ``terms`` are sorted, products before the
     constant."""

@@ -52,11 +52,6 @@ def nodes_of(e: Expr, kind: type[E]) -> Iterator[E]:
         stack += [x for x in expr_children(top)[::-1] if kinds_of(x) & bit]
 
 
-def loads_of(e: Expr) -> Iterator[Load]:
-    """The loads in an expression, parents first."""
-    return nodes_of(e, Load)
-
-
 def loaded(e: Expr) -> frozenset[str]:
     """Buffers that an expression loads from."""
     try:

@@ -12,6 +12,7 @@ from selector.diagnostics import ParseError, Where
 from selector.ir.checks import type_error
 from selector.ir.expression_parser import MAX_HEIGHT
 from selector.ir.forms import MAX_LANES
+from selector.ir.kinds import GridKind
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
@@ -27,14 +28,11 @@ from selector.ir.nodes import (
     CompareOp,
     Dim,
     Evaluate,
-    Everywhere,
     Expr,
     ExprVar,
     FloatImm,
     For,
     ForKind,
-    GridDirective,
-    GridKind,
     IfThenElse,
     IntImm,
     Let,
@@ -44,11 +42,8 @@ from selector.ir.nodes import (
     LocToLoc,
     Memory,
     Not,
-    Origin,
-    Promise,
     Ramp,
     ReduceOp,
-    Requirement,
     Role,
     ScalarParam,
     Select,
@@ -58,6 +53,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
+from selector.ir.remarks import Everywhere, GridDirective, Origin, Promise, Requirement
 from selector.ir.types import BOOL, INT32, IllTyped, Type
 
 FORMAT, VERSION = "selector-ir", 1
@@ -67,16 +63,8 @@ MAX_NODES = 1 << 21  # of the module as a tree, without sharing
 Row = list[Any]
 _E = TypeVar("_E", bound=Enum)
 _KEYS = (
-    "format",
-    "version",
-    "name",
-    "buffers",
-    "scalars",
-    "requirements",
-    "origins",
-    "body",
-    "exprs",
-)
+    "format", "version", "name", "buffers", "scalars", "requirements", "origins", "body", "exprs",
+)  # fmt: skip
 
 
 def read_json(text: str) -> object:

@@ -7,7 +7,8 @@ printed nor pickled nor handed on by ``replace``.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
 
 
 class Hashed:
@@ -58,3 +59,9 @@ def hashed_once(cls: type[T]) -> type[T]:
 
     setattr(cls, "__hash__", hash_once)  # noqa: B010 (a method of a class that is not known here)
     return cls
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def node(cls: type[T]) -> type[T]:
+    """A frozen dataclass with slots, whose hash is taken once."""
+    return hashed_once(dataclass(frozen=True, slots=True)(cls))

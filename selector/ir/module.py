@@ -6,17 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.ir.lexicon import quote, quote_string
-from selector.ir.nodes import (
-    BufferParam,
-    Everywhere,
-    GridDirective,
-    Origin,
-    Promise,
-    Requirement,
-    ScalarParam,
-    Stmt,
-)
+from selector.ir.nodes import BufferParam, ScalarParam, Stmt
 from selector.ir.printer import Printer
+from selector.ir.remarks import Everywhere, GridDirective, Origin, Promise, Requirement
 
 
 @dataclass(frozen=True, slots=True)

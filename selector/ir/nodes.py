@@ -1,4 +1,4 @@
-"""The nodes of the vectorized loop IR: expressions, statements, and what a module says besides.
+"""The nodes of the vectorized loop IR: expressions and statements; and a pipeline's parameters.
 
 Frozen, slotted dataclasses; tuples, never lists. Every expression has a ``type`` whose lanes say
 how long a vector it is; a node whose parts do not fit is ``IllTyped``, under ``python -O``, too.
@@ -25,13 +25,12 @@ from selector.ir.kinds import (
     BinaryOp,
     CompareOp,
     ForKind,
-    GridKind,
     Location,
     Memory,
     ReduceOp,
     Role,
 )
-from selector.ir.known import Known, hashed_once, keep
+from selector.ir.known import Known, keep, node
 from selector.ir.types import BOOL, INT32, IllTyped, Type, round_to
 
 
@@ -48,8 +47,7 @@ class IntImm(Known):
         return hash(self.value)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class FloatImm(Known):
     """``value`` is rounded to the type, so that equal literals compare equal."""
 
@@ -71,8 +69,7 @@ class Var(Known):
         return hash(self.name)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Cast(Known):
     type: Type
     value: Expr
@@ -82,8 +79,7 @@ class Cast(Known):
             raise IllTyped("a cast keeps the lanes")
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Binary(Known):
     op: BinaryOp
     a: Expr
@@ -97,8 +93,7 @@ class Binary(Known):
         keep(self, "type", t)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Compare(Known):
     op: CompareOp
     a: Expr
@@ -113,8 +108,7 @@ class Compare(Known):
         return BOOL.with_lanes(self.a.type.lanes)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Not(Known):
     value: Expr
 
@@ -127,8 +121,7 @@ class Not(Known):
         return self.value.type
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Select(Known):
     condition: Expr
     then: Expr
@@ -151,8 +144,7 @@ def _check_access(lanes: int, index: Expr, predicate: Expr | None) -> None:
         raise IllTyped(f"a predicate of type {predicate.type} for {lanes} lanes")
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Load(Known):
     """``buffer[index]``; index in elements, int32 with one lane per lane of the result."""
 
@@ -165,8 +157,7 @@ class Load(Known):
         _check_access(self.type.lanes, self.index, self.predicate)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Ramp(Known):
     base: Expr
     stride: Expr
@@ -182,8 +173,7 @@ class Ramp(Known):
         keep(self, "type", t.with_lanes(t.lanes * self.count))
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Broadcast(Known):
     value: Expr
     count: int
@@ -196,8 +186,7 @@ class Broadcast(Known):
         keep(self, "type", t.with_lanes(t.lanes * self.count))
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class VectorReduce(Known):
     op: ReduceOp
     value: Expr
@@ -212,8 +201,7 @@ class VectorReduce(Known):
         return self.value.type.with_lanes(self.lanes)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Call(Known):
     """A function or an instruction: its record in ``selector.intrinsics`` gives the meaning."""
 
@@ -222,8 +210,7 @@ class Call(Known):
     args: tuple[Expr, ...]
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Shuffle(Known):
     """Lanes ``indices`` of the concatenation of ``vectors``."""
 
@@ -240,8 +227,7 @@ class Shuffle(Known):
         return self.vectors[0].type.with_lanes(len(self.indices))
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class Let(Known):
     name: str
     value: Expr
@@ -252,8 +238,7 @@ class Let(Known):
         return self.body.type
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class LocToLoc(Known):
     """A value moved between memory and a tensor unit's registers; the value itself is unchanged."""
 
@@ -266,8 +251,7 @@ class LocToLoc(Known):
         return self.value.type
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@node
 class ExprVar(Known):
     """The value of an expression, kept in a temporary buffer (the paper's appendix A)."""
 
@@ -378,64 +362,3 @@ class BufferParam:
 class ScalarParam:
     name: str
     type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """The algorithm reads or writes ``[minimum, maximum]`` of dimension ``dim`` of ``buffer``."""
-
-    buffer: str
-    dim: int
-    minimum: Expr
-    maximum: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Everywhere:
-    """A condition on the variables of loops (name, first value, number of values), outermost first,
-    in all their iterations.
-    """
-
-    loops: tuple[tuple[str, Expr, Expr], ...]
-    condition: Expr
-
-    @property
-    def exprs(self) -> tuple[Expr, ...]:
-        return (*(e for _, low, extent in self.loops for e in (low, extent)), self.condition)
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What the user has promised of the parameters; ``message`` says what is broken where it is not
-    kept. Where ``condition`` is true it is; where that is false, ``exactly`` says whether, if it is
-    known.
-    """
-
-    condition: Expr
-    message: str
-    exactly: Everywhere | None = None
-
-    @property
-    def exprs(self) -> tuple[Expr, ...]:
-        return (self.condition, *(self.exactly.exprs if self.exactly is not None else ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a Func or buffer comes from, for messages: the user's name and ``file:line``."""
-
-    name: str
-    func: str
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class GridDirective:
-    """What is asked of the grid of the kernel that computes ``func``."""
-
-    kind: GridKind
-    func: str
-    blocks: int
-
-
-Node = Expr | Stmt

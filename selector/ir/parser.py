@@ -16,22 +16,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from selector.diagnostics import ParseError
+from selector.ir.kinds import GridKind
 from selector.ir.lexer import Source
 from selector.ir.module import Module
-from selector.ir.nodes import (
-    BufferParam,
-    Dim,
-    Everywhere,
-    Expr,
-    GridDirective,
-    GridKind,
-    Origin,
-    Promise,
-    Requirement,
-    Role,
-    ScalarParam,
-    Stmt,
-)
+from selector.ir.nodes import BufferParam, Dim, Expr, Role, ScalarParam, Stmt
+from selector.ir.remarks import Everywhere, GridDirective, Origin, Promise, Requirement
 from selector.ir.statement_parser import StatementParser
 from selector.ir.types import Type
 

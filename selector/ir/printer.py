@@ -57,7 +57,6 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import walk_all_exprs, walk_expr
 from selector.ir.types import INT32, Type
 
 _SPACED = frozenset((BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MOD, BinaryOp.AND, BinaryOp.OR))
@@ -68,8 +67,8 @@ def print_expr(e: Expr, types: Mapping[str, Type] | None = None) -> str:
     """One line of text.
 
     ``types`` holds the types of names that the reader knows (elements of buffers, types of
-    variables); with ``{}`` the text reads back on its own, with None it is the short form, which
-    needs ``types_of`` to be read.
+    variables); with ``{}`` the text reads back on its own, with None it is the short form, for
+    whose reader they have to be given.
     """
     return Printer(types, types).expr(e)
 
@@ -265,18 +264,3 @@ def _flatten(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from _flatten(s.stmts)
         else:
             yield s
-
-
-def types_of(node: Expr | Stmt) -> dict[str, Type]:
-    """The types of the names that a reader of the short form must be told."""
-    found: dict[str, Type] = {}
-    exprs = walk_expr(node) if isinstance(node, Expr) else walk_all_exprs(node)
-    for e in exprs:
-        match e:
-            case Load(t, name, _, _):
-                found.setdefault(name, t.element)
-            case Var(name, t) if t != INT32:
-                found.setdefault(name, t)
-            case _:
-                pass
-    return found

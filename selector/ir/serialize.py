@@ -37,7 +37,6 @@ from selector.ir.nodes import (
     Load,
     LocToLoc,
     Not,
-    Promise,
     Ramp,
     Select,
     Shuffle,
@@ -46,6 +45,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
+from selector.ir.remarks import Promise
 
 
 def _promise(p: Promise, table: _Table) -> Row:

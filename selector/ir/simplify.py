@@ -1,9 +1,9 @@
 """A small simplifier for readable index arithmetic: constants, neutral elements, trivial lets.
 
 The constructors (``add``, ``mul``, ...) build a node from parts that are already simple;
-``simplify`` and ``simplify_stmt`` apply them from the leaves up. Integers are assumed not to
-overflow where Halide assumes it too (signed, 32 bits and more); everything else is exact.
-Floating-point arithmetic is left alone.
+``simplify`` applies them from the leaves up. Integers are assumed not to overflow where Halide
+assumes it too (signed, 32 bits and more); everything else is exact. Floating-point arithmetic is
+left alone.
 """
 
 from __future__ import annotations
@@ -13,34 +13,25 @@ from collections.abc import Callable
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
-    Block,
     Broadcast,
     Cast,
     Compare,
     CompareOp,
     Expr,
     FloatImm,
-    For,
-    IfThenElse,
     IntImm,
     Let,
-    LetStmt,
     Not,
     Ramp,
     Select,
-    Stmt,
     Var,
 )
 from selector.ir.traverse import (
     map_expr,
-    map_stmt,
     substitute,
-    substitute_stmt,
-    walk_all_exprs,
     walk_expr,
-    walk_stmt,
 )
-from selector.ir.types import BOOL, Kind, Type
+from selector.ir.types import Kind, Type
 
 COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {
     CompareOp.EQ: lambda a, b: a == b,
@@ -224,22 +215,7 @@ def simplify(e: Expr) -> Expr:
             return e
 
 
-def simplify_stmt(s: Stmt) -> Stmt:
-    """The same effect, written shorter: simple expressions, trivial lets and dead branches gone."""
-    s = map_stmt(s, simplify_stmt, simplify)
-    match s:
-        case LetStmt(name, value, body) if _trivial(value, body):
-            return simplify_stmt(substitute_stmt(body, {name: value}))
-        case IfThenElse(condition, then, otherwise) if (x := constant(condition)) is not None:
-            return then if x else Block(()) if otherwise is None else otherwise
-        case Block(stmts):
-            flat = tuple(x for s in stmts for x in (s.stmts if isinstance(s, Block) else (s,)))
-            return flat[0] if len(flat) == 1 else Block(flat)
-        case _:
-            return s
-
-
-def _trivial(value: Expr, body: Expr | Stmt) -> bool:
+def _trivial(value: Expr, body: Expr) -> bool:
     """Whether a let is worth undoing: a literal, or a variable that nothing in the body hides."""
     match value:
         case IntImm() | FloatImm():
@@ -250,13 +226,5 @@ def _trivial(value: Expr, body: Expr | Stmt) -> bool:
             return False
 
 
-def _bound(body: Expr | Stmt) -> set[str]:
-    if isinstance(body, Expr):
-        return {e.name for e in walk_expr(body) if isinstance(e, Let)}
-    names = {s.name for s in walk_stmt(body) if isinstance(s, For | LetStmt)}
-    return names | {e.name for e in walk_all_exprs(body) if isinstance(e, Let)}
-
-
-def boolean(value: bool) -> IntImm:
-    """A literal of type ``uint1``."""
-    return IntImm(int(value), BOOL)
+def _bound(body: Expr) -> set[str]:
+    return {e.name for e in walk_expr(body) if isinstance(e, Let)}

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from selector.ir.nodes import BufferParam, Expr, Promise, Requirement, ScalarParam
+from selector.ir.nodes import BufferParam, Expr, ScalarParam
+from selector.ir.remarks import Promise, Requirement
 from selector.ir.types import Type
 
 

@@ -6,18 +6,10 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any, assert_never
 
-from selector.ir.nodes import (
-    BufferParam,
-    Dim,
-    Everywhere,
-    Expr,
-    Promise,
-    Requirement,
-    Role,
-    ScalarParam,
-)
+from selector.ir.nodes import BufferParam, Dim, Expr, Role, ScalarParam
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
+from selector.ir.remarks import Everywhere, Promise, Requirement
 from selector.ir.types import Type
 from selector.runtime.plan import (
     Argument,

@@ -12,7 +12,7 @@ import numpy as np
 
 from selector.diagnostics import ArgumentError
 from selector.ir.evaluator import Frame, evaluate, evaluate_expr
-from selector.ir.nodes import Everywhere
+from selector.ir.remarks import Everywhere
 from selector.ir.types import Kind
 from selector.runtime.plan import Plan
 from selector.runtime.sizes import Environment

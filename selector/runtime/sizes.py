@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from selector.diagnostics import ArgumentError
 from selector.ir.interpreter import evaluate_scalar
-from selector.ir.nodes import BufferParam, Expr, IntImm, Requirement, Role, Var
+from selector.ir.nodes import BufferParam, Expr, IntImm, Role, Var
+from selector.ir.remarks import Requirement
 from selector.ir.traverse import free_vars
 from selector.runtime.plan import Plan
 

@@ -56,24 +56,23 @@ class _Session:
     def __init__(
         self, request: Request, executor: Executor, store: Store, progress: Line | Quiet
     ) -> None:
-        self.request, self.executor, self.store, self.progress = request, executor, store, progress
+        bench = None if request.bench is None else shipped(request.bench)
+        self.request = replace(request, bench=bench)
+        self.executor, self.store, self.progress = executor, store, progress
         self.options = request.options
         self.courses = [Course(point, store) for point in request.points]
         self.begin = time.monotonic()
-        self.bench = None if request.bench is None else shipped(request.bench)
         self.shared: Shared | None = None  # the bench as tasks get it, once it is complete
         self.anchor = ""  # the kernel whose results are expected, where there is no reference
         self.asked = False  # whether the results to expect are being made
         self.facts = Facts(request.device, "", self.options.target, "")
-        self.sends_lower = request.lower is not None and shippable(request.lower)
-        self.sends_measure = shippable(request.measure)
 
     @property
     def finished(self) -> int:
         return sum(c.step is Step.DONE for c in self.courses)
 
     def run(self) -> None:
-        if self.bench is not None:
+        if self.request.bench is not None:
             self._ask_facts()
         while not self._is_over():
             self._begin_some()
@@ -85,7 +84,7 @@ class _Session:
                 for done in self.executor.wait(POLL_SECONDS):
                     self._take(done)
 
-        if self.bench is not None and not self._is_spent():
+        if self.request.bench is not None and not self._is_spent():
             self._measure_again()
 
     def _measure_again(self) -> None:
@@ -136,7 +135,7 @@ class _Session:
 
     def _ask_facts(self) -> None:
         """Which GPU there is; the target ``cuda`` is then the best one for it."""
-        self.shared = Shared("bench", self.bench)
+        self.shared = Shared("bench", self.request.bench)
         self._submit(_FACTS, Kind.TIME, benches.facts, shared=self.shared)
         found = self._answer()
         if found.failure is not None:
@@ -162,7 +161,7 @@ class _Session:
         point, lower = course.point, self.request.lower
         if lower is None:
             self._found(course, self.request.built[point.index])
-        elif self.sends_lower and shippable(point):
+        elif shippable((lower, point)):
             course.step = Step.LOWERING
             self._submit(point.index, Kind.COMPILE, lower, point, self.options)
         else:
@@ -199,7 +198,7 @@ class _Session:
 
     def _is_known(self, course: Course) -> bool:
         """Whether nothing is left to do: it was to be built only, or an earlier run timed it."""
-        if self.bench is None and self.request.measure is None:
+        if self.request.bench is None and self.request.measure is None:
             self._finish(course, course.ended(Status.BUILT))
             return True
         found = self.store.trial(self._trial_key(course))
@@ -245,7 +244,7 @@ class _Session:
             self.asked = self.asked or keep
             course.step = Step.TIMING
             self._submit(index, Kind.TIME, benches.time_kernel, kernel, keep, shared=self.shared)
-        elif self.sends_measure and shippable(point.value):
+        elif shippable((measure, point.value)):
             course.step = Step.TIMING
             self._submit(index, Kind.TIME, call_measure, measure, kernel, point.value)
         else:
@@ -314,8 +313,8 @@ class _Session:
             self._fail(anchor, done.failure, "run")
 
     def _expect(self, outputs: Any) -> None:
-        assert self.bench is not None
-        self.shared = Shared("bench with expected", replace(self.bench, reference=outputs))
+        assert self.request.bench is not None
+        self.shared = Shared("bench with expected", replace(self.request.bench, reference=outputs))
 
     def _lowered(self, course: Course, lowered: Lowered) -> None:
         course.key = lowered.key
@@ -361,7 +360,7 @@ class _Session:
         self.progress.add(trial)
 
     def _trial_key(self, course: Course) -> str:
-        return trial_key(course.key, self.facts, self.request.check, self.bench)
+        return trial_key(course.key, self.facts, self.request.check, self.request.bench)
 
     def _checked(self) -> str:
         """What results were compared with, in words."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from selector.workbench.cases import Case, Kind, load
 from selector.workbench.files import read_given, with_standard
 from selector.workbench.problems import Problem, at
 from selector.workbench.ruleset import RuleFiles, lint, read_rules
+from selector.workbench.source import expression
 
 MOST_STOPPED = 3
 """Tests whose saturation had to be stopped, after which the rest is not run."""
@@ -121,10 +121,7 @@ def run_tests(
 
 def matching(cases: Iterable[Case], pattern: str) -> Iterator[Case]:
     """The cases that a pattern names. ``UserError`` for a pattern that is none."""
-    try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"{pattern!r} is no regular expression", str(error)) from None
+    wanted = expression(pattern)
     return (c for c in cases if wanted.search(f"{c.file} {c.name} {c.note}"))
 
 

@@ -22,73 +22,81 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(
         required=True, metavar="check | test | list | coverage | soundness | trace | graph"
     )
-    check = commands.add_parser("check", help="check rules and tests")
-    _command(check, run_check, "check rules and tests: the standard ones, or FILEs")
+
+    def command(name: str, run: Command, about: str, what: str = "") -> argparse.ArgumentParser:
+        """A command; ``about`` it in the list of all, ``what`` it does in its own help."""
+        made = commands.add_parser(name, help=about, description=what or about)
+        made.add_argument("--json", action="store_true", help="as data")
+        made.set_defaults(command=run)
+        return made
+
+    more = "the standard ones, or FILEs"
+    check = command("check", run_check, "check rules and tests", f"check rules and tests: {more}")
     check.add_argument("files", nargs="*", metavar="FILE", help="rules or tests, told by content")
     check.add_argument("--alone", action="store_true", help="without the standard rules")
-    test = commands.add_parser("test", help="run the tests of rules")
-    _command(test, run_test, "run the tests of rules")
+    test = command("test", run_test, "run the tests of rules")
     test.add_argument("files", nargs="*", metavar="FILE", help="tests; without, those of the rules")
-    test.add_argument(
-        "-k", dest="pattern", default="", metavar="PATTERN", help="only matching ones"
-    )
-    for command in (check, test):
-        command.add_argument("--target", action="append", default=[], help="instructions of it")
-        command.add_argument("--instructions", help="families or names, with commas")
-    _rules_option(test)
-    listing = commands.add_parser("list", help="name every rule: ruleset, place, law")
-    _command(listing, run_list, "name every rule: ruleset, place, law")
-    listing.add_argument(
-        "-k", dest="pattern", default="", metavar="PATTERN", help="only matching ones"
-    )
-    _rules_option(listing)
-    covered = commands.add_parser("coverage", help="which rules fired, and which never")
-    _command(covered, run_coverage, "which rules fired in the tests and in programs, which never")
-    covered.add_argument(
-        "programs", nargs="*", metavar="PROGRAM.vir", help="without, those that come with the rules"
-    )
+    _add_pattern(test)
+    for tested in (check, test):
+        tested.add_argument("--target", action="append", default=[], help="instructions of it")
+        tested.add_argument("--instructions", help="families or names, with commas")
+    listing = command("list", run_list, "name every rule: ruleset, place, law")
+    _add_pattern(listing)
+    for ruled in (test, listing):
+        _add_rules(ruled)
+    covered = command(
+        "coverage", run_coverage, "which rules fired, and which never",
+        "which rules fired in the tests and in programs, which never",
+    )  # fmt: skip
+    what = "those that come with the rules"
+    covered.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
     covered.add_argument("--no-tests", action="store_true", help="count programs only")
     covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
-    sound = commands.add_parser("soundness", help="compare all terms with the interpreter")
-    _command(sound, run_soundness, "compare every term of a class on random memory")
-    sound.add_argument(
-        "programs", nargs="*", metavar="PROGRAM.vir", help="without, all tests and programs we have"
-    )
-    traced = commands.add_parser("trace", help="which rules led a program to its instructions")
-    _command(traced, run_trace, "which rules led a program to its instructions")
-    traced.add_argument(
-        "program", metavar="PROGRAM.vir", help="a program in the text form, - for input"
-    )
-    drawn = commands.add_parser("graph", help="draw the e-graph of a program (.svg, .dot)")
-    _command(drawn, run_graph, "draw the e-graph of a program")
-    drawn.add_argument(
-        "program", metavar="PROGRAM.vir", help="a program in the text form, - for input"
-    )
-    drawn.add_argument("-o", "--out", required=True, metavar="FILE", help="out.svg or out.dot")
-    drawn.add_argument("--force", action="store_true", help="overwrite FILE")
-    drawn.add_argument(
+    sound = command(
+        "soundness", run_soundness, "compare all terms with the interpreter",
+        "compare every term of a class on random memory",
+    )  # fmt: skip
+    what = "all tests and programs we have"
+    sound.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
+    traced = command("trace", run_trace, "which rules led a program to its instructions")
+    drawn = command(
+        "graph", run_graph, "draw the e-graph of a program (.svg, .dot)",
+        "draw the e-graph of a program",
+    )  # fmt: skip
+    for one in (traced, drawn):
+        what = "a program in the text form, - for input"
+        one.add_argument("program", metavar="PROGRAM.vir", help=what)
+    _add_drawing(drawn)
+    for selecting in (covered, sound, traced, drawn):
+        about = "by default amx or sm_80, by the program's memory"
+        selecting.add_argument("--target", help=about)
+        selecting.add_argument("--instructions", help="families or names, with commas")
+        _add_rules(selecting)
+
+
+def _add_drawing(parser: argparse.ArgumentParser) -> None:
+    """What is drawn, and where it goes."""
+    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="out.svg or out.dot")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument(
         "--statement", type=int, metavar="N", help="as `trace` counts; the first update"
     )
-    drawn.add_argument(
+    parser.add_argument(
         "--nodes", type=int, default=5, metavar="N", help="most nodes of a class (5)"
     )
-    drawn.add_argument(
+    parser.add_argument(
         "--all", action="store_true", help="every class below it, not only what was used"
     )
-    for command in (covered, sound, traced, drawn):
-        command.add_argument("--target", help="by default amx or sm_80, by the program's memory")
-        command.add_argument("--instructions", help="families or names, with commas")
-        _rules_option(command)
 
 
-def _command(command: argparse.ArgumentParser, run: Command, what: str) -> None:
-    command.description = what
-    command.add_argument("--json", action="store_true", help="as data")
-    command.set_defaults(command=run)
+def _add_pattern(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-k", dest="pattern", default="", metavar="PATTERN", help="only matching ones"
+    )
 
 
-def _rules_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--rules", action="append", default=[], metavar="EXTRA.egg", help="more rules"
     )
 

@@ -66,13 +66,9 @@ def _refused(problem: Problem) -> ParseError:
     return ParseError(problem.what, f"{_WHY}\n{problem.shown}", _HINT, problem.place)
 
 
+@lru_cache(maxsize=4)
 def extended_bench(rules: RuleFiles, only: tuple[str, ...] | None) -> Bench:
     """The bench of the standard rules and these; ``ParseError`` for one that is not right."""
-    return _bench(rules, only)
-
-
-@lru_cache(maxsize=4)
-def _bench(rules: RuleFiles, only: tuple[str, ...] | None) -> Bench:
     for name, text in rules:
         check_rules(text, name)
     files = (*standard_files(), *rules)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from selector.diagnostics import UserError
 from selector.eqsat.select import solved_scopes
 from selector.ir.module import Module
 from selector.targets import find_target
 from selector.workbench.bench import Bench
 from selector.workbench.cases import Case
 from selector.workbench.ruleset import Rule, read_rules
+from selector.workbench.source import expression
 
 
 def matching_rules(files: Iterable[tuple[str, str]], pattern: str) -> tuple[Rule, ...]:
     """The rules whose name, ruleset, file or law a regular expression finds; ``UserError`` for a
     pattern that is none.
     """
-    try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"{pattern!r} is no regular expression", str(error)) from None
-    rules = read_rules(files)
+    wanted, rules = expression(pattern), read_rules(files)
     return tuple(r for r in rules if wanted.search(f"{r.name} {r.ruleset} {r.form.file} {r.law}"))
 
 

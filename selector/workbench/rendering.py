@@ -12,6 +12,7 @@ from pathlib import Path
 
 from selector.diagnostics import UserError
 from selector.workbench.picture import Box, Picture
+from selector.workbench.terms import cut
 
 CHARACTER, ROW, PAD = 6.7, 16, 8
 """Width of a character and height of a line at 11 px, and the space around them."""
@@ -111,10 +112,6 @@ def svg(picture: Picture) -> str:
     return "\n".join((*parts, "</svg>", ""))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
-
-
 def _drawn(box: Box, place: Place) -> list[str]:
     on = " on" if any(line.selected for line in box.lines) else ""
     parts = [
@@ -133,8 +130,8 @@ def _drawn(box: Box, place: Place) -> list[str]:
             )
         full = f"<title>{escape(line.text)}</title>" if len(line.text) > LONGEST else ""
         parts.append(
-            f'<text x="{place.x + PAD:.1f}" y="{top + ROW - 4:.1f}">{escape(_short(line.text))}'
-            f"{full}</text>"
+            f'<text x="{place.x + PAD:.1f}" y="{top + ROW - 4:.1f}">'
+            f"{escape(cut(line.text, LONGEST))}{full}</text>"
         )
     return parts
 
@@ -193,7 +190,7 @@ def _below(box: Box) -> tuple[int, ...]:
 
 
 def _size(box: Box) -> tuple[float, float]:
-    longest = max(len(_short(t)) for t in (box.title, *(line.text for line in box.lines)))
+    longest = max(len(cut(t, LONGEST)) for t in (box.title, *(line.text for line in box.lines)))
     return (longest * CHARACTER + 2 * PAD, ROW * (len(box.lines) + 1) + 6)
 
 

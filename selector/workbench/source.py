@@ -141,6 +141,14 @@ def _unreadable(text: str, offset: int, file: str, why: str) -> ParseError:
     )
 
 
+def expression(pattern: str) -> re.Pattern[str]:
+    """The regular expression that a user gave; ``UserError`` for what is none."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"{pattern!r} is no regular expression", str(error)) from None
+
+
 def excerpt(text: str, line: int, column: int, width: int = 1) -> str:
     """The line of a text with a caret (or as many as the width) under its column."""
     lines = text.splitlines()

@@ -8,7 +8,7 @@ chain is a smallest set of rules that still gives the result, in the order in wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from selector.eqsat.explain import chain, wanted
 from selector.eqsat.reporting import describe
@@ -32,12 +32,7 @@ class Firing:
     matches: int
 
     def as_dict(self) -> dict[str, object]:
-        return {
-            "rule": self.rule,
-            "phase": self.phase,
-            "round": self.round,
-            "matches": self.matches,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

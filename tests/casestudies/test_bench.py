@@ -18,14 +18,15 @@ import pytest
 
 import halide_bridge as hb
 from casestudies.cli import main
-from casestudies.common import artifacts, runner
-from casestudies.common.live import bench
-from casestudies.common.measure import Row
-from casestudies.common.record import Record, ratios, speed_ups
+from casestudies.common import runner
 from casestudies.common.registry import find_case
-from casestudies.common.tasks import Choice, Task, tasks_of, variants
-from casestudies.common.worker import supervise
 from casestudies.conv1d.problem import Problem as Conv1d
+from casestudies.measuring import artifacts
+from casestudies.measuring.live import bench
+from casestudies.measuring.measure import Row
+from casestudies.measuring.record import Record, ratios, speed_ups
+from casestudies.measuring.tasks import Choice, Task, tasks_of, variants
+from casestudies.measuring.worker import supervise
 from selector.diagnostics import UserError
 from selector.tuning.rounds import Ratio
 from selector.tuning.timing import Timing
@@ -123,7 +124,7 @@ def worker(folder: Path, body: str) -> tuple[str, ...]:
             """
             import inspect, os, sys, time
             import cupy
-            from casestudies.common import tasks, worker
+            from casestudies.measuring import tasks, worker
             original = tasks.kernel_contender
             def contender(kernel, name):
                 found = original(kernel, name)
@@ -411,10 +412,10 @@ def test_a_gpu_machine_needs_neither_halide_nor_pillow() -> None:
             if name.split(".")[0] in ("halide", "egglog", "PIL", "matplotlib", "scipy", "torch"):
                 raise ModuleNotFoundError(name)
     sys.meta_path.insert(0, Missing())
-    from casestudies.common import benching, worker
+    from casestudies.measuring import benching, worker
     from casestudies import cli
     from casestudies.common.registry import all_cases
-    from casestudies.common.artifacts import job, problem_of
+    from casestudies.measuring.artifacts import job, problem_of
     from selector import load
     for case in all_cases():
         for problem in (*case.small, *case.benchmark):

@@ -11,9 +11,10 @@ import pytest
 from PIL import Image
 
 from casestudies.cli import main
-from casestudies.common import benching, runner
+from casestudies.common import runner
 from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load
 from casestudies.common.registry import NAMES
+from casestudies.measuring import benching
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from casestudies.common.case import bytes_of
-from casestudies.common.limits import GPUS, ceilings_of
-from casestudies.common.measure import Row, row_of, table
-from casestudies.common.record import Record, speed_ups
 from casestudies.common.registry import gpu_cases
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.gemm.problem import Problem as Gemm
+from casestudies.measuring.limits import GPUS, ceilings_of
+from casestudies.measuring.measure import Row, row_of, table
+from casestudies.measuring.record import Record, speed_ups
 from selector.tuning.rounds import Ratio
 from selector.tuning.timing import Timing, rotation
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from casestudies.amx_matmul.problem import Problem as Amx
-from casestudies.common import artifacts
 from casestudies.common.case import ArraySpec
 from casestudies.common.data import decode, decoded, encode, poisoned, random_inputs, relative_error
 from casestudies.common.registry import NAMES, all_cases, find_case
@@ -17,6 +16,7 @@ from casestudies.conv1d.problem import TAPS
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.conv2d.problem import Problem as Conv2d
 from casestudies.gemm.problem import Problem as Gemm
+from casestudies.measuring import artifacts
 from selector.diagnostics import ArtifactError, UserError
 
 PROBLEMS = [p for case in all_cases() for p in (*case.small, *case.benchmark)]

@@ -13,7 +13,8 @@ import halide as hl
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from selector.ir.nodes import GridDirective, GridKind
+from selector.ir.kinds import GridKind
+from selector.ir.remarks import GridDirective
 
 
 def copied(rows: int) -> hl.Func:

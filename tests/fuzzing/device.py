@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.poison import NAN, poison
+from casestudies.measuring.poison import NAN, poison
 
 Array = np.ndarray[Any, Any]
 

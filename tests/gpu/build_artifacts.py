@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import halide_bridge as hb  # noqa: E402
-from casestudies.common import artifacts  # noqa: E402
 from casestudies.common.registry import find_case, gpu_cases, gpu_schedules, is_stock  # noqa: E402
 from casestudies.common.stock import argument_order, compile_shared  # noqa: E402
+from casestudies.measuring import artifacts  # noqa: E402
 from selector.diagnostics import UserError  # noqa: E402
 
 

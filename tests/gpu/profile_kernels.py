@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from casestudies.common import artifacts  # noqa: E402
-from casestudies.common.tasks import Choice, Task, tasks_of  # noqa: E402
+from casestudies.measuring import artifacts  # noqa: E402
+from casestudies.measuring.tasks import Choice, Task, tasks_of  # noqa: E402
 
 METRICS = {
     "gpu__time_duration.sum": "us",

@@ -24,11 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from casestudies.common import artifacts  # noqa: E402
-from casestudies.common.measure import table  # noqa: E402
-from casestudies.common.record import Record, speed_ups  # noqa: E402
-from casestudies.common.tasks import Choice, tasks_of  # noqa: E402
-from casestudies.common.worker import measure_here, supervise  # noqa: E402
+from casestudies.measuring import artifacts  # noqa: E402
+from casestudies.measuring.measure import table  # noqa: E402
+from casestudies.measuring.record import Record, speed_ups  # noqa: E402
+from casestudies.measuring.tasks import Choice, tasks_of  # noqa: E402
+from casestudies.measuring.worker import measure_here, supervise  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck")
 

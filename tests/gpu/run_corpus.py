@@ -23,7 +23,7 @@ import cupy  # noqa: E402  # pyright: ignore
 import numpy as np  # noqa: E402
 
 import selector  # noqa: E402
-from casestudies.common.poison import poison  # noqa: E402
+from casestudies.measuring.poison import poison  # noqa: E402
 
 Arrays = dict[str, Any]
 POISON = 0xA5

@@ -19,9 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from casestudies.common.record import Record, ratios  # noqa: E402
-from casestudies.common.tasks import variants  # noqa: E402
-from casestudies.common.worker import supervise  # noqa: E402
+from casestudies.measuring.record import Record, ratios  # noqa: E402
+from casestudies.measuring.tasks import variants  # noqa: E402
+from casestudies.measuring.worker import supervise  # noqa: E402
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from selector.ir import nodes as ir
+from selector.ir import remarks
 from selector.ir.module import Module
 from selector.ir.nodes import BinaryOp, CompareOp, Expr, ReduceOp, Stmt
 from selector.ir.types import (
@@ -190,26 +191,29 @@ class Maker:
             tuple(ir.ScalarParam(self.name(), self.type(1)) for _ in range(self.pick((0, 1)))),
             self.stmt(2),
             tuple(self._requirement(n) for n in names),
-            tuple(ir.Origin(n, self.draw(text), self.draw(text)) for n in names),
+            tuple(remarks.Origin(n, self.draw(text), self.draw(text)) for n in names),
             promises=tuple(
-                ir.Promise(self.expr(BOOL, 2), self.draw(text), self._everywhere()) for _ in names
+                remarks.Promise(self.expr(BOOL, 2), self.draw(text), self._everywhere())
+                for _ in names
             ),
         )
 
-    def _everywhere(self) -> ir.Everywhere | None:
+    def _everywhere(self) -> remarks.Everywhere | None:
         count = self.pick((None, 0, 1, 2))
         if count is None:
             return None
         ends = ((self.expr(INT32, 1), self.expr(INT32, 1)) for _ in range(count))
-        return ir.Everywhere(tuple((self.name(), *x) for x in ends), self.expr(BOOL, 2))
+        return remarks.Everywhere(tuple((self.name(), *x) for x in ends), self.expr(BOOL, 2))
 
     def _buffer(self, name: str) -> ir.BufferParam:
         count = self.pick((0, 1, 2))
         dims = (ir.Dim(*(self.expr(INT32, 1) for _ in range(3))) for _ in range(count))
         return ir.BufferParam(name, self.type(1), tuple(dims), self.pick(ir.Role))
 
-    def _requirement(self, name: str) -> ir.Requirement:
-        return ir.Requirement(name, self.pick((0, 1)), self.expr(INT32, 1), self.expr(INT32, 1))
+    def _requirement(self, name: str) -> remarks.Requirement:
+        return remarks.Requirement(
+            name, self.pick((0, 1)), self.expr(INT32, 1), self.expr(INT32, 1)
+        )
 
 
 @st.composite

@@ -15,14 +15,22 @@ from selector.ir.lexer import Source
 from selector.ir.module import Module
 from selector.ir.nodes import Memory, Role
 from selector.ir.parser import parse_expr, parse_module, parse_stmt
-from selector.ir.printer import print_expr, print_stmt, types_of
-from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT8
+from selector.ir.printer import print_expr, print_stmt
+from selector.ir.traverse import walk_all_exprs
+from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT8, INT32, Type
 
 relaxed = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     max_examples=150,
 )
+
+
+def types_of(s: ir.Stmt) -> dict[str, Type]:
+    """The types of the names that a reader of the short form must be told."""
+    exprs = list(walk_all_exprs(s))
+    found = {e.buffer: e.type.element for e in exprs if isinstance(e, ir.Load)}
+    return found | {e.name: e.type for e in exprs if isinstance(e, ir.Var) and e.type != INT32}
 
 
 @relaxed

@@ -20,7 +20,6 @@ from selector.ir.nodes import (
     Load,
     Memory,
     Ramp,
-    Requirement,
     Role,
     ScalarParam,
     Stmt,
@@ -28,6 +27,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.parser import parse_expr, parse_module
+from selector.ir.remarks import Requirement
 from selector.ir.types import BOOL, FLOAT16, FLOAT32
 from selector.ir.verify import verify
 

@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import halide_bridge as hb  # noqa: E402
-from casestudies.common.machine import processor  # noqa: E402
 from casestudies.conv1d import CASE  # noqa: E402
 from casestudies.conv1d.problem import Problem  # noqa: E402
+from casestudies.measuring.machine import processor  # noqa: E402
 from selector.emit.cuda import emit  # noqa: E402
 from selector.eqsat.facts import instruction_facts, legal_instructions  # noqa: E402
 from selector.eqsat.movement import annotate_movement  # noqa: E402

@@ -15,11 +15,11 @@ from selector.ir.nodes import (
     Dim,
     Expr,
     IntImm,
-    Requirement,
     Role,
     ScalarParam,
     Var,
 )
+from selector.ir.remarks import Requirement
 from selector.ir.types import FLOAT16, FLOAT32, INT32, Type
 from selector.runtime.arrays import Library
 from selector.runtime.driver import Grid

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from runtime_plans import add, buffer, ceil_div, conv_plan, zero_to
 
 from selector.diagnostics import ArgumentError
-from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Requirement, Role, Var
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Role, Var
+from selector.ir.remarks import Requirement
 from selector.ir.types import FLOAT32
 from selector.runtime.arguments import dense_size
 from selector.runtime.plan import Plan

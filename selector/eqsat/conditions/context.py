@@ -12,6 +12,8 @@ from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
+    Broadcast,
+    Cast,
     Expr,
     For,
     ForKind,
@@ -19,12 +21,12 @@ from selector.ir.nodes import (
     Load,
     Location,
     LocToLoc,
-    Origin,
     Stmt,
     Store,
     VectorReduce,
 )
 from selector.ir.printer import print_expr
+from selector.ir.remarks import Origin
 from selector.ir.traverse import (
     expr_children,
     free_vars,
@@ -184,6 +186,15 @@ def loads(e: Expr) -> Iterator[Load]:
         return
     for child in expr_children(e):
         yield from loads(child)
+
+
+def bare_of(e: Expr) -> Expr:
+    """What casts and broadcasts are of."""
+    match e:
+        case Cast(_, inner) | Broadcast(inner, _):
+            return bare_of(inner)
+        case _:
+            return e
 
 
 def nearest(c: Context, *operands: Type) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from selector.eqsat.conditions.context import Context, Miss, loads, nearest, quoted, shown
+from selector.eqsat.conditions.context import Context, Miss, bare_of, loads, nearest, quoted, shown
 from selector.eqsat.operands import Factor, Update
 from selector.eqsat.scaling import is_uniform
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction
 from selector.ir.access import Access, access, divided
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Broadcast, Cast, Expr, IntImm, Load
+from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Load
 from selector.ir.traverse import walk_expr
 from selector.ir.types import Type
 
@@ -30,7 +30,7 @@ def _operands(update: Update) -> list[Expr]:
 
 
 def _computed(c: Context, value: Expr) -> Miss:
-    bare = _bare(value)
+    bare = bare_of(value)
     if is_uniform(value) or bare.type.lanes == 1:
         return c.miss(
             f"one operand is the same value in every lane, {shown(bare)}",
@@ -47,14 +47,6 @@ def _computed(c: Context, value: Expr) -> Miss:
         "there",
         nearest(c),
     )
-
-
-def _bare(e: Expr) -> Expr:
-    match e:
-        case Cast(_, inner) | Broadcast(inner, _):
-            return _bare(inner)
-        case _:
-            return e
 
 
 def types(c: Context, update: Update) -> Miss | None:

@@ -8,8 +8,9 @@ from selector.eqsat.conditions.context import Miss
 from selector.eqsat.decode import Term
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import find
-from selector.ir.nodes import Origin, Store
+from selector.ir.nodes import Store
 from selector.ir.printer import print_expr
+from selector.ir.remarks import Origin
 
 REGISTERS = 8
 """Tile registers of AMX (Intel SDM volume 1, chapter 18)."""

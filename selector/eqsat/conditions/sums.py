@@ -5,6 +5,7 @@ from __future__ import annotations
 from selector.eqsat.conditions.context import (
     Context,
     Miss,
+    bare_of,
     cast_call,
     loads,
     nearest,
@@ -128,8 +129,8 @@ def product(c: Context, update: Update) -> Miss | None:
             "then sums products of two",
             nearest(c),
         )
-    if len(factors) == 2 and (_bare(factors[0]) == _bare(factors[1])):
-        difference = _bare(factors[0])
+    if len(factors) == 2 and (bare_of(factors[0]) == bare_of(factors[1])):
+        difference = bare_of(factors[0])
         if isinstance(difference, Binary) and difference.op is BinaryOp.SUB:
             return c.miss(
                 "it sums squared differences, which are no products of two loads",
@@ -216,11 +217,3 @@ def _factors(e: Expr) -> list[Expr]:
             return _factors(inner)
         case _:
             return [e]
-
-
-def _bare(e: Expr) -> Expr:
-    match e:
-        case Cast(_, inner) | Broadcast(inner, _):
-            return _bare(inner)
-        case _:
-            return e

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from casestudies.common.limits import ceilings_of
-from casestudies.common.measure import HEAD, Row, line
+from casestudies.measuring.limits import ceilings_of
+from casestudies.measuring.measure import HEAD, Row, line
 
 OURS, STOCK = "tensor", "stock Halide"
 

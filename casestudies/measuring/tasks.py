@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from casestudies.common import artifacts
-from casestudies.common.artifacts import Manifest
 from casestudies.common.case import Case, Peer, Problem
-from casestudies.common.measure import (
+from casestudies.common.registry import find_case
+from casestudies.measuring import artifacts
+from casestudies.measuring.artifacts import Manifest
+from casestudies.measuring.measure import (
     ANYONE,
     Contender,
     Row,
@@ -26,7 +27,6 @@ from casestudies.common.measure import (
     stock_contender,
     stock_name,
 )
-from casestudies.common.registry import find_case
 from selector.diagnostics import UserError
 
 

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 from casestudies.common.case import Arrays, Case, Peer, Problem, bytes_of
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
-from casestudies.common.limits import ceilings_of
-from casestudies.common.memory import Room
-from casestudies.common.poison import poison
 from casestudies.common.stock_call import StockLibrary
+from casestudies.measuring.limits import ceilings_of
+from casestudies.measuring.memory import Room
+from casestudies.measuring.poison import poison
 from selector.tuning.rounds import Ratio, time_in_turn
 from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
 

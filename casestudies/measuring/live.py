@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.common.case import Case, Problem
-from casestudies.common.measure import (
+from casestudies.common.progress import say, step
+from casestudies.common.registry import gpu_schedules, is_stock
+from casestudies.measuring.measure import (
     Contender,
     Row,
     kernel_contender,
@@ -19,8 +21,6 @@ from casestudies.common.measure import (
     peer,
     stock_contender,
 )
-from casestudies.common.progress import say, step
-from casestudies.common.registry import gpu_schedules, is_stock
 from selector.diagnostics import UserError
 from selector.tuning import Tuning
 

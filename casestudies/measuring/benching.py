@@ -10,15 +10,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from casestudies.common import artifacts
-from casestudies.common.machine import graphics, has_amx
 from casestudies.common.options import chosen, problem_of
 from casestudies.common.progress import say, step
-from casestudies.common.record import Record, speed_ups
 from casestudies.common.registry import NAMES, find_case, gpu_cases, gpu_schedules
 from casestudies.common.runner import choose_device
-from casestudies.common.tasks import Choice, tasks_of
-from casestudies.common.worker import supervise
+from casestudies.measuring import artifacts
+from casestudies.measuring.machine import graphics, has_amx
+from casestudies.measuring.record import Record, speed_ups
+from casestudies.measuring.tasks import Choice, tasks_of
+from casestudies.measuring.worker import supervise
 from selector.diagnostics import UserError
 
 ARTIFACTS = Path("artifacts")
@@ -43,7 +43,7 @@ def bench_cases(options: argparse.Namespace) -> int:
         tasks = tasks_of(artifacts.read(saved), Choice(names, kinds=("benchmark",)))
         supervise(tasks, saved, options.seed, record)
     else:
-        from casestudies.common.live import bench
+        from casestudies.measuring.live import bench
 
         record.about |= graphics()
         for case in cases:

@@ -1,7 +1,7 @@
 """Measuring tasks in a process of its own, so that a kernel that destroys the GPU's context, or
 never ends, costs itself alone.
 
-    python -m casestudies.common.worker FOLDER SEED EVENTS SECONDS_FOR_LIBRARIES < tasks
+    python -m casestudies.measuring.worker FOLDER SEED EVENTS SECONDS_FOR_LIBRARIES < tasks
 
 ``supervise`` starts it, reads its events, and starts another one for the tasks behind a lost one.
 An event is a line of JSON: ``{"device": ...}``, ``{"begin": index}``, ``{"trying": contender}``,
@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from casestudies.common.measure import Contender, Row, blank_row, device_name, row_of
-from casestudies.common.memory import free_memory
-from casestudies.common.record import OURS, Record
-from casestudies.common.tasks import Task, run_task
+from casestudies.measuring.measure import Contender, Row, blank_row, device_name, row_of
+from casestudies.measuring.memory import free_memory
+from casestudies.measuring.record import OURS, Record
+from casestudies.measuring.tasks import Task, run_task
 from selector.diagnostics import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def supervise(
     record: Record,
     patience: float = 120.0,
     purse: float = 200.0,
-    command: Sequence[str] = (sys.executable, "-m", "casestudies.common.worker"),
+    command: Sequence[str] = (sys.executable, "-m", "casestudies.measuring.worker"),
 ) -> None:
     """Fill a record with the rows of all tasks and with what they were measured on. ``patience``:
     seconds without any news after which a contender counts as lost; ``purse``: seconds for the
@@ -235,7 +235,7 @@ def work(
     """Measure the tasks, telling ``say`` the fields of each event; the exit code."""
     import cupy
 
-    from casestudies.common.machine import graphics
+    from casestudies.measuring.machine import graphics
 
     say(**graphics())
     for index, task in enumerate(tasks):

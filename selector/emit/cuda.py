@@ -47,6 +47,7 @@ from selector.runtime.plan import (
 from selector.targets import Target
 
 COUNTED = ("block", "named")  # barriers at which threads have to be counted to wait with patience
+BLACKWELL = 100
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
@@ -80,7 +81,8 @@ def emit_kernels(
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
     body = "\n".join(parts)
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
-    source = head + preamble(body, used, patience) + "\n" + body
+    helpers = preamble(body, used, patience, own=target.capability >= BLACKWELL)
+    source = f"{head}{helpers}\n{body}"
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,

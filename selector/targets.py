@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from selector.diagnostics import TargetError
 
+COMPILE_ONLY = "compile-only, not run on this hardware"
+
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:

@@ -15,8 +15,8 @@ from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (warps), ``wgmma`` (warpgroups, sm_90a),
-    ``cuda`` or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (warps), ``narrow`` (the same with less shared
+    memory), ``wgmma`` (warpgroups, sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
@@ -33,17 +33,23 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.conv.compute_root()
         return pipeline.output
-    if schedules.fits(problem.channels, problem.filters):
-        return schedules.tensor(pipeline)
-    return chunks.warps(pipeline, warp_chunks(problem.filters))
+    narrow = schedule == "narrow"
+    layer = problem.channels, problem.filters, schedules.NARROW if narrow else schedules.SHARED
+    if schedules.fits(*layer):
+        return schedules.tensor(pipeline, schedules.tiles_for(*layer))
+    return chunks.warps(pipeline, warp_chunks(problem.filters, narrow=narrow))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
+    from casestudies.conv_layer.schedule import SHARED
+
     wide = target.has("wgmma")
     if schedule == "mma" and not wide:
         raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
-    return "wgmma" if schedule == "tensor" and wide else schedule
+    if schedule != "tensor":
+        return schedule
+    return "wgmma" if wide else "narrow" if target.shared_memory < SHARED else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

@@ -19,7 +19,7 @@ from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
 from casestudies.conv_layer.tiles import TAPS, UNIT, vector
 
-SHARED = 160 << 10  # bytes of a block, for sm_80 too
+SHARED, NARROW = 160 << 10, 96 << 10  # bytes of a block, for sm_80 too; for GPUs with less
 LANES = 1 << 16  # that a vector of Halide's has less than
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
 
@@ -75,24 +75,24 @@ class Threads:
         return replace(self, pixels=pixels, x=x)
 
 
-def tiles_for(channels: int, filters: int) -> Tiles:
+def tiles_for(channels: int, filters: int, room: int = SHARED) -> Tiles:
     """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
-    down the image where shared memory holds the next strip, too.
+    down the image where its shared memory, so many bytes, holds the next strip, too.
     """
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
-    return several if shared_bytes(channels, filters, several) <= SHARED else one
+    return several if shared_bytes(channels, filters, several) <= room else one
 
 
-def fits(channels: int, filters: int) -> bool:
+def fits(channels: int, filters: int, room: int = SHARED) -> bool:
     """Whether shared memory holds the weights of all channels beside the image, and statements are
     neither too long for Halide nor too many to be compiled in time.
     """
-    size, deep = tiles_for(channels, filters), vector(rounded(channels))
+    size, deep = tiles_for(channels, filters, room), vector(rounded(channels))
     statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
-    fitting = shared_bytes(channels, filters, size) <= SHARED and statements <= STATEMENTS
+    fitting = shared_bytes(channels, filters, size) <= room and statements <= STATEMENTS
     return fitting and not long
 
 

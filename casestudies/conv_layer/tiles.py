@@ -198,9 +198,10 @@ def slot_bytes(size: GroupChunks) -> int:
     return image * row_bytes(size.run) + TAPS**2 * size.run * row_bytes(size.filters)
 
 
-def warp_chunks(filters: int) -> WarpChunks:
-    """The tile for warps, for many channels."""
-    return WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+def warp_chunks(filters: int, *, narrow: bool = False) -> WarpChunks:
+    """The tile for warps, for many channels; ``narrow``: for GPUs with less shared memory."""
+    size = WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
+    return replace(size, run=DEPTH) if narrow else size
 
 
 def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FILTERS) -> int:

@@ -40,6 +40,7 @@ from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Arrive, Await, Let
 from selector.ir.nodes import Allocate, Expr, For, IntImm, Stmt, Store
 from selector.ir.traverse import walk_stmt
+from selector.lowering.normalize import is_tensor_store
 from selector.lowering.structure import constant_elements, loaded_names, stored_extents
 from selector.lowering.tiles import Access, as_accumulate
 
@@ -210,8 +211,8 @@ def _panels(a: Allocate, copy: Copy, body: Stmt) -> Panels | None:
 
 
 def _read_by_rows(name: str, ring: BoxRing) -> bool:
-    """Whether products of matrices are all that reads a buffer, by ``ldmatrix``: neighbours in
-    memory are those of the depth, or two bytes each.
+    """Whether all that reads a buffer are products of matrices, by ``ldmatrix`` (neighbours in
+    memory are those of the depth, or two bytes each), and what is computed on accumulators.
     """
     readers = [
         s
@@ -225,7 +226,7 @@ def _read_by_rows(name: str, ring: BoxRing) -> bool:
 def _by_rows(s: Store, name: str) -> bool:
     statement = as_accumulate(s)
     if statement is None:
-        return False
+        return is_tensor_store(s)
     for o in (statement.a, statement.b):
         if not isinstance(o, Access):
             return False

@@ -26,8 +26,8 @@ struct bf16 { u16 bits; };
 
 _SNIPPETS: dict[str, str] = ARITHMETIC | COPIES | BARRIERS | GROUPS | FRAGMENTS | STORES
 
-# Copies to the block's own shared memory that say so (PTX ISA 8.6): else, code for sm_120 asks before
-# each whether the address is another block's, and has a stack for what it does then.
+# Copies to the block's own shared memory that say so (PTX ISA 8.6): else, code for sm_120 asks
+# before each whether the address is another block's, and has a stack for what it does then.
 _OWN = {
     name: text.replace(".shared::cluster.global", ".shared::cta.global")
     for name, text in BARRIERS.items()

@@ -254,7 +254,8 @@ def _declare(context: KernelContext, w: Builder, numbers: list[str]) -> None:
 def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
     """Threads of a block, blocks of a multiprocessor, blocks of a cluster."""
     resident = 1 if context.group else _resident(kernel, module, context)
-    least = f", {resident}" if context.group or resident > 1 else ""
+    panels = bool(context.panels)  # their shared memory leaves room for few blocks anyway
+    least = f", {resident}" if panels or context.group or resident > 1 else ""
     bounds = f"__launch_bounds__({context.threads}{least})"
     size = context.cluster
     return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds

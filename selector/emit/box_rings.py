@@ -59,8 +59,8 @@ class BoxRing(Ring):
             map_name(boxes.map, self.context)
         super().emit(unit, in_warp=in_warp)
 
-    def _fillers(self) -> Expr:
-        return chosen(flag(READY), 1, 2 * self.context.threads)
+    def _fillers(self, threads: int) -> Expr:
+        return chosen(flag(READY), 1, super()._fillers(threads))
 
     def _ahead(self, unit: Unit) -> None:
         w, there = self.context.writer, less(self.variable, self.stop)

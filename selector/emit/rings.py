@@ -141,15 +141,15 @@ class Ring:
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
         with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
-            w.add(Init(barrier("full", "i"), self._fillers()))
+            w.add(Init(barrier("full", "i"), self._fillers(c.threads)))
             w.add(Init(barrier("free_", "i"), number(c.threads)))
         if c.target.has("bulk"):
             w.add(Fence("barriers"))
         w.add(Sync("block"))
 
-    def _fillers(self) -> Expr:
-        """Arrivals that fill a slot."""
-        return number(2 * self.context.threads)
+    def _fillers(self, threads: int) -> Expr:
+        """Arrivals that fill a slot, of so many threads."""
+        return number(2 * threads)
 
     def run(self, unit: Unit, *, in_warp: bool) -> None:
         """The loop itself."""

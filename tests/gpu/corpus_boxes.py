@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import halide as hl
-from corpus_case import Case, Shape
+from corpus_case import Case
 from corpus_chunks import _built, _shapes
 from corpus_online import ONLINE
 from corpus_product import BF16, F16, F32, S8, S32, Product, product
+from corpus_product import _shapes as sides
 from corpus_rings import PRODUCT, _depths, two_products
 
 import halide_bridge as hb
@@ -29,17 +28,6 @@ VARIANTS: dict[str, tuple[Product, int]] = {
     "s8": (Product((S8, S32), "nt", depth=None, stages=3, step=64), 208),
     "bias": (Product(depth=None, stages=3, epilogue="bias"), 72),
 }
-
-
-def _sides(p: Product, depth: int) -> Callable[[Shape], dict[str, Shape]]:
-    def shapes(size: Shape) -> dict[str, Shape]:
-        n, m = size
-        return {
-            "A": (m, depth) if p.layout[0] == "t" else (depth, m),
-            "B": (depth, n) if p.layout[1] == "t" else (n, depth),
-        }
-
-    return shapes
 
 
 def _layer(channels: int, filters: int) -> Case:
@@ -64,7 +52,7 @@ BOXES: list[Case] = [
             lambda p=p: hb.self_fed(product(p)),
             SIZES,
             True,
-            shapes=_sides(p, depth),
+            shapes=sides(p, depth),
             tolerance={"s8": 0, "half": 1e-2}.get(name, 2e-6),
             target=TARGET,
         )

@@ -36,7 +36,7 @@ from selector.eqsat.facts import EXECUTES  # noqa: E402
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
 from selector.report import Block, Report, StatementReport  # noqa: E402
 from selector.runtime.graph import LaunchGraph  # noqa: E402
-from selector.targets import TARGETS  # noqa: E402
+from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
 
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
@@ -141,17 +141,21 @@ def targets() -> str:
             f"{t.capability // 10}.{t.capability % 10}" if t.capability else "CPU",
             f"{t.shared_memory // 1024} KiB" if t.shared_memory else "-",
             ", ".join(sorted(t.features)),
+            COMPILE_ONLY if t.compile_only else "",
         )
         for t in TARGETS.values()
     )
-    head = ("target", "compute capability", "shared memory of a block", "has")
+    head = ("target", "compute capability", "shared memory of a block", "has", "")
     return (
         '# Targets\n\nWhat a kernel is compiled for: `hb.compile(output, target=...)`. `"cuda"` is '
         "the best of these for the GPU at hand. Compiling needs no GPU.\n\n"
         f"{table(head, rows)}\n"
         "Machine code runs on its own major version from its own minor version on; that of "
         "`sm_90a` on 9.0 alone. Code for `amx` is compiled by the system's C compiler when it is "
-        "first called; on a CPU without AMX the tile registers are done in software.\n"
+        "first called; on a CPU without AMX the tile registers are done in software.\n\n"
+        "`boxes`: what warps stage ahead comes by tensor maps where it can; on `sm_90`, too, where "
+        "`self_fed` asks for it. Code for Blackwell uses the instructions of warps (`mma.sync`), "
+        "not `tcgen05`.\n"
     )
 
 

@@ -165,8 +165,9 @@ def teams(func: _F, count: int) -> _F:
 
 def self_fed(func: _F) -> _F:
     """Let the groups that multiply in the kernel that computes ``func`` stage their operands
-    themselves (multistage), instead of a group that does nothing else (warp-specialized). Returns
-    ``func``.
+    themselves (multistage), instead of a group that does nothing else (warp-specialized). Where
+    warps multiply, let one of their threads have them brought by tensor maps (``sm_90`` on; from
+    ``sm_100`` on that is done where it can be without this). Returns ``func``.
     """
     return _ask_of_grid(func, "self_fed", GridKind.SELF_FED, 1, 1)
 

@@ -123,7 +123,8 @@ class Kernel:
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why. Prints as text."""
         report = Report.from_dict(self._artifact.report)
-        return replace(report, copies=performance.copies_of(self.plan))
+        copies = performance.copies_of(self.plan)
+        return replace(report, copies=copies, target=self.plan.target)
 
     @cached_property
     def module(self) -> Module:
@@ -298,7 +299,8 @@ def compile_module(
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     copies = performance.copies_of(work.plan)
-    report = Report(work.statements, clock.seconds, copies)  # the times grow by what is done later
+    # The times grow by what is done later.
+    report = Report(work.statements, clock.seconds, copies, work.target.name)
     artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)

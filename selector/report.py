@@ -9,6 +9,7 @@ from typing import Any
 from selector import performance
 from selector.diagnostics import Where
 from selector.runtime.plan import CopyCost
+from selector.targets import COMPILE_ONLY, find_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +180,13 @@ class Report:
 
     ``seconds`` is the time that each stage of the compilation took, where that is known; ``copies``
     are those into shared memory: the threads that take part, bytes of an access, and the share of
-    the kernel's predicted time.
+    the kernel's predicted time. ``target``: the name of the one it was compiled for, if known.
     """
 
     statements: tuple[StatementReport, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     copies: tuple[CopyCost, ...] = ()
+    target: str = ""
 
     @property
     def misses(self) -> tuple[StatementReport, ...]:
@@ -214,6 +216,8 @@ class Report:
         lines = [s.text(laws) for s in self.statements]
         lines = lines or ["no statement is placed on a tensor unit"]
         lines += performance.lines(self.copies)
+        if self.target and find_target(self.target).compile_only:
+            lines.append(f"{self.target}: {COMPILE_ONLY}")
         if self.seconds:
             times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
             lines.append(f"compiled in: {', '.join(times)}")

@@ -45,7 +45,10 @@ class Program:
 
 
 def targets_of(schedule: str) -> tuple[str, ...]:
-    return ("amx",) if is_amx(schedule) else GPU_TARGETS
+    """Of a case study: Blackwell in the one schedule that it has there."""
+    if is_amx(schedule):
+        return ("amx",)
+    return (*GPU_TARGETS, "sm_120") if schedule == "tensor" else GPU_TARGETS
 
 
 def programs_of(case: Case) -> Iterator[Program]:

@@ -15,8 +15,8 @@ from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
-    ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
+    memory), ``wgmma`` (sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.attention import schedule as schedules
     from casestudies.attention.algorithm import attend
@@ -27,7 +27,7 @@ def build(problem: Problem, schedule: str) -> Any:
 
         return cuda(problem)
     other = variant(problem.score)
-    tiles = schedules.Tiles()
+    tiles = schedules.narrow() if schedule == "narrow" else schedules.Tiles()
     if schedule == "wgmma":
         tiles = schedules.groups_for(problem.depth, bool(other and other.matrices))
     pipeline = attend(
@@ -47,7 +47,19 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
         raise UserError(
             f"attention of depth {problem.depth} on {target.name}: tensor is mma already"
         )
-    return "wgmma" if schedule == "tensor" and wide else schedule
+    if schedule != "tensor":
+        return schedule
+    return "wgmma" if wide else schedule if _fits(problem, target) else "narrow"
+
+
+def _fits(problem: Problem, target: Target) -> bool:
+    """Whether a block of warps has shared memory for runs of as many keys as usual."""
+    from casestudies.attention.schedule import Tiles
+    from casestudies.attention.scores import variant
+
+    other = variant(problem.score)
+    matrices = len(other.matrices) if other else 0
+    return Tiles().shared_bytes(problem.depth, matrices) < target.shared_memory - 1024
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

@@ -17,6 +17,7 @@ from casestudies.attention.algorithm import Attention
 
 DEPTH = 16  # of one vector statement
 COLUMNS = 32  # of one vector statement, keys or channels
+PADDING = 8  # elements after a row in shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ class Tiles:
         kind = hb.MemoryType
         return kind.WGMMAAccumulator if self.groups else kind.WMMAAccumulator
 
+    def shared_bytes(self, depth: int, matrices: int) -> int:
+        """What warps of a block have in shared memory, all rows with 16 bytes more."""
+        keys, scores = depth + PADDING, self.keys + PADDING
+        run = 2 * self.keys * keys + matrices * self.block * scores
+        return 2 * (self.block * keys + self.stages * run)
+
 
 def groups_for(depth: int, matrices: bool = False) -> Tiles:
     """As many groups as leave room for the sums in their registers, and as many runs of keys as do
@@ -49,6 +56,11 @@ def groups_for(depth: int, matrices: bool = False) -> Tiles:
     """
     units = 3 if depth <= 64 else 2
     return Tiles(units, 64, keys=128, stages=2 if matrices else 3, vector=64, groups=True)
+
+
+def narrow() -> Tiles:
+    """For warps, where shared memory does not hold runs of as many keys as usual."""
+    return Tiles(keys=COLUMNS)
 
 
 def tensor(p: Attention, tiles: Tiles | None = None) -> hl.Func:

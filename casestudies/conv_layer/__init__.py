@@ -9,14 +9,14 @@ from casestudies.common.case import Case, Option, positive
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
-from casestudies.conv_layer.tiles import Groups, group_tiles, warp_chunks
+from casestudies.conv_layer.tiles import NARROW, WARP_SHARED, Groups, group_tiles, warp_chunks
 from selector.diagnostics import UserError
 from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (warps), ``wgmma`` (warpgroups, sm_90a),
-    ``cuda`` or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (warps), ``narrow`` (the same with less shared
+    memory), ``wgmma`` (warpgroups, sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
@@ -34,9 +34,11 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.conv.compute_root()
         return pipeline.output
-    if schedules.fits(problem.channels, problem.filters, problem.stride):
-        return schedules.tensor(pipeline)
-    return chunks.warps(pipeline, warp_chunks(problem.filters, problem.stride))
+    room = NARROW if schedule == "narrow" else WARP_SHARED
+    layer = problem.channels, problem.filters, problem.stride, room
+    if schedules.fits(*layer):
+        return schedules.tensor(pipeline, schedules.tiles_for(*layer))
+    return chunks.warps(pipeline, warp_chunks(problem.filters, problem.stride, room))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
@@ -44,7 +46,9 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
     wide = target.has("wgmma")
     if schedule == "mma" and not wide:
         raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
-    return "wgmma" if schedule == "tensor" and wide else schedule
+    if schedule != "tensor":
+        return schedule
+    return "wgmma" if wide else "narrow" if target.shared_memory < WARP_SHARED else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

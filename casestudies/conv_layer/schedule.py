@@ -76,24 +76,24 @@ class Threads:
         return replace(self, pixels=pixels, x=x)
 
 
-def tiles_for(channels: int, filters: int, stride: int = 1) -> Tiles:
+def tiles_for(channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED) -> Tiles:
     """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
-    down the image where shared memory holds the next strip, too.
+    down the image where its shared memory, so many bytes, holds the next strip, too.
     """
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
-    return several if shared_bytes(channels, filters, several, stride) <= WARP_SHARED else one
+    return several if shared_bytes(channels, filters, several, stride) <= room else one
 
 
-def fits(channels: int, filters: int, stride: int = 1) -> bool:
+def fits(channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED) -> bool:
     """Whether shared memory holds the weights of all channels beside the image, and statements are
     neither too long for Halide nor too many to be compiled in time.
     """
-    size, deep = tiles_for(channels, filters, stride), vector(rounded(channels))
+    size, deep = tiles_for(channels, filters, stride, room), vector(rounded(channels))
     statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
-    fitting = shared_bytes(channels, filters, size, stride) <= WARP_SHARED
+    fitting = shared_bytes(channels, filters, size, stride) <= room
     return fitting and statements <= STATEMENTS and not long
 
 

@@ -220,12 +220,13 @@ def slot_bytes(size: GroupChunks, stride: int = 1) -> int:
     return prod(size.read(stride)) * row_bytes(size.run) + weights
 
 
-def warp_chunks(filters: int, stride: int = 1) -> WarpChunks:
-    """The tile for warps, for many channels; with a stride one that shared memory holds."""
+def warp_chunks(filters: int, stride: int = 1, room: int = WARP_SHARED) -> WarpChunks:
+    """The tile for warps, for many channels: the largest that shared memory holds."""
     size = WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
     low = replace(size, rows=1)
-    found = (s for s in (size, low) if s.stages * warp_slot_bytes(s, stride) <= WARP_SHARED)
-    return next(found, replace(low, stages=1))
+    sizes = (size, replace(size, run=DEPTH), low, replace(low, run=DEPTH))
+    found = (s for s in sizes if s.stages * warp_slot_bytes(s, stride) <= room)
+    return next(found, replace(sizes[-1], stages=1))
 
 
 def warp_slot_bytes(size: WarpChunks, stride: int) -> int:

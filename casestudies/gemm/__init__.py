@@ -14,8 +14,8 @@ from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda``,
-    ``amx`` or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
+    memory), ``wgmma`` (sm_90a), ``cuda``, ``amx`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
@@ -35,7 +35,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         product.mm.compute_root()
         return product.output
-    return schedules.tensor(product, schedules.tiles_for(problem))
+    return schedules.tensor(product, schedules.tiles_for(problem, narrow=schedule == "narrow"))
 
 
 def space(problem: Problem) -> Iterable[Any]:
@@ -54,10 +54,14 @@ def configured(problem: Problem, configuration: Any) -> Any:
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
+    from casestudies.gemm.schedule import SHARED
+
     wide = target.has("wgmma")
     if schedule == "mma" and not wide:
         raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
-    return "wgmma" if schedule == "tensor" and wide else schedule
+    if schedule != "tensor" or target.family == "amx":
+        return schedule
+    return "wgmma" if wide else "narrow" if target.shared_memory < SHARED else schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

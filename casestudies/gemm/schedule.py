@@ -56,10 +56,16 @@ class Threads:
 
 
 LARGE = Tiles(n=256, m=128, warps_n=4, warps_m=2, stages=3)
+NARROW = Tiles(n=128, m=128, warps_n=2, warps_m=4, stages=2)
+SHARED = 160 << 10  # bytes of a block that the tiles may take, but for narrow ones
 
 
-def tiles_for(problem: Problem) -> Tiles:
-    """Small tiles where there would be too few blocks for a GPU, else the ones that read least."""
+def tiles_for(problem: Problem, *, narrow: bool = False) -> Tiles:
+    """Small tiles where there would be too few blocks for a GPU, else the ones that read least;
+    ``narrow``: for GPUs with less shared memory.
+    """
+    if narrow:
+        return NARROW if problem.is_large else Tiles(stages=3)
     return LARGE if problem.is_large else Tiles()
 
 

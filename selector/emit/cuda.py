@@ -48,6 +48,7 @@ from selector.runtime.plan import (
 from selector.targets import Target
 
 COUNTED = ("block", "named")  # barriers at which threads have to be counted to wait with patience
+BLACKWELL = 100
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
@@ -81,7 +82,8 @@ def emit_kernels(
         launches.append(replace(launch, once=number in once, early=following[0] is not None))
     body = "\n".join(parts)
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
-    source = head + preamble(body, used, patience) + "\n" + body
+    helpers = preamble(body, used, patience, own=target.capability >= BLACKWELL)
+    source = f"{head}{helpers}\n{body}"
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
@@ -253,7 +255,8 @@ def _declare(context: KernelContext, w: Builder, numbers: list[str]) -> None:
 def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
     """Threads of a block, blocks of a multiprocessor, blocks of a cluster."""
     resident = 1 if context.group else _resident(kernel, module, context)
-    least = f", {resident}" if context.group or resident > 1 else ""
+    panels = bool(context.panels)  # their shared memory leaves room for few blocks anyway
+    least = f", {resident}" if panels or context.group or resident > 1 else ""
     bounds = f"__launch_bounds__({context.threads}{least})"
     size = context.cluster
     return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds

@@ -16,6 +16,7 @@ from math import prod
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
+from selector.emit.box_rings import box_ring
 from selector.emit.context import KernelContext
 from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.emitter import LastingLoop
@@ -261,11 +262,15 @@ class KernelEmitter:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
         staged = [a for a in allocations if self._is_ring(a)]
-        ring = any(a.name in self.context.group_operands for a in staged)
+        ring = self.context.group and any(a.name in self.context.group_operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
+        boxed = box_ring(self, s, body, staged, in_warp=in_warp)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
+        if boxed is not None:
+            boxed.emit(unit, in_warp=in_warp)
+            return
         if staged:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
             kind(self, s, body, staged).emit(unit, in_warp=in_warp)

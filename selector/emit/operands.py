@@ -9,11 +9,15 @@ convolution need no copy.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from selector.emit.banded import BandTables
 from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.scalar import Space
 from selector.emit.unwritten import along_rows
+from selector.emit.warpgroups.panels import Panels
+from selector.gpu.ir.expressions import quotient, remainder
+from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.products import LoadFragment, MatrixRows
 from selector.ir.affine import Affine
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
@@ -21,6 +25,9 @@ from selector.ir.traverse import substitute
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
 from selector.lowering.predicates import conjunction
 from selector.lowering.tiles import DEPTH, ROW, Access, Banded
+
+LANE_PARTS = remainder("lane", 8), remainder(quotient("lane", 8), 2), quotient("lane", 16)
+"""Of the row that a lane names to ``ldmatrix``: its number in a matrix, and which one of four."""
 
 
 def matrix_load(block: Block, context: KernelContext) -> str | None:
@@ -84,8 +91,12 @@ class BlockFetcher:
             self._load_matrices(blocks[:2], form)
             self._load_matrices(blocks[2:], form)
             return
-        base = self._lane_address(blocks, form)
-        offset = blocks[0].offset * blocks[0].operand.type.bytes
+        panels = self.context.storages[blocks[0].operand.buffer].panels
+        if panels is None:
+            base = self._lane_address(blocks, form)
+            offset = blocks[0].offset * blocks[0].operand.type.bytes
+        else:
+            base, offset = self._swizzled_address(blocks, form, panels)
         names = [self._fresh(b) for b in blocks]
         self.context.writer.add(LoadFragment(tuple(names), form, base, offset))
         for block, name in zip(blocks, names, strict=True):
@@ -111,6 +122,38 @@ class BlockFetcher:
             c.writer.add(MatrixRows(name, view, index, c.number(step.to_expr()), apart))
             self._bases[key] = name
         return self._bases[key]
+
+    def _swizzled_address(
+        self, blocks: tuple[Block, ...], form: str, panels: Panels
+    ) -> tuple[str, int]:
+        """The same where rows are swizzled, and the bytes behind it at which the first block lies:
+        as many rows and panels further as all of them are, every chunk lies alike.
+        """
+        first, step, each = blocks[0], GROUP_ROWS * panels.pitch, panels.width
+        o = first.operand
+        assert isinstance(o, Access)
+        rows = min(b.offset // step for b in blocks)
+        beside = min(b.offset % panels.pitch // each for b in blocks)
+        behind = panels.byte(rows * GROUP_ROWS, beside)
+        start = first.offset - rows * step - beside * each
+        apart = [b.offset - first.offset for b in blocks][1:3]
+        key = (first.family, form, start, tuple(apart))
+        if key not in self._bases:
+            c, name = self.context, f"a{len(self._bases)}"
+            step_of = o.row_stride if form == "ldmatrix" else o.depth_stride
+            index = first.symbolic + start
+            for lanes, distance in zip(LANE_PARTS, (step_of, *apart), strict=False):
+                index += Affine.of(lanes) * distance
+            c.names.verbatim("lane")
+            place = panels.place(index)
+            if place is not None:  # a division by the pitch less, which may be no power of two
+                panels = replace(panels, pitch=panels.count * each)
+                index = place[0] * panels.pitch + place[1]
+            e = index.to_expr()
+            first_row = c.known(e, panels.index(c.scalar.index(e)))
+            c.writer.add(MatrixRows(name, c.storages[o.buffer].view, first_row, IntImm(0), ()))
+            self._bases[key] = name
+        return self._bases[key], behind
 
     # ------------------------------------------------------------------ masks and single elements
 

@@ -50,7 +50,7 @@ from selector.gpu.ir.nodes import (
     Sync,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, For, ForKind, Stmt, Store, Var
+from selector.ir.nodes import Allocate, Expr, For, ForKind, Stmt, Store, Var
 from selector.ir.traverse import substitute_stmt
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import peel_threads, stored_names
@@ -86,11 +86,11 @@ class Ring:
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
         alone = not in_warp and self.emitter.loop_depth == 0
-        self.signals = alone and not self._consumers_wait()
+        self.signals = alone and not self.consumers_wait()
         with self.context.writer.block(""):  # another ring may follow
             self._emit(unit, in_warp=in_warp)
 
-    def _consumers_wait(self) -> bool:
+    def consumers_wait(self) -> bool:
         """Whether consumers hand memory to each other, so that the block waits in every iteration
         anyway: signals would only be more to do.
         """
@@ -119,9 +119,13 @@ class Ring:
             self._make_barriers()
         with w.loop("ahead", number(0), number(self.stages - 1), "unrolled"):
             w.add(Let("int", (self.variable,), (plus(self.low, "ahead"),)))
-            with w.when(less(self.variable, self.stop)):
-                self._produce(self.producers, "ahead", unit)
-            self._copied("ahead")
+            self._ahead(unit)
+
+    def _ahead(self, unit: Unit) -> None:
+        """Those of one of them."""
+        with self.context.writer.when(less(self.variable, self.stop)):
+            self._produce(self.producers, "ahead", unit)
+        self._copied("ahead")
 
     def _copied(self, slot: str) -> None:
         """Copies into a slot are issued."""
@@ -137,11 +141,15 @@ class Ring:
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
         with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
-            w.add(Init(barrier("full", "i"), number(2 * c.threads)))
+            w.add(Init(barrier("full", "i"), self._fillers(c.threads)))
             w.add(Init(barrier("free_", "i"), number(c.threads)))
         if c.target.has("bulk"):
             w.add(Fence("barriers"))
         w.add(Sync("block"))
+
+    def _fillers(self, threads: int) -> Expr:
+        """Arrivals that fill a slot, of so many threads."""
+        return number(2 * threads)
 
     def run(self, unit: Unit, *, in_warp: bool) -> None:
         """The loop itself."""

@@ -57,7 +57,7 @@ def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
         )
     work = pipeline.run(work, clock, watch)
     assert work.plan is not None, "the last stage leaves a plan"
-    report = Report(work.statements)
+    report = Report(work.statements, target=work.target.name)
     text, data = str(report), report.as_dict()
     more: dict[str, object] = {}
     cubins: dict[str, bytes] = {}
@@ -82,7 +82,7 @@ def explain_program(request: Mapping[str, Any], watch: Watch) -> Made:
     for stage in stages:
         watch(stage.name)
         work = stage.run(work)
-    report = Report(work.statements)
+    report = Report(work.statements, target=work.target.name)
     data = report.as_dict(laws=True)
     if work.rules:
         own = extended_bench(work.rules, work.instructions).rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,8 +27,8 @@ body {
 }
 """
 _RULES_LIMIT = _PROGRAM_LIMIT = 1 << 18
-TargetName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"]
-assert set(TARGETS) == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "amx"}
+TargetName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120", "amx"]
+assert set(TARGETS) == set(get_args(TargetName))
 
 
 class _Request(BaseModel):

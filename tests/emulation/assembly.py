@@ -147,7 +147,7 @@ def _nothing(_: re.Match[str], __: Operands) -> str:
 
 _SHARED = r"\.shared(?:::cta)?"
 _BULK = r"cp\.async\.bulk"
-_LANDS = r"\.shared::cluster\.global\.mbarrier::complete_tx::bytes"
+_LANDS = r"\.shared::(?:cluster|cta)\.global\.mbarrier::complete_tx::bytes"
 INSTRUCTIONS: dict[str, Meaning] = {
     r"cvt\.f32\.f16": _result("half_value"),
     r"cvt\.rn\.f16\.f32": _result("half_bits"),

@@ -66,7 +66,7 @@ def test_unknown_target() -> None:
     text = said(TargetError, lambda: selector.compile(parse_module(COPY), target="sm_75"))
     assert text == (
         "unknown target 'sm_75'\n"
-        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, amx"
+        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, amx"
     )
 
 
@@ -110,6 +110,10 @@ def test_a_gpu_without_target() -> None:
         ("sm_90", 90, True),
         ("sm_90a", 90, True),
         ("sm_90a", 100, False),
+        ("sm_100", 103, True),
+        ("sm_100", 120, False),
+        ("sm_120", 121, True),
+        ("sm_120", 100, False),
         ("amx", 90, False),
     ],
 )
@@ -119,7 +123,16 @@ def test_which_code_runs_where(target: str, capability: int, expected: bool) -> 
 
 @pytest.mark.parametrize(
     ("capability", "name"),
-    [(80, "sm_80"), (86, "sm_86"), (87, "sm_86"), (89, "sm_89"), (90, "sm_90a")],
+    [
+        (80, "sm_80"),
+        (86, "sm_86"),
+        (87, "sm_86"),
+        (89, "sm_89"),
+        (90, "sm_90a"),
+        (100, "sm_100"),
+        (120, "sm_120"),
+        (121, "sm_120"),
+    ],
 )
 def test_the_best_target_for_a_gpu(capability: int, name: str) -> None:
     assert target_for(capability).name == name

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from build_artifacts import ROOT, build_kernels
 
-from casestudies.common import artifacts
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.problem import Problem
+from casestudies.measuring import artifacts
 
 LAYERS = ((64, 28), (128, 28), (256, 14), (512, 7))  # channels, width and height of the output
 BATCH = 32

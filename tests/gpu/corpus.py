@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corpus_boxes import BOXES
 from corpus_case import cases
 from corpus_chunks import CHUNKS
 from corpus_conv import CONVOLUTIONS
@@ -23,5 +24,5 @@ from corpus_windows import WINDOWS
 CORPUS = cases(
     PLAIN, MIXED, ELEMENTWISE, WINDOWS, RINGS, CONVOLUTIONS, PRODUCTS, FAMILY, REGISTERS, ROWS,
     TABLES, GROUPS, LAYERS, GROUP_WINDOWS,
-    ONLINE, CHUNKS,
+    ONLINE, CHUNKS, BOXES,
 )  # fmt: skip

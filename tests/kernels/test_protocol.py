@@ -48,6 +48,8 @@ FORMS = (  # of pipelines, by a program of the corpus and its target
     ("groups_teams_three_mapped", "sm_90a"),
     ("groups_cluster_lasting_mapped", "sm_90a"),
     ("groups_teams_cluster_mapped", "sm_90a"),
+    ("boxes_nn", "sm_90a"),
+    ("boxes_deep", "sm_90a"),
 )
 EVERY = 9  # of so many mutants one is tried, but at night
 

@@ -21,6 +21,9 @@ from selector.targets import TARGETS, find_target
         ("sm_80", 32, 16, 0, Occupancy(32, 0.5, "blocks")),
         ("sm_86", 32, 16, 0, Occupancy(16, 16 / 48, "blocks")),
         ("sm_89", 32, 16, 0, Occupancy(24, 0.5, "blocks")),
+        ("sm_100", 256, 32, 0, Occupancy(8, 1.0, "warps")),
+        ("sm_120", 256, 32, 0, Occupancy(6, 1.0, "warps")),
+        ("sm_120", 32, 16, 0, Occupancy(24, 0.5, "blocks")),
         ("sm_90a", 256, 255, 0, Occupancy(1, 0.125, "registers")),
         ("sm_80", 128, 168, 0, Occupancy(3, 12 / 64, "registers")),
         # 33 registers are given as 40: 4 partitions x 12 warps of 1280 registers.

@@ -48,7 +48,7 @@ def _other_place(c: Context) -> str:
         return "lift the restriction (`instructions=`)"
     able = [t.name for t in TARGETS.values() if _executes(t, c.location)]
     own = [m for m in Memory if m.location is not Location.MEM and _executes(c.target, m.location)]
-    compile_for = f"compile for {', '.join(sorted(able))}" if able else "no target has them yet"
+    compile_for = f"compile for {', '.join(able)}" if able else "no target has them yet"
     if not own:
         return compile_for
     return f"{compile_for}, or place the Func in MemoryType.{own[0].value}"

@@ -26,6 +26,14 @@ struct bf16 { u16 bits; };
 
 _SNIPPETS: dict[str, str] = ARITHMETIC | COPIES | BARRIERS | GROUPS | FRAGMENTS | STORES
 
+# Copies to the block's own shared memory that say so (PTX ISA 8.6): else, code for sm_120 asks
+# before each whether the address is another block's, and has a stack for what it does then.
+_OWN = {
+    name: text.replace(".shared::cluster.global", ".shared::cta.global")
+    for name, text in BARRIERS.items()
+    if name.startswith(("tensor_copy", "bulk_copy"))
+}
+
 SNIPPET_NAMES = frozenset(_SNIPPETS)
 """What the functions of the snippets are called."""
 
@@ -47,14 +55,18 @@ def words(text: str) -> set[str]:
     return set(text.translate(_APART).split())
 
 
-def preamble(body: str, extra: dict[str, str], patience: float | None = None) -> str:
+def preamble(
+    body: str, extra: dict[str, str], patience: float | None = None, *, own: bool = False
+) -> str:
     """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction
-    wrappers. ``patience``: seconds that a wait takes at most.
+    wrappers. ``patience``: seconds that a wait takes at most. ``own``: copies of the engine name
+    the block's shared memory, not the cluster's.
     """
     used = words(body)
     parts = [_ALWAYS]
     # What counts arrivals is there before the barriers that need it.
     known = _SNIPPETS if patience is None else {RESET: ""} | _SNIPPETS | bounded(patience)
+    known = known | _OWN if own else known
     parts += [text for name, text in known.items() if name in used]
     parts += [text for name, text in sorted(extra.items()) if name in used]
     return "".join(parts)

@@ -16,6 +16,7 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
+from selector.ir.nodes import IntImm
 
 ProductNode = Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
 
@@ -60,7 +61,9 @@ def descriptor(node: Descriptor, numbers: Numbers) -> str:
 
 
 def _rows(node: MatrixRows, numbers: Numbers) -> str:
-    terms = [spell(node.first, numbers), f"(lane & 7) * ({spell(node.step, numbers)})"]
+    terms = [spell(node.first, numbers)]
+    if node.step != IntImm(0):
+        terms.append(f"(lane & 7) * ({spell(node.step, numbers)})")
     which = ("((lane >> 3) & 1)", "(lane >> 4)")
     terms += [f"{x} * {n}" for x, n in zip(which, node.apart, strict=False)]
     return f"shared_address({pointer(node.view, numbers)} + ({' + '.join(terms)}))"

@@ -268,12 +268,9 @@ class KernelEmitter:
         boxed = box_ring(self, s, body, staged, in_warp=in_warp)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
-        if boxed is not None:
-            boxed.emit(unit, in_warp=in_warp)
-            return
         if staged:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
-            kind(self, s, body, staged).emit(unit, in_warp=in_warp)
+            (boxed or kind(self, s, body, staged)).emit(unit, in_warp=in_warp)
             return
         self.begin_again(body, unit)
         before = unit.state()
@@ -306,9 +303,8 @@ class KernelEmitter:
             self.nests.write(nest, unit)
             return
         self.before(s, unit)
-        w = self.context.writer
+        c, w = self.context, self.context.writer
         if tensor:
-            c = self.context
             every = total == c.warps and (self.in_consumers or not c.producer)
             with w.block("") if every else w.when(less(c.unit, total)):
                 c.units |= self._decode(loops, c.unit)

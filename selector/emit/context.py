@@ -6,13 +6,15 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.names import Names
 from selector.emit.register_tiles import RegisterTiles
-from selector.emit.scalar import ScalarEmitter, Space, Storage
+from selector.emit.scalar import Space, Storage
 from selector.emit.taking import Taking
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
@@ -191,13 +193,12 @@ class KernelContext:
     def scalar(self) -> ScalarEmitter:
         return ScalarEmitter(self.names, self.storages, self.quotient_name)
 
-    def quotient_name(self, e: Expr) -> str | None:
+    def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
         it follows from the sizes. A quotient or remainder that follows from the place in the grid
         or the block, too, is a constant of the block or warp. None for others, and for divisions by
         powers of two, which cost nothing.
         """
-        assert isinstance(e, Binary)
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
@@ -220,7 +221,7 @@ class KernelContext:
             return None
         e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
         if e not in self.quotients:
-            text = "" if names <= self.sizes else self.scalar.quotient(e)
+            text = "" if names <= self.sizes else spell(self.scalar.quotient(e), {})
             self.quotients[e] = (self.names.fresh("quotient"), text)
         return self.quotients[e][0]
 

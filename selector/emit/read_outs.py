@@ -380,7 +380,7 @@ class RegionCode:
 
     def _loaded_once(self, load: Load) -> Var:
         """What stands for a number which all elements read."""
-        name, text = self.context.names.fresh(load.buffer), self.context.scalar.load(load)
+        name, text = self.context.names.fresh(load.buffer), self.context.scalar.expr(load)
         self.context.writer.line(f"const {c_type(load.type)} {name} = {text};")
         return self.context.names.variable(name, load.type)
 

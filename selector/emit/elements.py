@@ -103,6 +103,8 @@ class ElementScalar(ScalarEmitter):
         return self.text(self.once(e))
 
     def text(self, legal: Expr) -> str:
+        if isinstance(legal, Var) and (leaf := self._leaves.get(legal)) is not None:
+            return leaf.text(self)
         form = self._forms.get(id(legal)) or self._form(legal)
         return "".join([x if isinstance(x, str) else x.text(self) for x in form.parts])
 

@@ -142,17 +142,18 @@ def summand(e: Expr, numbers: Numbers) -> str:
     return _Speller(numbers, CUDA).spell(e).inside(_PRODUCT)
 
 
-@dataclass(frozen=True, slots=True)
 class _Speller:
-    numbers: Numbers
-    words: Words
+    __slots__ = ("numbers", "words")
+
+    def __init__(self, numbers: Numbers, words: Words) -> None:
+        self.numbers, self.words = numbers, words
 
     def spell(self, e: Expr) -> _Text:
         match e:
-            case IntImm(value, t):
-                return _integer(value, t)
             case Var(name):
                 return _Text(self.numbers.get(name) or _PLACES.get(name, name), _ATOM)
+            case IntImm(value, t):
+                return _integer(value, t)
             case Binary(op, a, b) if op in _EXTREMA:
                 least = self.words.minima.get(e.type, "min")
                 return self.called(least.replace("min", _EXTREMA[op]), (a, b))
@@ -189,7 +190,7 @@ class _Speller:
 
     def cast(self, t: Type, value: Expr) -> _Text:
         source, text = value.type, self.spell(value)
-        if t == source or (source.is_bool and t == INT32):
+        if t is source or t == source or (source.is_bool and t == INT32):
             return text
         if source.is_float and source.bits == 16:
             return _Text(f"to_f32({text.text})", _ATOM)
@@ -239,10 +240,13 @@ class _Speller:
         return _Text(f"{left} {sign} {right}", binds)
 
 
+_SUFFIXES = {INT64: "ll", UINT64: "ull", UINT32: "u"}
+
+
 def _integer(value: int, t: Type) -> _Text:
     if t.is_bool:
         return _Text("true" if value else "false", _ATOM)
-    suffix = {INT64: "ll", UINT64: "ull", UINT32: "u"}.get(t, "")
+    suffix = "" if t is INT32 else _SUFFIXES.get(t, "")
     if t.kind is Kind.INT and t.bits >= 32 and value == -(1 << (t.bits - 1)):
         return _Text(f"{value + 1}{suffix} - 1", _SUM)  # C has no such literal
     return _Text(f"{value}{suffix}", _ATOM)

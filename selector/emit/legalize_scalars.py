@@ -168,22 +168,7 @@ class ScalarEmitter:
         return Cast(FLOAT32, found) if is_half(found.type) else found
 
     def _binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
-        t = a.type
-        x, y = self._operand(a), self._operand(b)
-        if t.is_integer and op in (BinaryOp.DIV, BinaryOp.MOD):
-            return converted(_divided(op, x, y), t)
-        if not t.is_bool:
-            x, y = widened(x), widened(y)
-        match op:
-            case BinaryOp.MOD:
-                floor = "floor" if t.bits == 64 else "floorf"
-                whole = Call(x.type, floor, (Binary(BinaryOp.DIV, x, y),))
-                found = minus(x, times(y, whole))
-            case BinaryOp.MUL if t == UINT16:  # int would overflow
-                found = times(Cast(UINT32, x), Cast(UINT32, y))
-            case _:
-                found = Binary(op, x, y)
-        return converted(found, t)
+        return computed(op, self._operand(a), self._operand(b), a.type)
 
     def quotient(self, e: Binary) -> Expr:
         """A quotient or remainder that may be ``known``."""
@@ -269,6 +254,24 @@ class ScalarEmitter:
         found = self.access(storage, e.index)
         guard = self.bounds(storage, e.index)
         return guarded(found, guard, None if e.predicate is None else self.legal(e.predicate))
+
+
+def computed(op: BinaryOp, x: Expr, y: Expr, t: Type) -> Expr:
+    """Legal operands of a program's type ``t`` (halves as float) together, as that type."""
+    if t.is_integer and op in (BinaryOp.DIV, BinaryOp.MOD):
+        return converted(_divided(op, x, y), t)
+    if not t.is_bool:
+        x, y = widened(x), widened(y)
+    match op:
+        case BinaryOp.MOD:
+            floor = "floor" if t.bits == 64 else "floorf"
+            whole = Call(x.type, floor, (Binary(BinaryOp.DIV, x, y),))
+            found = minus(x, times(y, whole))
+        case BinaryOp.MUL if t == UINT16:  # int would overflow
+            found = times(Cast(UINT32, x), Cast(UINT32, y))
+        case _:
+            found = Binary(op, x, y)
+    return converted(found, t)
 
 
 def guarded(value: Expr, *conditions: Expr | None) -> Expr:

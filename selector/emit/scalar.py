@@ -49,6 +49,10 @@ class Storage:
         """The same of shared memory."""
         return View(self.base, self.start)
 
+    def at(self, index: Expr) -> View:
+        """The same from an element on."""
+        return View(self.base, self.start, index=index)
+
     def place(self, index: Expr) -> Expr:
         """Where the element that the program calls ``index`` lies."""
         if self.panels is not None:

@@ -14,7 +14,6 @@ from selector.emit.taking import Taking
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
-from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
@@ -149,7 +148,8 @@ class KernelContext:
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     grid: frozenset[str] = frozenset()  # variables of the grid's loops
     units: dict[str, str] = field(default_factory=dict)  # gpu_thread variables of warps, as text
-    quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text; or argument
+    # What numbers that are worked out once are called; how, where that is not the host's work.
+    quotients: dict[Expr, tuple[str, Expr | None]] = field(default_factory=dict)
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
@@ -221,8 +221,8 @@ class KernelContext:
             return None
         e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
         if e not in self.quotients:
-            text = "" if names <= self.sizes else spell(self.scalar.quotient(e), {})
-            self.quotients[e] = (self.names.fresh("quotient"), text)
+            own = None if names <= self.sizes else self.scalar.quotient(e)
+            self.quotients[e] = (self.names.fresh("quotient"), own)
         return self.quotients[e][0]
 
     def number(self, e: Expr) -> Expr:
@@ -237,14 +237,14 @@ class KernelContext:
         name = self.spelled.setdefault((named, text), f"known.{len(self.spelled)}")
         return Var(name, e.type)
 
-    def host_value(self, e: Expr) -> str:
+    def host_value(self, e: Expr) -> Expr:
         """A number that the host works out from the sizes: a constant or an argument."""
         e = to_affine(e).to_expr()
         if isinstance(e, IntImm | Var):
-            return self.scalar.index(e)
+            return self.scalar.number(e)
         if e not in self.quotients:
-            self.quotients[e] = (self.names.fresh("count"), "")
-        return self.quotients[e][0]
+            self.quotients[e] = (self.names.fresh("count"), None)
+        return Var(self.quotients[e][0])
 
     @property
     def unit(self) -> str:

@@ -119,7 +119,7 @@ _APART = {
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
 _TYPED = frozenset(("bits_as", "saturate"))
 _CHOICE, _OR, _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 10, 11, 12, 13
-_PLACES = {"blockIdx.x": "(int)blockIdx.x", "gridDim.x": "(int)gridDim.x"}
+_PLACES = {name: f"(int){name}" for name in ("blockIdx.x", "blockIdx.y", "blockIdx.z", "gridDim.x")}
 
 
 def spell(e: Expr, numbers: Numbers, words: Words = CUDA) -> str:

@@ -208,8 +208,8 @@ class KernelContext:
             if known not in self.sizes and not (quotient and fixed):
                 return None  # most of them, so that this comes before any work
         placed = self.grid | set(self.units.values())
-        e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
-        assert isinstance(e, Binary)
+        units = {n: Var(self.names.verbatim(text)) for n, text in self.units.items()}
+        e = Binary(e.op, substitute(e.a, units), substitute(e.b, units))
         names = free_vars(e)
         if not names:
             return None

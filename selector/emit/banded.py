@@ -239,8 +239,8 @@ class BandTables:
         if o.dilation > 1:
             tests.append(f"{at} % {o.dilation} == 0")
         if not self._is_required(table, index, f"${tap}"):
-            guard = scalar.guard(storage, index)
-            tests += [guard] if guard else []
+            guard = scalar.bounds(storage, index)
+            tests += [scalar.text(guard)] if guard is not None else []
         tests += [scalar.expr(predicate)] if predicate is not None else []
         zero = f"{c_type(o.type)}{{}}" if o.type.is_float else "0"
         return f"({' && '.join(tests)} ? {scalar.address(storage, index)} : {zero})"

@@ -1,127 +1,171 @@
-"""Halide's intrinsics on scalars as CUDA C++ text; their meaning is in ``selector.ir.builtins``.
+"""Halide's intrinsics on scalars as legal expressions; what they mean: ``selector.ir.builtins``.
 
-Each spelling gets the call and the texts of its arguments. What it calls is a snippet of
-``preamble``.
+Each form gets the call and its arguments, legal, halves widened to float32, and makes an expression
+of whatever type C's arithmetic has there. Functions that it calls are snippets of ``preamble`` or
+the compiler's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from selector.ir.nodes import Call
-from selector.ir.types import Kind, Type
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Not,
+    Select,
+)
+from selector.ir.types import FLOAT32, INT32, UINT32, Kind, Type
 
-Spelling = Callable[[Call, Sequence[str]], str]
+Form = Callable[[Call, Sequence[Expr]], Expr]
 
 
-def _infix(operator: str) -> Spelling:
-    return lambda _, v: f"({v[0]} {operator} {v[1]})"
+def is_half(t: Type) -> bool:
+    """Whether values of a type are only moved: what is computed of them is float32."""
+    return t.is_float and t.bits == 16
 
 
-def _bitwise_not(call: Call, values: Sequence[str]) -> str:
-    return f"!{values[0]}" if call.type.is_bool else f"(~{values[0]})"
+def zero(t: Type) -> Expr:
+    return FloatImm(0.0, t) if t.is_float else IntImm(0, t)
 
 
-def _bits(t: Type) -> int:
-    return max(8, t.bits)
+def converted(e: Expr, t: Type) -> Expr:
+    """A legal expression as a value of another type: one rounding, C's rules for integers."""
+    if e.type == t:
+        return e
+    if is_half(e.type):
+        return converted(Cast(FLOAT32, e), t)
+    if is_half(t):
+        return Cast(t, converted(e, FLOAT32))
+    if t.is_bool:
+        return Compare(CompareOp.NE, e, zero(e.type))
+    return Cast(t, e)
 
 
-def _unsigned(text: str, t: Type) -> str:
+def widened(e: Expr) -> Expr:
+    """As C computes with it: integers of fewer than 32 bits are ints."""
+    if not e.type.is_integer or e.type.bits >= 32:
+        return e
+    return IntImm(e.value, INT32) if isinstance(e, IntImm) else Cast(INT32, e)
+
+
+def _infix(op: BinaryOp) -> Form:
+    return lambda _, v: Binary(op, widened(v[0]), widened(v[1]))
+
+
+def _same(name: str) -> Form:
+    """A function whose result has the type of its first argument."""
+    return lambda _, v: Call(v[0].type, name, tuple(v))
+
+
+def _bitwise_not(call: Call, values: Sequence[Expr]) -> Expr:
+    if call.type.is_bool:
+        return Not(values[0])
+    value = widened(values[0])
+    return Call(value.type, "bitwise_not", (value,))
+
+
+def unsigned(e: Expr) -> Expr:
     """An integer as an unsigned one of its own width, then of at least 32 bits."""
-    own = f"(u{_bits(t)})({text})"
-    return own if t.bits >= 32 else f"(u32){own}"
+    own = converted(e, Type(Kind.UINT, max(8, e.type.bits)))
+    return own if e.type.bits >= 32 else Cast(UINT32, own)
 
 
-def _leading_zeros(call: Call, values: Sequence[str]) -> str:
-    t = call.args[0].type
-    value = _unsigned(values[0], t)
-    return f"__clzll({value})" if t.bits == 64 else f"(__clz({value}) - {32 - t.bits})"
+def count(name: str, value: Expr) -> Expr:
+    """A function of the bits of an unsigned number."""
+    return Call(INT32, name, (value,))
 
 
-def _trailing_zeros(call: Call, values: Sequence[str]) -> str:
-    t = call.args[0].type
-    value = _unsigned(values[0], t)
-    function = "__ffsll" if t.bits == 64 else "__ffs"
-    return f"({values[0]} == 0 ? {t.bits} : {function}({value}) - 1)"
+def _leading_zeros(_: Call, values: Sequence[Expr]) -> Expr:
+    bits, value = values[0].type.bits, unsigned(values[0])
+    if bits == 64:
+        return count("__clzll", value)
+    return Binary(BinaryOp.SUB, count("__clz", value), IntImm(32 - bits))
 
 
-def _population(call: Call, values: Sequence[str]) -> str:
-    t = call.args[0].type
-    return f"__popc{'ll' if t.bits == 64 else ''}({_unsigned(values[0], t)})"
+def unless_zero(value: Expr, found: Expr) -> Expr:
+    """What is found of a number; of zero, how many bits it has."""
+    test = Compare(CompareOp.EQ, value, zero(value.type))
+    return Select(test, IntImm(value.type.bits), found)
 
 
-def _range(t: Type) -> tuple[int, int]:
+def _trailing_zeros(_: Call, values: Sequence[Expr]) -> Expr:
+    name = "__ffsll" if values[0].type.bits == 64 else "__ffs"
+    found = Binary(BinaryOp.SUB, count(name, unsigned(values[0])), IntImm(1))
+    return unless_zero(values[0], found)
+
+
+def _population(_: Call, values: Sequence[Expr]) -> Expr:
+    name = "__popcll" if values[0].type.bits == 64 else "__popc"
+    return count(name, unsigned(values[0]))
+
+
+def limits(t: Type) -> tuple[int, int]:
+    """The least and the largest integer of a type."""
     if t.kind is Kind.UINT:
         return 0, (1 << t.bits) - 1
     return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
 
 
-def _saturating_cast(call: Call, values: Sequence[str]) -> str:
+def _saturating_cast(call: Call, values: Sequence[Expr]) -> Expr:
     """Floats go to integers of 32 and 64 bits by the machine's own conversion, which saturates."""
-    source, target = call.args[0].type.element, call.type.element
-    text = values[0]
+    source, target, value = call.args[0].type, call.type, values[0]
     if target.is_float:
-        return text
-    low, high = _range(target)
+        return value
+    low, high = limits(target)
     if source.is_float:
         if target.bits <= 16:
-            name = "fmin" if source.bits == 64 else "fminf"
-            text = f"{name}({name.replace('min', 'max')}({text}, {low}), {high})"
-        return text
-    least, most = _range(source)
+            value = Binary(BinaryOp.MAX, value, FloatImm(low, value.type))
+            value = Binary(BinaryOp.MIN, value, FloatImm(high, value.type))
+        return converted(value, target)
+    least, most = limits(source)
+    value = widened(value)
     if least < low:
-        text = f"max({text}, {_literal(low, source)})"
+        value = Binary(BinaryOp.MAX, value, IntImm(low, value.type))
     if most > high:
-        text = f"min({text}, {_literal(high, source)})"
-    return text
+        value = Binary(BinaryOp.MIN, value, IntImm(high, value.type))
+    return value
 
 
-def _literal(value: int, t: Type) -> str:
-    if t.bits < 32:
-        return str(value)
-    suffix = ("u" if t.kind is Kind.UINT else "") + ("ll" if t.bits == 64 else "")
-    return f"{value}{suffix}" if value > -(1 << (t.bits - 1)) else f"({value + 1}{suffix} - 1)"
-
-
-def _difference(call: Call, values: Sequence[str]) -> str:
+def _difference(call: Call, values: Sequence[Expr]) -> Expr:
     a, b = values
     if call.type.is_float:
-        return f"abs({a} - {b})"
-    t = call.args[0].type
-    x, y = _unsigned(a, t), _unsigned(b, t)
-    return f"({a} > {b} ? {x} - {y} : {y} - {x})"
+        return Call(a.type, "abs", (Binary(BinaryOp.SUB, a, b),))
+    x, y = unsigned(a), unsigned(b)
+    larger = Compare(CompareOp.GT, a, b)
+    return Select(larger, Binary(BinaryOp.SUB, x, y), Binary(BinaryOp.SUB, y, x))
 
 
-_C_NAMES = {16: "f16", 32: "float", 64: "double"}
+def _lerp(_: Call, values: Sequence[Expr]) -> Expr:
+    a, b, weight = values
+    weight = converted(weight, a.type)
+    rest = Binary(BinaryOp.SUB, FloatImm(1.0, a.type), weight)
+    return Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, a, rest), Binary(BinaryOp.MUL, b, weight))
 
 
-def _reinterpret(call: Call, values: Sequence[str]) -> str:
-    t = call.type
-    if t.is_float:
-        name = "bf16" if t.kind is Kind.BFLOAT else _C_NAMES[t.bits]
-    else:
-        name = (
-            "int" if t == Type(Kind.INT, 32) else f"{'u' if t.kind is Kind.UINT else 's'}{t.bits}"
-        )
-    return f"bits_as<{name}>({values[0]})"
-
-
-SPELLINGS: dict[str, Spelling] = {
-    "bitwise_and": _infix("&"),
-    "bitwise_or": _infix("|"),
-    "bitwise_xor": _infix("^"),
+FORMS: dict[str, Form] = {
+    "bitwise_and": _same("bitwise_and"),
+    "bitwise_or": _same("bitwise_or"),
+    "bitwise_xor": _same("bitwise_xor"),
     "bitwise_not": _bitwise_not,
-    "shift_left": lambda _, v: f"shift_left({v[0]}, {v[1]})",
-    "shift_right": lambda _, v: f"shift_right({v[0]}, {v[1]})",
-    "reinterpret": _reinterpret,
+    "shift_left": _same("shifted_left"),
+    "shift_right": _same("shifted_right"),
+    "reinterpret": lambda call, v: Call(call.type, "bits_as", tuple(v)),
     "absd": _difference,
     "saturating_cast": _saturating_cast,
     "count_leading_zeros": _leading_zeros,
     "count_trailing_zeros": _trailing_zeros,
     "popcount": _population,
-    "div_round_to_zero": _infix("/"),
-    "mod_round_to_zero": _infix("%"),
-    "lerp": lambda _, v: f"({v[0]} * (1 - {v[2]}) + {v[1]} * {v[2]})",
+    "div_round_to_zero": _infix(BinaryOp.DIV),
+    "mod_round_to_zero": _infix(BinaryOp.MOD),
+    "lerp": _lerp,
     "strict_float": lambda _, v: v[0],
     "unsafe_promise_clamped": lambda _, v: v[0],
 }
@@ -130,9 +174,9 @@ RAW_ARGUMENTS = frozenset(("reinterpret", "strict_float", "unsafe_promise_clampe
 """Calls that take half-precision arguments as they are; others get them as float."""
 
 
-def spell(call: Call, values: Sequence[str]) -> str | None:
-    """The text of an intrinsic, in C's arithmetic type for its result; None for any other call."""
+def legal_builtin(call: Call, values: Sequence[Expr]) -> Expr | None:
+    """The form of an intrinsic; None for any other call."""
     if call.name == "lerp" and not call.type.is_float:
         return None
-    spelling = SPELLINGS.get(call.name)
-    return None if spelling is None else spelling(call, values)
+    form = FORMS.get(call.name)
+    return None if form is None else form(call, values)

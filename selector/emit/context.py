@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError, ScheduleError
+from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.names import Names
 from selector.emit.register_tiles import RegisterTiles
-from selector.emit.scalar import ScalarEmitter, Space, Storage
+from selector.emit.scalar import Space, Storage
 from selector.emit.taking import Taking
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
@@ -147,7 +148,8 @@ class KernelContext:
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     grid: frozenset[str] = frozenset()  # variables of the grid's loops
     units: dict[str, str] = field(default_factory=dict)  # gpu_thread variables of warps, as text
-    quotients: dict[Expr, tuple[str, str]] = field(default_factory=dict)  # name, text; or argument
+    # What numbers that are worked out once are called; how, where that is not the host's work.
+    quotients: dict[Expr, tuple[str, Expr | None]] = field(default_factory=dict)
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
@@ -191,13 +193,12 @@ class KernelContext:
     def scalar(self) -> ScalarEmitter:
         return ScalarEmitter(self.names, self.storages, self.quotient_name)
 
-    def quotient_name(self, e: Expr) -> str | None:
+    def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
         it follows from the sizes. A quotient or remainder that follows from the place in the grid
         or the block, too, is a constant of the block or warp. None for others, and for divisions by
         powers of two, which cost nothing.
         """
-        assert isinstance(e, Binary)
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
@@ -207,8 +208,8 @@ class KernelContext:
             if known not in self.sizes and not (quotient and fixed):
                 return None  # most of them, so that this comes before any work
         placed = self.grid | set(self.units.values())
-        e = substitute(e, {n: Var(self.names.verbatim(text)) for n, text in self.units.items()})
-        assert isinstance(e, Binary)
+        units = {n: Var(self.names.verbatim(text)) for n, text in self.units.items()}
+        e = Binary(e.op, substitute(e.a, units), substitute(e.b, units))
         names = free_vars(e)
         if not names:
             return None
@@ -220,8 +221,8 @@ class KernelContext:
             return None
         e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
         if e not in self.quotients:
-            text = "" if names <= self.sizes else self.scalar.quotient(e)
-            self.quotients[e] = (self.names.fresh("quotient"), text)
+            own = None if names <= self.sizes else self.scalar.quotient(e)
+            self.quotients[e] = (self.names.fresh("quotient"), own)
         return self.quotients[e][0]
 
     def number(self, e: Expr) -> Expr:
@@ -236,14 +237,14 @@ class KernelContext:
         name = self.spelled.setdefault((named, text), f"known.{len(self.spelled)}")
         return Var(name, e.type)
 
-    def host_value(self, e: Expr) -> str:
+    def host_value(self, e: Expr) -> Expr:
         """A number that the host works out from the sizes: a constant or an argument."""
         e = to_affine(e).to_expr()
         if isinstance(e, IntImm | Var):
-            return self.scalar.index(e)
+            return self.scalar.number(e)
         if e not in self.quotients:
-            self.quotients[e] = (self.names.fresh("count"), "")
-        return self.quotients[e][0]
+            self.quotients[e] = (self.names.fresh("count"), None)
+        return Var(self.quotients[e][0])
 
     @property
     def unit(self) -> str:

@@ -20,12 +20,13 @@ from selector.emit.places import column_text, row_text
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.preamble import preamble, words
 from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
 from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.builder import Builder
-from selector.gpu.ir.expressions import THREAD, both, equal, flag
+from selector.gpu.ir.expressions import THREAD, both, equal, flag, moved
 from selector.gpu.ir.memory import Prefetch
 from selector.gpu.ir.nodes import walk
 from selector.ir.affine import join_dims
@@ -179,10 +180,11 @@ def _emit_kernel(
     body = context.writer.body()
     known = tuple(ir.Number(name, e, text) for (e, text), name in context.spelled.items())
     printed = print_body((*known, *body), INDENT, wrappers)
-    text = printed + " ".join([*context.flags.values(), *numbers])
+    text = " ".join([printed, *context.flags.values(), print_body(numbers)])
     for value, (name, own) in context.quotients.items():
-        text += own
-        if not own:
+        if own is not None:
+            text += f" {spell(own, {})}"
+        else:
             arguments.append(ValueArgument(value, INT32))
             parameters.append(f"const int {name}")
     used = words(text)
@@ -242,12 +244,13 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     return context
 
 
-def _declare(context: KernelContext, w: Builder, numbers: list[str]) -> None:
+def _declare(context: KernelContext, w: Builder, numbers: tuple[ir.Let, ...]) -> None:
     """The block's numbers, what is made of sizes, and flags."""
-    w.lines("\n".join(numbers))
+    for number in numbers:
+        w.add(number)
     for name, own in context.quotients.values():
-        if own:
-            w.line(f"const int {name} = {own};")
+        if own is not None:
+            w.add(ir.Let("int", (name,), (own,)))
     for name, condition in context.flags.items():
         w.line(f"const bool {name} = {condition};")
 
@@ -262,19 +265,18 @@ def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
     return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds
 
 
-def _block_numbers(kernel: Kernel, context: KernelContext) -> list[str]:
+def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:
     """The variables of the grid's loops."""
-    found: list[str] = []
+    found: list[ir.Let] = []
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
         if context.persistent:
             break
-        number = f"(int)blockIdx.{axis}"
+        number: Expr = Var(f"blockIdx.{axis}")
         if axis == "x" and context.cluster > 1:
             number = clamped(number, loop, context)
-        low = context.scalar.index(loop.min)
-        first = "" if low == "0" else f" + {low}"
-        found.append(f"const int {context.names.get(loop.name)} = {number}{first};")
-    return found
+        value = moved(number, context.scalar.number(loop.min))
+        found.append(ir.Let("int", (context.names.get(loop.name),), (value,)))
+    return tuple(found)
 
 
 def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:

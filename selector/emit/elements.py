@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from selector.emit.context import Element, KernelContext, Region
+from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.pairs import pair_text
 from selector.emit.places import column_text, row_text
-from selector.emit.scalar import ScalarEmitter
-from selector.intrinsics.functions import POWER_OF_TWO, PureFunction
-from selector.ir.affine import to_affine
-from selector.ir.nodes import Expr, Var
-from selector.ir.types import Type
+from selector.gpu.cuda.expressions import operand
+from selector.intrinsics.functions import POWER_OF_TWO, ROUNDED, PureFunction
+from selector.ir.nodes import Call, Cast, Expr, Var
+from selector.ir.types import FLOAT16, Type
 
 ROW, COLUMN = Var("$m"), Var("$n")
 """Coordinates of an element in its block."""
@@ -42,14 +42,15 @@ _HERE = "\0"  # no text of C has it
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Of an expression's text: what is the same for all elements, and leaves between."""
+    """Of a legal expression's text: what is the same for all elements, and leaves between."""
 
     of: Expr
     parts: tuple[str | Leaf, ...]
 
 
 class ElementScalar(ScalarEmitter):
-    """Turns scalar expressions into text, for one element of a block after the other.
+    """Makes scalar expressions legal for all elements of a block, and prints them for one after the
+    other.
 
     ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
     one. ``summed``: values are terms of sums.
@@ -66,9 +67,10 @@ class ElementScalar(ScalarEmitter):
             EVEN: EvenColumn(),
         }
         self._vars: dict[Leaf, Var] = {}
-        self._normal: dict[Expr, Expr] = {}
-        self._forms: dict[int, _Form] = {}  # by identity: 0 and -0 are equal
-        self._open: list[Leaf] | None = None  # of the form that is being made
+        # By identity: 0 and -0 are equal.
+        self._legal: dict[int, tuple[Expr, Expr]] = {}
+        self._forms: dict[int, _Form] = {}
+        self._numbers: dict[Expr, Expr] = {}
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:
         """The variable that stands for a leaf."""
@@ -83,32 +85,37 @@ class ElementScalar(ScalarEmitter):
         self.down, self.across = self.region.offsets(element)
         return self
 
+    def legal(self, e: Expr) -> Expr:
+        return e if isinstance(e, Var) and e in self._leaves else super().legal(e)
+
+    def once(self, e: Expr) -> Expr:
+        """The legal form of an expression, the same one every time."""
+        if id(e) not in self._legal:
+            self._legal[id(e)] = e, self.legal(e)
+        return self._legal[id(e)][1]
+
+    def number(self, e: Expr) -> Expr:
+        if e not in self._numbers:
+            self._numbers[e] = super().number(e)
+        return self._numbers[e]
+
     def expr(self, e: Expr) -> str:
-        if isinstance(e, Var) and (leaf := self._leaves.get(e)) is not None:
-            if self._open is None:
-                return leaf.text(self)
-            self._open.append(leaf)  # not in the order of the text
-            return f"{_HERE}{len(self._open) - 1}{_HERE}"
-        if self._open is not None:
-            return super().expr(e)
-        form = self._forms.get(id(e)) or self._form(e)
+        return self.text(self.once(e))
+
+    def text(self, legal: Expr) -> str:
+        if isinstance(legal, Var) and (leaf := self._leaves.get(legal)) is not None:
+            return leaf.text(self)
+        form = self._forms.get(id(legal)) or self._form(legal)
         return "".join([x if isinstance(x, str) else x.text(self) for x in form.parts])
 
     def _form(self, e: Expr) -> _Form:
         """What an expression's text is made of."""
-        self._open = []
-        try:
-            texts, leaves = super().expr(e).split(_HERE), self._open
-        finally:
-            self._open = None
+        leaves = [*self._leaves.values()]
+        marks = {v.name: f"{_HERE}{n}{_HERE}" for n, v in enumerate(self._leaves)}
+        texts = operand(e, marks).split(_HERE)
         parts = [leaves[int(x)] if n % 2 else x for n, x in enumerate(texts)]
         self._forms[id(e)] = _Form(e, tuple(parts))
         return self._forms[id(e)]
-
-    def index(self, e: Expr) -> str:
-        if e not in self._normal:
-            self._normal[e] = to_affine(e).to_expr()
-        return self.expr(self._normal[e])
 
     def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
         """A term of a sum is as precise as sums."""
@@ -173,7 +180,9 @@ class ElementTexts:
         def packed(x: Expr) -> str:
             return f"pack16({', '.join(scalar.at(y).expr(x) for y in both)})"
 
-        singles = [t for y in both if (t := scalar.at(y).unrounded(self._value)) is not None]
-        if singles:
-            return f"round_pair({', '.join(singles)})"
+        match scalar.once(self._value):
+            case Cast(t, Call(_, name) as single) if t == FLOAT16 and name in ROUNDED:
+                return f"round_pair({', '.join(scalar.at(y).text(single) for y in both)})"
+            case _:
+                pass
         return pair_text(self._value, packed) or packed(self._value)

@@ -47,6 +47,7 @@ from selector.gpu.ir.expressions import (
     FIRST_LANE,
     Number,
     both,
+    equal,
     flag,
     less,
     moved,
@@ -235,7 +236,7 @@ class KernelEmitter:
                 self._branch(c, t, f, unit, in_warp=in_warp)
             case Store():
                 self.before(s, unit)
-                with self.context.writer.block(f"if ({unit.rank} == 0)"):
+                with self.context.writer.when(equal(unit.thread, 0)):
                     self.threads.statement(s)
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a kernel")
@@ -317,7 +318,7 @@ class KernelEmitter:
                 unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
-        with w.block(f"for (int item = {unit.rank}; item < {total}; item += {unit.size})"):
+        with w.loop("item", unit.thread, number(total), step=number(unit.size)):
             self._decode(loops, "item")
             self.threads.statement(body)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from selector.emit.context import LANE_NAMES, KernelContext
 from selector.emit.elements import COLUMN, FIRST_PAIR, FIRST_ROW, ROW, ElementScalar
+from selector.gpu.ir.expressions import times
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Var
 from selector.ir.traverse import free_vars, walk_expr
@@ -75,11 +77,11 @@ def _number(e: Cast, factor: Expr | None, scalar: ElementScalar) -> Var | None:
     assert across is not None
     names, w = context.names, context.writer
     first = rest + Affine.of(FIRST_ROW) * down + Affine.of(FIRST_PAIR) * across
-    place, step = f"(float){scalar.index(first.to_expr())}", ""
+    place, step = Cast(FLOAT32, scalar.number(first.to_expr())), ""
     if factor is not None:
         step = names.fresh("step")
-        w.line(f"const float {step} = {context.scalar.expr(factor)};")
-        place = f"{step} * {place}"
+        w.add(Let("float", (step,), (context.scalar.legal(factor),)))
+        place = times(Var(step, FLOAT32), place)
     name = names.fresh("place")
-    w.line(f"const float {name} = {place};")
+    w.add(Let("float", (name,), (place,)))
     return scalar.leaf(LaneNumber(name, down, across, step), e.type)

@@ -17,6 +17,7 @@ from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
+from selector.gpu.ir.expressions import flag
 from selector.ir.nodes import Stmt
 from selector.lowering.normalize import holds_tensor
 
@@ -69,13 +70,13 @@ class NestCode:
         """16 bytes at a time where it is a copy out of shared memory that allows it."""
         w, copy = self.context.writer, as_vector_store(nest, self.context)
         if copy is None:
-            self.threads.spread(nest, unit.rank, unit.size)
+            self.threads.spread(nest, unit.thread, unit.size)
             return
         if nest.store.buffer not in self.context.params:  # memory of our own starts aligned
             with w.block(""):
-                emit_vector_store(copy, self.context, unit.rank, unit.size)
+                emit_vector_store(copy, self.context, unit.thread, unit.size)
             return
-        with w.block(f"if ({copy.aligned})"):
-            emit_vector_store(copy, self.context, unit.rank, unit.size)
-        with w.block("else"):
-            self.threads.spread(nest, unit.rank, unit.size)
+        with w.when(flag(copy.aligned)):
+            emit_vector_store(copy, self.context, unit.thread, unit.size)
+        with w.otherwise():
+            self.threads.spread(nest, unit.thread, unit.size)

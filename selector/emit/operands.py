@@ -200,6 +200,6 @@ class BlockFetcher:
             row, depth = self._place(block, number)
             index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
             condition = self._element_condition(block, number)
-            elements.append(self.context.scalar.load(Load(o.type, o.buffer, index, condition)))
+            elements.append(self.context.scalar.expr(Load(o.type, o.buffer, index, condition)))
         name = self._fresh(block)
         self.context.writer.add(LoadFragment((name,), "elements", elements=tuple(elements)))

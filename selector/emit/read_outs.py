@@ -51,6 +51,7 @@ from selector.emit.warpgroups.box_stores import (
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.gpu.ir.lane_maps import PAIRS
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -380,8 +381,8 @@ class RegionCode:
 
     def _loaded_once(self, load: Load) -> Var:
         """What stands for a number which all elements read."""
-        name, text = self.context.names.fresh(load.buffer), self.context.scalar.load(load)
-        self.context.writer.line(f"const {c_type(load.type)} {name} = {text};")
+        name, value = self.context.names.fresh(load.buffer), self.context.scalar.legal(load)
+        self.context.writer.add(Let(c_type(load.type), (name,), (value,)))
         return self.context.names.variable(name, load.type)
 
     def covered(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:

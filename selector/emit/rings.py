@@ -255,7 +255,7 @@ class Ring:
             if copy is not None:
                 self._copy(copy, unit)
             elif nest is not None and independent(nest, None):
-                self.emitter.threads.spread(nest, unit.rank, unit.size)
+                self.emitter.threads.spread(nest, unit.thread, unit.size)
             else:
                 raise ScheduleError(
                     f"`{min(stored_names(x))}` cannot be produced ahead of its use",

@@ -11,10 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
-from selector.emit.scalar import Space, c_type
+from selector.emit.scalar import Space, Storage, c_type
+from selector.gpu.ir.expressions import (
+    POINTER,
+    all_of,
+    at_least,
+    below,
+    chosen,
+    element,
+    least,
+    minus,
+    number,
+    plus,
+    pointer,
+    times,
+)
+from selector.gpu.ir.memory import Array, Evaluate, Point, StoreChunk
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import lane
-from selector.ir.nodes import Expr, Load, Store, Var, VectorReduce
+from selector.ir.nodes import Call, Expr, Load, Store, Var, VectorReduce
 from selector.ir.traverse import walk_expr
 
 RUN_BYTES = 16
@@ -54,48 +70,56 @@ def emit_run(run: Run, context: KernelContext) -> None:
     """Write the store."""
     w, scalar, s = context.writer, context.scalar, run.store
     storage = context.storages[s.buffer]
-    kind, count = c_type(storage.type), run.lanes // run.per
-    w.line("#pragma unroll")
-    with w.block(f"for (int v = 0; v < {count}; ++v)"):
-        start = f"{storage.pointer} + {scalar.index(run.first.to_expr())}"
-        w.line(f"{kind}* const to = {start} + v * {run.per};")
+    kind, further = c_type(storage.type), times("v", run.per)
+    with w.loop("v", number(0), number(run.lanes // run.per), "unrolled"):
+        start = scalar.number(run.first.to_expr())
+        w.add(Point("to", kind, storage.at(plus(start, further))))
         source = _source(run, context)
         if source is None:
             _gather(run, context, kind)
             return
-        coordinates, extents, pointer = source
-        w.line(f"const int c0 = {scalar.index(coordinates[0])} + v * {run.per};")
-        inside = [
-            f"(u32)({scalar.index(c)}) < (u32)({e})"
-            for c, e in zip(coordinates[1:], extents[1:], strict=True)
-        ]
-        valid = f"min({extents[0]} - c0, {run.per}) * {storage.type.bytes}"
-        if inside:
-            valid = f"{' && '.join(inside)} ? {valid} : 0"
-        with w.block("if (c0 >= 0)"):
-            from_ = f"{pointer} + v * {run.per}"
-            w.line(f"const Shifted moved = load_shifted(to, {from_}, {valid});")
-            w.line("store_shifted(moved);")
-        with w.block("else"):
+        w.add(Let("int", ("c0",), (plus(scalar.number(source.coordinates[0]), further),)))
+        extents = [scalar.number(e) for e in source.extents]
+        pairs = zip(source.coordinates[1:], extents[1:], strict=True)
+        inside = all_of([below(scalar.number(c), e) for c, e in pairs])
+        valid = times(least(minus(extents[0], "c0"), run.per), storage.type.bytes)
+        valid = valid if inside is None else chosen(inside, valid, 0)
+        with w.when(at_least("c0", 0)):
+            at = plus(scalar.number(source.first), further)
+            w.add(Point("from", f"const {kind}", source.storage.at(at)))
+            moved = Call(POINTER, "load_shifted", (pointer("to"), pointer("from"), valid))
+            w.add(Let("Shifted", ("moved",), (moved,)))
+            w.add(Evaluate(Call(POINTER, "store_shifted", (pointer("moved"),))))
+        with w.otherwise():
             _gather(run, context, kind)
 
 
 def _gather(run: Run, context: KernelContext, kind: str) -> None:
     """Element by element into registers, then out of them."""
     w, value = context.writer, run.store.value
-    w.line(f"alignas({RUN_BYTES}) {kind} run[{run.per}];")
+    w.add(Array("run", kind, run.per, RUN_BYTES))
     at = Affine.of(context.names.variable("v")) * run.per + context.names.variable("e")
-    element = lane(value, ((at.to_expr(), run.lanes),)) if value.type.lanes > 1 else value
-    w.line("#pragma unroll")
-    w.line(f"for (int e = 0; e < {run.per}; ++e) run[e] = {context.scalar.expr(element)};")
-    w.line("*(uint4*)to = *(const uint4*)run;")
+    found = lane(value, ((at.to_expr(), run.lanes),)) if value.type.lanes > 1 else value
+    with w.loop("e", number(0), number(run.per), "unrolled"):
+        w.store(element(found.type, pointer("run"), "e"), context.scalar.legal(found))
+    w.add(StoreChunk(pointer("to"), pointer("run")))
 
 
-def _source(run: Run, context: KernelContext) -> tuple[tuple[Expr, ...], list[str], str] | None:
-    """Where a run is copied from: coordinates of its first element, extents, and the address; None
-    if it is no copy of neighbours of a parameter.
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a run is copied from: an array, its extents, the coordinates of the run's first
+    element, and its index.
     """
-    value, scalar = run.store.value, context.scalar
+
+    storage: Storage
+    extents: tuple[Expr, ...]
+    coordinates: tuple[Expr, ...]
+    first: Expr
+
+
+def _source(run: Run, context: KernelContext) -> _Source | None:
+    """None if a run is no copy of neighbours of a parameter."""
+    value = run.store.value
     if not isinstance(value, Load) or value.predicate is not None:
         return None
     storage = context.storages[value.buffer]
@@ -110,6 +134,6 @@ def _source(run: Run, context: KernelContext) -> tuple[tuple[Expr, ...], list[st
     at = [to_affine(c) for c in found]
     if at[0].coefficient(_LANE).constant != 1 or any(c.mentions(_LANE.name) for c in at[1:]):
         return None
-    first = (at[0].rest(_LANE).to_expr(), *(c.to_expr() for c in at[1:]))
-    pointer = f"{storage.pointer} + {scalar.index(index.rest(_LANE).to_expr())}"
-    return first, [scalar.index(d.extent) for d in storage.param.dims], pointer
+    coordinates = (at[0].rest(_LANE).to_expr(), *(c.to_expr() for c in at[1:]))
+    extents = tuple(d.extent for d in storage.param.dims)
+    return _Source(storage, extents, coordinates, index.rest(_LANE).to_expr())

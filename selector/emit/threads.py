@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import reduce
+from math import prod
 
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
+from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.thread_runs import as_run, emit_run
+from selector.gpu.ir.expressions import (
+    all_of,
+    element,
+    number,
+    plus,
+    pointer,
+    quotient,
+    remainder,
+    times,
+)
+from selector.gpu.ir.memory import Array
+from selector.gpu.ir.nodes import Let, State
 from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Allocate,
+    BinaryOp,
     Block,
     Evaluate,
     Expr,
@@ -41,6 +56,15 @@ COMBINE = {
     ReduceOp.AND: "{0} && {1}",
     ReduceOp.OR: "{0} || {1}",
 }
+JOINS = {
+    ReduceOp.ADD: BinaryOp.ADD,
+    ReduceOp.MUL: BinaryOp.MUL,
+    ReduceOp.MIN: BinaryOp.MIN,
+    ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.AND: BinaryOp.AND,
+    ReduceOp.OR: BinaryOp.OR,
+}
+"""What joins two terms of a reduction."""
 
 
 class ThreadCode:
@@ -51,55 +75,53 @@ class ThreadCode:
 
     # ------------------------------------------------------------------ spread over a unit
 
-    def spread(self, nest: Nest, rank: str, size: int) -> None:
-        """A nest whose iterations are independent, over ``size`` threads numbered ``rank``."""
-        w, scalar = self.context.writer, self.context.scalar
-        total = " * ".join(scalar.index(d.extent) for d in nest.digits) or "1"
-        counts = [d.count for d in nest.digits]
-        if all(c is not None for c in counts):
-            product = 1
-            for c in counts:
-                product *= c or 1
-            total = str(product)
-            few = product % size == 0 and 1 < product // size <= UNROLLED_STEPS
+    def spread(self, nest: Nest, thread: Expr, size: int) -> None:
+        """A nest whose iterations are independent, over ``size`` threads; ``thread``: the number of
+        this one.
+        """
+        counts = [d.count for d in nest.digits if d.count is not None]
+        if len(counts) == len(nest.digits):
+            count = prod(counts)
+            few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
             if few and self._copies_shared(nest):
-                self._copy_out(nest, rank, size, product // size)
+                self._copy_out(nest, thread, size, count // size)
                 return
-        with w.block(f"for (int i = {rank}; i < {total}; i += {size})"):
+            total = number(count)
+        else:
+            total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
+        with self.context.writer.loop("i", thread, total, step=number(size)):
             self._digits(nest)
             self._guarded(nest.store, nest.condition)
 
     def _digits(self, nest: Nest) -> None:
         """Declare the digits of iteration ``i``."""
-        rest = "i"
+        rest = number("i")
         for position, digit in enumerate(nest.digits):
-            extent = self.context.scalar.index(digit.extent)
+            extent = self.context.scalar.number(digit.extent)
             last = position == len(nest.digits) - 1
             name = self.context.names.get(digit.var.name)
-            self.context.writer.line(
-                f"const int {name} = {rest}{'' if last else f' % ({extent})'};"
-            )
-            rest += f" / ({extent})"
+            value = rest if last else remainder(rest, extent)
+            self.context.writer.add(Let("int", (name,), (value,)))
+            rest = quotient(rest, extent)
 
-    def _copy_out(self, nest: Nest, rank: str, size: int, steps: int) -> None:
+    def _copy_out(self, nest: Nest, thread: Expr, size: int, steps: int) -> None:
         """A copy out of shared memory: all elements of a thread are read, then stored under their
         conditions.
         """
         w, scalar, store = self.context.writer, self.context.scalar, nest.store
-        held, t = self.context.names.fresh("held"), store.value.type
-        loop = f"for (int step = 0; step < {steps}; ++step)"
+        name, t = self.context.names.fresh("held"), store.value.type
+        held = element(t, pointer(name), "step")
+        value, i = scalar.legal(store.value), plus(thread, times("step", size))
         with w.block(""):
-            w.line(f"{c_type(t)} {held}[{steps}];")
-            for value in (scalar.expr(store.value), ""):
-                w.line("#pragma unroll")
-                with w.block(loop):
-                    w.line(f"const int i = {rank} + step * {size};")
-                    self._digits(nest)
-                    if value:
-                        w.line(f"{held}[step] = {value};")
-                        continue
-                    kept = self.context.names.variable(f"{held}[step]", t)
-                    self._guarded(replace(store, value=kept), nest.condition)
+            w.add(Array(name, c_type(t), steps))
+            with w.loop("step", number(0), number(steps), "unrolled"):
+                w.add(Let("int", ("i",), (i,)))
+                self._digits(nest)
+                w.store(held, value)
+            with w.loop("step", number(0), number(steps), "unrolled"):
+                w.add(Let("int", ("i",), (i,)))
+                self._digits(nest)
+                self._guarded(store, nest.condition, held)
 
     def _copies_shared(self, nest: Nest) -> bool:
         """Whether a nest stores elements of shared memory as they are."""
@@ -107,19 +129,17 @@ class ThreadCode:
         known = self.context.storages.get(value.buffer) if isinstance(value, Load) else None
         return known is not None and known.space is Space.SHARED
 
-    def _guarded(self, s: Store, condition: Expr | None) -> None:
+    def _guarded(self, s: Store, condition: Expr | None, held: Expr | None = None) -> None:
+        """A scalar store where the condition holds; ``held``: the value, if a thread has it."""
         scalar, w = self.context.scalar, self.context.writer
-        tests = [scalar.expr(t) for t in (condition, s.predicate) if t is not None]
-        if tests:
-            with w.block(f"if ({' && '.join(tests)})"):
-                self._store_scalar(s)
-        else:
-            self._store_scalar(s)
-
-    def _store_scalar(self, s: Store) -> None:
-        storage = self.context.storages[s.buffer]
-        target = self.context.scalar.address(storage, s.index)
-        self.context.writer.line(f"{target} = {self.context.scalar.expr(s.value)};")
+        test = all_of([scalar.legal(t) for t in (condition, s.predicate) if t is not None])
+        to = scalar.access(self.context.storages[s.buffer], s.index)
+        value = scalar.legal(s.value) if held is None else held
+        if test is None:
+            w.store(to, value)
+            return
+        with w.when(test):
+            w.store(to, value)
 
     # ------------------------------------------------------------------ one thread
 
@@ -132,23 +152,18 @@ class ThreadCode:
                     self.statement(x)
             case Store():
                 self._store(s)
-            case For(name, low, extent, kind, body):
-                c_name = names.get(name)
-                if kind is ForKind.UNROLLED:
-                    w.line("#pragma unroll")
-                start, count = scalar.index(low), scalar.index(extent)
-                stop = count if start == "0" else f"{start} + {count}"
-                with w.block(f"for (int {c_name} = {start}; {c_name} < {stop}; ++{c_name})"):
-                    self.statement(body)
+            case For():
+                self._loop(s)
             case IfThenElse(c, t, f):
-                with w.block(f"if ({scalar.expr(c)})"):
+                with w.when(scalar.legal(c)):
                     self.statement(t)
                 if f is not None:
-                    with w.block("else"):
+                    with w.otherwise():
                         self.statement(f)
             case LetStmt(name, value, body):
                 with w.block(""):  # the same name may come again after it
-                    w.line(f"const {c_type(value.type)} {names.get(name)} = {scalar.expr(value)};")
+                    own = names.get(name)
+                    w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
                     self.statement(body)
             case Allocate():
                 self._local(s)
@@ -156,6 +171,14 @@ class ThreadCode:
                 pass
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
+
+    def _loop(self, s: For) -> None:
+        name, scalar = self.context.names.get(s.name), self.context.scalar
+        start, count = scalar.number(s.min), scalar.number(s.extent)
+        stop = count if start == IntImm(0) else plus(start, count)
+        how = "unrolled" if s.kind is ForKind.UNROLLED else "plain"
+        with self.context.writer.loop(name, start, stop, how):
+            self.statement(s.body)
 
     def _local(self, s: Allocate) -> None:
         total = 1
@@ -166,7 +189,7 @@ class ThreadCode:
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
         with self.context.writer.block(""):
-            self.context.writer.line(f"{c_type(s.type.element)} {name}[{total}];")
+            self.context.writer.add(Array(name, c_type(s.type.element), total))
             self.statement(s.body)
 
     def _store(self, s: Store) -> None:
@@ -203,8 +226,8 @@ class ThreadCode:
             return
         var, extent = digits[level]
         name = self.context.names.get(var.name)
-        self.context.writer.line("#pragma unroll" if _few(s) else "#pragma unroll 1")
-        with self.context.writer.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
+        how = "unrolled" if _few(s) else "rolled"
+        with self.context.writer.loop(name, number(0), number(extent), how):
             self._lanes(s, digits, level - 1)
 
     def lane_of(self, e: Expr, digits: Digits) -> Expr:
@@ -220,14 +243,12 @@ class ThreadCode:
     def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
         w, names = self.context.writer, self.context.names
         step, total = Var(f"$r{names.fresh('r')}"), names.fresh("total")
-        counter = names.get(step.name)
-        t = value.type.element
-        inner = ((step, factor), *digits)
-        first = self.context.scalar.expr(self.lane_of(value, ((IntImm(0), factor), *digits)))
-        w.line(f"{c_type(t)} {total} = {first};")
-        with w.block(f"for (int {counter} = 1; {counter} < {factor}; ++{counter})"):
-            text = self.context.scalar.expr(self.lane_of(value, inner))
-            w.line(f"{total} = {COMBINE[op].format(total, text)};")
+        counter, t = names.get(step.name), value.type.element
+        first = self.context.scalar.legal(self.lane_of(value, ((IntImm(0), factor), *digits)))
+        w.add(State(c_type(t), (total,), (first,)))
+        with w.loop(counter, number(1), number(factor)):
+            term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
+            w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
         return names.variable(total, t)
 
 

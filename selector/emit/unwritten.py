@@ -126,7 +126,7 @@ def write_zeros(
         for runs in known.runs:
             nest = as_nest(zeros(s.name, s.type.element, runs))
             assert nest is not None
-            ThreadCode(context).spread(nest, unit.rank, unit.size)
+            ThreadCode(context).spread(nest, unit.thread, unit.size)
     context.storages[s.name] = storage
     context.numbers[s.name] = known.written | known.unwritten
     unit.touch(set(), {s.name})

@@ -8,12 +8,24 @@ memory first leave in whole sectors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, merge_digits
 from selector.emit.scalar import Space, c_type
+from selector.gpu.ir.expressions import (
+    at_least,
+    number,
+    plus,
+    pointer,
+    quotient,
+    remainder,
+    times,
+)
+from selector.gpu.ir.memory import Point, StoreChunk
+from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Load
+from selector.ir.nodes import Expr, Load
 
 CHUNK_BYTES = 16
 
@@ -56,30 +68,33 @@ def as_vector_store(nest: Nest, context: KernelContext) -> VectorStore | None:
     return None
 
 
-def emit_vector_store(copy: VectorStore, context: KernelContext, rank: str, size: int) -> None:
-    """Write the copy, spread over ``size`` threads numbered ``rank``, for aligned sides."""
-    w, scalar, names, store = context.writer, context.scalar, context.names, copy.nest.store
+def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, size: int) -> None:
+    """Write the copy for aligned sides, spread over ``size`` threads; ``thread``: the number of
+    this one.
+    """
+    w, scalar, store = context.writer, context.scalar, copy.nest.store
     assert isinstance(store.value, Load)
-    total = 1
-    for digit in copy.nest.digits:
-        total *= digit.count or 1
-    total //= copy.per
-    w.line("#pragma unroll")
-    with w.block(f"for (int step = 0; step < {-(-total // size)}; ++step)"):
-        w.line(f"const int i = {rank} + step * {size};")
+    total = prod(d.count or 1 for d in copy.nest.digits) // copy.per
+    with w.loop("step", number(0), number(-(-total // size)), "unrolled"):
+        w.add(Let("int", ("i",), (plus(thread, times("step", size)),)))
         if total % size:
-            w.line(f"if (i >= {total}) break;")
-        rest = "i"
-        ordered = (copy.x, *(d for d in copy.nest.digits if d is not copy.x))
-        for digit in ordered:
-            first = digit is copy.x
-            count = (digit.count or 1) // (copy.per if first else 1)
-            place = rest if digit is ordered[-1] else f"{rest} % {count}"
-            name = names.get(digit.var.name)
-            w.line(f"const int {name} = {place}{f' * {copy.per}' if first else ''};")
-            rest += f" / {count}"
+            with w.when(at_least("i", total)):
+                w.add(Leave("loop"))
+        _digits(copy, context)
         kind = c_type(store.value.type)
         to, source = context.storages[store.buffer], context.storages[store.value.buffer]
-        w.line(f"{kind}* const to = {to.pointer} + {scalar.index(store.index)};")
-        w.line(f"const {kind}* const from = {source.pointer} + {scalar.index(store.value.index)};")
-        w.line("*(uint4*)to = *(const uint4*)from;")
+        w.add(Point("to", kind, to.at(scalar.number(store.index))))
+        w.add(Point("from", f"const {kind}", source.at(scalar.number(store.value.index))))
+        w.add(StoreChunk(pointer("to"), pointer("from")))
+
+
+def _digits(copy: VectorStore, context: KernelContext) -> None:
+    """Declare the digits of chunk ``i``."""
+    rest = number("i")
+    ordered = (copy.x, *(d for d in copy.nest.digits if d is not copy.x))
+    for digit in ordered:
+        count = (digit.count or 1) // (copy.per if digit is copy.x else 1)
+        value = rest if digit is ordered[-1] else remainder(rest, count)
+        value = times(value, copy.per) if digit is copy.x else value
+        context.writer.add(Let("int", (context.names.get(digit.var.name),), (value,)))
+        rest = quotient(rest, count)

@@ -113,6 +113,8 @@ def _round_half_even(x: Array) -> Array:
 _ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded"}
 """Functions of less precision, which rounding to float16 hides (see the CUDA preamble)."""
 
+ROUNDED = frozenset(_ROUNDED.values())
+
 _AS_ROUNDED = {"tanhf": "tanh_approximate"}
 
 _FLOAT_FUNCTIONS: tuple[tuple[str, Callable[..., Array], str, int, str], ...] = (

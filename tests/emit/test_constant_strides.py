@@ -40,18 +40,19 @@ def rows_of_stride(stride: int, width: int, staged: bool = True) -> hl.Func:
     return out
 
 
-def unsigned(a: int) -> int:
-    return a % (1 << 32)
+class Unsigned:
+    """A cast of C, before its operand as ``@``."""
+
+    def __matmul__(self, a: int) -> int:
+        return a % (1 << 32)
 
 
-FUNCTIONS = {"floor_mod": operator.mod, "floor_div": operator.floordiv, "u32": unsigned}
+FUNCTIONS = {"floor_mod": operator.mod, "floor_div": operator.floordiv, "u32": Unsigned()}
 
 
 def python(text: str) -> str:
     """A condition of C as Python."""
-    text = re.sub(r"\(u32\)\((\w+)\)", r"u32(\1)", text).replace("(u32)", "u32")
-    text = re.sub(r"u32(\w+)", r"u32(\1)", text)
-    return text.replace("&&", "and").replace("/", "//")
+    return text.replace("(u32)", "u32 @ ").replace("&&", "and").replace("/", "//")
 
 
 def staged_rows(source: str, image: np.ndarray, block: tuple[int, int]) -> np.ndarray:

@@ -161,7 +161,7 @@ def test_rows_that_end_inside_16_bytes_are_read_element_by_element(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Windows that ldmatrix reads whole need the end of the last 16 bytes."""
-    assert "< 15)" not in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))
+    assert "< 15 ?" not in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))
     found = unwritten.staged_contents
 
     def short(*args: object) -> Contents | None:
@@ -171,4 +171,4 @@ def test_rows_that_end_inside_16_bytes_are_read_element_by_element(
         return known
 
     monkeypatch.setattr(placement, "staged_contents", short)
-    assert "< 15)" in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))
+    assert "< 15 ?" in body(hb.compile(runs_of_taps(run=8).output, target="sm_80"))

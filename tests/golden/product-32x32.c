@@ -150,8 +150,8 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
     {
       tile_configure(&shapes_0);
       #pragma omp for schedule(static)
-      for (int y_2 = 0; y_2 < ((C_extent_1 + 31) >> 5); ++y_2) {
-        for (int x_2 = 0; x_2 < ((C_extent_0 + 31) >> 5); ++x_2) {
+      for (int y_2 = 0; y_2 < (C_extent_1 + 31) >> 5; ++y_2) {
+        for (int x_2 = 0; x_2 < (C_extent_0 + 31) >> 5; ++x_2) {
           {
             // acc[0 ...], 32 x 32: tiles 0 1 2 3
             // operands of 16 x 64 bytes: tiles 4 5 6 7
@@ -160,7 +160,7 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
             tile_zero(2);
             tile_zero(3);
             {
-              int inside = ((A_extent_0 + 31) >> 5), r_2 = 0;
+              int inside = (A_extent_0 + 31) >> 5, r_2 = 0;
               while (inside > 0 && !(A_stride_1 * y_2 * 32 + (inside - 1) * 32 + A_stride_1 * 31 + 31 < A_size && (inside - 1) * B_stride_2 * 16 + B_stride_2 * 15 + x_2 * 64 + 63 < B_size)) --inside;
               const bf16 *const B_at = B + x_2 * 64;
               const bf16 *const A_at = A + A_stride_1 * y_2 * 32;
@@ -176,7 +176,7 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
                 tile_dpbf16ps(2, 7, 4);
                 tile_dpbf16ps(3, 7, 6);
               }
-              for (; r_2 < ((A_extent_0 + 31) >> 5); ++r_2) {
+              for (; r_2 < (A_extent_0 + 31) >> 5; ++r_2) {
                 {
                   _Alignas(64) u8 scratch[1024];
                   s64 stride = B_stride_2 * 2;

@@ -19,8 +19,10 @@ from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.box_stores import box_lines
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.emit.warpgroups.panels import Panels
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES
+from selector.gpu.ir.expressions import plus, times
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCKS, ELEMENTS, LEFT, PAIRS, RIGHT, ROWS
 from selector.gpu.ir.layouts import (
     GROUP_ROWS,
@@ -239,8 +241,8 @@ PANELS = (
 @pytest.mark.parametrize("p", PANELS, ids=str)
 def test_threads_write_panels_where_the_layout_says(p: Panels) -> None:
     extents = (p.rows, p.columns)
-    index = p.index(f"i0 * {p.pitch} + i1")
-    found = numbers(("panel_index",), printed(f"{index} * {p.bytes}", extents))
+    index = times(p.index(plus(times("i0", p.pitch), "i1")), p.bytes)
+    found = numbers(("panel_index",), printed(spell(index, {}), extents))
     byte = places(p.layout, *extents)["byte"]
     assert found == byte.ravel().tolist()
     assert is_injective(p.layout, *extents)
@@ -331,7 +333,9 @@ DEALT = (
 @pytest.mark.parametrize("dealt", DEALT, ids=str)
 def test_strips_are_written_where_the_layout_says(dealt: Dealt) -> None:
     storage = Storage("p", FLOAT16, Space.SHARED, strips=dealt)
-    found = numbers(("strip_column",), printed(storage.place("i0"), (2 * dealt.pitch,)))
+    found = numbers(
+        ("strip_column",), printed(spell(storage.place(Var("i0")), {}), (2 * dealt.pitch,))
+    )
     assert found == places(dealt, 2 * dealt.pitch)["byte"].tolist()
     assert is_injective(dealt, 3 * dealt.pitch)
     assert sizes(dealt, 3 * dealt.pitch)["byte"] == 3 * dealt.pitch

@@ -11,6 +11,7 @@ from selector.gpu.ir.expressions import (
     BLOCK,
     BLOCKS,
     FIRST_OF_GROUP,
+    POINTER,
     THREAD,
     THREAD_OF_GROUP,
     WARP_OF_GROUP,
@@ -21,6 +22,7 @@ from selector.gpu.ir.expressions import (
     below,
     both,
     chosen,
+    element,
     equal,
     flag,
     greater,
@@ -33,6 +35,7 @@ from selector.gpu.ir.expressions import (
     number,
     place,
     plus,
+    pointer,
     quotient,
     remainder,
     shared_address,
@@ -40,15 +43,18 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
+    StoreChunk,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -89,8 +95,8 @@ from selector.gpu.ir.products import (
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.views import View
-from selector.ir.nodes import Expr, Var
-from selector.ir.types import FLOAT16, INT32
+from selector.ir.nodes import Call, Expr, FloatImm, Var
+from selector.ir.types import FLOAT16, FLOAT32, INT32
 
 C0 = number("c0")
 
@@ -197,6 +203,14 @@ def every() -> Kernel:
             CopyElement("to", "f16", C0, "from", C0, below(C0, most(least("n", 9), 0)), less(C0, 3))
         )
         w.add(LoadShifted("part", number(16)))
+        w.add(Array("run", "f16", 8, 16))
+        w.add(Array("held", "float", 4))
+        w.store(element(FLOAT16, pointer("run"), "e"), FloatImm(-1.5, FLOAT16))
+        w.store(
+            element(FLOAT32, pointer("p"), plus("i", 1), times("slot", 4)), Var("total", FLOAT32)
+        )
+        w.add(StoreChunk(pointer("to"), pointer("run")))
+        w.add(Evaluate(Call(POINTER, "store_shifted", (pointer("moved"),))))
         with w.when(flag("ready")):
             w.add(CopyRun(address("to"), number("from"), number(64), number("full")))
         for queue in ("copies", "stores", "matrix"):
@@ -270,6 +284,12 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   if (ready) copy16_cached(there + 16, from + 8);
   if (c0 < 3) to[c0] = (u32)c0 < (u32)max(min(n, 9), 0) ? from[c0] : f16{};
   parts[part] = load_shifted(to, from, 16);
+  alignas(16) f16 run[8];
+  float held[4];
+  run[e] = f16{48640};
+  (p + slot * 4)[i + 1] = total;
+  *(uint4*)to = *(const uint4*)run;
+  store_shifted(moved);
   if (ready) bulk_copy(shared_address(to), from, 64, full);
   copy_commit();
   bulk_commit();

@@ -42,7 +42,7 @@ class CContext:
         return CScalarEmitter(self.names, self.storages, self.safe, self.holding, self.ranges)
 
     def conjunction(self, tests: tuple[Expr, ...]) -> str:
-        return " && ".join(self.scalar.condition(t) for t in tests)
+        return self.scalar.condition(*tests)
 
     @contextmanager
     def inside(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Generator[None]:

@@ -17,7 +17,7 @@ from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.threads import COMBINE
 from selector.ir.affine import to_affine
-from selector.ir.nodes import BufferParam, Expr, For, IntImm, Load, ReduceOp, Store, Var
+from selector.ir.nodes import BufferParam, Expr, FloatImm, For, IntImm, Load, ReduceOp, Store, Var
 from selector.ir.traverse import substitute, walk_stmt
 from selector.lowering.ranges import digit_bounds
 
@@ -141,7 +141,7 @@ class PlainCode:
         if r.first is None:
             initial = "0" if r.op is ReduceOp.ADD else "1"
             if r.total.type.is_float:
-                initial = c.scalar.literal(float(initial), r.total.type)
+                initial = c.scalar.expr(FloatImm(float(initial), r.total.type))
         else:
             initial = self._value(r.first)
         c.writer.line(f"{c_type(r.total.type)} {total} = {initial};")

@@ -69,15 +69,15 @@ static inline f16 f16_from_bits(u16 bits) { f16 v; memcpy(&v, &bits, 2); return 
 #define floor_mod(a, b) ({ __typeof__((a) + (b)) n_ = (a), d_ = (b), r_ = d_ ? n_ % d_ : 0; \\
   r_ < 0 ? r_ + (d_ < 0 ? -d_ : d_) : r_; })
 """,
-    "shift_left": """\
+    "shifted_left": """\
 // Halide's shifts: by a negative amount they go the other way, and no amount is too large.
-#define shift_left(a, by) ({ __typeof__(a) v_ = (a); const s64 by_ = (by); \\
+#define shifted_left(a, by) ({ __typeof__(a) v_ = (a); const s64 by_ = (by); \\
   const int bits_ = 8 * (int)sizeof(v_); \\
   by_ < 0 ? (by_ <= -bits_ ? (__typeof__(a))(v_ < 0 ? -1 : 0) : (__typeof__(a))(v_ >> -by_)) \\
           : (by_ >= bits_ ? (__typeof__(a))0 : (__typeof__(a))((u64)v_ << by_)); })
 """,
-    "shift_right": """\
-#define shift_right(a, by) ({ __typeof__(a) v_ = (a); const s64 by_ = (by); \\
+    "shifted_right": """\
+#define shifted_right(a, by) ({ __typeof__(a) v_ = (a); const s64 by_ = (by); \\
   const int bits_ = 8 * (int)sizeof(v_); \\
   by_ >= 0 ? (by_ >= bits_ ? (__typeof__(a))(v_ < 0 ? -1 : 0) : (__typeof__(a))(v_ >> by_)) \\
            : (by_ <= -bits_ ? (__typeof__(a))0 : (__typeof__(a))((u64)v_ << -by_)); })

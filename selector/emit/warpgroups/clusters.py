@@ -13,7 +13,7 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.boxes import RANK, READY, Boxes, same_in_cluster
-from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, less
+from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, least, less, minus
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Arrive, Let
 from selector.ir.affine import Affine, to_affine
@@ -37,11 +37,11 @@ def whole_clusters(extent: Expr, context: KernelContext) -> Expr:
     return mul(Binary(BinaryOp.DIV, above, IntImm(size)), IntImm(size))
 
 
-def clamped(number: str, loop: GridLoop, context: KernelContext) -> str:
+def clamped(number: Expr, loop: GridLoop, context: KernelContext) -> Expr:
     """The number of a block along the innermost loop: who is too many does what the last does."""
     if whole_clusters(loop.extent, context) == loop.extent:
         return number
-    return f"min({number}, {context.host_value(loop.extent)} - 1)"
+    return least(number, minus(context.host_value(loop.extent), 1))
 
 
 class Sharing:

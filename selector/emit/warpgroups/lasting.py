@@ -20,6 +20,7 @@ from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import FEED_ENDS, FREE_AGAIN, GroupRing
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -34,6 +35,7 @@ from selector.gpu.ir.expressions import (
     flag,
     greater,
     minus,
+    moved,
     negated,
     number,
     plus,
@@ -78,7 +80,7 @@ class Turns:
         total = self.extents[0]
         for extent in self.extents[1:]:
             total = mul(total, extent)
-        self.total = context.known(total, context.host_value(total))
+        self.total = context.known(total, context.scalar.text(context.host_value(total)))
 
     @contextmanager
     def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
@@ -98,17 +100,16 @@ class Turns:
     def decode(self, *, lets: bool) -> None:
         """Declare the variables of the grid's loops."""
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        rest = self.name
+        rest = number(self.name)
         for place, loop in enumerate(self.grid):
             extent = self.context.host_value(self.extents[place])
             last = place == len(self.grid) - 1
-            low = scalar.index(loop.min)
-            text = rest if last else f"{rest} % {extent}"
+            value = rest if last else remainder(rest, extent)
             if place == 0:
-                text = clamped(text, loop, self.context)
-            text += "" if low == "0" else f" + {low}"
-            w.line(f"const int {names.get(loop.name)} = {text};")
-            rest += f" / {extent}"
+                value = clamped(value, loop, self.context)
+            value = moved(value, scalar.number(loop.min))
+            w.line(f"const int {names.get(loop.name)} = {spell(value, {})};")
+            rest = quotient(rest, extent)
         for let in self.lets if lets else ():
             kind = c_type(let.value.type)
             w.line(f"const {kind} {names.get(let.name)} = {scalar.expr(let.value)};")

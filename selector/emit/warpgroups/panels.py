@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from selector.diagnostics import ScheduleError, Where
+from selector.gpu.ir.expressions import place
 from selector.gpu.ir.layouts import GROUP_ROWS, Composed, Swizzle, in_bytes
 from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Allocate, Dim, IntImm, Memory, Stmt, Store
+from selector.ir.nodes import Allocate, Dim, Expr, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16
 from selector.lowering.normalize import is_tensor_store
@@ -98,10 +99,10 @@ class Panels:
             return None
         return self.byte(row, whole) + inside * self.bytes
 
-    def index(self, text: str) -> str:
-        """The element at which the program's index ``text`` lies."""
-        sizes = f"{self.pitch}, {self.rows}, {self.bytes}, {self.row_bytes}"
-        return f"panel_index<{sizes}>({text})"
+    def index(self, index: Expr) -> Expr:
+        """The element at which the program's ``index`` lies."""
+        sizes = self.pitch, self.rows, self.bytes, self.row_bytes
+        return place("panel_index", *sizes, index=index)
 
 
 def _dim(stride: int) -> Dim:

@@ -1,18 +1,22 @@
-"""Nodes of copies as text of CUDA."""
+"""Nodes of copies and stores as text of CUDA."""
 
 from __future__ import annotations
 
-from selector.gpu.cuda.expressions import Numbers, spell
+from selector.gpu.cuda.expressions import Numbers, operand, spell
 from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Point,
     Prefetch,
+    Store,
+    StoreChunk,
 )
 from selector.ir.nodes import Expr
 
@@ -31,6 +35,20 @@ def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numb
             return f"{_if(wanted, numbers)}{to}[{spell(index, numbers)}] = {value};"
         case LoadShifted(part, valid):
             return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
+
+
+def store_line(node: Array | Store | StoreChunk | Evaluate, numbers: Numbers) -> str:
+    """Of what a thread does alone."""
+    match node:
+        case Array(name, kind, count, alignment):
+            aligned = f"alignas({alignment}) " if alignment else ""
+            return f"{aligned}{kind} {name}[{count}];"
+        case Store(to, value):
+            return f"{spell(to, numbers)} = {spell(value, numbers)};"
+        case StoreChunk(to, source):
+            return f"*(uint4*){operand(to, numbers)} = *(const uint4*){operand(source, numbers)};"
+        case Evaluate(call):
+            return f"{spell(call, numbers)};"
 
 
 def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun, numbers: Numbers) -> str:

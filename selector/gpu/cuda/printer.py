@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.copies import copy_line, engine_line
+from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
 from selector.gpu.ir.expressions import plus
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
+    Store,
+    StoreChunk,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -58,7 +62,7 @@ _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
 _PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
-_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun)
+_SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
 
 
 def print_kernel(kernel: Kernel, body: str | None = None) -> str:
@@ -144,12 +148,11 @@ class _Printer:
         match node:
             case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
                 return product_lines(node, self.numbers, self.fragments, self.wrappers)
-            case Let(kind, names, values, note):
-                return [f"const {self.declared(kind, names, values)}{_noted(note)}"]
+            case Let(kind, names, values, note) | State(kind, names, values, note):
+                constant = "const " if isinstance(node, Let) else ""
+                return [f"{constant}{self.declared(kind, names, values)}{_noted(note)}"]
             case Memory():
                 return [self.memory(node)]
-            case State(kind, names, values, note):
-                return [f"{self.declared(kind, names, values)}{_noted(note)}"]
             case Leave(what, note):
                 return [_LEAVES[what] + _noted(note)]
             case Assign(name, value):
@@ -164,6 +167,8 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
+            case Array() | Store() | StoreChunk() | Evaluate():
+                return [store_line(node, self.numbers)]
             case _:
                 return [self.synchronised(node)]
 

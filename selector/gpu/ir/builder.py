@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from selector.gpu.ir.memory import Store
 from selector.gpu.ir.nodes import Body, For, If, Node, Raw, Under
 from selector.ir.nodes import Expr
 
@@ -24,6 +25,9 @@ class Builder:
 
     def add(self, node: Node) -> None:
         self._parts.append(node)
+
+    def store(self, to: Expr, value: Expr) -> None:
+        self.add(Store(to, value))
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:

@@ -4,11 +4,14 @@ Variables are those that the kernel declares, and ``threadIdx.x``, ``blockIdx.x`
 ``lane``, ``warp`` and ``group``, which place a thread. What CUDA has besides are calls:
 ``shared_address(offset)``, ``cluster_rank()``, ``bitwise_and`` and ``shift_right``. A whole number
 may stand for whether it is not zero (``flag``).
+
+The program's values come as legal expressions, too (``gpu.cuda.expressions`` says what is): an
+``element`` of memory or of registers is loaded through a ``POINTER``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from selector.ir.nodes import (
     Binary,
@@ -23,10 +26,11 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, INT32, UINT32
+from selector.ir.types import BOOL, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
+POINTER = Type(Kind.HANDLE, 64)
 BARRIER_BYTES = 8
 PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
@@ -99,11 +103,18 @@ def equal(a: Number, b: Number) -> Expr:
 
 
 def both(*conditions: Expr | None) -> Expr:
-    """All of the conditions that there are."""
-    first, *rest = (part for c in conditions if c is not None for part in _parts(c))
-    for c in rest:
-        first = Binary(BinaryOp.AND, first, c)
-    return first
+    """All of the conditions that there are, at least one."""
+    found = all_of(conditions)
+    assert found is not None
+    return found
+
+
+def all_of(conditions: Iterable[Expr | None]) -> Expr | None:
+    """All of the conditions that there are; None without any."""
+    found: Expr | None = None
+    for part in (part for c in conditions if c is not None for part in _parts(c)):
+        found = part if found is None else Binary(BinaryOp.AND, found, part)
+    return found
 
 
 def _parts(condition: Expr) -> Iterator[Expr]:
@@ -153,6 +164,18 @@ def address(pointer: Number, *elements: Expr | None) -> Expr:
     """That of what lies so many elements behind a pointer to shared memory."""
     further = (e for e in elements if e is not None)
     return Call(INT32, "shared_address", (number(pointer), *further))
+
+
+def pointer(name: str) -> Expr:
+    """The variable that is a pointer or an array."""
+    return Var(name, POINTER)
+
+
+def element(t: Type, of: Expr, index: Number, *further: Expr | None) -> Expr:
+    """What lies ``index`` elements behind a pointer that is moved ``further``; of an array of
+    several dimensions, what is an array, too, is a ``POINTER``.
+    """
+    return Call(t, "element", (of, *(e for e in further if e is not None), number(index)))
 
 
 def place(name: str, *sizes: int, index: Expr) -> Expr:

@@ -1,4 +1,5 @@
-"""Nodes of memory: where something lies, and the copies of the engine and of threads.
+"""Nodes of memory: where something lies, what a thread stores, and the copies of the engine and of
+threads.
 
 A queue or a barrier says when an asynchronous copy is complete; both are nodes of ``nodes``.
 """
@@ -122,3 +123,36 @@ class LoadShifted:
 
     part: str
     valid: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """``count`` elements of a thread's own, at a multiple of ``alignment`` bytes, if it matters."""
+
+    name: str
+    kind: str
+    count: int
+    alignment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A thread's variable, or an ``element`` of an array or of memory, is set."""
+
+    to: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChunk:
+    """``CHUNK`` bytes from a pointer to a pointer, both multiples of as many."""
+
+    to: Expr
+    source: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """A call for what it does to memory, not for its value."""
+
+    call: Expr

@@ -15,15 +15,19 @@ from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
+    Store,
+    StoreChunk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.views import BYTES, View
@@ -270,7 +274,8 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
+    | LoadShifted | Array | Store | StoreChunk | Evaluate | Fragment | MatrixRows | LoadFragment
+    | Descriptor | Mma | Pin | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from functools import cache
 
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
+    Store,
+    StoreChunk,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -82,6 +86,10 @@ TEMPLATES: dict[type, str] = {
     " inside {inside}[ wanted {wanted}]",
     CopyRun: "copy_run to {to} from {source} bytes {bytes} arrives {barrier}",
     LoadShifted: "load_shifted {part} bytes {valid}",
+    Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
+    Store: "store {to} = {value}",
+    StoreChunk: "store_chunk to {to} from {source}",
+    Evaluate: "evaluate {call}",
     Fused: "fused",
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",

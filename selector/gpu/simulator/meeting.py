@@ -10,15 +10,19 @@ from dataclasses import replace
 from selector.gpu.cuda.preamble import words
 from selector.gpu.ir.descriptors import span
 from selector.gpu.ir.memory import (
+    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
+    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
+    Store,
+    StoreChunk,
 )
 from selector.gpu.ir.nodes import (
     Body,
@@ -30,10 +34,13 @@ from selector.gpu.ir.nodes import (
     Fused,
     If,
     Kernel,
+    Let,
     Node,
     Raw,
     Registers,
+    State,
     Under,
+    expressions,
     walk,
 )
 from selector.gpu.ir.products import (
@@ -49,6 +56,7 @@ from selector.gpu.ir.products import (
     Pin,
 )
 from selector.gpu.simulator.asked import asked_only
+from selector.ir.traverse import free_vars
 
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
 
@@ -99,7 +107,7 @@ class _Reduction:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner)
                 return (Under("", left),) if left else ()
-            case Under() | Raw():
+            case Under() | Raw() | Store() | Evaluate():
                 return self.touches(node)
             case For(body=inner):
                 left = self.body(inner)
@@ -130,6 +138,8 @@ class _Reduction:
                     found |= words(" ".join(text.partition("//")[0] for text in lines))
                 case Under(head):
                     found |= words(head)
+                case Store() | Evaluate() | Let() | State() | If():
+                    found = found.union(*map(free_vars, expressions(x)))
                 case _:
                     pass
         return tuple(Pin(name) for name in self.watched if name in found)
@@ -165,6 +175,8 @@ def _meets(node: Node) -> bool:
         case Map() | Prefetch() | EngineStore() | Registers() | Dependents():
             return False
         case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
+            return False
+        case Array() | Store() | StoreChunk() | Evaluate():
             return False
         case Fragment() | MatrixRows() | LoadFragment() | Mma():
             return False

@@ -54,16 +54,16 @@ template <class A, class B> __device__ __forceinline__ auto floor_div(A a, B b) 
 template <class A, class B> __device__ __forceinline__ auto floor_mod(A a, B b) -> decltype(a + b) {
   if (b == 0) return 0; auto r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
 """,
-    "shift_left": """\
+    "shifted_left": """\
 // Halide's shifts: by a negative amount they go the other way, and no amount is too large.
-template <class T> __device__ __forceinline__ T shift_left(T a, s64 by) {
+template <class T> __device__ __forceinline__ T shifted_left(T a, s64 by) {
   const int bits = 8 * sizeof(T);
   if (by < 0) return by <= -bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> -by);
   return by >= bits ? (T)0 : (T)((u64)a << by);
 }
 """,
-    "shift_right": """\
-template <class T> __device__ __forceinline__ T shift_right(T a, s64 by) {
+    "shifted_right": """\
+template <class T> __device__ __forceinline__ T shifted_right(T a, s64 by) {
   const int bits = 8 * sizeof(T);
   if (by >= 0) return by >= bits ? (T)(a < 0 ? -1 : 0) : (T)(a >> by);
   return by <= -bits ? (T)0 : (T)((u64)a << -by);

@@ -19,7 +19,7 @@ from selector.emit.nests import as_nest
 from selector.emit.rings import Piece, Ring
 from selector.emit.scalar import Space, Storage
 from selector.emit.units import Unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes, map_name
+from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.panels import ALIGNMENT, Panels
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
@@ -55,8 +55,8 @@ class BoxRing(Ring):
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
-        for boxes in self.boxes:  # a kernel has the maps that it copies by, and no others
-            map_name(boxes.map, self.context)
+        for boxes in self.boxes:
+            boxes.name_maps(self.context)
         super().emit(unit, in_warp=in_warp)
 
     def _fillers(self, threads: int) -> Expr:

@@ -149,8 +149,7 @@ class BlockFetcher:
             if place is not None:  # a division by the pitch less, which may be no power of two
                 panels = replace(panels, pitch=panels.count * each)
                 index = place[0] * panels.pitch + place[1]
-            e = index.to_expr()
-            first_row = c.known(e, panels.index(c.scalar.index(e)))
+            first_row = panels.index(c.number(index.to_expr()))
             c.writer.add(MatrixRows(name, c.storages[o.buffer].view, first_row, IntImm(0), ()))
             self._bases[key] = name
         return self._bases[key], behind

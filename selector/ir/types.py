@@ -113,11 +113,13 @@ def _vector(kind: Kind, bits: int, lanes: int) -> Type:
 
 BOOL = Type(Kind.UINT, 1)
 INT8 = Type(Kind.INT, 8)
+INT16 = Type(Kind.INT, 16)
 INT32 = Type(Kind.INT, 32)
 INT64 = Type(Kind.INT, 64)
 UINT8 = Type(Kind.UINT, 8)
 UINT16 = Type(Kind.UINT, 16)
 UINT32 = Type(Kind.UINT, 32)
+UINT64 = Type(Kind.UINT, 64)
 FLOAT16 = Type(Kind.FLOAT, 16)
 BFLOAT16 = Type(Kind.BFLOAT, 16)
 FLOAT32 = Type(Kind.FLOAT, 32)

@@ -71,6 +71,11 @@ class Boxes:
         rows = len(self.planes) * self.rows * self.inner
         return self.panels.count * rows * self.panels.row_bytes
 
+    def name_maps(self, context: KernelContext) -> None:
+        """A kernel has the maps that it copies by, and no others."""
+        for plane in self.planes:
+            map_name(plane.map, context)
+
     @property
     def box_bytes(self) -> int:
         """What one box brings."""

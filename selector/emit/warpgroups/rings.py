@@ -24,7 +24,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes, map_name
+from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
 from selector.emit.warpgroups.iterations import (
     only_accumulates,
@@ -203,8 +203,8 @@ class GroupRing(Ring):
             if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
                 return None
             found.append(boxes)
-        for plane in (plane for boxes in found for plane in boxes.planes):
-            map_name(plane.map, self.context)  # a kernel has those that it copies by, no others
+        for boxes in found:
+            boxes.name_maps(self.context)
         return found
 
     def _make(self) -> None:

@@ -26,6 +26,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
 
@@ -271,6 +272,7 @@ Node = (
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
     | LoadShifted | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
+    | Touch | Read
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise, takewhile
 
 from selector.gpu.ir.expressions import negated, number, plus
-from selector.gpu.ir.memory import CopyAsync, EngineCopy, EngineStore, Map, Point
+from selector.gpu.ir.layouts import Composed, Swizzle
+from selector.gpu.ir.memory import CopyAsync, CopyRun, EngineCopy, EngineStore, Map, Point
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
@@ -20,12 +22,18 @@ from selector.gpu.ir.nodes import (
     If,
     Init,
     Kernel,
+    Leave,
+    Memory,
     Node,
     Retire,
+    Sync,
     Under,
     walk,
 )
+from selector.gpu.ir.products import Busy, Descriptor, Pin
+from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import View
+from selector.ir.nodes import Call, IntImm
 
 Mistake = Callable[[Node], Node | None]
 
@@ -52,7 +60,7 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
         case EngineCopy():
             yield "no copy", None
             yield from _copied_elsewhere(node)
-        case Advance():
+        case Advance(phase=phase) if phase:  # else it says which data is used
             yield "no advance", None
             yield "one stage more", replace(node, stages=node.stages + 1)
         case Retire():
@@ -66,11 +74,11 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
 def _early_mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
     """Those after which nobody knows when instructions are complete."""
     match node:
-        case Drain("matrix", pending):
+        case Drain(queue, pending, half):
             yield "no drain", None
-            yield "one group less", Drain("matrix", pending + 1)
-        case Commit("matrix"):
-            yield "no commit", None
+            yield "one group less", Drain(queue, pending + 1, half)
+        case Commit() | Sync() | Fence("proxy"):
+            yield "missing", None
         case _:
             pass
 
@@ -99,11 +107,34 @@ def _misplaced(node: Node) -> Iterator[tuple[str, Node]]:
         case Point("to", of=view) if view.index is not None:
             further = replace(view, index=plus(view.index, 1))
             yield "an element further", replace(node, of=further)
+            yield from ((what, replace(node, of=other)) for what, other in _laid_otherwise(view))
+        case Memory(layout=Composed(Swizzle(row), inner)):
+            yield "another swizzle", replace(node, layout=Composed(Swizzle(_other(row)), inner))
+            yield "no swizzle", replace(node, layout=inner)
+        case Descriptor(stride=stride, swizzle=swizzle) if swizzle:
+            yield "rows further apart", replace(node, stride=stride + swizzle)
+            yield "another swizzle", replace(node, swizzle=_other(swizzle))
         case EngineStore(view, at=at):
             yield "16 bytes further", replace(node, source=_further(view, 16))
             yield "a coordinate more", replace(node, at=(*at, number(0)))
         case _:
             pass
+
+
+def _laid_otherwise(view: View) -> Iterator[tuple[str, View]]:
+    """Into panels, as if these lay otherwise."""
+    match view.index:
+        case Call(t, "panel_index", (pitch, rows, size, IntImm(row), index)):
+            sizes = pitch, rows, size, IntImm(_other(row)), index
+            yield "another swizzle", replace(view, index=Call(t, "panel_index", sizes))
+            yield "no swizzle", replace(view, index=index)
+        case _:
+            pass
+
+
+def _other(row: int) -> int:
+    """Another size of swizzled rows."""
+    return {32: 64, 64: 128, 128: 64}[row]
 
 
 def _further(view: View, bytes_: int) -> View:
@@ -128,11 +159,18 @@ def misplaced(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Every one of a kernel, with what is wrong."""
+    """Every one of a kernel, with what is wrong. What is left out changes nothing that anybody can
+    see: where nothing that touches memory or waits follows (``_over``), a group that the next one
+    takes in or that is empty, a barrier of threads who have touched nothing since they last met or
+    arrived (``_since``), or touch nothing until they meet again (``_until``), or whose
+    instructions are complete for all once they are for one (``_one_group``).
+    """
     places = list(_places(kernel.body, ()))
+    nodes = [node for _, node in places]
     engine = any(isinstance(node, EngineCopy) for _, node in places)
-    for path, node in places:
-        mistakes = [*_mistakes(node)]
+    yield from _early_releases(kernel, places)
+    for i, (path, node) in enumerate(places):
+        mistakes = [] if _unseen(nodes, i) or _unread(nodes, i) else [*_mistakes(node)]
         if engine and node == Fence("barriers"):
             mistakes.append(("missing", None))
         for what, other in mistakes:
@@ -141,6 +179,91 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 
 Path = tuple[tuple[int, str], ...]
+_SEEN = Read | Busy | Pin | Touch | EngineCopy | EngineStore | CopyRun | Await | Arrive | Leave
+
+
+def _unseen(nodes: list[Node], i: int) -> bool:
+    """Whether nobody can see that a node is missing, or another group is waited for."""
+    match nodes[i]:
+        case Sync():
+            told = _since(nodes, i, _meets_others, copies=False) and _until(nodes[i + 1 :])
+            return not told or _over(nodes, i) or _one_group(nodes, i)
+        case Drain("copies"):
+            return _over(nodes, i) or not _since(nodes, i, _ends_copies, copies=True)
+        case Commit(queue):
+            follows = (n for n in nodes[i + 1 :] if isinstance(n, Commit | Drain))
+            joined = isinstance(next((n for n in follows if n.queue == queue), None), Commit)
+            return joined or (queue == "copies" and not _since(nodes, i, _ends_copies, copies=True))
+        case _:
+            return False
+
+
+def _since(nodes: list[Node], i: int, ends: Callable[[Node], bool], *, copies: bool) -> bool:
+    """Whether memory is touched, or copied to by threads, behind the last node that ``ends`` it."""
+    before = takewhile(lambda n: not ends(n), reversed(nodes[:i]))
+    return any(map(_copies if copies else _touches, before))
+
+
+def _copies(node: Node) -> bool:
+    return isinstance(node, Touch) and node.how == "copied"
+
+
+def _touches(node: Node) -> bool:
+    return isinstance(node, _SEEN | Init)
+
+
+def _until(later: list[Node]) -> bool:
+    """Whether memory is touched before threads meet again."""
+    upto = takewhile(lambda n: not isinstance(n, Sync), later)
+    return any(isinstance(n, _SEEN) for n in upto)
+
+
+def _meets_others(node: Node) -> bool:
+    return isinstance(node, Sync | Arrive | Await)
+
+
+def _ends_copies(node: Node) -> bool:
+    match node:
+        case Drain(queue):
+            return queue == "copies"
+        case Arrive(after=after):
+            return bool(after)
+        case _:
+            return False
+
+
+def _unread(nodes: list[Node], i: int) -> bool:
+    """Whether a fence stands where no asynchronous work reads what was stored: stores beside runs
+    of the copy engine are of other launches here, in which none of the array is inside.
+    """
+    fence = isinstance(nodes[i], Fence)
+    return fence and not any(isinstance(n, Busy | EngineStore) for n in nodes)
+
+
+def _over(nodes: list[Node], i: int) -> bool:
+    """Whether no node follows that touches memory or waits, in a loop around or behind it."""
+    around = (n for n in nodes[:i] if isinstance(n, For) and any(nodes[i] is x for x in walk((n,))))
+    later = [*nodes[i + 1 :], *(x for n in around for x in walk(n.body))]
+    return not any(isinstance(n, _SEEN) for n in later)
+
+
+def _one_group(nodes: list[Node], i: int) -> bool:
+    """Whether 128 threads meet that have done nothing since they drained their instructions."""
+    node = nodes[i]
+    before = (n for n in reversed(nodes[:i]) if isinstance(n, _SEEN | Drain))
+    last = next((n for n in before if not isinstance(n, Pin)), None)
+    return isinstance(node, Sync) and node.threads == 128 and last == Drain("matrix", 0)
+
+
+def _early_releases(
+    kernel: Kernel, places: list[tuple[Path, Node]]
+) -> Iterator[tuple[str, Kernel]]:
+    """Who arrives before what it has waited for is complete."""
+    for (path, node), (after, release) in pairwise(places):
+        tells = any(isinstance(n, Arrive) for n in walk((release,)))
+        if tells and isinstance(node, Drain) and path[:-1] == after[:-1]:
+            kept = _replaced(kernel.body, after, (node,))
+            yield f"before: {node}", replace(kernel, body=_replaced(kept, path, (release,)))
 
 
 def _fields(node: Node) -> tuple[str, ...]:

@@ -94,6 +94,7 @@ from selector.gpu.ir.products import (
     Record,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Call, Expr, FloatImm, Var
 from selector.ir.types import FLOAT16, FLOAT32, INT32
@@ -348,7 +349,8 @@ def test_blocks_indent() -> None:
 
 def test_the_text_form_reads_back() -> None:
     left = Busy(("acc", "kept"), ("d0", "d1"), (0, 64), (8192, 256))
-    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), (left,)), small())
+    stored = Touch("stored", C0, 16, flag("more")), Read("a0", 80, (0, 16, 640))
+    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), (left, *stored)), small())
     assert parse_kernels(print_kernels(kernels)) == kernels
 
 

@@ -37,7 +37,7 @@ from selector.gpu.ir.products import Busy, Descriptor, Fragment, InMemory, Mma, 
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.meeting import meeting_only
-from selector.gpu.simulator.protocol import protocol_faults
+from selector.gpu.simulator.protocol import first_fault, protocol_faults
 from selector.targets import find_target
 
 FORMS = (  # of pipelines, by a program of the corpus and its target
@@ -51,7 +51,14 @@ FORMS = (  # of pipelines, by a program of the corpus and its target
     ("boxes_nn", "sm_90a"),
     ("boxes_deep", "sm_90a"),
 )
-EVERY = 9  # of so many mutants one is tried, but at night
+SMALL = (  # of which all are tried: copies by threads and in runs, with and without stages
+    ("product_mma", "sm_80"),
+    ("window_rows_in_turn", "sm_80"),
+    ("table_96_by_32_stages_3", "sm_80"),
+    ("loop_3_4", "sm_80"),
+    ("ring_plain_2_64", "sm_90a"),
+)
+EVERY = 9  # of so many mutants of the others one is tried, but at night
 
 
 def kernel_of(name: str, target: str) -> Kernel:
@@ -65,7 +72,7 @@ def kernel_of(name: str, target: str) -> Kernel:
 def found(kernel: Kernel, seed: int, every: int) -> tuple[list[str], int]:
     """The mutants that are not found, and how many were tried."""
     chosen = [m for i, m in enumerate(mutants(kernel)) if i % every == seed % every]
-    return [what for what, mutant in chosen if not protocol_faults(mutant)], len(chosen)
+    return [what for what, mutant in chosen if first_fault(mutant) is None], len(chosen)
 
 
 @pytest.mark.parametrize(("name", "target"), FORMS)
@@ -75,6 +82,14 @@ def test_mistakes_are_found(name: str, target: str) -> None:
     missed, tried = found(kernel, len(name), EVERY)
     assert tried
     assert not missed
+
+
+def test_all_mistakes_are_found_in_small_kernels() -> None:
+    kernels = [meeting_only(kernel_of(*form)) for form in SMALL]
+    assert not [fault for kernel in kernels for fault in protocol_faults(kernel)]
+    results = [found(kernel, 0, 1) for kernel in kernels]
+    assert not [what for missed, _ in results for what in missed]
+    assert sum(tried for _, tried in results) >= 50
 
 
 @pytest.mark.nightly

@@ -43,6 +43,12 @@ def chunk(index: Expr) -> tuple[Node, ...]:
     return Point("to", "f16", View("a", index=to)), CopyAsync(address("to"), FROM, "past")
 
 
+def laid(row: int) -> tuple[Node, ...]:
+    """A pointer into panels of rows of so many bytes."""
+    index = place("panel_index", 64, 128, 2, row, index=number("x"))
+    return (Point("to", "f16", View("a", index=index)),)
+
+
 SWIZZLED = "swizzle(128) . strided(128, 2)"
 SLOT = View("a", times("slot", 8192), IntImm(8192))
 
@@ -75,6 +81,11 @@ def test_memory_that_lies_right_has_no_faults() -> None:
         (
             staged(SWIZZLED, Let("int", ("x",), (times("i", 4),)), *chunk(number("x"))),
             "no multiple",
+        ),
+        (staged(SWIZZLED, *laid(row=64)), "`a` lies otherwise: swizzle(128)"),
+        (
+            staged(SWIZZLED, Point("to", "f16", View("a", index=number("x")))),
+            "is pointed into as if",
         ),
         (staged(SWIZZLED, box=(64, 512)), "`map`: no box has (64, 512) elements"),
         (staged(SWIZZLED, box=(20, 64)), "rows of 40 bytes are no chunks of 16"),

@@ -30,6 +30,7 @@ from selector.gpu.ir.memory import (
     StoreChunk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
 
@@ -275,7 +276,7 @@ Node = (
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
     | LoadShifted | Array | Store | StoreChunk | Evaluate | Fragment | MatrixRows | LoadFragment
-    | Descriptor | Mma | Pin | Busy
+    | Descriptor | Mma | Pin | Busy | Touch | Read
 )  # fmt: skip
 Body = tuple[Node, ...]
 

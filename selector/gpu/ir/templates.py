@@ -52,6 +52,7 @@ from selector.gpu.ir.nodes import (
     Under,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.touched import Read, Touch
 
 TEMPLATES: dict[type, str] = {
     Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
@@ -99,6 +100,8 @@ TEMPLATES: dict[type, str] = {
     Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]",
     Mma: "mma {how} {record} to {to} piece {piece} left {a} right {b}",
     Pin: "pin {name}",
+    Touch: "touch {how} at {at} bytes {bytes}[ wanted {wanted}]",
+    Read: "read {rows} each {step} matrices {matrices}",
     Busy: "busy {fragments}[ reads {descriptors} from {first} to {last}]",
 }
 BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field

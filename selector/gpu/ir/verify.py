@@ -15,7 +15,9 @@ from selector.gpu.ir.layouts import (
     Composed,
     Layout,
     Swizzle,
+    in_bytes,
     is_injective,
+    places,
     sizes,
 )
 from selector.gpu.ir.memory import (
@@ -56,6 +58,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
                 checked.numbers |= zip(names, values, strict=True)
             case Point(name, kind, of):
                 checked.points[name] = kind, of
+                found += checked.placed(of)
             case CopyAsync(to=to) | CopyRun(to=to):
                 found += checked.chunk(to)
             case LoadShifted():
@@ -107,6 +110,20 @@ class _Checked:
         start = self._address(to)
         if start is not None and any(c % CHUNK for _, c in start):
             yield f"a chunk begins at no multiple of {CHUNK}: {to}"
+
+    def placed(self, view: View) -> Iterator[str]:
+        """What is wrong with where a pointer into panels points to: not as these lie."""
+        memory, index = self.declared.get(view.memory), view.index
+        match memory, index:
+            case Memory(layout=layout, extents=(_, _)), Call(_, "panel_index", (_, *sizes, _)):
+                rows, size, row = (n.value for n in sizes if isinstance(n, IntImm))
+                panels = in_bytes((row,), (row // size, size, rows * row))
+                if not _alike(layout, Composed(Swizzle(row), panels), memory.extents):
+                    yield f"`{view.memory}` lies otherwise: {layout}"
+            case Memory(layout=Composed(Swizzle())), _ if index is not None:
+                yield f"`{view.memory}` is pointed into as if its rows lay one after the other"
+            case _:
+                pass
 
     def _address(self, e: Expr) -> Affine | None:
         """Bytes of shared memory; None of what is not known."""
@@ -176,3 +193,9 @@ def _unlaid(e: Expr) -> Expr:
 def _seen(layout: Layout, extents: tuple[int, ...]) -> tuple[bool, int]:
     """Whether elements have bytes of their own, and how far these reach."""
     return is_injective(layout, *extents), sizes(layout, *extents)[BYTE]
+
+
+@cache
+def _alike(layout: Layout, other: Layout, extents: tuple[int, ...]) -> bool:
+    """Whether all elements lie at the same bytes."""
+    return bool((places(layout, *extents)[BYTE] == places(other, *extents)[BYTE]).all())

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from selector.gpu.ir.descriptors import byte_read, span
+from selector.gpu.ir.expressions import PLACES
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
 from selector.gpu.ir.layouts import BYTE, CHUNK, Composed, Layout, Strided, Swizzle, places
 from selector.gpu.ir.nodes import Body, Kernel, Memory, Node, Number, children
@@ -28,7 +29,7 @@ from selector.gpu.ir.products import (
 from selector.gpu.ir.text import line
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Call, Expr, Var
 
 KINDS = {"f32": ("float", 4), "f16": ("u32", 2), "s32": ("int", 4)}  # of an accumulator's tile
 _ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
@@ -91,7 +92,13 @@ class _Scope:
         """Whether so many elements are a multiple of 16 bytes."""
         if x is None or isinstance(x, int):
             return (x or 0) * size % CHUNK == 0
-        value = self.numbers[x.name] if isinstance(x, Var) and x.name in self.numbers else x
+        match x:
+            case Call(_, name, (*_, index)) if name in PLACES:  # which leave chunks whole
+                return self._whole(index, size)
+            case Var(name) if name in self.numbers:
+                value = self.numbers[name]
+            case _:
+                value = x
         return all(c * size % CHUNK == 0 for _, c in to_affine(value))
 
     def _accumulators(self, node: Mma) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selector.gpu.ir.memory import EngineCopy
+from selector.gpu.ir.memory import EngineCopy, EngineStore
 from selector.gpu.ir.nodes import (
     Advance,
     Assign,
@@ -24,7 +24,8 @@ from selector.gpu.ir.nodes import (
     expressions,
     walk,
 )
-from selector.gpu.ir.products import Descriptor
+from selector.gpu.ir.products import Descriptor, Pin
+from selector.gpu.ir.touched import Read
 from selector.ir.traverse import free_vars
 
 
@@ -47,8 +48,10 @@ def _mentioned(body: Body, numbers: Mapping[str, Number]) -> set[str]:
                 if name in numbers:
                     found |= free_vars(numbers[name].value)
         match node:
-            case EngineCopy(to=view) | Descriptor(view=view):
+            case EngineCopy(to=view) | EngineStore(source=view) | Descriptor(view=view):
                 found.add(view.memory)
+            case Read(name) | Pin(name):
+                found.add(name)
             case Memory(unit=unit):
                 found.add(unit)
             case Advance(phase=name):

@@ -16,6 +16,7 @@ class Barrier:
     arrivals: int
     maker: int
     made: int  # by the maker's clock
+    component: int  # of the clocks: how many of its phases are over
     pending: int
     coming: Clock  # what those know who have arrived
     passed: Clock

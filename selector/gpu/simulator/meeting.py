@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeGuard
 
 from selector.gpu.cuda.preamble import words
 from selector.gpu.ir.descriptors import span
+from selector.gpu.ir.expressions import plus, times
 from selector.gpu.ir.memory import (
     Array,
-    CopyAsync,
-    CopyElement,
-    CopyRun,
     EngineCopy,
     EngineStore,
     Evaluate,
-    LoadShifted,
     Map,
     Point,
     Prefetch,
@@ -26,16 +24,16 @@ from selector.gpu.ir.memory import (
 )
 from selector.gpu.ir.nodes import (
     Body,
-    Commit,
     Dependents,
-    Drain,
     Fence,
     For,
     Fused,
     If,
     Kernel,
     Let,
+    Memory,
     Node,
+    Number,
     Raw,
     Registers,
     State,
@@ -55,9 +53,14 @@ from selector.gpu.ir.products import (
     Operand,
     Pin,
 )
+from selector.gpu.ir.touched import Read
 from selector.gpu.simulator.asked import asked_only
+from selector.gpu.simulator.moved import moved, moves_only, stores_only
+from selector.gpu.simulator.resolved import INSIDE, OF_LANES, Names
+from selector.gpu.simulator.values import value_of
 from selector.ir.traverse import free_vars
 
+_DECLARED = Descriptor | Let | Memory
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
 
 
@@ -65,65 +68,129 @@ def meeting_only(kernel: Kernel) -> Kernel:
     """The kernel without text and name, with the memory that the copy engine fills or wgmma reads,
     and the numbers that its control mentions.
     """
-    body, numbers = asked_only(_Reduction(kernel).body(kernel.body), kernel.declarations)
+    names = Names({n.name: n.value for n in kernel.declarations if isinstance(n, Number)})
+    body, numbers = asked_only(_Reduction(kernel).body(kernel.body, names), kernel.declarations)
     return replace(kernel, name="", bounds="", parameters=(), declarations=numbers, body=body)
 
 
 class _Reduction:
-    """Of one kernel: ``watched`` are the fragments of asynchronous instructions."""
+    """Of one kernel: ``watched`` are the fragments of asynchronous instructions, and the memories
+    that the copy engine stores, which text has written.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.descriptors: dict[str, Descriptor] = {}  # the last of each name
+        # The same: bytes from a row to the next, from matrix to matrix; None: where is unknown.
+        self.rows: dict[str, tuple[int, ...] | None] = {}
         self.watched: dict[str, None] = {}
         for node in walk(kernel.body):
             match node:
                 case Mma(record=record) if record.asynchronous:
                     self.watched |= dict.fromkeys(_fragments(node))
+                case EngineStore(source=view):
+                    self.watched[view.memory] = None
                 case Busy(fragments):  # of a kernel that is reduced already
                     self.watched |= dict.fromkeys(fragments)
                 case _:
                     pass
 
-    def body(self, body: Body) -> Body:
-        """What is left: instructions that follow each other as one, and no touch twice in a row."""
+    def body(self, body: Body, names: Names) -> Body:
+        """What is left: instructions and loads that follow each other as one, and no touch twice in
+        a row.
+        """
         found: list[Node] = []
-        run: list[Mma] = []
+        run: list[Mma | LoadFragment] = []
         pinned: set[Node] = set()  # since something else happened
+        names = names.inner()
         for node in body:
-            if isinstance(node, Mma) and node.record.asynchronous:
+            if self.joins(node):
                 run.append(node)
                 continue
-            kept = tuple(x for x in self.node(node) if x not in pinned)
-            if run and kept:
-                found.append(self.busy(run))
+            kept = tuple(x for x in self.node(node, names) if x not in pinned)
+            if run and any(not isinstance(x, _DECLARED) for x in kept):
+                found += self.joined(run)
                 run, pinned = [], set()
             found += kept
             pinned = pinned | {*kept} if all(isinstance(x, Pin) for x in kept) else set()
-        return (*found, self.busy(run)) if run else tuple(found)
+        return (*found, *self.joined(run))
 
-    def node(self, node: Node) -> Body:
+    def joins(self, node: Node) -> TypeGuard[Mma | LoadFragment]:
+        """Whether one is told together with those that follow."""
+        match node:
+            case Mma(record=record):
+                return record.asynchronous
+            case LoadFragment(base=base):
+                return self.rows.get(base) is not None
+            case _:
+                return False
+
+    def joined(self, run: list[Mma | LoadFragment]) -> Iterator[Node]:
+        """What loads and instructions that follow each other touch."""
+        loads: dict[str, set[int]] = {}
+        for node in run:
+            if isinstance(node, LoadFragment):
+                loads.setdefault(node.base, set()).update(self.matrices(node))
+        for name, matrices in loads.items():
+            rows = self.rows[name]
+            assert rows is not None
+            yield Read(name, rows[0], tuple(sorted(matrices)))
+        products = [node for node in run if isinstance(node, Mma)]
+        if products:
+            yield self.busy(products)
+
+    def matrices(self, node: LoadFragment) -> Iterator[int]:
+        """Where those of a load begin."""
+        rows = self.rows[node.base]
+        assert rows is not None
+        _, second, third = (*rows, 0, 0)[:3]
+        for i in range(len(node.registers)):
+            yield node.at + i % 2 * second + i // 2 * third
+
+    def node(self, node: Node, names: Names) -> Body:
         """What is left of a node."""
         match node:
             case Under("", inner) | Fused(inner):
-                left = self.body(inner)
+                left = self.body(inner, names)
                 return (Under("", left),) if left else ()
             case Under() | Raw() | Store() | Evaluate():
                 return self.touches(node)
-            case For(body=inner):
-                left = self.body(inner)
+            case _ if moves_only(node):
+                return (*self.touches(node), *moved(node, names))
+            case For() | If() if stores_only(node) and not _decided(node, names):
+                return self.touches(node)
+            case For(var=var, body=inner):
+                names = names.inner()
+                names.variable(var)
+                left = self.body(inner, names)
                 return (replace(node, body=left),) if left else ()
             case If(condition, then, otherwise):
-                left, other = self.body(then), self.body(otherwise)
+                left, other = self.body(then, names), self.body(otherwise, names)
                 return (If(condition, left, other),) if left or other else ()
-            case EngineCopy():
+            case EngineCopy() | EngineStore():
                 return (replace(node, map="", at=()),)
+            case MatrixRows():
+                return self.matrix_rows(node, names)
             case Descriptor(name):
                 self.descriptors[name] = node
                 return (node,)
             case Pin(name):
                 return (node,) if name in self.watched else ()
             case _:
+                declare(node, names)
                 return (node,) if _meets(node) else ()
+
+    def matrix_rows(self, node: MatrixRows, names: Names) -> Body:
+        """Where they begin, in bytes, if that and how far they are apart is known."""
+        self.rows[node.name] = None
+        start, first, step = names.byte_of(node.view), *map(names.resolved, (node.first, node.step))
+        if start is None or first is None or step is None or free_vars(step):
+            return ()
+        size = names.bytes[node.view.memory]
+        start = plus(start, times(first, size))
+        if free_vars(start) & OF_LANES:
+            return ()
+        self.rows[node.name] = tuple(n * size for n in (value_of(step)({}), *node.apart))
+        return (Let("u32", (node.name,), (start,)),)
 
     def touches(self, node: Node) -> Body:
         """Of the fragments that text mentions."""
@@ -138,7 +205,7 @@ class _Reduction:
                     found |= words(" ".join(text.partition("//")[0] for text in lines))
                 case Under(head):
                     found |= words(head)
-                case Store() | Evaluate() | Let() | State() | If():
+                case Store() | StoreChunk() | Evaluate() | Let() | State() | If():
                     found = found.union(*map(free_vars, expressions(x)))
                 case _:
                     pass
@@ -165,20 +232,41 @@ class _Reduction:
                 yield x.descriptor, *span(steps, rows, depth, x.at, across=x.across)
 
 
+def _decided(node: For | If, names: Names) -> bool:
+    """Whether it is known who comes to what stands in a node."""
+    match node:
+        case If(condition):
+            found = names.resolved(condition)
+            return found is not None and INSIDE.name not in free_vars(found)
+        case For():
+            return False
+
+
+def declare(node: Node, names: Names) -> None:
+    """What a node says of names."""
+    match node:
+        case Let(_, own, values):
+            for name, value in zip(own, values, strict=True):
+                names.let(name, value)
+        case State(_, own):
+            for name in own:
+                names.variable(name)
+        case Memory() | Point():
+            names.declare(node)
+        case _:
+            pass
+
+
 def _meets(node: Node) -> bool:
     """Whether a node without others is of any concern."""
     match node:
-        case Commit(queue) | Drain(queue):
-            return queue == "matrix"
         case Fence(what):
-            return what == "barriers"
-        case Map() | Prefetch() | EngineStore() | Registers() | Dependents():
-            return False
-        case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
+            return what != "matrix"
+        case Map() | Prefetch() | Registers() | Dependents() | Point():
             return False
         case Array() | Store() | StoreChunk() | Evaluate():
             return False
-        case Fragment() | MatrixRows() | LoadFragment() | Mma():
+        case Fragment() | LoadFragment() | Mma():
             return False
         case _:
             return True

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from selector.gpu.ir.expressions import THREAD, THREAD_OF_GROUP
-from selector.gpu.ir.nodes import Kernel, Node, expressions, walk
+from selector.gpu.ir.nodes import Kernel, Memory, Node, expressions, walk
 from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.worlds import World
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import walk_expr
 
 WARP, GROUP = 32, 128
+KNOWN, FENCED = 0, 1  # rows of a clock: what somebody knows of, and that the copy engine can see
 
 Clock = npt.NDArray[np.int64]
 
@@ -42,14 +43,36 @@ class Values(dict[str, int]):
 @dataclass(slots=True)
 class Issued:
     """What a thread has asked of wgmma: the fragments of instructions that are of no group yet, the
-    clock of each group and its fragments, how many are complete, and from which moments on.
+    clock of each group and its fragments, and how many are complete.
     """
 
     open: set[str] = field(default_factory=set[str])
     clocks: list[Clock] = field(default_factory=list[Clock])
     groups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
     complete: int = 0
-    drains: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+@dataclass(slots=True)
+class Queue:
+    """Of asynchronous work that a thread has asked for: the component of the clocks that says how
+    much is complete, how much there is, and how much when each group was committed.
+    """
+
+    component: int = 0
+    asked: int = 0
+    groups: list[int] = field(default_factory=list[int])
+
+    def ask(self) -> int:
+        """The number of one more."""
+        self.asked += 1
+        return self.asked
+
+    def commit(self) -> None:
+        self.groups.append(self.asked)
+
+    def complete(self, pending: int) -> int:
+        """How much is once all groups but the last are."""
+        return self.groups[-1 - pending] if len(self.groups) > pending else 0
 
 
 @dataclass(slots=True)
@@ -61,10 +84,14 @@ class Agent:
     last: int
     values: Values
     number: int = 0
-    clock: Clock = field(default_factory=lambda: np.zeros(0, np.int64))
+    clock: Clock = field(default_factory=lambda: np.zeros((2, 0), np.int64))
+    met: Clock = field(default_factory=lambda: np.zeros((2, 0), np.int64))  # since its warp met
+    copies: Queue = field(default_factory=Queue)
+    stores: Queue = field(default_factory=Queue)
     matrix: Issued = field(default_factory=Issued)
+    group: int = 0  # the component of what its group has asked of wgmma
     descriptors: dict[str, int] = field(default_factory=dict[str, int])  # the bytes they begin at
-    element_bytes: dict[str, int] = field(default_factory=dict[str, int])  # of memories
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     ready: Callable[[], bool] = lambda: True
     waits: Node | None = None
     over: bool = False
@@ -75,6 +102,19 @@ class Agent:
     @property
     def threads(self) -> int:
         return self.last - self.first + 1
+
+    @property
+    def time(self) -> int:
+        """Its own."""
+        return int(self.clock[KNOWN, self.number])
+
+    def tick(self) -> None:
+        """What follows is known to nobody who knows of what was."""
+        self.clock[KNOWN, self.number] += 1
+
+    def learn(self, clock: Clock) -> None:
+        """Know what others know."""
+        self.clock = np.maximum(self.clock, clock)
 
     def place(self, thread: int) -> None:
         """Take the place of one of the threads."""
@@ -101,8 +141,10 @@ class Agent:
         self.place(self.first)
 
 
-def agents_of(kernel: Kernel, world: World) -> list[Agent]:
-    """All threads of all blocks of a cluster."""
+def agents_of(kernel: Kernel, world: World, barriers: int) -> list[Agent]:
+    """All threads of all blocks of a cluster, with clocks that have a component for each, for its
+    copies, its stores and its group's instructions, and for so many barriers, which come last.
+    """
     cuts = _cuts(kernel)
     ranges = [(a, b - 1) for a, b in pairwise(cuts)]
     found: list[Agent] = []
@@ -111,7 +153,18 @@ def agents_of(kernel: Kernel, world: World) -> list[Agent]:
         for first, last in ranges:
             agent = Agent(block, first, last, Values(world))
             agent.values.update(place)
+            agent.values[f"({THREAD.name} >> 5)"] = first // WARP
             found.append(agent)
+    groups = -(-kernel.threads // GROUP)
+    size = 3 * len(found) + groups * kernel.cluster + barriers
+    for number, agent in enumerate(found):
+        agent.number = number
+        agent.copies.component = len(found) + number
+        agent.stores.component = 2 * len(found) + number
+        agent.group = 3 * len(found) + agent.block * groups + agent.first // GROUP
+        agent.clock = np.zeros((2, size), np.int64)
+        agent.clock[KNOWN, number] = 1
+        agent.met = agent.clock.copy()
     return found
 
 

@@ -26,7 +26,7 @@ def assign(agent: Agent, node: Node) -> bool:
                 v[phase] += slot // stages
         case Memory():
             v[node.name] = node.offset + (v[node.unit] * node.apart if node.unit else 0)
-            agent.element_bytes[node.name] = node.element_bytes
+            agent.memories[node.name] = node
         case Descriptor(name, view):
             agent.descriptors[name] = start_of(view, agent)
         case _:
@@ -39,7 +39,7 @@ def start_of(view: View, agent: Agent) -> int:
     v = agent.values
     parts = (view.start, view.index, view.at)
     start, index, at = (0 if e is None else value_of(e)(v) for e in parts)
-    return v[view.memory] + (start + index) * agent.element_bytes[view.memory] + at
+    return v[view.memory] + (start + index) * agent.memories[view.memory].element_bytes + at
 
 
 def declared(body: Body) -> Iterator[str]:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.gpu.ir.expressions import BLOCKS
-from selector.gpu.ir.nodes import Advance, Body, For, Kernel, Let, Number, State, expressions, walk
+from selector.gpu.ir.nodes import (
+    Advance,
+    Body,
+    For,
+    If,
+    Kernel,
+    Let,
+    Node,
+    Number,
+    State,
+    Under,
+    expressions,
+    walk,
+)
+from selector.gpu.simulator.moved import is_moved
+from selector.gpu.simulator.resolved import PLACED
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
-from selector.ir.traverse import walk_expr
+from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import BOOL
 
 FEW = 4  # stages, where none are counted
@@ -42,16 +57,48 @@ def worlds_of(kernel: Kernel) -> Iterator[World]:
     numbers = {n.name: n for n in kernel.declarations if isinstance(n, Number)}
     stages = max((n.stages for n in walk(kernel.body) if isinstance(n, Advance)), default=FEW)
     asked = any(n.value.type == BOOL for n in numbers.values())
-    flags = sorted(_flags(kernel.body) - numbers.keys())
+    moving = _flags(tuple(x for x in walk(kernel.body) if is_moved(x)))
+    deciding = _flags(_unmoved(kernel.body)) - numbers.keys()
+    moving -= numbers.keys() | deciding
     starts = frozenset(numbers[name].value for name in _starts(kernel.body) if name in numbers)
     found = dict(_totals(kernel.body))
     totals = frozenset(numbers[name].value for name in found if name in numbers)
     turns = 2 * max(found.values(), default=1) + 1  # of a block: every team has some
-    for trips in sorted({0, 1, stages, stages + 1, 2 * stages + 1}):
-        for ready in (1, 0) if flags else (1,):
-            for hold in (True, False) if asked else (True,):
-                given = dict.fromkeys(flags, ready)
-                yield World(given, hold, trips, numbers, starts, totals, turns * kernel.cluster)
+    given = PLACED | set(_declared(kernel.body)) | numbers.keys()
+    counted = any(free_vars(n.value) - given for n in numbers.values() if n.value.type != BOOL)
+    for trips in sorted({0, 1, stages, stages + 1, 2 * stages + 1}) if counted else (stages,):
+        for ready in (1, 0) if deciding else (1,):
+            for aligned, hold in ((1, True), (1, False), (0, False)):
+                if (hold or asked or (moving and not aligned)) and (aligned or moving):
+                    given = dict.fromkeys(moving, aligned) | dict.fromkeys(deciding, ready)
+                    yield World(given, hold, trips, numbers, starts, totals, turns * kernel.cluster)
+
+
+def _declared(body: Body) -> Iterator[str]:
+    for node in walk(body):
+        match node:
+            case Let(names=names) | State(names=names):
+                yield from names
+            case For(var=name):
+                yield name
+            case _:
+                pass
+
+
+def _unmoved(body: Body) -> Body:
+    """What is left without what single threads move."""
+    found: list[Node] = []
+    for node in body:
+        if not is_moved(node):
+            match node:
+                case Under() | For():
+                    node = replace(node, body=_unmoved(node.body))
+                case If(condition, then, otherwise):
+                    node = If(condition, _unmoved(then), _unmoved(otherwise))
+                case _:
+                    pass
+            found.append(node)
+    return tuple(found)
 
 
 def _flags(body: Body) -> set[str]:

@@ -21,6 +21,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -28,6 +29,7 @@ from selector.gpu.ir.nodes import (
     Assign,
     Await,
     Body,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -59,7 +61,12 @@ _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
 _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
-_PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
+_PRAGMAS = {
+    "rolled": ("#pragma unroll 1",),
+    "unrolled": ("#pragma unroll",),
+    "fours": ("#pragma unroll 4",),
+    "plain": (),
+}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
 _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
@@ -115,6 +122,8 @@ class _Printer:
             case Fused():
                 texts = fused_lines(node, self.fragments, self.numbers)
                 self.lines += [indent + text for text in texts]
+            case Comment(text):
+                self.lines.append(f"{indent}// {text}")
             case Number() | Map():
                 pass
             case _:
@@ -167,7 +176,7 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
-            case Array() | Store() | StoreChunk() | Evaluate():
+            case Array() | Store() | StoreChunk() | StoreWords() | Evaluate():
                 return [store_line(node, self.numbers)]
             case _:
                 return [self.synchronised(node)]

@@ -47,11 +47,15 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A pointer to what is of ``kind``: to an element of shared memory or of an argument."""
+    """A pointer to what is of ``kind``: to an element of shared memory or of an argument. ``by``
+    terms: those of the index are added to the pointer one after the other, of which compilers make
+    other code.
+    """
 
     name: str
     kind: str
     of: View
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,17 @@ class StoreChunk:
 
     to: Expr
     source: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWords:
+    """The words of a chunk are set, to zeros where they are not ``wanted``; the terms of the index
+    are added one after the other.
+    """
+
+    to: View
+    words: tuple[Expr, ...]
+    wanted: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

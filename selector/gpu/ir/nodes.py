@@ -28,6 +28,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreWords,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.views import BYTES, View
@@ -113,6 +114,13 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """What readers of the text are told."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Under:
     """A block whose ``head`` is text: a loop or condition of single threads, or none."""
 
@@ -123,7 +131,7 @@ class Under:
 @dataclass(frozen=True, slots=True)
 class For:
     """A loop from ``start`` (None: where the variable is) to before ``stop``; ``how``: rolled,
-    unrolled, or plain, as the compiler likes.
+    unrolled, four iterations as one (fours), or plain, as the compiler likes.
     """
 
     how: str
@@ -274,8 +282,8 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | Evaluate | Fragment | MatrixRows | LoadFragment
-    | Descriptor | Mma | Pin | Busy
+    | LoadShifted | Array | Store | StoreChunk | StoreWords | Evaluate | Comment | Fragment
+    | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -26,12 +26,14 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
     Assign,
     Await,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -80,7 +82,7 @@ TEMPLATES: dict[type, str] = {
     EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",
     EngineStore: "engine_store {source} to {map} at {at}",
-    Point: "point {name} of {kind} at {of}",
+    Point: "point {name} of {kind} at {of}[ by {by}]",
     CopyAsync: "copy_async {cache} to {to} from {source}[ wanted {wanted}]",
     CopyElement: "copy_element {to} of {kind} index {index} from {pointer} index {source}"
     " inside {inside}[ wanted {wanted}]",
@@ -89,7 +91,9 @@ TEMPLATES: dict[type, str] = {
     Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
+    StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
     Evaluate: "evaluate {call}",
+    Comment: "comment {text}",
     Fused: "fused",
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",

@@ -23,9 +23,11 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Body,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -176,7 +178,7 @@ def _meets(node: Node) -> bool:
             return False
         case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
             return False
-        case Array() | Store() | StoreChunk() | Evaluate():
+        case Array() | Store() | StoreChunk() | StoreWords() | Evaluate() | Comment():
             return False
         case Fragment() | MatrixRows() | LoadFragment() | Mma():
             return False

@@ -212,7 +212,9 @@ def every() -> Kernel:
             element(FLOAT32, pointer("p"), plus("i", 1), times("slot", 4)), Var("total", FLOAT32)
         )
         w.add(StoreChunk(pointer("to"), pointer("run")))
-        with w.loop("n", number(0), number(64), "fours", number(4)):
+        with w.loop(
+            "n", number(0), number(64), "fours", number(4), both(flag("ready"), flag("on"))
+        ):
             w.add(Comment("words; of a chunk"))
             start = View("p", index=minus(plus(1, "n"), remainder("n", 4)))
             w.add(Point("words", "const u32", start, "terms"))
@@ -299,7 +301,7 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   (p + slot * 4)[i + 1] = total;
   *(uint4*)to = *(const uint4*)run;
   #pragma unroll 4
-  for (int n = 0; n < 64; n += 4) {
+  for (int n = 0; ready && on && n < 64; n += 4) {
     // words; of a chunk
     const u32* const words = p + 1 + n - n % 4;
     *(uint4*)((p + slot) + c0) = n < 9 ? make_uint4(words[0], words[1], words[2], words[3]) : \

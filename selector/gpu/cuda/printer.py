@@ -6,7 +6,7 @@ from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
-from selector.gpu.ir.expressions import plus
+from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
     Array,
     CopyAsync,
@@ -114,11 +114,12 @@ class _Printer:
             case If(condition, then, otherwise):
                 self.block(f"if ({self.text(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
-            case For(how, var, start, stop, step, body):
+            case For(how, var, start, stop, step, body, also):
                 self.lines += [indent + text for text in _PRAGMAS[how]]
                 first = "" if start is None else f"int {var} = {self.text(start)}"
                 on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
-                self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
+                test = less(var, stop) if also is None else both(also, less(var, stop))
+                self.block(f"for ({first}; {self.text(test)}; {on})", body, indent)
             case Fused():
                 texts = fused_lines(node, self.fragments, self.numbers)
                 self.lines += [indent + text for text in texts]

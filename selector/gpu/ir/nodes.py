@@ -131,7 +131,8 @@ class Under:
 @dataclass(frozen=True, slots=True)
 class For:
     """A loop from ``start`` (None: where the variable is) to before ``stop``; ``how``: rolled,
-    unrolled, four iterations as one (fours), or plain, as the compiler likes.
+    unrolled, four iterations as one (fours), or plain, as the compiler likes; ``also``: what is
+    asked first, before each iteration, and ends it, too.
     """
 
     how: str
@@ -140,6 +141,7 @@ class For:
     stop: Expr
     step: Expr | None
     body: Body
+    also: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ TEMPLATES: dict[type, str] = {
     Let: "let {kind} {names} = {values}[ note {note}]",
     State: "state {kind} {names} = {values}[ note {note}]",
     Under: "under[ {head}]",
-    For: "for {how} {var}[ from {start}] to {stop}[ by {step}]",
+    For: "for {how} {var}[ from {start}] to {stop}[ by {step}][ while {also}]",
     If: "if {condition}",
     Leave: "leave {what}[ note {note}]",
     Assign: "set {name} = {value}",

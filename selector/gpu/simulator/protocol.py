@@ -217,7 +217,10 @@ class _Run:
         if node.start is not None:
             v[node.var] = self._value(agent, node.start)
         left = ""
-        while v[node.var] < self._value(agent, node.stop):
+        also = node.also
+        while (not also or self._holds(agent, also)) and v[node.var] < self._value(
+            agent, node.stop
+        ):
             left = yield from self._body(agent, node.body)
             if left:
                 break

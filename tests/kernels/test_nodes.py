@@ -55,6 +55,7 @@ from selector.gpu.ir.memory import (
     Point,
     Prefetch,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -221,6 +222,9 @@ def every() -> Kernel:
             words = tuple(element(UINT32, pointer("words"), n) for n in range(4))
             w.add(StoreWords(View("p", number("slot"), index=C0), words, less("n", 9)))
             w.add(StoreWords(View("to", index=number("n")), (number(0),) * 4))
+        box = View("smem", index=plus(16, times("warp", 512)))
+        w.add(StoreRows(View("A", index=plus("x", times("y", 9))), box, 128, C0, C0, minus("n", 1)))
+        w.add(StoreRows(View("A"), box, 64, number(9), C0, number(32), 4, number(81), number("m")))
         w.add(Evaluate(Call(POINTER, "store_shifted", (pointer("moved"),))))
         with w.when(flag("ready")):
             w.add(CopyRun(address("to"), number("from"), number(64), number("full")))
@@ -308,6 +312,8 @@ for (; k < n; k += 2 * (int)gridDim.x) {
 make_uint4(0, 0, 0, 0);
     *(uint4*)(to + n) = make_uint4(0, 0, 0, 0);
   }
+  store_rows<128>(A + (x + y * 9), smem + 16 + warp * 512, lane, c0, c0, n - 1);
+  store_runs<64, 4>(A, smem + 16 + warp * 512, lane, 9, 81, c0, m, 32);
   store_shifted(moved);
   if (ready) bulk_copy(shared_address(to), from, 64, full);
   copy_commit();

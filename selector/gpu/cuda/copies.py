@@ -17,6 +17,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.ir.nodes import Expr
@@ -38,7 +39,9 @@ def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numb
             return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
 
 
-def store_line(node: Array | Store | StoreChunk | StoreWords | Evaluate, numbers: Numbers) -> str:
+def store_line(
+    node: Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate, numbers: Numbers
+) -> str:
     """Of what a thread does alone."""
     match node:
         case Array(name, kind, count, alignment):
@@ -53,8 +56,19 @@ def store_line(node: Array | Store | StoreChunk | StoreWords | Evaluate, numbers
             if wanted is not None:
                 value = f"{spell(wanted, numbers)} ? {value} : make_uint4(0, 0, 0, 0)"
             return f"*(uint4*)({pointer(to, numbers, terms=True)}) = {value};"
+        case StoreRows():
+            return _rows_line(node, numbers)
         case Evaluate(call):
             return f"{spell(call, numbers)};"
+
+
+def _rows_line(node: StoreRows, numbers: Numbers) -> str:
+    to, source = pointer(node.to, numbers), pointer(node.source, numbers, terms=True)
+    if node.above is None or node.runs is None:
+        rest = _listed(numbers, node.stride, node.rows, node.columns)
+        return f"store_rows<{node.row_bytes}>({to}, {source}, lane, {rest});"
+    rest = _listed(numbers, node.stride, node.above, node.rows, node.runs, node.columns)
+    return f"store_runs<{node.row_bytes}, {node.run}>({to}, {source}, lane, {rest});"
 
 
 def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun, numbers: Numbers) -> str:

@@ -21,6 +21,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -177,7 +178,7 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
-            case Array() | Store() | StoreChunk() | StoreWords() | Evaluate():
+            case Array() | Store() | StoreChunk() | StoreWords() | StoreRows() | Evaluate():
                 return [store_line(node, self.numbers)]
             case _:
                 return [self.synchronised(node)]

@@ -167,6 +167,24 @@ class StoreWords:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreRows:
+    """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
+    elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie
+    inside. Where ``run`` rows follow each other, so many ``runs`` do, ``above`` elements apart.
+    """
+
+    to: View
+    source: View
+    row_bytes: int
+    stride: Expr
+    rows: Expr
+    columns: Expr
+    run: int = 0
+    above: Expr | None = None
+    runs: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """A call for what it does to memory, not for its value."""
 

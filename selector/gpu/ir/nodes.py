@@ -28,6 +28,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
@@ -284,8 +285,8 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | StoreWords | Evaluate | Comment | Fragment
-    | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
+    | LoadShifted | Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Comment
+    | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -26,6 +26,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -92,6 +93,8 @@ TEMPLATES: dict[type, str] = {
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
     StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
+    StoreRows: "store_rows to {to} from {source} of {row_bytes} stride {stride} rows {rows}"
+    " columns {columns}[ run {run} above {above} runs {runs}]",
     Evaluate: "evaluate {call}",
     Comment: "comment {text}",
     Fused: "fused",

@@ -23,6 +23,7 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -178,7 +179,9 @@ def _meets(node: Node) -> bool:
             return False
         case Point() | CopyAsync() | CopyElement() | CopyRun() | LoadShifted():
             return False
-        case Array() | Store() | StoreChunk() | StoreWords() | Evaluate() | Comment():
+        case Array() | Store() | StoreChunk() | StoreWords() | StoreRows():
+            return False
+        case Evaluate() | Comment():
             return False
         case Fragment() | MatrixRows() | LoadFragment() | Mma():
             return False

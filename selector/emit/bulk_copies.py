@@ -172,12 +172,12 @@ def _inside(copy: Copy, context: KernelContext) -> None:
     """
     w, source = context.writer, context.storages[copy.source.buffer]
     assert source.param is not None
-    extents = [context.number(d.extent) for d in source.param.dims]
+    extents = [context.scalar.number(d.extent) for d in source.param.dims]
     length, per = copy.chunks * copy.per, copy.per
     inside = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
     last = least(minus(extents[0], "c0"), length)
     last = chosen(both(*inside), last, 0) if inside else last
-    first = least(most(context.known(minus(0, "c0"), "-c0"), 0), length)
+    first = least(most(minus(0, "c0"), 0), length)
     chunks = quotient(minus("last", "first"), per)
     w.add(Let("int", ("first",), (first,)))
     w.add(Let("int", ("last",), (most(last, "first"),)))

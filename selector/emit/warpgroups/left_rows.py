@@ -92,7 +92,7 @@ def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ..
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
     at, warp = [*box.first], times(WARP_OF_GROUP, ROWS)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
-    places = [*map(context.number, at)]
+    places = [*map(context.scalar.number, at)]
     if box.above is None:
         places[box.along] = plus(places[box.along], warp)
         return tuple(places)

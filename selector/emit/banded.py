@@ -12,18 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import gcd, prod
 
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
-from selector.emit.scalar import c_type
+from selector.emit.legalize_scalars import guarded
 from selector.emit.units import Unit
+from selector.gpu.ir.expressions import (
+    below,
+    element,
+    equal,
+    minus,
+    moved,
+    number,
+    plus,
+    pointer,
+    quotient,
+    remainder,
+    times,
+)
 from selector.gpu.ir.layouts import in_bytes
-from selector.gpu.ir.nodes import Memory
+from selector.gpu.ir.memory import Point
+from selector.gpu.ir.nodes import Comment, Let, Memory
 from selector.gpu.ir.products import LoadFragment
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Expr, IntImm, Var
+from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
+from selector.ir.types import INT32, UINT32
 from selector.lowering.fragments import BLOCK_ROWS, Block, depth_blocks
 from selector.lowering.tiles import DEPTH, PHASE, Banded
 
@@ -31,6 +48,7 @@ LARGEST_TABLE = 96 * 1024
 
 
 BANKS = 32  # of shared memory, a word wide
+WORD = "const u32"
 MEMBER = "$member"  # loop over tables that are filled together
 
 
@@ -126,7 +144,8 @@ class BandTables:
         w = self.context.writer
         w.add(Memory(pointer, "u32", offset, 1, size, (size // 4,), in_bytes((4,))))
         for block in range(operand.rows // BLOCK_ROWS):
-            w.line(f"const u32* const {pointer}_rows{block} = {pointer} + {_window(table, block)};")
+            index = _window(table, block)
+            w.add(Point(f"{pointer}_rows{block}", WORD, View(pointer, index=index), "terms"))
 
     def __bool__(self) -> bool:
         return bool(self._tables)
@@ -144,12 +163,13 @@ class BandTables:
             scale *= extent
         return offset
 
-    def window(self, operand: Banded, row: str) -> str:
-        """The pointer to the first word of a row of the band, for the first values of the loops;
-        every four words are a block.
+    def window(self, operand: Banded, row: Expr, *further: Expr) -> View:
+        """The first word of a row of the band, for the first values of the loops, moved on so many
+        words; every four words are a block.
         """
         table = self._tables[operand]
-        return f"{table.pointer} + {_windows_of(table, row, first='')}"
+        index = reduce(moved, further, _windows_of(table, row, number(0)))
+        return View(table.pointer, index=index)
 
     @property
     def sources(self) -> set[str]:
@@ -174,24 +194,22 @@ class BandTables:
             base = table.operand.base + apart * Var(MEMBER)
             whole = replace(table.operand, base=base)
             table = replace(table, operand=whole, loops=(*table.loops, (MEMBER, 0, len(members))))
-        o, rank = table.operand, unit.rank.removeprefix("(int)")
+        o, total = table.operand, number(table.length * table.rows * table.values)
         count = 4 // o.type.bytes
-        total = table.length * table.rows * table.values
-        w.line(
-            f"// {table.pointer}: {o.taps} taps{_in_phases(o)} of a {o.depth} x {o.rows} band, "
-            "with zeros around them"
-        )
-        w.line("#pragma unroll 4")
-        with w.block(f"for (int item = {rank}; item < {total}; item += {unit.size})"):
+        band = f"{o.taps} taps{_in_phases(o)} of a {o.depth} x {o.rows} band"
+        w.add(Comment(f"{table.pointer}: {band}, with zeros around them"))
+        with w.loop("item", unit.thread, total, "fours", number(unit.size)):
             place, values = self._decode(table, (members[-1].offset - members[0].offset) // 4)
-            shift = f" - {f'{table.step} * ' if table.step > 1 else ''}copy"
-            shift = shift if table.copies > 1 else ""
-            w.line(f"const int at = (word - {table.front}) * {count}{shift};")
-            elements = [self._element(table, number, values) for number in range(count)]
+            at = times(minus("word", table.front), count)
+            if table.copies > 1:
+                at = minus(at, times(table.step, "copy") if table.step > 1 else "copy")
+            w.add(Let("int", ("at",), (at,)))
+            elements = tuple(self._element(table, n, values) for n in range(count))
             pack = "pack16" if o.type.bytes == 2 else "pack8"
-            w.line(f"{table.pointer}[{place}] = {pack}({', '.join(elements)});")
+            to = element(UINT32, pointer(table.pointer), place)
+            w.store(to, Call(UINT32, pack, elements))
 
-    def _decode(self, table: Table, span: int) -> tuple[str, dict[str, Expr]]:
+    def _decode(self, table: Table, span: int) -> tuple[Expr, dict[str, Expr]]:
         """Take ``item`` apart; the index of its word, and what stands for the loops' variables.
         ``span``: words from the first to the last of the tables filled together.
         """
@@ -199,33 +217,29 @@ class BandTables:
         digits = [("word", table.length, 0, 1), ("copy", table.copies, 0, table.pitch)]
         digits.append(("phase", table.operand.phases, 0, table.copies * table.pitch))
         scale, values = table.words, dict[str, Expr]()
-        for number, (loop, low, extent) in enumerate(table.loops):
+        for n, (loop, low, extent) in enumerate(table.loops):
             pitch = span // (extent - 1) if loop == MEMBER else scale
-            digits.append((f"loop{number}", extent, low, pitch))
-            values[loop] = names.variable(f"loop{number}")
+            digits.append((f"loop{n}", extent, low, pitch))
+            values[loop] = names.variable(f"loop{n}")
             scale *= extent
-        rest, place = "item", Affine.of(0)
+        rest, place = number("item"), Affine.of(0)
         for name, extent, low, pitch in digits:
             if extent == 1 and not name.startswith("loop"):
                 continue
-            start = f" + {low}" if low else ""
-            self.context.writer.line(
-                f"const int {name} = {rest} % {extent}{start};"
-                if extent > 1
-                else f"const int {name} = {low};"
-            )
-            rest += f" / {extent}" if extent > 1 else ""
+            value = moved(remainder(rest, extent), low) if extent > 1 else number(low)
+            self.context.writer.add(Let("int", (name,), (value,)))
+            rest = quotient(rest, extent) if extent > 1 else rest
             place = place + (Affine.of(names.variable(name)) - low) * pitch * (extent > 1)
-        names.bind(PHASE.name, "phase")
-        return scalar.index(place.to_expr()), values
+        values[PHASE.name] = names.variable("phase")
+        return scalar.number(place.to_expr()), values
 
-    def _element(self, table: Table, number: int, values: dict[str, Expr]) -> str:
-        """The tap at depth ``at + number``, zero off the band."""
+    def _element(self, table: Table, n: int, values: dict[str, Expr]) -> Expr:
+        """The tap at depth ``at + n``, zero off the band."""
         o = table.operand
-        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        at = f"(at + {number})" if number else "at"
-        tap = f"tap{number}"
-        w.line(f"const int {tap} = {at if o.dilation == 1 else f'{at} / {o.dilation}'};")
+        scalar, names = self.context.scalar, self.context.names
+        at, tap = moved("at", n), f"tap{n}"
+        depth = at if o.dilation == 1 else quotient(at, o.dilation)
+        self.context.writer.add(Let("int", (tap,), (depth,)))
         held = names.variable(tap)
         place = o.base + o.tap_stride * held
         if o.phases > 1:
@@ -235,15 +249,14 @@ class BandTables:
         if predicate is not None:
             predicate = substitute(predicate, {DEPTH.name: held, **values})
         storage = self.context.storages[o.buffer]
-        tests = [f"(u32){at} < {o.dilation * (o.taps - 1) + 1}u"]
+        tests: list[Expr | None] = [below(at, o.dilation * (o.taps - 1) + 1)]
         if o.dilation > 1:
-            tests.append(f"{at} % {o.dilation} == 0")
+            tests.append(equal(remainder(at, o.dilation), 0))
         if not self._is_required(table, index, f"${tap}"):
-            guard = scalar.bounds(storage, index)
-            tests += [scalar.text(guard)] if guard is not None else []
-        tests += [scalar.expr(predicate)] if predicate is not None else []
-        zero = f"{c_type(o.type)}{{}}" if o.type.is_float else "0"
-        return f"({' && '.join(tests)} ? {scalar.address(storage, index)} : {zero})"
+            tests.append(scalar.bounds(storage, index))
+        tests.append(None if predicate is None else scalar.legal(predicate))
+        found = scalar.access(storage, index)
+        return guarded(Cast(INT32, found) if o.type.is_integer else found, *tests)
 
     def _is_required(self, table: Table, index: Expr, tap: str) -> bool:
         """Whether the algorithm itself needs every tap, so that the call has checked that they
@@ -255,8 +268,8 @@ class BandTables:
         if coordinates is None or o.predicate is not None:
             return False
         ranges = {tap: (0, o.taps - 1), PHASE.name: (0, o.phases - 1)}
-        for number, (_, low, extent) in enumerate(table.loops):
-            ranges[f"$loop{number}"] = (low, low + extent - 1)
+        for n, (_, low, extent) in enumerate(table.loops):
+            ranges[f"$loop{n}"] = (low, low + extent - 1)
         for dim, coordinate in enumerate(coordinates):
             reach = _range(to_affine(coordinate), ranges)
             needed = self.context.required.get((o.buffer, dim))
@@ -279,8 +292,8 @@ class BandTables:
             key = (base, symbolic)
             if key not in bases:
                 bases[key] = f"w{len(bases)}"
-                index = self.context.scalar.index(symbolic.to_expr())
-                w.line(f"const u32* const {bases[key]} = {base} + {index};")
+                index = self.context.scalar.number(symbolic.to_expr())
+                w.add(Point(bases[key], WORD, View(base, index=index)))
             base = bases[key]
         w.add(LoadFragment((register,), "word", base, offset.offset))
 
@@ -316,25 +329,25 @@ def _progression(tables: list[Table]) -> list[Table]:
     return members
 
 
-def _window(table: Table, block: int) -> str:
+def _window(table: Table, block: int) -> Expr:
     """Where the windows of a lane's row of the band begin, in words from the table's begin."""
-    row = f"(lane / 4 + {BLOCK_ROWS * block})" if block else "lane / 4"
-    return _windows_of(table, row, first=" + lane % 4")
+    row = moved(quotient("lane", 4), BLOCK_ROWS * block)
+    return _windows_of(table, row, remainder("lane", 4))
 
 
-def _windows_of(table: Table, row: str, first: str) -> str:
+def _windows_of(table: Table, row: Expr, first: Expr) -> Expr:
     """Where the windows of a row of the band begin, from their word ``first`` on."""
     o, count = table.operand, 4 // table.operand.type.bytes
-    output = row if o.phases == 1 else f"{row} / {o.phases}"
-    before = output if o.stride == 1 else f"{output} * {o.stride}"
-    before = f"({before} + {o.lead})" if o.lead else f"({before})"
-    terms = [f"{table.front}{first} - {before} / {count}"]
+    output = row if o.phases == 1 else quotient(row, o.phases)
+    before = moved(output if o.stride == 1 else times(output, o.stride), o.lead)
+    found = minus(moved(table.front, first), quotient(before, count))
     if table.copies > 1:
-        step = f" / {table.step}" if table.step > 1 else ""
-        terms.append(f"{before} % {count}{step} * {table.pitch}")
+        copy = remainder(before, count)
+        copy = copy if table.step == 1 else quotient(copy, table.step)
+        found = plus(found, times(copy, table.pitch))
     if o.phases > 1:
-        terms.append(f"{row} % {o.phases} * {table.copies * table.pitch}")
-    return " + ".join(terms)
+        found = plus(found, times(remainder(row, o.phases), table.copies * table.pitch))
+    return found
 
 
 def _in_phases(o: Banded) -> str:

@@ -29,6 +29,8 @@ from selector.gpu.ir.expressions import (
     below,
     both,
     chosen,
+    either,
+    equal,
     flag,
     greater,
     least,
@@ -41,11 +43,14 @@ from selector.gpu.ir.expressions import (
     quotient,
     times,
 )
-from selector.gpu.ir.memory import CopyRun
+from selector.gpu.ir.memory import CopyElement, CopyRun, StoreWords
 from selector.gpu.ir.nodes import Assign, Fence, Leave, Let, State
-from selector.ir.nodes import Expr, IntImm
+from selector.gpu.ir.views import View
+from selector.ir.nodes import Call, Expr, IntImm
+from selector.ir.types import BOOL, UINT32
 
 FEW_CHUNKS = 6
+ANY_PART = Call(BOOL, "__any_sync", (IntImm(0xFFFFFFFF, UINT32), flag("part")))
 ENGINE_BYTES = 256  # of a row, for which one instruction is less than a chunk for each lane
 
 
@@ -119,8 +124,7 @@ def emit_rows_by_warp(
 def _rest_by_warp(copy: Copy, context: KernelContext) -> None:
     """What is outside of the rows of which a ``part`` is."""
     w = context.writer
-    w.line("#pragma unroll 1")
-    with w.block("for (int i = 0; __any_sync(0xffffffffu, part) && i < rows; ++i)"):
+    with w.loop("i", number(0), number("rows"), "rolled", also=ANY_PART):
         _place_row(copy, context)
         _inside(copy, context)
         with w.when(at_least(minus("whole", "first"), _mostly(copy))):
@@ -168,12 +172,12 @@ def _inside(copy: Copy, context: KernelContext) -> None:
     """
     w, source = context.writer, context.storages[copy.source.buffer]
     assert source.param is not None
-    extents = [context.number(d.extent) for d in source.param.dims]
+    extents = [context.scalar.number(d.extent) for d in source.param.dims]
     length, per = copy.chunks * copy.per, copy.per
     inside = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
     last = least(minus(extents[0], "c0"), length)
     last = chosen(both(*inside), last, 0) if inside else last
-    first = least(most(context.known(minus(0, "c0"), "-c0"), 0), length)
+    first = least(most(minus(0, "c0"), 0), length)
     chunks = quotient(minus("last", "first"), per)
     w.add(Let("int", ("first",), (first,)))
     w.add(Let("int", ("last",), (most(last, "first"),)))
@@ -186,15 +190,16 @@ def _outside(copy: Copy, context: KernelContext, lanes: int = 1) -> None:
     start = times(LANE, per) if lanes > 1 else number(0)
     with w.loop("x", start, number(length), "rolled", number(per * lanes)):
         if lanes == 1:
-            w.line("if (x == first) x = whole;")
+            with w.when(equal("x", "first")):
+                w.store(number("x"), number("whole"))
             with w.when(at_least("x", length)):
                 w.add(Leave("loop"))
         else:
             with w.when(both(at_least("x", "first"), less("x", "whole"))):
                 w.add(Leave("iteration"))
-        w.line(
-            "if (x < first || x >= last) { *(uint4*)(to + x) = make_uint4(0, 0, 0, 0); continue; }"
-        )
-        zero = f"{element_type(copy, context)}{{}}"
-        w.line("#pragma unroll")
-        w.line(f"for (int e = 0; e < {per}; ++e) to[x + e] = x + e < last ? from[x + e] : {zero};")
+        with w.when(either(less("x", "first"), at_least("x", "last"))):
+            w.add(StoreWords(View("to", index=number("x")), (number(0),) * (CHUNK_BYTES // 4)))
+            w.add(Leave("iteration"))
+        with w.loop("e", number(0), number(per), "unrolled"):
+            kind, at = element_type(copy, context), plus("x", "e")
+            w.add(CopyElement("to", kind, at, "from", at, less(at, "last")))

@@ -31,7 +31,7 @@ def cut(c0: int, extent: int, length: int, per: int = 8) -> tuple[range, list[in
     """The emitted lines of a row in Python: elements that the engine copies, and those that the
     thread writes.
     """
-    first = min(max(-c0, 0), length)
+    first = min(max(0 - c0, 0), length)
     last = max(min(extent - c0, length), first)
     whole = first + (last - first) // per * per
     written: list[int] = []
@@ -60,7 +60,7 @@ def test_the_lines_are_those() -> None:
     found = re.search(r"const int first = .*?\n(.*\n){9}", text)
     assert found is not None
     for line in (
-        "const int first = min(max(-c0, 0), ",
+        "const int first = min(max(0 - c0, 0), ",
         ", first);",
         "const int whole = first + (last - first) / 8 * 8;",
         "if (whole > first) bulk_copy(",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from selector.emit.banded import Table, _window
 from selector.emit.instructions import accumulators, warp_record
 from selector.emit.names import Names
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import form
 from selector.gpu.cuda.preamble import SNIPPET_NAMES, preamble
 from selector.gpu.cuda.printer import print_body
@@ -131,10 +132,10 @@ def test_windows_of_padded_taps_are_the_band(
                 row = (phase * table.copies + copy) * table.pitch
                 words[row + word] = [_tap(o, first + i, phase) for i in range(count)]
     for row in range(rows):
-        window = _window(table, row // 8).replace("lane / 4", str(row % 8)).replace("/", "//")
+        window = spell(_window(table, row // 8), {}).replace("/", "//")
         for block in range(depth_blocks(o)):
             for q in range(4):
-                found = words[eval(window, {"lane": q}) + 4 * block]
+                found = words[eval(window, {"lane": row % 8 * 4 + q}) + 4 * block]
                 depth = 16 // kind.bytes * block + q * count
                 first = depth - lead - stride * (row // phases)
                 assert found == [_tap(o, first + i, row % phases) for i in range(count)]
@@ -160,6 +161,6 @@ def test_a_warp_reads_a_band_without_bank_conflicts(stride: int, phases: int, ta
     zero, one = Affine.of(0), Affine.of(1)
     reach = stride * (7 // phases) + taps
     o = Banded("K", FLOAT16, 8, reach, stride, 1, phases, taps, zero, one, zero, None)
-    window = _window(Table.of("band", o, ()), 0).replace("/", "//")
+    window = spell(_window(Table.of("band", o, ()), 0), {}).replace("/", "//")
     words = {eval(window, {"lane": lane}) for lane in range(32)}
     assert len({word % 32 for word in words}) == len(words)

@@ -89,7 +89,7 @@ def filled_bands(text: str, taps: Array, phases: int = 1) -> Array:
     memory = np.full(1 << 14, np.nan, np.float16)
     loops = re.findall(
         r"item < (\d+); item \+= \d+\) \{\s*const int entry = item / (\d+), part = item % \d+;\s*"
-        r"const u32\* const from = (\w+ \+ .*?);\s*\*\(uint4\*\)\(bands \+ (\d+ \+ [^;]*?)\)"
+        r"const u32\* const from = (\w+ \+ .*?);\s*\*\(uint4\*\)\(bands \+ ([^;]*?)\)"
         r" = (?:part < (\d+))?",
         text,
         re.DOTALL,

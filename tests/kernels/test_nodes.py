@@ -55,12 +55,15 @@ from selector.gpu.ir.memory import (
     Point,
     Prefetch,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
     Assign,
     Await,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -97,7 +100,7 @@ from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Call, Expr, FloatImm, Var
-from selector.ir.types import FLOAT16, FLOAT32, INT32
+from selector.ir.types import FLOAT16, FLOAT32, INT32, UINT32
 
 C0 = number("c0")
 
@@ -211,6 +214,18 @@ def every() -> Kernel:
             element(FLOAT32, pointer("p"), plus("i", 1), times("slot", 4)), Var("total", FLOAT32)
         )
         w.add(StoreChunk(pointer("to"), pointer("run")))
+        with w.loop(
+            "n", number(0), number(64), "fours", number(4), both(flag("ready"), flag("on"))
+        ):
+            w.add(Comment("words; of a chunk"))
+            start = View("p", index=minus(plus(1, "n"), remainder("n", 4)))
+            w.add(Point("words", "const u32", start, "terms"))
+            words = tuple(element(UINT32, pointer("words"), n) for n in range(4))
+            w.add(StoreWords(View("p", number("slot"), index=C0), words, less("n", 9)))
+            w.add(StoreWords(View("to", index=number("n")), (number(0),) * 4))
+        box = View("smem", index=plus(16, times("warp", 512)))
+        w.add(StoreRows(View("A", index=plus("x", times("y", 9))), box, 128, C0, C0, minus("n", 1)))
+        w.add(StoreRows(View("A"), box, 64, number(9), C0, number(32), 4, number(81), number("m")))
         w.add(Evaluate(Call(POINTER, "store_shifted", (pointer("moved"),))))
         with w.when(flag("ready")):
             w.add(CopyRun(address("to"), number("from"), number(64), number("full")))
@@ -290,6 +305,16 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   run[e] = f16{48640};
   (p + slot * 4)[i + 1] = total;
   *(uint4*)to = *(const uint4*)run;
+  #pragma unroll 4
+  for (int n = 0; ready && on && n < 64; n += 4) {
+    // words; of a chunk
+    const u32* const words = p + 1 + n - n % 4;
+    *(uint4*)((p + slot) + c0) = n < 9 ? make_uint4(words[0], words[1], words[2], words[3]) : \
+make_uint4(0, 0, 0, 0);
+    *(uint4*)(to + n) = make_uint4(0, 0, 0, 0);
+  }
+  store_rows<128>(A + (x + y * 9), smem + 16 + warp * 512, lane, c0, c0, n - 1);
+  store_runs<64, 4>(A, smem + 16 + warp * 512, lane, 9, 81, c0, m, 32);
   store_shifted(moved);
   if (ready) bulk_copy(shared_address(to), from, 64, full);
   copy_commit();

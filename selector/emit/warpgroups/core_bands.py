@@ -16,23 +16,41 @@ The words come out of the zero-padded taps of ``banded``.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
 
-from selector.emit.banded import BandTables
+from selector.emit.banded import WORD, BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import (
+    element,
+    less,
+    moved,
+    number,
+    pointer,
+    quotient,
+    remainder,
+    times,
+)
 from selector.gpu.ir.layouts import in_bytes
-from selector.gpu.ir.nodes import Memory
+from selector.gpu.ir.memory import Point, StoreWords
+from selector.gpu.ir.nodes import Comment, Let, Memory
+from selector.gpu.ir.views import View
+from selector.ir.nodes import Expr
+from selector.ir.types import UINT32
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.tiles import Banded
 
 CORE_BYTES = 128
 COLUMNS = 8
-ZERO = "make_uint4(0, 0, 0, 0)"
-TAPS = "make_uint4(from[0], from[1], from[2], from[3])"  # 16 bytes of a column
+CHUNK_WORDS = BLOCK_BYTES // 4
+ZEROS = (number(0),) * CHUNK_WORDS
+TAPS = tuple(element(UINT32, pointer("from"), n) for n in range(CHUNK_WORDS))  # of a column
 
 T = TypeVar("T", bound=Hashable)
 E = TypeVar("E", bound="Entry | None")
@@ -136,27 +154,26 @@ def chains_of(entries: list[T], following: dict[T, T]) -> list[list[T]]:
     return chains
 
 
-def items_loop(items: int, unit: Unit) -> str:
-    """The head of a loop over so many items, which the threads of a unit take in turn."""
-    rank = unit.rank.removeprefix("(int)")
-    return f"for (int item = {rank}; item < {items}; item += {unit.size})"
+def over_items(items: int, unit: Unit, writer: Builder) -> AbstractContextManager[None]:
+    """A loop over so many items, which the threads of a unit take in turn."""
+    return writer.loop("item", unit.thread, number(items), step=number(unit.size))
 
 
-def _column(number: str, entry: Entry) -> str:
-    """Of its operand's band."""
-    return f"({number} + {entry.first})" if entry.first else number
+def behind(memory: str, *parts: Expr) -> View:
+    """What lies so many elements behind the begin of a memory."""
+    return View(memory, index=reduce(moved, parts))
 
 
 def place_bands(total: int, entries: Iterable[Entry | Pair], context: KernelContext) -> str:
-    """The pointer to so many bytes for bands of which nothing is written; declares it."""
+    """So many bytes for bands of which nothing is written, by their pointer; declares it."""
     what = {entry.operand.buffer: None for entry in entries}
     offset = context.allocate_shared(total, f"bands of {', '.join(what)}")
-    pointer = context.names.fresh("bands")
+    name = context.names.fresh("bands")
     layout = in_bytes((BLOCK_BYTES,))
     blocks = total // BLOCK_BYTES
-    context.writer.add(Memory(pointer, "unsigned char", offset, 1, total, (blocks,), layout))
-    context.numbers[pointer] = np.zeros(blocks, np.bool_)
-    return pointer
+    context.writer.add(Memory(name, "unsigned char", offset, 1, total, (blocks,), layout))
+    context.numbers[name] = np.zeros(blocks, np.bool_)
+    return name
 
 
 class CoreBands:
@@ -192,8 +209,8 @@ class CoreBands:
         for run in self._runs(entries):
             self._fill_run(run, unit)
         pairs = [p for p in self.places if isinstance(p, Pair)]
-        for number in range(2 if pairs else 0):
-            halves = [(self.places[p] + number * CORE_BYTES, p.halves[number]) for p in pairs]
+        for half in range(2 if pairs else 0):
+            halves = [(self.places[p] + half * CORE_BYTES, p.halves[half]) for p in pairs]
             for run in self._runs(halves):
                 self._fill_halves(run, unit)
 
@@ -228,35 +245,41 @@ class CoreBands:
         parts, known = first.blocks * COLUMNS, depth_blocks(first.operand)
         taps = taps_at(first, self.tables)
         pitch, step = self._step(*run[:2]) if len(run) > 1 else (first.bytes, 0)
-        w.line(f"// {len(run)} bands of {known} x {COLUMNS} x {BLOCK_BYTES} bytes")
-        with w.block(items_loop(len(run) * parts, unit)):
-            w.line(f"const int entry = item / {parts}, part = item % {parts};")
-            start = self.tables.window(first.operand, _column(f"part % {COLUMNS}", first))
-            w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
-            w.line(f"    + part / {COLUMNS} * {BLOCK_BYTES // 4};")
-            vector = TAPS
-            if known < first.blocks:
-                vector = f"part < {known * COLUMNS} ? {TAPS} : {ZERO}"
-            at = f"{place} + item * {BLOCK_BYTES}"
+        w.add(Comment(f"{len(run)} bands of {known} x {COLUMNS} x {BLOCK_BYTES} bytes"))
+        with over_items(len(run) * parts, unit, w):
+            digits = quotient("item", parts), remainder("item", parts)
+            w.add(Let("int", ("entry", "part"), digits))
+            column = moved(remainder("part", COLUMNS), first.first)
+            further = (
+                number(taps),
+                times("entry", step),
+                times(quotient("part", COLUMNS), CHUNK_WORDS),
+            )
+            w.add(Point("from", WORD, self.tables.window(first.operand, column, *further), "terms"))
+            at: tuple[Expr, ...] = number(place), times("item", BLOCK_BYTES)
             if pitch != first.bytes:
-                at = f"{place} + entry * {pitch} + part * {BLOCK_BYTES}"
-            w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")
+                at = number(place), times("entry", pitch), times("part", BLOCK_BYTES)
+            some = less("part", known * COLUMNS) if known < first.blocks else None
+            w.add(StoreWords(behind(self.pointer, *at), TAPS, some))
         self._filled(place, pitch, len(run), parts)
 
     def _fill_halves(self, run: list[tuple[int, Entry | None]], unit: Unit) -> None:
         w, (place, first) = self.context.writer, run[0]
         pitch, step = self._step(*run[:2]) if len(run) > 1 else (2 * CORE_BYTES, 0)
         what = "zeros" if first is None else "last blocks"
-        w.line(f"// {len(run)} {what} in pairs of {COLUMNS} x {BLOCK_BYTES} bytes")
-        with w.block(items_loop(len(run) * COLUMNS, unit)):
-            w.line(f"const int pair = item / {COLUMNS}, part = item % {COLUMNS};")
-            vector = ZERO
+        w.add(Comment(f"{len(run)} {what} in pairs of {COLUMNS} x {BLOCK_BYTES} bytes"))
+        with over_items(len(run) * COLUMNS, unit, w):
+            digits = quotient("item", COLUMNS), remainder("item", COLUMNS)
+            w.add(Let("int", ("pair", "part"), digits))
             if first is not None:
-                taps = taps_at(first, self.tables)
-                start = self.tables.window(first.operand, _column("part", first))
-                block = taps + (first.known - 1) * BLOCK_BYTES // 4
-                w.line(f"const u32* const from = {start} + {block} + pair * {step};")
-                vector = TAPS
-            at = f"{place} + pair * {pitch} + part * {BLOCK_BYTES}"
-            w.line(f"*(uint4*)({self.pointer} + {at}) = {vector};")
+                block = number(taps_at(first, self.tables) + (first.known - 1) * CHUNK_WORDS)
+                further, column = (block, times("pair", step)), moved("part", first.first)
+                w.add(
+                    Point(
+                        "from", WORD, self.tables.window(first.operand, column, *further), "terms"
+                    )
+                )
+            at = number(place), times("pair", pitch), times("part", BLOCK_BYTES)
+            words = ZEROS if first is None else TAPS
+            w.add(StoreWords(behind(self.pointer, *at), words))
         self._filled(place, pitch, len(run), COLUMNS)

@@ -7,22 +7,30 @@ all of them are there: its body would be as large as the rest of an epilogue, an
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
-from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
+    THREAD,
     WARP_OF_GROUP,
+    all_of,
+    chosen,
     flag,
+    less,
+    minus,
     negated,
     number,
     plus,
     quotient,
     remainder,
+    shifted,
     times,
 )
+from selector.gpu.ir.memory import StoreRows
 from selector.gpu.ir.nodes import Let
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr
 
@@ -84,7 +92,7 @@ def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ..
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
     at, warp = [*box.first], times(WARP_OF_GROUP, ROWS)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
-    places = [*map(context.number, at)]
+    places = [*map(context.scalar.number, at)]
     if box.above is None:
         places[box.along] = plus(places[box.along], warp)
         return tuple(places)
@@ -103,27 +111,22 @@ def _store_rows(left: LeftBox, steps: tuple[Expr, ...], context: KernelContext) 
     """One box by all lanes; ``steps`` of its offset and of each coordinate."""
     w, scalar, box = context.writer, context.scalar, left.box
     storage = context.storages[box.map.of]
-    start = spell(_further(number(left.offset), steps[0]), {})
-    pointer = f"smem + {start} + (threadIdx.x >> 5) * {left.pitch}"
-    extents = [scalar.index(e) for e in box.map.extents]
-    strides = ["1", *(scalar.index(s) for s in box.map.strides)]
+    start = _further(number(left.offset), steps[0])
+    source = View("smem", index=plus(start, times(shifted(THREAD, 5), left.pitch)))
+    extents = [scalar.number(e) for e in box.map.extents]
+    strides = [number(1), *(scalar.number(s) for s in box.map.strides)]
     places = places_of(box, left.row, context)
     for n, (place, step) in enumerate(zip(places, steps[1:], strict=True)):
         w.add(Let("int", (f"c{n}",), (_further(place, step),)))
-    remaining = [f"{extent} - c{n}" for n, extent in enumerate(extents)]
+    remaining = [minus(extent, f"c{n}") for n, extent in enumerate(extents)]
     outer = [n for n in range(len(places)) if n not in (0, box.along, box.above)]
-    others = [f"c{n} < {extents[n]}" for n in outer]
+    inside = all_of([less(f"c{n}", extents[n]) for n in outer])
     rows = remaining[box.along]
-    rows = f"{' && '.join(others)} ? {rows} : 0" if others else rows
-    terms = " + ".join(f"c{n} * {s}" if n else "c0" for n, s in enumerate(strides))
+    rows = rows if inside is None else chosen(inside, rows, 0)
+    terms = (times(f"c{n}", s) for n, s in enumerate(strides) if n)
+    to = storage.at(reduce(plus, terms, number("c0")))
+    stored = StoreRows(to, source, box.row_bytes, strides[box.along], rows, remaining[0])
     if box.above is not None:
-        w.line(
-            f"store_runs<{box.row_bytes}, {min(box.run, ROWS)}>({storage.pointer} + ({terms}), "
-            f"{pointer}, lane, {strides[box.along]}, {strides[box.above]}, {rows}, "
-            f"{remaining[box.above]}, {remaining[0]});"
-        )
-        return
-    w.line(
-        f"store_rows<{box.row_bytes}>({storage.pointer} + ({terms}), {pointer}, lane, "
-        f"{strides[box.along]}, {rows}, {remaining[0]});"
-    )
+        run, above, runs = min(box.run, ROWS), strides[box.above], remaining[box.above]
+        stored = replace(stored, run=run, above=above, runs=runs)
+    w.add(stored)

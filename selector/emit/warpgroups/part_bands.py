@@ -16,19 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from selector.emit.banded import BandTables
+from selector.emit.banded import WORD, BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit
 from selector.emit.warpgroups.core_bands import (
+    CHUNK_WORDS,
     COLUMNS,
     TAPS,
-    ZERO,
+    ZEROS,
     Entry,
-    items_loop,
+    behind,
+    over_items,
     place_bands,
     run_of,
     taps_at,
 )
+from selector.gpu.ir.expressions import less, moved, number, quotient, remainder, times
+from selector.gpu.ir.memory import Point, StoreWords
+from selector.gpu.ir.nodes import Comment, Let
+from selector.gpu.ir.views import View
+from selector.ir.nodes import Expr
 from selector.lowering.fragments import BLOCK_BYTES
 
 Piece = tuple[Entry, int] | None  # which 16 bytes of depth of which band; zeros
@@ -75,18 +82,18 @@ class PartBands:
         anything; None if they do not. Where all are zeros, those a table ``behind`` a piece.
         """
         at = None if behind is None else behind + len(self._contents)
-        for number, piece in enumerate(wanted):
+        for n, piece in enumerate(wanted):
             if isinstance(piece, tuple):
                 entry, block = piece
-                at = block * len(self._contents) + self._places[entry] - number
+                at = block * len(self._contents) + self._places[entry] - n
                 break
         if at is None or at < 0 or at + len(wanted) > self.blocks * len(self._contents):
             return None
         fits = (isinstance(w, str) or self._at(at + n) == w for n, w in enumerate(wanted))
         return at if all(fits) else None
 
-    def _at(self, number: int) -> Piece:
-        block, place = divmod(number, len(self._contents))
+    def _at(self, n: int) -> Piece:
+        block, place = divmod(n, len(self._contents))
         entry = self._contents[place]
         return None if entry is None or block >= entry.known else (entry, block)
 
@@ -113,27 +120,27 @@ class PartBands:
         parts = self.blocks * self.columns
         taps = taps_at(first, self.tables)
         step = taps_at(run[1], self.tables) - taps if len(run) > 1 else 0
-        w.line(f"// {len(run)} bands of {first.known} x {self.columns} x {BLOCK_BYTES} bytes")
-        with w.block(items_loop(len(run) * parts, unit)):
-            w.line(f"const int entry = item / {parts}, part = item % {parts};")
-            w.line(f"const int block = part / {self.columns}, column = part % {self.columns};")
-            start = self.tables.window(first.operand, "column")
-            w.line(f"const u32* const from = {start} + {taps} + entry * {step}")
-            w.line(f"    + block * {BLOCK_BYTES // 4};")
-            vector = TAPS
-            if first.known < self.blocks:
-                vector = f"block < {first.known} ? {TAPS} : {ZERO}"
-            place = f"({at} + entry + block * {len(self._contents)}) * {self.piece_bytes}"
-            self._write(f"{place} + column * {BLOCK_BYTES}", vector)
+        w.add(Comment(f"{len(run)} bands of {first.known} x {self.columns} x {BLOCK_BYTES} bytes"))
+        with over_items(len(run) * parts, unit, w):
+            digits = quotient("item", parts), remainder("item", parts)
+            w.add(Let("int", ("entry", "part"), digits))
+            digits = quotient("part", self.columns), remainder("part", self.columns)
+            w.add(Let("int", ("block", "column"), digits))
+            further = number(taps), times("entry", step), times("block", CHUNK_WORDS)
+            start = self.tables.window(first.operand, number("column"), *further)
+            w.add(Point("from", WORD, start, "terms"))
+            to = self._place(moved(at, "entry"), "column")
+            some = less("block", first.known) if first.known < self.blocks else None
+            w.add(StoreWords(to, TAPS, some))
         self._filled(at, len(run))
 
     def _fill_zeros(self, at: int, count: int, unit: Unit) -> None:
         w, parts = self.context.writer, count * self.columns
-        w.line(f"// zeros of {count} bands")
-        with w.block(items_loop(self.blocks * parts, unit)):
-            w.line(f"const int block = item / {parts}, part = item % {parts};")
-            place = f"({at} + block * {len(self._contents)}) * {self.piece_bytes}"
-            self._write(f"{place} + part * {BLOCK_BYTES}", ZERO)
+        w.add(Comment(f"zeros of {count} bands"))
+        with over_items(self.blocks * parts, unit, w):
+            digits = quotient("item", parts), remainder("item", parts)
+            w.add(Let("int", ("block", "part"), digits))
+            w.add(StoreWords(self._place(number(at), "part"), ZEROS))
         self._filled(at, count)
 
     def _filled(self, first: int, count: int) -> None:
@@ -141,5 +148,8 @@ class PartBands:
         numbers = self.context.numbers[self.pointer]
         numbers.reshape(self.blocks, -1, self.columns)[:, first : first + count] = True
 
-    def _write(self, place: str, vector: str) -> None:
-        self.context.writer.line(f"*(uint4*)({self.pointer} + {place}) = {vector};")
+    def _place(self, piece: Expr, column: str) -> View:
+        """Where a column of a ``block`` of a piece is written."""
+        pieces = moved(piece, times("block", len(self._contents)))
+        start = times(pieces, self.piece_bytes)
+        return behind(self.pointer, start, times(column, BLOCK_BYTES))

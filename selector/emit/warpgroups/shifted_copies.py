@@ -15,21 +15,24 @@ from selector.emit.chunks import addresses, decode, element_predicate
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.gpu.ir.expressions import (
+    POINTER,
     at_least,
     below,
     both,
     chosen,
+    element,
     least,
     less,
     minus,
     number,
     plus,
+    pointer,
     times,
 )
-from selector.gpu.ir.memory import LoadShifted
+from selector.gpu.ir.memory import Array, Evaluate, LoadShifted
 from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.lowering.predicates import TRUE, holds_everywhere
 
@@ -75,7 +78,7 @@ def emit_shifted(
     item = plus(thread, times(plus("first", "part"), size))
     some = total if total % size else None
     with w.loop("first", number(0), number(steps), "rolled", number(together)):
-        w.line(f"Shifted parts[{together}];")
+        w.add(Array("parts", "Shifted", together))
         with w.loop("part", number(0), number(together), "unrolled"):
             w.add(Let("int", ("i",), (item,)))
             values = decode(copy, context)
@@ -87,17 +90,18 @@ def emit_shifted(
             if some is not None:
                 with w.when(at_least(item, some)):
                     w.add(Leave("loop"))
-            w.line("store_shifted(parts[part]);")
+            moved = element(POINTER, pointer("parts"), "part")
+            w.add(Evaluate(Call(POINTER, "store_shifted", (moved,))))
 
 
 def _valid(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> tuple[Expr, list[Expr]]:
     """Bytes of a chunk that lie before its row's end, and when the row is one of the source's."""
     source = context.storages[copy.source.buffer]
     assert source.param is not None
-    extents = [context.number(d.extent) for d in source.param.dims]
+    extents = [context.scalar.number(d.extent) for d in source.param.dims]
     tests = [below(f"c{n}", e) for n, e in enumerate(extents) if n]
     wanted = element_predicate(copy, values)
     if wanted is not None:
-        tests.append(context.known(wanted, context.scalar.expr(wanted)))
+        tests.append(context.scalar.legal(wanted))
     left = least(minus(extents[0], "c0"), copy.per)
     return times(left, source.type.bytes), tests

@@ -17,6 +17,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.ir.nodes import Expr
 
@@ -24,8 +26,8 @@ from selector.ir.nodes import Expr
 def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numbers) -> str:
     """Of a copy by threads."""
     match node:
-        case Point(name, kind, of):
-            return f"{kind}* const {name} = {pointer(of, numbers)};"
+        case Point(name, kind, of, by):
+            return f"{kind}* const {name} = {pointer(of, numbers, terms=bool(by))};"
         case CopyAsync(to, source, cache, wanted):
             function = "copy16" if cache == "past" else "copy16_cached"
             return f"{_if(wanted, numbers)}{function}({_listed(numbers, to, source)});"
@@ -37,7 +39,9 @@ def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numb
             return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
 
 
-def store_line(node: Array | Store | StoreChunk | Evaluate, numbers: Numbers) -> str:
+def store_line(
+    node: Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate, numbers: Numbers
+) -> str:
     """Of what a thread does alone."""
     match node:
         case Array(name, kind, count, alignment):
@@ -47,8 +51,24 @@ def store_line(node: Array | Store | StoreChunk | Evaluate, numbers: Numbers) ->
             return f"{spell(to, numbers)} = {spell(value, numbers)};"
         case StoreChunk(to, source):
             return f"*(uint4*){operand(to, numbers)} = *(const uint4*){operand(source, numbers)};"
+        case StoreWords(to, words, wanted):
+            value = f"make_uint4({_listed(numbers, *words)})"
+            if wanted is not None:
+                value = f"{spell(wanted, numbers)} ? {value} : make_uint4(0, 0, 0, 0)"
+            return f"*(uint4*)({pointer(to, numbers, terms=True)}) = {value};"
+        case StoreRows():
+            return _rows_line(node, numbers)
         case Evaluate(call):
             return f"{spell(call, numbers)};"
+
+
+def _rows_line(node: StoreRows, numbers: Numbers) -> str:
+    to, source = pointer(node.to, numbers), pointer(node.source, numbers, terms=True)
+    if node.above is None or node.runs is None:
+        rest = _listed(numbers, node.stride, node.rows, node.columns)
+        return f"store_rows<{node.row_bytes}>({to}, {source}, lane, {rest});"
+    rest = _listed(numbers, node.stride, node.above, node.rows, node.runs, node.columns)
+    return f"store_runs<{node.row_bytes}, {node.run}>({to}, {source}, lane, {rest});"
 
 
 def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun, numbers: Numbers) -> str:

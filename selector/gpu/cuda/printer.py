@@ -6,7 +6,7 @@ from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
-from selector.gpu.ir.expressions import plus
+from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
     Array,
     CopyAsync,
@@ -21,6 +21,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -28,6 +30,7 @@ from selector.gpu.ir.nodes import (
     Assign,
     Await,
     Body,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -59,7 +62,12 @@ _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
 _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
-_PRAGMAS = {"rolled": ("#pragma unroll 1",), "unrolled": ("#pragma unroll",), "plain": ()}
+_PRAGMAS = {
+    "rolled": ("#pragma unroll 1",),
+    "unrolled": ("#pragma unroll",),
+    "fours": ("#pragma unroll 4",),
+    "plain": (),
+}
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
 _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
@@ -107,14 +115,17 @@ class _Printer:
             case If(condition, then, otherwise):
                 self.block(f"if ({self.text(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
-            case For(how, var, start, stop, step, body):
+            case For(how, var, start, stop, step, body, also):
                 self.lines += [indent + text for text in _PRAGMAS[how]]
                 first = "" if start is None else f"int {var} = {self.text(start)}"
                 on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
-                self.block(f"for ({first}; {var} < {self.text(stop)}; {on})", body, indent)
+                test = less(var, stop) if also is None else both(also, less(var, stop))
+                self.block(f"for ({first}; {self.text(test)}; {on})", body, indent)
             case Fused():
                 texts = fused_lines(node, self.fragments, self.numbers)
                 self.lines += [indent + text for text in texts]
+            case Comment(text):
+                self.lines.append(f"{indent}// {text}")
             case Number() | Map():
                 pass
             case _:
@@ -167,7 +178,7 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
-            case Array() | Store() | StoreChunk() | Evaluate():
+            case Array() | Store() | StoreChunk() | StoreWords() | StoreRows() | Evaluate():
                 return [store_line(node, self.numbers)]
             case _:
                 return [self.synchronised(node)]

@@ -8,11 +8,15 @@ from selector.gpu.cuda.expressions import operand, spell, summand
 from selector.gpu.ir.views import View
 
 
-def pointer(view: View, numbers: Mapping[str, str]) -> str:
-    """The begin of a view, but for its bytes ``at``."""
+def pointer(view: View, numbers: Mapping[str, str], *, terms: bool = False) -> str:
+    """The begin of a view, but for its bytes ``at``; ``terms`` of its index are added one after the
+    other.
+    """
     start = "" if view.start is None else spell(view.start, numbers)
     text = f"({view.memory} + {start})" if start else view.memory
-    return text if view.index is None else f"{text} + {summand(view.index, numbers)}"
+    if view.index is None:
+        return text
+    return f"{text} + {spell(view.index, numbers) if terms else summand(view.index, numbers)}"
 
 
 def address(view: View, numbers: Mapping[str, str]) -> str:

@@ -45,9 +45,15 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, var: str, start: Expr | None, stop: Expr, how: str = "plain", step: Expr | None = None
+        self,
+        var: str,
+        start: Expr | None,
+        stop: Expr,
+        how: str = "plain",
+        step: Expr | None = None,
+        also: Expr | None = None,
     ) -> Generator[None]:
-        with self.around(lambda body: For(how, var, start, stop, step, body)):
+        with self.around(lambda body: For(how, var, start, stop, step, body, also)):
             yield
 
     @contextmanager

@@ -126,6 +126,10 @@ def _parts(condition: Expr) -> Iterator[Expr]:
             yield condition
 
 
+def either(a: Expr, b: Expr) -> Expr:
+    return Binary(BinaryOp.OR, a, b)
+
+
 def negated(condition: Expr) -> Expr:
     return Not(condition)
 

@@ -47,11 +47,15 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A pointer to what is of ``kind``: to an element of shared memory or of an argument."""
+    """A pointer to what is of ``kind``: to an element of shared memory or of an argument. ``by``
+    terms: those of the index are added to the pointer one after the other, of which compilers make
+    other code.
+    """
 
     name: str
     kind: str
     of: View
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,35 @@ class StoreChunk:
 
     to: Expr
     source: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWords:
+    """The words of a chunk are set, to zeros where they are not ``wanted``; the terms of the index
+    are added one after the other.
+    """
+
+    to: View
+    words: tuple[Expr, ...]
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
+    elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie
+    inside. Where ``run`` rows follow each other, so many ``runs`` do, ``above`` elements apart.
+    """
+
+    to: View
+    source: View
+    row_bytes: int
+    stride: Expr
+    rows: Expr
+    columns: Expr
+    run: int = 0
+    above: Expr | None = None
+    runs: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.touched import Read, Touch
@@ -114,6 +116,13 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """What readers of the text are told."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Under:
     """A block whose ``head`` is text: a loop or condition of single threads, or none."""
 
@@ -124,7 +133,8 @@ class Under:
 @dataclass(frozen=True, slots=True)
 class For:
     """A loop from ``start`` (None: where the variable is) to before ``stop``; ``how``: rolled,
-    unrolled, or plain, as the compiler likes.
+    unrolled, four iterations as one (fours), or plain, as the compiler likes; ``also``: what is
+    asked first, before each iteration, and ends it, too.
     """
 
     how: str
@@ -133,6 +143,7 @@ class For:
     stop: Expr
     step: Expr | None
     body: Body
+    also: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +286,8 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | Evaluate | Fragment | MatrixRows | LoadFragment
-    | Descriptor | Mma | Pin | Busy | Touch | Read
+    | LoadShifted | Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Comment
+    | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy | Touch | Read
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -26,12 +26,15 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
     Arrive,
     Assign,
     Await,
+    Comment,
     Commit,
     Dependents,
     Drain,
@@ -63,7 +66,7 @@ TEMPLATES: dict[type, str] = {
     Let: "let {kind} {names} = {values}[ note {note}]",
     State: "state {kind} {names} = {values}[ note {note}]",
     Under: "under[ {head}]",
-    For: "for {how} {var}[ from {start}] to {stop}[ by {step}]",
+    For: "for {how} {var}[ from {start}] to {stop}[ by {step}][ while {also}]",
     If: "if {condition}",
     Leave: "leave {what}[ note {note}]",
     Assign: "set {name} = {value}",
@@ -81,7 +84,7 @@ TEMPLATES: dict[type, str] = {
     EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",
     EngineStore: "engine_store {source} to {map} at {at}",
-    Point: "point {name} of {kind} at {of}",
+    Point: "point {name} of {kind} at {of}[ by {by}]",
     CopyAsync: "copy_async {cache} to {to} from {source}[ wanted {wanted}]",
     CopyElement: "copy_element {to} of {kind} index {index} from {pointer} index {source}"
     " inside {inside}[ wanted {wanted}]",
@@ -90,7 +93,11 @@ TEMPLATES: dict[type, str] = {
     Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
+    StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
+    StoreRows: "store_rows to {to} from {source} of {row_bytes} stride {stride} rows {rows}"
+    " columns {columns}[ run {run} above {above} runs {runs}]",
     Evaluate: "evaluate {call}",
+    Comment: "comment {text}",
     Fused: "fused",
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",

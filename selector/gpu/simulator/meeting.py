@@ -21,9 +21,12 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Body,
+    Comment,
     Dependents,
     Fence,
     For,
@@ -54,6 +57,7 @@ from selector.gpu.ir.products import (
     Pin,
 )
 from selector.gpu.ir.touched import Read
+from selector.gpu.ir.views import View
 from selector.gpu.simulator.asked import asked_only
 from selector.gpu.simulator.moved import moved, moves_only, stores_only
 from selector.gpu.simulator.resolved import INSIDE, OF_LANES, Names
@@ -152,7 +156,7 @@ class _Reduction:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner, names)
                 return (Under("", left),) if left else ()
-            case Under() | Raw() | Store() | Evaluate():
+            case Under() | Raw() | Store() | StoreWords() | StoreRows() | Evaluate():
                 return self.touches(node)
             case _ if moves_only(node):
                 return (*self.touches(node), *moved(node, names))
@@ -205,7 +209,9 @@ class _Reduction:
                     found |= words(" ".join(text.partition("//")[0] for text in lines))
                 case Under(head):
                     found |= words(head)
-                case Store() | StoreChunk() | Evaluate() | Let() | State() | If():
+                case StoreChunk() | StoreWords() | StoreRows():
+                    found = found.union(*map(free_vars, expressions(x)), memories(x))
+                case Store() | Evaluate() | Let() | State() | If():
                     found = found.union(*map(free_vars, expressions(x)))
                 case _:
                     pass
@@ -230,6 +236,12 @@ class _Reduction:
                 steps, depth = (d.leading, d.stride, d.swizzle), r.k
                 rows, depth = (rows * r.bytes, depth) if x.across else (rows, depth * r.bytes)
                 yield x.descriptor, *span(steps, rows, depth, x.at, across=x.across)
+
+
+def memories(node: Node) -> set[str]:
+    """Those that a node has views of."""
+    fields = (getattr(node, name) for name in type(node).__dataclass_fields__)
+    return {x.memory for x in fields if isinstance(x, View)}
 
 
 def _decided(node: For | If, names: Names) -> bool:
@@ -264,7 +276,9 @@ def _meets(node: Node) -> bool:
             return what != "matrix"
         case Map() | Prefetch() | Registers() | Dependents() | Point():
             return False
-        case Array() | Store() | StoreChunk() | Evaluate():
+        case Array() | Store() | StoreChunk() | StoreWords() | StoreRows():
+            return False
+        case Evaluate() | Comment():
             return False
         case Fragment() | LoadFragment() | Mma():
             return False

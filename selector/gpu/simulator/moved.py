@@ -18,10 +18,13 @@ from selector.gpu.ir.memory import (
     Point,
     Store,
     StoreChunk,
+    StoreRows,
+    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Assign,
     Body,
+    Comment,
     For,
     If,
     Leave,
@@ -36,12 +39,12 @@ from selector.gpu.ir.nodes import (
 from selector.gpu.ir.touched import Touch
 from selector.gpu.ir.views import BYTES
 from selector.gpu.simulator.resolved import INSIDE, Names
-from selector.ir.nodes import Expr, IntImm, Select
+from selector.ir.nodes import Expr, IntImm, Select, Var
 from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
-_STORES = Array | Store | StoreChunk | Evaluate | Raw | Under
-_ALONE = Move | _STORES | Point | For | If | Leave | Let | State | Assign
+_STORES = Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Raw | Under
+_ALONE = Move | _STORES | Comment | Point | For | If | Leave | Let | State | Assign
 
 
 def moves_only(node: Node) -> bool:
@@ -55,7 +58,7 @@ def moves_only(node: Node) -> bool:
 def stores_only(node: Node) -> bool:
     """Whether threads do each its own in a node, which nothing here follows."""
     inside = tuple(walk((node,)))
-    known = _STORES | Point | For | If | Let
+    known = _STORES | Comment | Point | For | If | Let
     loops = tuple(x for x in inside if isinstance(x, For))
     own = {
         id(y) for x in loops for y in walk(x.body) if isinstance(y, Leave) and y.what != "kernel"
@@ -101,7 +104,7 @@ def _node(node: Node, names: Names) -> Body:
         case State(_, own):
             for name in own:
                 names.replace(name, None)
-        case Assign(name):
+        case Assign(name) | Store(Var(name)):
             names.replace(name, None)
         case Point():
             names.declare(node)
@@ -130,6 +133,8 @@ def _loop(node: For, names: Names) -> Body:
     )
     if start is None or stop is None or (step is None) != (node.step is None):
         return ()
+    if any(isinstance(x, Store) and x.to == Var(node.var) for x in walk(node.body)):
+        return ()  # it goes over what nothing here knows
     body = _body(node.body, inner)
     return (For("plain", node.var, start, stop, step, body),) if body else ()
 

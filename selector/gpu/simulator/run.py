@@ -156,8 +156,8 @@ class Run:
         v, outer = agent.values, agent.values.get(node.var)
         if node.start is not None:
             v[node.var] = value(agent, node.start)
-        left = ""
-        while v[node.var] < value(agent, node.stop):
+        left, also = "", node.also
+        while (also is None or self._holds(agent, also)) and v[node.var] < value(agent, node.stop):
             left = yield from self._body(agent, node.body)
             if left in ("loop", "kernel"):
                 break

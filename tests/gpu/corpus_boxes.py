@@ -32,14 +32,14 @@ VARIANTS: dict[str, tuple[Product, int]] = {
 
 def _layer(channels: int, filters: int) -> Case:
     def build() -> hl.Func:
-        return hb.self_fed(_built(WarpChunks(32), channels, filters))
+        return hb.self_fed(_built(WarpChunks(32), channels, filters, 1))
 
     return Case(
         "boxes_layer",
         build,
         ((filters, 35, 9, 2), (filters, 11, 5, 3)),
         True,
-        shapes=lambda s: _shapes(channels, s),
+        shapes=lambda s: _shapes(channels, 1, s),
         tolerance=3e-6,
         target=TARGET,
     )

@@ -60,7 +60,7 @@ from selector.gpu.ir.touched import Read
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.asked import asked_only
 from selector.gpu.simulator.moved import moved, moves_only, stores_only
-from selector.gpu.simulator.resolved import INSIDE, OF_LANES, Names
+from selector.gpu.simulator.resolved import INSIDE_NAME, OF_LANES, Names
 from selector.gpu.simulator.values import value_of
 from selector.ir.traverse import free_vars
 
@@ -249,7 +249,7 @@ def _decided(node: For | If, names: Names) -> bool:
     match node:
         case If(condition):
             found = names.resolved(condition)
-            return found is not None and INSIDE.name not in free_vars(found)
+            return found is not None and INSIDE_NAME not in free_vars(found)
         case For():
             return False
 

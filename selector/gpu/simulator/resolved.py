@@ -29,7 +29,8 @@ from selector.ir.nodes import (
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 
-INSIDE = flag("(inside)")  # of a launch: what is copied lies in its arrays
+INSIDE_NAME = "(inside)"  # of a launch: what is copied lies in its arrays
+INSIDE = flag(INSIDE_NAME)
 PLACED = frozenset({THREAD.name, BLOCK.name, BLOCKS.name, "lane", "warp", "group"})
 OF_LANES = frozenset({THREAD.name, "lane"})  # that differ in a warp
 _EXTREMA = (BinaryOp.MIN, BinaryOp.MAX)

@@ -36,6 +36,7 @@ import selector  # noqa: E402
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 POISONS = (0xFF, 0x5A)
 PATIENCE = 60.0  # seconds for one kernel
+BARRIERS = 1 << 14  # of all blocks of a kernel, at most, for synccheck
 
 
 def chosen(folder: Path, only: int) -> list[dict[str, Any]]:
@@ -79,7 +80,7 @@ def here(folder: Path, only: int, first: int, plain: bool) -> int:
         except Exception as error:
             wrong = f"{type(error).__name__}: {error}"
         failed += bool(wrong)
-        print(json.dumps({"number": number, "wrong": wrong}), flush=True)
+        print(json.dumps({"number": number, "name": line["name"], "wrong": wrong}), flush=True)
         if "CUDA_ERROR" in wrong or "cudaError" in wrong or "Illegal" in wrong:
             return 1  # the context is gone
     return 1 if failed else 0
@@ -113,19 +114,22 @@ def supervise(options: argparse.Namespace) -> dict[str, str]:
 
 
 def sanitize(options: argparse.Namespace) -> dict[str, str]:
-    """``clean``, or the last lines of what each tool says."""
+    """``clean``, or the first and last lines of what each tool says."""
     if shutil.which("compute-sanitizer") is None:
         return dict.fromkeys(options.sanitize or TOOLS, "compute-sanitizer is not installed")
     verdicts: dict[str, str] = {}
     for tool in options.sanitize or TOOLS:
-        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable]
-        command += [__file__, str(options.folder), "--here", "--plain", "--only", str(options.only)]
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
+        if tool == "synccheck":  # it counts those that C++ declares, of which there are none
+            command += ["--num-cuda-barriers", str(BARRIERS)]
+        command += [sys.executable, __file__, str(options.folder), "--here", "--plain"]
+        command += ["--only", str(options.only)]
         begin = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [x for x in done.stdout.splitlines() if x.startswith("=====") or '"wrong": "' in x]
-        lines = [x for x in lines if not x.endswith('"wrong": ""}')]
+        lines = [x for x in lines if "Host Frame" not in x and not x.endswith('"wrong": ""}')]
         clean = done.returncode == 0
-        verdicts[tool] = "clean" if clean else "\n".join([*lines[-40:], done.stderr[-500:]])
+        verdicts[tool] = "clean" if clean else "\n".join([*lines[:20], "...", *lines[-20:], done.stderr[-500:]])
         print(f"{tool}: {verdicts[tool]} ({time.perf_counter() - begin:.0f} s)", flush=True)
     return verdicts
 

@@ -129,7 +129,8 @@ def sanitize(options: argparse.Namespace) -> dict[str, str]:
         lines = [x for x in done.stdout.splitlines() if x.startswith("=====") or '"wrong": "' in x]
         lines = [x for x in lines if "Host Frame" not in x and not x.endswith('"wrong": ""}')]
         clean = done.returncode == 0
-        verdicts[tool] = "clean" if clean else "\n".join([*lines[:20], "...", *lines[-20:], done.stderr[-500:]])
+        said = [*lines[:20], "...", *lines[-20:], done.stderr[-500:]]
+        verdicts[tool] = "clean" if clean else "\n".join(said)
         print(f"{tool}: {verdicts[tool]} ({time.perf_counter() - begin:.0f} s)", flush=True)
     return verdicts
 

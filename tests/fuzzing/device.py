@@ -10,6 +10,7 @@ import numpy as np
 from casestudies.measuring.poison import NAN, poison
 
 Array = np.ndarray[Any, Any]
+CHUNK = 16  # bytes
 
 
 def run_on_device(
@@ -22,7 +23,19 @@ def run_on_device(
     if byte is not None:
         cupy.get_default_memory_pool().free_all_blocks()
         poison(byte)
-    held = {name: cupy.asarray(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    held = {name: _held(np.ascontiguousarray(a)) for name, a in arrays.items()}
     found = kernel(**held, **scalars, sizes=shape)
     cupy.cuda.runtime.deviceSynchronize()
     return found.get()
+
+
+def _held(array: Array) -> Any:
+    """An array on the device whose memory is whole chunks: kernels read the chunk that holds its
+    last element as one, which is no more than any allocation has, but memcheck counts bytes.
+    """
+    import cupy
+
+    room = cupy.cuda.alloc(-(-array.nbytes // CHUNK) * CHUNK)
+    made = cupy.ndarray(array.shape, array.dtype, room)
+    made.set(array)
+    return made

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -325,6 +326,8 @@ class Watch:
             return
         path, *mode = arguments
         written = mode and ("w" in str(mode[0]) or "a" in str(mode[0]))
+        if isinstance(path, str) and path.endswith(".py") and _is_for_examples():
+            return
         if isinstance(path, str) and not (written if mode else _is_imported_from(path)):
             self._seen.add(os.path.abspath(path))
 
@@ -343,6 +346,14 @@ class Watch:
             and (ROOT / path).exists()
             and all(map(_is_source, (path, *path.parents[:-1])))
         ]
+
+
+def _is_for_examples() -> bool:
+    """Whether Hypothesis reads a module for the constants in it, which it draws now and then."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not frame.f_code.co_filename.endswith("constants_ast.py"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_imported_from(folder: str) -> bool:

@@ -17,6 +17,7 @@ def targets_answer(python: bool) -> dict[str, object]:
                 "family": t.family,
                 "capability": t.capability,
                 "shared_memory": t.shared_memory,
+                "compile_only": t.compile_only,
                 "features": sorted(t.features),
                 "instructions": [i.name for i in for_target(t)],
             }

@@ -211,12 +211,15 @@ class ExplainAnswer(BaseModel):
 
 
 class TargetEntry(BaseModel):
-    """A target; bytes of shared memory are per block."""
+    """A target; bytes of shared memory are per block. ``compile_only``: nobody has run its code on
+    a GPU.
+    """
 
     name: TargetName
     family: Literal["cuda", "amx"]
     capability: int
     shared_memory: int
+    compile_only: bool
     features: list[str]
     instructions: list[str]
 

@@ -279,7 +279,7 @@ async function begin() {
   $("kind").hidden = !offered.python_input;
   state.known = new Map(all.rules.map((rule) => [rule.name, rule]));
   $("notice").hidden = true;
-  for (const id of ["target", "other-target"]) $(id).replaceChildren(...targets.map((t) => make("option", { value: t.name }, t.name)));
+  for (const id of ["target", "other-target"]) $(id).replaceChildren(...targets.map((t) => make("option", { value: t.name }, t.compile_only ? `${t.name} (compile-only)` : t.name)));
   fillGallery(examples, openExample);
   showKind();
   offerInstructions();

@@ -180,7 +180,8 @@ export function beginComparison(targets) {
   const { session } = state;
   const family = targets.find((t) => t.name === session.target)?.family;
   const others = targets.filter((t) => t.name !== session.target && t.family === family);
-  session.other = { target: (others.at(-1) ?? targets.find((t) => t.name !== session.target) ?? targets[0]).name, held: null };
+  const run = others.filter((t) => !t.compile_only);
+  session.other = { target: (run.at(-1) ?? others.at(-1) ?? targets.find((t) => t.name !== session.target) ?? targets[0]).name, held: null };
 }
 
 export function hold() {

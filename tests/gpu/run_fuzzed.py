@@ -8,7 +8,8 @@ not come back, or destroys the context, costs itself. ``--sanitize`` runs ``--on
 them, evenly chosen, under each tool of compute-sanitizer, without poison and each array an
 allocation of its own. memcheck wants kernels whose waits end (``build_fuzzed.py --patience 5``);
 racecheck wants the others, whose barriers it knows. initcheck does not see what the copy engine
-stores: it reports results of such kernels as never written. Exit code 1 if anything is wrong.
+stores, and would report results of such kernels as never written: it runs the others (``--seen``).
+Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -37,12 +38,20 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 POISONS = (0xFF, 0x5A)
 PATIENCE = 60.0  # seconds for one kernel
 BARRIERS = 1 << 14  # of all blocks of a kernel, at most, for synccheck
+ENGINE_STORE = "global.shared::cta"  # in the text of a kernel
 
 
-def chosen(folder: Path, only: int) -> list[dict[str, Any]]:
-    """Lines of the index: all, or so many of them, evenly."""
+def chosen(folder: Path, only: int, seen: bool = False) -> list[dict[str, Any]]:
+    """Lines of the index: all, or so many of them, evenly; ``seen``: of those whose stores all are
+    of threads.
+    """
     lines = (folder / "programs.jsonl").read_text(encoding="utf-8").splitlines()
     programs = [json.loads(line) for line in lines]
+    if seen:
+        sources = [selector.load(folder / f"{p['name']}.kernel").source for p in programs]
+        programs = [
+            p for p, text in zip(programs, sources, strict=True) if ENGINE_STORE not in text
+        ]
     if not 0 < only < len(programs):
         return programs
     return [programs[i * len(programs) // only] for i in range(only)]
@@ -64,14 +73,14 @@ def verdict(folder: Path, line: dict[str, Any], plain: bool) -> str:
     return ""
 
 
-def here(folder: Path, only: int, first: int, plain: bool) -> int:
+def here(programs: list[dict[str, Any]], folder: Path, first: int, plain: bool) -> int:
     """Run in this process, one line of JSON a kernel."""
     if plain:
         import cupy
 
         cupy.cuda.set_allocator(None)  # type: ignore[attr-defined]
     failed = 0
-    for number, line in enumerate(chosen(folder, only)):
+    for number, line in enumerate(programs):
         if number < first:
             continue
         print(json.dumps({"begun": number}), flush=True)
@@ -124,14 +133,17 @@ def sanitize(options: argparse.Namespace) -> dict[str, str]:
             command += ["--num-cuda-barriers", str(BARRIERS)]
         command += [sys.executable, __file__, str(options.folder), "--here", "--plain"]
         command += ["--only", str(options.only)]
+        command += ["--seen"] if tool == "initcheck" else []
         begin = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [x for x in done.stdout.splitlines() if x.startswith("=====") or '"wrong": "' in x]
         lines = [x for x in lines if "Host Frame" not in x and not x.endswith('"wrong": ""}')]
         clean = done.returncode == 0
+        count = done.stdout.count('"wrong": ""')
         said = [*lines[:20], "...", *lines[-20:], done.stderr[-500:]]
         verdicts[tool] = "clean" if clean else "\n".join(said)
-        print(f"{tool}: {verdicts[tool]} ({time.perf_counter() - begin:.0f} s)", flush=True)
+        seconds = time.perf_counter() - begin
+        print(f"{tool}: {verdicts[tool]} ({count} right, {seconds:.0f} s)", flush=True)
     return verdicts
 
 
@@ -143,10 +155,12 @@ def main() -> int:
     parser.add_argument("--sanitize", nargs="*", choices=TOOLS, metavar="TOOL")
     parser.add_argument("--here", action="store_true", help="no process that may be lost")
     parser.add_argument("--first", type=int, default=0, help="with --here: the first to run")
+    parser.add_argument("--seen", action="store_true", help="with --here: no stores by the engine")
     parser.add_argument("--plain", action="store_true", help="without poison and memory pool")
     options = parser.parse_args()
     if options.here:
-        return here(options.folder, options.only, options.first, options.plain)
+        programs = chosen(options.folder, options.only, options.seen)
+        return here(programs, options.folder, options.first, options.plain)
     if options.sanitize is not None:
         verdicts = sanitize(options)
         bad = [t for t, v in verdicts.items() if v != "clean"]

@@ -330,6 +330,12 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
         yield from (e for e in parts if isinstance(e, Expr))
 
 
+def memories(node: Node) -> set[str]:
+    """Those that a node has views of."""
+    fields = (getattr(node, name) for name in type(node).__dataclass_fields__)
+    return {x.memory for x in fields if isinstance(x, View)}
+
+
 def raw_lines(kernel: Kernel) -> int:
     """How much of a kernel is text that nobody understands: lines, and heads of blocks."""
     count = 0

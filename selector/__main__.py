@@ -25,7 +25,7 @@ from pathlib import Path
 from selector.diagnostics import UserError
 from selector.ir.module import Module
 from selector.service.command import add_options
-from selector.targets import TARGETS, Target, find_target
+from selector.targets import TARGETS, find_target
 from selector.workbench.commands import add_commands
 
 DEFAULT_TARGET = "sm_90a"
@@ -129,6 +129,7 @@ def dump(options: argparse.Namespace) -> int:
 
 def select(options: argparse.Namespace) -> int:
     """Print the selected program or its source; a miss is an error, as everywhere by default."""
+    from selector import pipeline
     from selector.api import compile_module
 
     module = read_program(options.file)
@@ -137,20 +138,14 @@ def select(options: argparse.Namespace) -> int:
         raise UserError(
             f"{target.name} has no kernels", hint="`--source` prints what is emitted for it"
         )
+    if options.kernels:
+        work = pipeline.Work(module, target, strict=True)
+        write(pipeline.kernels_text(pipeline.run(work, pipeline.Clock())), options.out)
+        return 0
     kernel = compile_module(module, target.name, cache=False)
     text = kernel.source if options.source else module_text(kernel.module, options.json)
-    if options.kernels:
-        text = kernels_text(kernel.module, target)
     write(text, options.out)
     return 0
-
-
-def kernels_text(module: Module, target: Target) -> str:
-    """What the source of a selected program is printed from."""
-    from selector.emit.cuda import emit_kernels
-    from selector.gpu.ir.text import print_kernels
-
-    return print_kernels(emit_kernels(module, target)[0])
 
 
 def explain(options: argparse.Namespace) -> int:

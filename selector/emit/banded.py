@@ -24,6 +24,7 @@ from selector.gpu.ir.expressions import (
     element,
     equal,
     minus,
+    mixed_radix,
     moved,
     number,
     plus,
@@ -222,13 +223,13 @@ class BandTables:
             digits.append((f"loop{n}", extent, low, pitch))
             values[loop] = names.variable(f"loop{n}")
             scale *= extent
-        rest, place = number("item"), Affine.of(0)
+        place = Affine.of(0)
+        several = mixed_radix("item", [*(n for _, n, _, _ in digits if n > 1), 1])
         for name, extent, low, pitch in digits:
             if extent == 1 and not name.startswith("loop"):
                 continue
-            value = moved(remainder(rest, extent), low) if extent > 1 else number(low)
+            value = moved(next(several), low) if extent > 1 else number(low)
             self.context.writer.add(Let("int", (name,), (value,)))
-            rest = quotient(rest, extent) if extent > 1 else rest
             place = place + (Affine.of(names.variable(name)) - low) * pitch * (extent > 1)
         values[PHASE.name] = names.variable("phase")
         return scalar.number(place.to_expr()), values

@@ -5,7 +5,7 @@ where coordinates are clamped.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from math import prod
 
@@ -24,6 +24,7 @@ from selector.gpu.ir.expressions import (
     less,
     masked,
     minus,
+    mixed_radix,
     number,
     place,
     plus,
@@ -265,22 +266,25 @@ def _held_value(coordinate: Expr, extent: Expr, ends: Ends) -> Expr:
 
 def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     """Declare the digits of chunk ``i``; their IR values."""
-    i = number("i")
-    chunk = remainder(i, copy.chunks) if copy.rows else i
+    chunk, *rows = mixed_radix("i", [copy.chunks, *_counts(copy)])
     context.writer.add(Let("int", ("x",), (times(chunk, copy.per),)))
-    rest = quotient(i, copy.chunks) if copy.rows else i
     x = context.names.variable("x")
-    return {copy.x.var.name: x, **decode_rows(copy, context, rest)}
+    return {copy.x.var.name: x, **_declare_rows(copy, context, rows)}
 
 
 def decode_rows(copy: Copy, context: KernelContext, rest: Expr) -> dict[str, Expr]:
     """Declare the digits of row ``rest``; their IR values."""
+    return _declare_rows(copy, context, mixed_radix(rest, _counts(copy)))
+
+
+def _counts(copy: Copy) -> list[int]:
+    return [digit.count or 1 for digit in copy.rows]
+
+
+def _declare_rows(copy: Copy, context: KernelContext, rows: Iterable[Expr]) -> dict[str, Expr]:
     values: dict[str, Expr] = {}
-    for n, digit in enumerate(copy.rows):
-        last = n == len(copy.rows) - 1
-        value = rest if last else remainder(rest, digit.count or 1)
+    for n, (digit, value) in enumerate(zip(copy.rows, rows, strict=True)):
         context.writer.add(Let("int", (f"row{n}",), (value,)))
-        rest = quotient(rest, digit.count or 1)
         values[digit.var.name] = context.names.variable(f"row{n}")
     return values
 

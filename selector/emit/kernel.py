@@ -50,10 +50,9 @@ from selector.gpu.ir.expressions import (
     equal,
     flag,
     less,
+    mixed_radix,
     moved,
     number,
-    quotient,
-    remainder,
 )
 from selector.gpu.ir.nodes import Drain, Let
 from selector.ir.contents import loaded
@@ -325,12 +324,10 @@ class KernelEmitter:
     def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
         """Declare the variables of the loops; what each is, of the number ``numbered``."""
         texts: dict[str, str] = {}
-        rest = number(numbered)
-        for position, (name, extent) in enumerate(loops):
-            digit = rest if position == len(loops) - 1 else remainder(rest, extent)
+        digits = mixed_radix(numbered, [extent for _, extent in loops])
+        for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
             texts[name] = f"({spell(digit, {})})"
-            rest = quotient(rest, extent)
         return texts
 
     # ------------------------------------------------------------------ memory and barriers

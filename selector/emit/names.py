@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from selector.gpu.cuda.preamble import SNIPPET_NAMES
+from selector.gpu.ir.nodes import Comment
 from selector.intrinsics.functions import FUNCTIONS
 from selector.ir.nodes import Var
 from selector.ir.types import INT32, Type
@@ -29,8 +30,8 @@ _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 
 
 def comment(text: str) -> str:
-    """A line of comment, whatever is in the text: nothing of it ends the line or continues it."""
-    return "// " + re.sub(r"[^\x20-\x5b\x5d-\x7e]", "?", text)
+    """A line of comment, whatever is in the text."""
+    return f"// {Comment(text).text}"
 
 
 class Names:

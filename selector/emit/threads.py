@@ -14,11 +14,10 @@ from selector.emit.thread_runs import as_run, emit_run
 from selector.gpu.ir.expressions import (
     all_of,
     element,
+    mixed_radix,
     number,
     plus,
     pointer,
-    quotient,
-    remainder,
     times,
 )
 from selector.gpu.ir.memory import Array
@@ -95,14 +94,10 @@ class ThreadCode:
 
     def _digits(self, nest: Nest) -> None:
         """Declare the digits of iteration ``i``."""
-        rest = number("i")
-        for position, digit in enumerate(nest.digits):
-            extent = self.context.scalar.number(digit.extent)
-            last = position == len(nest.digits) - 1
+        extents = [self.context.scalar.number(digit.extent) for digit in nest.digits]
+        for digit, value in zip(nest.digits, mixed_radix("i", extents), strict=True):
             name = self.context.names.get(digit.var.name)
-            value = rest if last else remainder(rest, extent)
             self.context.writer.add(Let("int", (name,), (value,)))
-            rest = quotient(rest, extent)
 
     def _copy_out(self, nest: Nest, thread: Expr, size: int, steps: int) -> None:
         """A copy out of shared memory: all elements of a thread are read, then stored under their

@@ -13,10 +13,10 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.instructions import warp_record
-from selector.emit.names import comment
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
 from selector.emit.unwritten import settled
+from selector.gpu.ir.nodes import Comment
 from selector.gpu.ir.products import InRegisters, Mma, Record
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
@@ -71,7 +71,7 @@ class TileEmitter:
         w = self.context.writer
         names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
         with w.block(""):
-            w.line(comment(f"{names}: {len(ops)} instructions"))
+            w.add(Comment(f"{names}: {len(ops)} instructions"))
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))

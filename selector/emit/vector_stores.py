@@ -15,11 +15,10 @@ from selector.emit.nests import Digit, Nest, merge_digits
 from selector.emit.scalar import Space, c_type
 from selector.gpu.ir.expressions import (
     at_least,
+    mixed_radix,
     number,
     plus,
     pointer,
-    quotient,
-    remainder,
     times,
 )
 from selector.gpu.ir.memory import Point, StoreChunk
@@ -90,11 +89,8 @@ def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, s
 
 def _digits(copy: VectorStore, context: KernelContext) -> None:
     """Declare the digits of chunk ``i``."""
-    rest = number("i")
-    ordered = (copy.x, *(d for d in copy.nest.digits if d is not copy.x))
-    for digit in ordered:
-        count = (digit.count or 1) // (copy.per if digit is copy.x else 1)
-        value = rest if digit is ordered[-1] else remainder(rest, count)
+    rows = [d for d in copy.nest.digits if d is not copy.x]
+    counts = [(copy.x.count or 1) // copy.per, *(d.count or 1 for d in rows)]
+    for digit, value in zip((copy.x, *rows), mixed_radix("i", counts), strict=True):
         value = times(value, copy.per) if digit is copy.x else value
         context.writer.add(Let("int", (context.names.get(digit.var.name),), (value,)))
-        rest = quotient(rest, count)

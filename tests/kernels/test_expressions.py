@@ -9,10 +9,10 @@ from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.names import Names
 from selector.emit.scalar import Space, Storage
 from selector.gpu.cuda.expressions import spell
-from selector.gpu.ir.expressions import POINTER, element, pointer
+from selector.gpu.ir.expressions import POINTER, element, plus, pointer
 from selector.ir.nodes import BufferParam, Dim, Expr, FloatImm, IntImm, Role, Var
 from selector.ir.parser import parse_expr
-from selector.ir.types import FLOAT16, FLOAT32, Type
+from selector.ir.types import FLOAT16, FLOAT32, INT32, INT64, Type
 
 SIZE = Var("I.extent.0")
 IMAGE = BufferParam("I", FLOAT16, (Dim(IntImm(0), SIZE, IntImm(1)),), Role.INPUT)
@@ -45,6 +45,13 @@ def test_a_number_has_no_brackets_to_spare() -> None:
     assert spell(parse("a + (0 - 5)"), {}) == "a + (0 - 5)"
     assert spell(parse("a + -5"), {}) == "a - 5"
     assert spell(IntImm(-(1 << 31)), {}) == "-2147483647 - 1"
+
+
+@pytest.mark.parametrize(("t", "suffix"), [(INT32, ""), (INT64, "ll")])
+def test_the_least_number_is_added_as_it_is(t: Type, suffix: str) -> None:
+    a, least = Var("a", t), -(1 << (t.bits - 1))
+    assert spell(plus(a, IntImm(least + 1, t)), {}) == f"a - {-(least + 1)}{suffix}"
+    assert spell(plus(a, IntImm(least, t)), {}) == f"a + ({least + 1}{suffix} - 1)"
 
 
 def parse(text: str) -> Expr:

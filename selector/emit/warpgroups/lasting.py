@@ -35,6 +35,7 @@ from selector.gpu.ir.expressions import (
     flag,
     greater,
     minus,
+    mixed_radix,
     moved,
     negated,
     number,
@@ -100,16 +101,13 @@ class Turns:
     def decode(self, *, lets: bool) -> None:
         """Declare the variables of the grid's loops."""
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        rest = number(self.name)
-        for place, loop in enumerate(self.grid):
-            extent = self.context.host_value(self.extents[place])
-            last = place == len(self.grid) - 1
-            value = rest if last else remainder(rest, extent)
+        extents = [self.context.host_value(e) for e in self.extents]
+        digits = mixed_radix(self.name, extents)
+        for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
             if place == 0:
                 value = clamped(value, loop, self.context)
             value = moved(value, scalar.number(loop.min))
             w.line(f"const int {names.get(loop.name)} = {spell(value, {})};")
-            rest = quotient(rest, extent)
         for let in self.lets if lets else ():
             kind = c_type(let.value.type)
             w.line(f"const {kind} {names.get(let.name)} = {scalar.expr(let.value)};")

@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import group_record
-from selector.emit.names import comment
 from selector.emit.unwritten import settled
 from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import Commit, Drain, Fence
+from selector.gpu.ir.nodes import Comment, Commit, Drain, Fence
 from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
@@ -113,7 +112,7 @@ class GroupEmitter:
         if slot is not None:
             slot.enter()
         with w.block(""):
-            w.line(comment(f"{', '.join(names)}: {len(products)} instructions"))
+            w.add(Comment(f"{', '.join(names)}: {len(products)} instructions"))
             descriptors: dict[tuple[str, Affine, bool], str] = {}
             for p in products:
                 for matrix in (p.a, p.b):

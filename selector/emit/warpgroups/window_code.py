@@ -14,11 +14,21 @@ from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext
 from selector.emit.instructions import ptx_type
-from selector.emit.names import comment
 from selector.emit.warpgroups.core_bands import CORE_BYTES, Entry, Pair
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
 from selector.gpu.ir.layouts import Strided, core_matrices
-from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node
+from selector.gpu.ir.nodes import (
+    Arrive,
+    Await,
+    Body,
+    Comment,
+    Commit,
+    Drain,
+    Fence,
+    Fused,
+    If,
+    Node,
+)
 from selector.gpu.ir.products import GROUP_ROWS, Descriptor, InMemory, Mma, Record
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
@@ -112,7 +122,7 @@ class WindowCode:
     def write(self) -> None:
         w, names = self.context.writer, dict.fromkeys(p.accumulator for p in self.products)
         with w.block(""):
-            w.line(comment(f"{', '.join(names)}: {len(self.products)} instructions"))
+            w.add(Comment(f"{', '.join(names)}: {len(self.products)} instructions"))
             if self.pieces is None:
                 body = self._complete(self.products)
             else:

@@ -157,7 +157,7 @@ class _Speller:
             case Binary(op, a, b) if op in _EXTREMA:
                 least = self.words.minima.get(e.type, "min")
                 return self.called(least.replace("min", _EXTREMA[op]), (a, b))
-            case Binary(BinaryOp.ADD, a, IntImm(value, t)) if value < 0:
+            case Binary(BinaryOp.ADD, a, IntImm(value, t)) if _least(t) < value < 0:
                 return self.infix("-", _SUM, a, IntImm(-value, t))
             case Binary(op, a, b) | Compare(op, a, b):
                 return self.infix(*_SIGNS[op], a, b)
@@ -247,9 +247,14 @@ def _integer(value: int, t: Type) -> _Text:
     if t.is_bool:
         return _Text("true" if value else "false", _ATOM)
     suffix = "" if t is INT32 else _SUFFIXES.get(t, "")
-    if t.kind is Kind.INT and t.bits >= 32 and value == -(1 << (t.bits - 1)):
+    if t.bits >= 32 and value == _least(t):
         return _Text(f"{value + 1}{suffix} - 1", _SUM)  # C has no such literal
     return _Text(f"{value}{suffix}", _ATOM)
+
+
+def _least(t: Type) -> int | float:
+    """The number of a type with a sign whose negative is none of it."""
+    return -(1 << (t.bits - 1)) if t.kind is Kind.INT else -math.inf
 
 
 def _half_bits(value: float, t: Type) -> int:

@@ -10,6 +10,7 @@ A barrier in shared memory is its address. Queues are those of PTX: ``copies`` (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -115,11 +116,19 @@ class Raw:
     lines: tuple[str, ...]
 
 
+_ODD = re.compile(r"[^\x20-\x5b\x5d-\x7e]")
+
+
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What readers of the text are told."""
+    """What readers of the text are told: one line, whatever names are in it; nothing of it ends
+    the line or continues it.
+    """
 
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _ODD.sub("?", self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +337,12 @@ def expressions(node: Node | Kernel) -> Iterator[Expr]:
             case _:
                 parts = (value,)
         yield from (e for e in parts if isinstance(e, Expr))
+
+
+def memories(node: Node) -> set[str]:
+    """Those that a node has views of."""
+    fields = (getattr(node, name) for name in type(node).__dataclass_fields__)
+    return {x.memory for x in fields if isinstance(x, View)}
 
 
 def raw_lines(kernel: Kernel) -> int:

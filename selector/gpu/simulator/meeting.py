@@ -42,6 +42,7 @@ from selector.gpu.ir.nodes import (
     State,
     Under,
     expressions,
+    memories,
     walk,
 )
 from selector.gpu.ir.products import (
@@ -57,9 +58,8 @@ from selector.gpu.ir.products import (
     Pin,
 )
 from selector.gpu.ir.touched import Read
-from selector.gpu.ir.views import View
 from selector.gpu.simulator.asked import asked_only
-from selector.gpu.simulator.moved import moved, moves_only, stores_only
+from selector.gpu.simulator.moved import Alone, moved
 from selector.gpu.simulator.resolved import INSIDE_NAME, OF_LANES, Names
 from selector.gpu.simulator.values import value_of
 from selector.ir.traverse import free_vars
@@ -83,6 +83,7 @@ class _Reduction:
     """
 
     def __init__(self, kernel: Kernel) -> None:
+        self.alone = Alone(kernel)
         self.descriptors: dict[str, Descriptor] = {}  # the last of each name
         # The same: bytes from a row to the next, from matrix to matrix; None: where is unknown.
         self.rows: dict[str, tuple[int, ...] | None] = {}
@@ -158,9 +159,9 @@ class _Reduction:
                 return (Under("", left),) if left else ()
             case Under() | Raw() | Store() | StoreWords() | StoreRows() | Evaluate():
                 return self.touches(node)
-            case _ if moves_only(node):
+            case _ if self.alone.moves_only(node):
                 return (*self.touches(node), *moved(node, names))
-            case For() | If() if stores_only(node) and not _decided(node, names):
+            case For() | If() if self.alone.stores_only(node) and not _decided(node, names):
                 return self.touches(node)
             case For(var=var, body=inner):
                 names = names.inner()
@@ -236,12 +237,6 @@ class _Reduction:
                 steps, depth = (d.leading, d.stride, d.swizzle), r.k
                 rows, depth = (rows * r.bytes, depth) if x.across else (rows, depth * r.bytes)
                 yield x.descriptor, *span(steps, rows, depth, x.at, across=x.across)
-
-
-def memories(node: Node) -> set[str]:
-    """Those that a node has views of."""
-    fields = (getattr(node, name) for name in type(node).__dataclass_fields__)
-    return {x.memory for x in fields if isinstance(x, View)}
 
 
 def _decided(node: For | If, names: Names) -> bool:

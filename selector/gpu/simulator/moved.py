@@ -5,6 +5,8 @@ says what such a node reads and writes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
 
 from selector.gpu.ir.expressions import number
 from selector.gpu.ir.layouts import CHUNK
@@ -27,6 +29,7 @@ from selector.gpu.ir.nodes import (
     Comment,
     For,
     If,
+    Kernel,
     Leave,
     Let,
     Node,
@@ -43,46 +46,60 @@ from selector.ir.nodes import Expr, IntImm, Select, Var
 from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
-_STORES = Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Raw | Under
-_ALONE = Move | _STORES | Comment | Point | For | If | Leave | Let | State | Assign
+_MOVES = frozenset(get_args(Move))
+_STORES = frozenset((Array, Store, StoreChunk, StoreWords, StoreRows, Evaluate, Raw, Under))
+_PLAIN = _STORES | {Comment, Point, For, If, Let, Leave}
+_ALONE = _PLAIN | _MOVES | {State, Assign}
+_MOVED = frozenset((For, If, Leave, Touch, CopyRun))
 
 
-def moves_only(node: Node) -> bool:
-    """Whether threads do each its own in a node, and some of it in shared memory."""
-    inside = tuple(walk((node,)))
-    if isinstance(node, Under) or not any(isinstance(x, Move) for x in inside):
-        return False
-    return all(isinstance(x, _ALONE) for x in inside) and not _leaves(node, in_loop=False)
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """Of a node and all inside: of which kinds they are; what is left from there on, that a thread
+    goes on behind another node.
+    """
+
+    kinds: frozenset[type[Node]]
+    leaves: frozenset[str]
 
 
-def stores_only(node: Node) -> bool:
-    """Whether threads do each its own in a node, which nothing here follows."""
-    inside = tuple(walk((node,)))
-    known = _STORES | Comment | Point | For | If | Let
-    loops = tuple(x for x in inside if isinstance(x, For))
-    own = {
-        id(y) for x in loops for y in walk(x.body) if isinstance(y, Leave) and y.what != "kernel"
-    }
-    return any(isinstance(x, _STORES) for x in inside) and all(
-        isinstance(x, known) or id(x) in own for x in inside
-    )
+class Alone:
+    """What threads do each on its own in the nodes of a kernel, of which each is looked at once."""
 
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel  # whose nodes live as long as what is known of them
+        self._of: dict[int, _Contents] = {}
+        for node in kernel.body:
+            self._look(node)
 
-def is_moved(node: Node) -> bool:
-    """Whether a node is what ``moved`` leaves of one, and no part of another."""
-    kinds = For | If | Leave | Touch | CopyRun
-    return moves_only(node) and all(isinstance(x, kinds) for x in walk((node,)))
+    def _look(self, node: Node) -> _Contents:
+        inner = [self._look(x) for x in children(node)]
+        leaves = frozenset[str]().union(*(x.leaves for x in inner))
+        match node:
+            case Leave(what):
+                leaves |= {what}
+            case For():
+                leaves &= {"kernel"}
+            case _:
+                pass
+        kinds = frozenset((type(node),)).union(*(x.kinds for x in inner))
+        self._of[id(node)] = found = _Contents(kinds, leaves)
+        return found
 
+    def moves_only(self, node: Node) -> bool:
+        """Whether that is all of a node, and some of it in shared memory."""
+        found = self._of[id(node)]
+        some = bool(found.kinds & _MOVES) and not isinstance(node, Under)
+        return some and found.kinds <= _ALONE and not found.leaves
 
-def _leaves(node: Node, *, in_loop: bool) -> bool:
-    """Whether one goes on elsewhere from it than behind it."""
-    match node:
-        case Leave(what):
-            return not in_loop or what == "kernel"
-        case For(body=body):
-            return any(_leaves(x, in_loop=True) for x in body)
-        case _:
-            return any(_leaves(x, in_loop=in_loop) for x in children(node))
+    def stores_only(self, node: Node) -> bool:
+        """Whether that is all of a node, and nothing here follows it."""
+        found = self._of[id(node)]
+        return bool(found.kinds & _STORES) and found.kinds <= _PLAIN and not found.leaves
+
+    def is_moved(self, node: Node) -> bool:
+        """Whether a node is what ``moved`` leaves of one, and no part of another."""
+        return self.moves_only(node) and self._of[id(node)].kinds <= _MOVED
 
 
 def moved(node: Node, names: Names) -> Body:

@@ -33,7 +33,7 @@ from selector.gpu.simulator.lanes import Lanes
 from selector.gpu.simulator.launch import Launch, value
 from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.memories import Memories
-from selector.gpu.simulator.moved import is_moved
+from selector.gpu.simulator.moved import Alone
 from selector.gpu.simulator.phases import Phases
 from selector.gpu.simulator.threads import FENCED, KNOWN, Agent
 from selector.gpu.simulator.values import value_of
@@ -54,7 +54,8 @@ class Followed:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.lanes = kernel, Lanes()
         self.body = (*kernel.declarations, *kernel.body)
-        self.moving = {id(node) for node in walk(kernel.body) if is_moved(node)}
+        alone = Alone(kernel)
+        self.moving = {id(node) for node in walk(kernel.body) if alone.is_moved(node)}
 
 
 class Run:

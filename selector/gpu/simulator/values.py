@@ -5,6 +5,7 @@ several at once, whose values are arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,91 +27,95 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, UINT32
+from selector.ir.types import BOOL, UINT32, Type
 
 Values = Mapping[str, int]
 
 _SIGNS = {
     BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "//",
-    BinaryOp.MOD: "%", BinaryOp.AND: "and", BinaryOp.OR: "or", CompareOp.EQ: "==",
-    CompareOp.NE: "!=", CompareOp.LT: "<", CompareOp.LE: "<=", CompareOp.GT: ">",
-    CompareOp.GE: ">=",
+    BinaryOp.MOD: "%", CompareOp.EQ: "==", CompareOp.NE: "!=", CompareOp.LT: "<",
+    CompareOp.LE: "<=", CompareOp.GT: ">", CompareOp.GE: ">=",
 }  # fmt: skip
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
 _CALLS = {"bitwise_and": "&", "shift_right": ">>"}
-_LOGIC = {BinaryOp.AND: "&", BinaryOp.OR: "|"}
 _WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """What is written otherwise for one thread and for several."""
+
+    logic: Mapping[BinaryOp | CompareOp, str]
+    negated: str
+    chosen: str
+    test: str  # a number taken for a condition
+
+
+_ONE = _Forms({BinaryOp.AND: "and", BinaryOp.OR: "or"}, "(not {})", "({1} if {0} else {2})", "{}")
+_SEVERAL = _Forms(
+    {BinaryOp.AND: "&", BinaryOp.OR: "|"}, "(True ^ {})", "where({}, {}, {})", "true({}, 0)"
+)
 
 
 @lru_cache(maxsize=1 << 14)
 def value_of(e: Expr) -> Callable[[Values], int]:
     """The function; ``KeyError`` where a variable has no value."""
-    return eval(f"lambda v: {_python(e)}", {"min": min, "max": max})
-
-
-def _python(e: Expr) -> str:
-    match e:
-        case IntImm(value):
-            return f"({value})"
-        case Var(name):
-            return f"v[{name!r}]"
-        case Binary(op, a, b) if op in _EXTREMA:
-            return f"{_EXTREMA[op]}({_python(a)}, {_python(b)})"
-        case Binary(op, a, b) | Compare(op, a, b):
-            return f"({_python(a)} {_SIGNS[op]} {_python(b)})"
-        case Not(a):
-            return f"(not {_python(a)})"
-        case Select(c, a, b):
-            return f"({_python(a)} if {_python(c)} else {_python(b)})"
-        case Cast(_, a):
-            return f"int({_python(a)})"
-        case Call(_, name, (a, b)) if name in _CALLS:
-            return f"({_python(a)} {_CALLS[name]} {_python(b)})"
-        case Call(_, "shared_address" | "anew", (a,)):
-            return _python(a)
-        case Call(_, name, ()):
-            return f"v[{name!r}]"
-        case _:
-            raise InternalError(f"{e} has no value in a kernel's control")
+    return eval(f"lambda v: {_text(e, _ONE)}", {"min": min, "max": max, **_PLACED})
 
 
 @lru_cache(maxsize=1 << 14)
 def values_of(e: Expr) -> Callable[[Mapping[str, Any]], Any]:
     """The function of several threads at once."""
     extrema = {"min": np.minimum, "max": np.maximum, "where": np.where, "true": np.not_equal}
-    return eval(
-        f"lambda v: {_numpy(e)}", extrema | dict(zip(PLACES, (_panel, _strip), strict=True))
-    )
+    return eval(f"lambda v: {_text(e, _SEVERAL)}", extrema | _PLACED)
 
 
-def _numpy(e: Expr) -> str:
+def _text(e: Expr, forms: _Forms) -> str:
+    def text(e: Expr) -> str:
+        return _text(e, forms)
+
+    def test(e: Expr) -> str:
+        return forms.test.format(text(e))
+
     match e:
-        case Binary(op, a, b) if op in _LOGIC:
-            return f"({_truth(a)} {_LOGIC[op]} {_truth(b)})"
+        case IntImm(value):
+            return f"({value})"
+        case Var(name) | Call(_, name, ()):
+            return f"v[{name!r}]"
+        case Binary(op, a, b) if op in forms.logic:
+            return f"({test(a)} {forms.logic[op]} {test(b)})"
         case Binary(op, a, b) if op in _EXTREMA:
-            return f"{_EXTREMA[op]}({_numpy(a)}, {_numpy(b)})"
+            return f"{_EXTREMA[op]}({text(a)}, {text(b)})"
         case Binary(op, a, b) | Compare(op, a, b):
-            return f"({_numpy(a)} {_SIGNS[op]} {_numpy(b)})"
+            return f"({text(a)} {_SIGNS[op]} {text(b)})"
         case Not(a):
-            return f"(True ^ {_truth(a)})"
+            return forms.negated.format(test(a))
         case Select(c, a, b):
-            return f"where({_truth(c)}, {_numpy(a)}, {_numpy(b)})"
-        case Cast(t, a) if t == BOOL:
-            return _truth(a)
+            return forms.chosen.format(test(c), text(a), text(b))
         case Cast(t, a):
-            return f"({_numpy(a)} & {_WORD})" if t == UINT32 else f"({_numpy(a)} + 0)"
-        case Call(_, name, (a, b)) if name in _CALLS:
-            return f"({_numpy(a)} {_CALLS[name]} {_numpy(b)})"
-        case Call(_, "anew", (a,)):
-            return _numpy(a)
-        case Call(_, name, args) if name in PLACES:
-            return f"{name}({', '.join(map(_numpy, args))})"
+            return _cast(t, text(a), test(a))
+        case Call(_, name, args):
+            return _call(name, [text(x) for x in args])
         case _:
-            return _python(e)
+            raise InternalError(f"{e} has no value in a kernel's control")
 
 
-def _truth(e: Expr) -> str:
-    return f"true({_numpy(e)}, 0)"
+def _call(name: str, args: list[str]) -> str:
+    match args:
+        case (a, b) if name in _CALLS:
+            return f"({a} {_CALLS[name]} {b})"
+        case (a,) if name in ("shared_address", "anew"):
+            return a
+        case _ if name in PLACES:
+            return f"{name}({', '.join(args)})"
+        case _:
+            raise InternalError(f"{name}(...) has no value in a kernel's control")
+
+
+def _cast(t: Type, number: str, test: str) -> str:
+    if t == BOOL:
+        return test
+    return f"({number} & {_WORD})" if t == UINT32 else f"({number} + 0)"
 
 
 def _panel(pitch: int, rows: int, size: int, row_bytes: int, index: Any) -> Any:
@@ -124,3 +129,6 @@ def _panel(pitch: int, rows: int, size: int, row_bytes: int, index: Any) -> Any:
 def _strip(pitch: int, step: int, per: int, column: Any) -> Any:
     """The element of a row whose chunks are dealt out to strips."""
     return Dealt(pitch, step, per).place(column)
+
+
+_PLACED: dict[str, Any] = dict(zip(PLACES, (_panel, _strip), strict=True))

@@ -20,7 +20,7 @@ from selector.gpu.ir.nodes import (
     expressions,
     walk,
 )
-from selector.gpu.simulator.moved import is_moved
+from selector.gpu.simulator.moved import Alone
 from selector.gpu.simulator.resolved import PLACED
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, walk_expr
@@ -57,8 +57,9 @@ def worlds_of(kernel: Kernel) -> Iterator[World]:
     numbers = {n.name: n for n in kernel.declarations if isinstance(n, Number)}
     stages = max((n.stages for n in walk(kernel.body) if isinstance(n, Advance)), default=FEW)
     asked = any(n.value.type == BOOL for n in numbers.values())
-    moving = _flags(tuple(x for x in walk(kernel.body) if is_moved(x)))
-    deciding = _flags(_unmoved(kernel.body)) - numbers.keys()
+    alone = Alone(kernel)
+    moving = _flags(tuple(x for x in walk(kernel.body) if alone.is_moved(x)))
+    deciding = _flags(_unmoved(kernel.body, alone)) - numbers.keys()
     moving -= numbers.keys() | deciding
     starts = frozenset(numbers[name].value for name in _starts(kernel.body) if name in numbers)
     found = dict(_totals(kernel.body))
@@ -85,16 +86,16 @@ def _declared(body: Body) -> Iterator[str]:
                 pass
 
 
-def _unmoved(body: Body) -> Body:
+def _unmoved(body: Body, alone: Alone) -> Body:
     """What is left without what single threads move."""
     found: list[Node] = []
     for node in body:
-        if not is_moved(node):
+        if not alone.is_moved(node):
             match node:
                 case Under() | For():
-                    node = replace(node, body=_unmoved(node.body))
+                    node = replace(node, body=_unmoved(node.body, alone))
                 case If(condition, then, otherwise):
-                    node = If(condition, _unmoved(then), _unmoved(otherwise))
+                    node = If(condition, _unmoved(then, alone), _unmoved(otherwise, alone))
                 case _:
                     pass
             found.append(node)

@@ -2,7 +2,7 @@
 
     python -m selector dump FILE.vir       read, verify and print it (--json: as data)
     python -m selector select FILE.vir     the selected program (--source: the emitted CUDA;
-    --kernels: what that is printed from)
+    --kernels: what that is printed from, --after PASS: before further passes)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
     python -m selector rules ...           the rule author's bench (rules --help)
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
             form = command.add_mutually_exclusive_group()
             form.add_argument("--source", action="store_true", help="print the emitted source")
             form.add_argument("--kernels", action="store_true", help="print the IR of its kernels")
+            command.add_argument("--after", metavar="PASS", help="with --kernels: as that left it")
         if name == "explain":
             command.add_argument("--laws", action="store_true", help="the law of each rule as well")
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
@@ -140,17 +141,24 @@ def select(options: argparse.Namespace) -> int:
     kernel = compile_module(module, target.name, cache=False)
     text = kernel.source if options.source else module_text(kernel.module, options.json)
     if options.kernels:
-        text = kernels_text(kernel.module, target)
+        text = kernels_text(kernel.module, target, options.after)
     write(text, options.out)
     return 0
 
 
-def kernels_text(module: Module, target: Target) -> str:
-    """What the source of a selected program is printed from."""
+def kernels_text(module: Module, target: Target, after: str | None) -> str:
+    """What the source of a selected program is printed from, or what a pass has left of it."""
     from selector.emit.cuda import emit_kernels
     from selector.gpu.ir.text import print_kernels
+    from selector.gpu.passes import Trace
 
-    return print_kernels(emit_kernels(module, target)[0])
+    trace = Trace()
+    kernels, _ = emit_kernels(module, target, watch=trace.add)
+    if after is None:
+        return print_kernels(kernels)
+    if after not in trace.kernels:
+        raise UserError(f"there is no pass `{after}`", hint=f"one of {', '.join(trace.kernels)}")
+    return print_kernels(trace.kernels[after])
 
 
 def explain(options: argparse.Namespace) -> int:

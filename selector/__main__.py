@@ -2,7 +2,7 @@
 
     python -m selector dump FILE.vir       read, verify and print it (--json: as data)
     python -m selector select FILE.vir     the selected program (--source: the emitted CUDA;
-    --kernels: what that is printed from)
+    --kernels: what that is printed from, --after PASS: before further passes)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
     python -m selector rules ...           the rule author's bench (rules --help)
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
             form = command.add_mutually_exclusive_group()
             form.add_argument("--source", action="store_true", help="print the emitted source")
             form.add_argument("--kernels", action="store_true", help="print the IR of its kernels")
+            command.add_argument("--after", metavar="PASS", help="with --kernels: as that left it")
         if name == "explain":
             command.add_argument("--laws", action="store_true", help="the law of each rule as well")
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
@@ -140,7 +141,8 @@ def select(options: argparse.Namespace) -> int:
         )
     if options.kernels:
         work = pipeline.Work(module, target, strict=True)
-        write(pipeline.kernels_text(pipeline.run(work, pipeline.Clock())), options.out)
+        work = pipeline.run(work, pipeline.Clock())
+        write(pipeline.kernels_text(work, options.after), options.out)
         return 0
     kernel = compile_module(module, target.name, cache=False)
     text = kernel.source if options.source else module_text(kernel.module, options.json)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from selector import dump, environment
-from selector.diagnostics import InternalError
+from selector.diagnostics import InternalError, UserError
 from selector.garbage import collector_paused
 from selector.ir.module import Module
 from selector.report import Report, StatementReport
@@ -31,7 +31,7 @@ class Work:
     one.
 
     ``rules`` are (file name, text) of rules in addition to the standard ones; ``kernels``: what a
-    GPU's source is printed from.
+    GPU's source is printed from, after each pass, by its name.
     """
 
     module: Module
@@ -39,7 +39,7 @@ class Work:
     strict: bool
     instructions: tuple[str, ...] | None = None
     statements: tuple[StatementReport, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[tuple[str, tuple[Kernel, ...]], ...] = ()
     plan: Plan | None = None
     rules: tuple[tuple[str, str], ...] = ()
 
@@ -122,9 +122,11 @@ def _emit(work: Work) -> Work:
     match work.target.family:
         case "cuda":
             from selector.emit.cuda import emit_kernels
+            from selector.gpu.passes import Trace
 
-            kernels, plan = emit_kernels(work.module, work.target, environment.patience())
-            return replace(work, kernels=kernels, plan=plan)
+            trace = Trace()
+            _, plan = emit_kernels(work.module, work.target, environment.patience(), trace.add)
+            return replace(work, kernels=tuple(trace.kernels.items()), plan=plan)
         case "amx":
             from selector.emit.c import emit
 
@@ -133,11 +135,16 @@ def _emit(work: Work) -> Work:
             raise InternalError(f"no emitter for the family {family!r}")
 
 
-def kernels_text(work: Work) -> str:
-    """The IR of the kernels that a source was printed from."""
+def kernels_text(work: Work, after: str | None = None) -> str:
+    """The IR of the kernels that a source was printed from, or of what the pass ``after`` has left
+    of it.
+    """
     from selector.gpu.ir.text import print_kernels
 
-    return print_kernels(work.kernels)
+    passes = dict(work.kernels)
+    if after is not None and after not in passes:
+        raise UserError(f"there is no pass `{after}`", hint=f"one of {', '.join(passes)}")
+    return print_kernels(work.kernels[-1][1] if after is None else passes[after])
 
 
 def _program(_: Work, after: Work) -> dict[str, str]:
@@ -159,7 +166,13 @@ def _source(_: Work, after: Work) -> dict[str, str]:
     source = "" if after.plan is None else after.plan.source
     if after.target.family == "amx":
         return {".c": source}
-    return {".kir": kernels_text(after), ".cu": source}
+    from selector.gpu.ir.text import print_kernels
+
+    passes = {
+        f".{number}-{name}.kir": print_kernels(kernels)
+        for number, (name, kernels) in enumerate(after.kernels)
+    }
+    return {**passes, ".kir": kernels_text(after), ".cu": source}
 
 
 STAGES = (

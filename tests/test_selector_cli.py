@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from selector.gpu.ir.text import parse_kernels
+from selector.gpu.passes import PASSES, WRITTEN
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).parent / "golden" / "conv1d-k64.vir"
@@ -71,6 +72,16 @@ def test_select_kernels() -> None:
     assert done.returncode == 0, done.stderr
     (kernel,) = parse_kernels(done.stdout)
     assert kernel.name.startswith("kernel_")
+    last, first = (
+        run("select", str(PROGRAM), "--target", "sm_80", "--kernels", "--after", name)
+        for name in (PASSES[-1].name, WRITTEN)
+    )
+    assert last.stdout == done.stdout
+    (written,) = parse_kernels(first.stdout)
+    assert {*kernel.parameters} < {*written.parameters}
+    unknown = run("select", str(PROGRAM), "--target", "sm_80", "--kernels", "--after", "other")
+    assert unknown.returncode == 2
+    assert "there is no pass `other`" in unknown.stderr
     refused = run("select", str(PROGRAM), "--target", "amx", "--kernels")
     assert refused.returncode == 2
     assert "amx has no kernels" in refused.stderr

@@ -24,6 +24,7 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, Copy
 from selector.emit.copy_code import one_of
 from selector.gpu.ir.expressions import (
+    FALSE,
     address,
     at_least,
     below,
@@ -99,7 +100,7 @@ def emit_rows_by_warp(
     def rows() -> None:
         w.add(Let("int", ("rows",), (count if limit is None else least(count, limit),)))
         if cut:
-            w.add(State("bool", ("part",), (flag("false"),)))
+            w.add(State("bool", ("part",), (FALSE,)))
         with w.when(less("lane", "rows")):
             w.add(Let("int", ("i",), (LANE,)))
             _place_row(copy, context)
@@ -137,8 +138,8 @@ def _condition(copy: Copy, context: KernelContext) -> tuple[Expr, bool]:
     source = context.storages[copy.source.buffer].param
     ends = source is not None and not copy.carries(source)
     if ends and copy.predicate is None and not copy.clamped[0]:
-        return flag(context.aligned_flag(copy.source.buffer, copy.per)), True
-    return whole_inside(copy, context) or flag("false"), False
+        return context.aligned_flag(copy.source.buffer, copy.per), True
+    return whole_inside(copy, context) or FALSE, False
 
 
 def _mostly(copy: Copy) -> int:

@@ -14,13 +14,13 @@ from selector.emit.copies import Copy, Ends
 from selector.emit.scalar import c_type
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
+    FALSE,
     address,
     at_least,
     at_most,
     below,
     both,
     equal,
-    flag,
     less,
     masked,
     minus,
@@ -157,7 +157,7 @@ def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
     whole = holds_everywhere(wanted, digits)
     if whole is None:
         return None
-    aligned = flag(context.aligned_flag(copy.source.buffer, copy.per))
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
     return aligned if whole == TRUE else both(aligned, _condition(whole, context))
 
 
@@ -231,12 +231,12 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
     wanted = element_predicate(copy, values)
     if wanted is not None:
         whole = holds_everywhere(wanted, {ELEMENT: copy.per})
-        chunk.append(flag("false") if whole is None else _condition(whole, context))
+        chunk.append(FALSE if whole is None else _condition(whole, context))
     if not copy.rounded and copy.length % copy.per:
         chunk.append(at_most(plus("x", copy.per), copy.length))
     if not provably_aligned(copy):
         chunk.append(equal(masked("c0", copy.per - 1), 0))
-    aligned = flag(context.aligned_flag(copy.source.buffer, copy.per))
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
     with w.when(both(aligned, *chunk)):
         w.add(CopyAsync(TO, number("from"), cache))
     with w.otherwise():

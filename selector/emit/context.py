@@ -15,6 +15,7 @@ from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import FALSE, both, equal, flag, masked, pointer
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
 from selector.gpu.ir.memory import Map
@@ -26,6 +27,7 @@ from selector.ir.nodes import (
     BinaryOp,
     BufferParam,
     Call,
+    Cast,
     Expr,
     IntImm,
     Load,
@@ -34,7 +36,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
-from selector.ir.types import INT32, Type
+from selector.ir.types import INT32, UINT64, Type
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.targets import Target
 
@@ -180,7 +182,7 @@ class KernelContext:
     # What is known to be one, of the elements of staged buffers, of every 16 bytes of bands.
     numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])
     thread_vars: dict[str, int] = field(default_factory=dict)
-    flags: dict[str, str] = field(default_factory=dict)
+    flags: dict[Expr, str] = field(default_factory=dict[Expr, str])  # names of conditions
     spelled: dict[tuple[Expr, str], str] = field(default_factory=dict[tuple[Expr, str], str])
     copies: dict[str, Taking] = field(default_factory=dict)  # by what they fill
     shared_bytes: int = 0
@@ -321,25 +323,22 @@ class KernelContext:
         used = -(-self.shared_bytes // alignment) * alignment
         return self.target.shared_memory - alignment - used
 
-    def aligned_flag(self, buffer: str, elements: int) -> str:
+    def aligned_flag(self, buffer: str, elements: int) -> Expr:
         """A uniform condition: all rows of the buffer start at multiples of ``elements``."""
         storage = self.storages[buffer]
         assert storage.space is Space.GLOBAL
-        tests = [f"((u64){storage.pointer} & {elements * storage.type.bytes - 1}) == 0"]
-        if storage.param is not None:
-            for dim in storage.param.dims[1:]:
-                if isinstance(dim.stride, IntImm):
-                    if dim.stride.value % elements:
-                        return "false"
-                else:
-                    tests.append(f"({self.scalar.index(dim.stride)} & {elements - 1}) == 0")
-        text = " && ".join(tests)
-        for name, known in self.flags.items():
-            if known == text:
-                return name
-        name = self.names.fresh(f"aligned_{storage.pointer}_{elements * storage.type.bytes}")
-        self.flags[name] = text
-        return name
+        start, size = Cast(UINT64, pointer(storage.base)), elements * storage.type.bytes
+        tests = [equal(masked(start, size - 1), 0)]
+        for dim in () if storage.param is None else storage.param.dims[1:]:
+            if not isinstance(dim.stride, IntImm):
+                stride = self.scalar.number(dim.stride)
+                tests.append(equal(masked(stride, elements - 1), 0))
+            elif dim.stride.value % elements:
+                return FALSE
+        condition = both(*tests)
+        if condition not in self.flags:
+            self.flags[condition] = self.names.fresh(f"aligned_{storage.base}_{size}")
+        return flag(self.flags[condition])
 
     def is_multiple(self, index: Affine, elements: int, buffer: str | None = None) -> bool:
         """Whether ``index`` is a multiple of ``elements``, given that the strides of ``buffer``

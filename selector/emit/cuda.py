@@ -6,34 +6,43 @@ this file adds parameters, flags, helper functions and launch geometry.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.copy_costs import copy_costs
 from selector.emit.elements import FIRST_PAIR, FIRST_ROW
 from selector.emit.kernel import KernelEmitter
-from selector.emit.names import Names, comment
+from selector.emit.names import Names, comment, identifier
 from selector.emit.places import column_text, row_text
-from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
-from selector.gpu.cuda.expressions import spell
-from selector.gpu.cuda.preamble import preamble, words
-from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
-from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
+from selector.gpu.cuda.preamble import preamble
+from selector.gpu.cuda.printer import print_kernel
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.builder import Builder
-from selector.gpu.ir.expressions import THREAD, both, equal, flag, moved
+from selector.gpu.ir.expressions import (
+    THREAD,
+    both,
+    equal,
+    flag,
+    masked,
+    moved,
+    of_first_lane,
+    plus,
+    shifted,
+    times,
+)
 from selector.gpu.ir.memory import Prefetch
-from selector.gpu.ir.nodes import walk
+from selector.gpu.ir.parameters import Parameter
+from selector.gpu.passes import Options, Watch, run_passes, unwatched
 from selector.ir.affine import join_dims
 from selector.ir.kinds import GridKind
 from selector.ir.module import Module
 from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
-from selector.ir.types import INT32
+from selector.ir.types import INT32, Type
 from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import Kernel, Program, split_kernels
 from selector.runtime.plan import (
@@ -48,7 +57,6 @@ from selector.runtime.plan import (
 )
 from selector.targets import Target
 
-COUNTED = ("block", "named")  # barriers at which threads have to be counted to wait with patience
 BLACKWELL = 100
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
@@ -63,34 +71,36 @@ def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
 
 
 def emit_kernels(
-    module: Module, target: Target, patience: float | None = None
+    module: Module, target: Target, patience: float | None = None, watch: Watch = unwatched
 ) -> tuple[tuple[ir.Kernel, ...], Plan]:
-    """The same, with the kernels that the source is printed from."""
+    """The same, with the kernels that the source is printed from; ``watch`` is told what each pass
+    leaves.
+    """
     program = split_kernels(module)
     _check_grids(module, program)
-    kernels: list[ir.Kernel] = []
-    parts: list[str] = []
-    used: dict[str, str] = {}
-    launches: list[Launch] = []
     once = constant_kernels(program, module)
-    for number, kernel in enumerate(program.kernels):
-        following = _following(number, program, once, target)
-        emitted, text, launch = _emit_kernel(kernel, module, program, target, following, used)
-        if patience is not None:
-            emitted, launch = _counted(kernel, emitted, launch, target)
-        kernels.append(emitted)
-        parts.append(print_kernel(emitted, text))
-        launches.append(replace(launch, once=number in once, early=following[0] is not None))
-    body = "\n".join(parts)
+    following = [_following(n, program, once, target) for n in range(len(program.kernels))]
+    written = [
+        _emit_kernel(kernel, module, program, target, before)
+        for kernel, before in zip(program.kernels, following, strict=True)
+    ]
+    options = [Options(k.name, target.shared_memory, patience) for k in program.kernels]
+    kernels = run_passes([*zip((w.kernel for w in written), options, strict=True)], watch)
+    launches = [
+        replace(w.launched(kernel), once=number in once, early=following[number][0] is not None)
+        for number, (w, kernel) in enumerate(zip(written, kernels, strict=True))
+    ]
+    used: dict[str, str] = {}
+    body = "\n".join([print_kernel(kernel, used) for kernel in kernels])
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
-    helpers = preamble(body, used, patience, own=target.capability >= BLACKWELL)
+    helpers = preamble(body, used, own=target.capability >= BLACKWELL)
     source = f"{head}{helpers}\n{body}"
     intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
     plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
         intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
-    return tuple(kernels), plan
+    return kernels, plan
 
 
 def _following(
@@ -104,28 +114,6 @@ def _following(
         return None, True
     written = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
     return None if number == again[0] else written, number == again[-1]
-
-
-def _counted(
-    kernel: Kernel, emitted: ir.Kernel, launch: Launch, target: Target
-) -> tuple[ir.Kernel, Launch]:
-    """A kernel whose named barriers are bounded: what counts their arrivals is made first."""
-    if not any(isinstance(node, ir.Sync) and node.scope in COUNTED for node in walk(emitted.body)):
-        return emitted, launch
-    shared = launch.shared_bytes + ARRIVALS_BYTES
-    if shared > target.shared_memory:
-        raise ScheduleError(
-            f"the kernel of `{kernel.name}` has no room to count who comes to its barriers",
-            f"with SELECTOR_PATIENCE it needs {ARRIVALS_BYTES} bytes of shared memory more",
-            "fewer stages, or no SELECTOR_PATIENCE",
-            Where(func=kernel.name),
-        )
-    declarations = (ir.Raw((f"{RESET}();",)), *emitted.declarations)
-    return replace(emitted, declarations=declarations), replace(launch, shared_bytes=shared)
-
-
-def _entry(kernel: Kernel) -> str:
-    return "kernel_" + (re.sub(r"\W+", "_", kernel.name).strip("_") or "k")
 
 
 def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
@@ -155,67 +143,70 @@ def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
     return max(1, min(asked, room))
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A kernel as it is written, the ``arguments`` of its parameters, by name, and how it is
+    launched, but for what passes decide.
+    """
+
+    kernel: ir.Kernel
+    arguments: dict[str, Argument]
+    launch: Launch
+
+    def launched(self, kernel: ir.Kernel) -> Launch:
+        """How the kernel is launched that passes made of it."""
+        arguments = tuple(self.arguments[p.name] for p in kernel.parameters)
+        return replace(self.launch, shared_bytes=kernel.shared, arguments=arguments)
+
+
 def _emit_kernel(
     kernel: Kernel,
     module: Module,
     program: Program,
     target: Target,
     following: tuple[frozenset[str] | None, bool],
-    wrappers: dict[str, str],
-) -> tuple[ir.Kernel, str, Launch]:
-    """The kernel, the lines of its body, and how it is launched; the ``wrappers`` of instructions
-    that it calls are added.
-    """
+) -> _Written:
+    """With all parameters that it might take."""
     context = _context(kernel, module, target)
     context.shared_launches, context.last_launch = following
-    arguments, parameters = _parameters(module, program, context)
+    given = _parameters(module, program, context)
     for loop in kernel.grid:
         context.names.get(loop.name)
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
-    numbers = _block_numbers(kernel, context)
-    for argument, parameter in _maps(context):
-        arguments.append(argument)
-        parameters.append(parameter)
-    body = context.writer.body()
-    known = tuple(ir.Number(name, e, text) for (e, text), name in context.spelled.items())
-    printed = print_body((*known, *body), INDENT, wrappers)
-    text = " ".join([printed, *context.flags.values(), print_body(numbers)])
-    for value, (name, own) in context.quotients.items():
-        if own is not None:
-            text += f" {spell(own, {})}"
-        else:
-            arguments.append(ValueArgument(value, INT32))
-            parameters.append(f"const int {name}")
-    used = words(text)
-    declared = zip(arguments, parameters, strict=True)
-    kept = [(a, p) for (a, p) in declared if p.split()[-1].lstrip("*") in used]
     declarations = Builder()
-    _prologue(context, declarations, tensor=emitter.tensor, warps="warp" in used)
-    _declare(context, declarations, numbers)
+    for (e, text), name in context.spelled.items():
+        declarations.add(ir.Number(name, e, text))
+    _prologue(context, declarations, tensor=emitter.tensor)
+    _declare(kernel, context, declarations)
+    given += _maps(context)
+    for value, (name, own) in context.quotients.items():
+        if own is None:
+            given.append((Parameter("value", INT32, name), ValueArgument(value, INT32)))
+    room = context.shared_alignment if context.shared_bytes else 0
     emitted = ir.Kernel(
-        _entry(kernel),
-        _bounds(kernel, module, context),
+        f"kernel_{identifier(kernel.name) or 'k'}",
         context.threads,
         context.cluster,
-        tuple(p for _, p in kept),
-        (*known, *declarations.body()),
-        body,
+        tuple(parameter for parameter, _ in given),
+        declarations.body(),
+        context.writer.body(),
+        _least(kernel, module, context),
+        -(-context.shared_bytes // 128) * 128 + room,
+        room,
     )
-    room = context.shared_alignment if context.shared_bytes else 0
-    shared = -(-context.shared_bytes // 128) * 128 + room
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
         emitted.name,
         (grid[0], grid[1], grid[2]),
         context.threads,
-        shared,
-        tuple(a for a, _ in kept),
+        emitted.shared,
+        (),
         persistent=context.persistent,
         cluster=context.cluster,
         copies=copy_costs(kernel.body, kernel.name, context),
     )
-    return emitted, printed, launch
+    return _Written(emitted, {parameter.name: a for parameter, a in given}, launch)
 
 
 def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
@@ -244,25 +235,22 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     return context
 
 
-def _declare(context: KernelContext, w: Builder, numbers: tuple[ir.Let, ...]) -> None:
+def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
     """The block's numbers, what is made of sizes, and flags."""
-    for number in numbers:
+    for number in _block_numbers(kernel, context):
         w.add(number)
     for name, own in context.quotients.values():
         if own is not None:
             w.add(ir.Let("int", (name,), (own,)))
-    for name, condition in context.flags.items():
-        w.line(f"const bool {name} = {condition};")
+    for condition, name in context.flags.items():
+        w.add(ir.Let("bool", (name,), (condition,)))
 
 
-def _bounds(kernel: Kernel, module: Module, context: KernelContext) -> str:
-    """Threads of a block, blocks of a multiprocessor, blocks of a cluster."""
+def _least(kernel: Kernel, module: Module, context: KernelContext) -> int:
+    """Blocks of a multiprocessor that registers have to suffice for; 0 if nobody says."""
     resident = 1 if context.group else _resident(kernel, module, context)
     panels = bool(context.panels)  # their shared memory leaves room for few blocks anyway
-    least = f", {resident}" if panels or context.group or resident > 1 else ""
-    bounds = f"__launch_bounds__({context.threads}{least})"
-    size = context.cluster
-    return f"__cluster_dims__({size}, 1, 1) {bounds}" if size > 1 else bounds
+    return resident if panels or context.group or resident > 1 else 0
 
 
 def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:
@@ -279,73 +267,64 @@ def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]
     return tuple(found)
 
 
-def _maps(context: KernelContext) -> Iterator[tuple[Argument, str]]:
+def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
     """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
     mapped = dict.fromkeys(m.of for m in context.maps)
     stored = tuple(name for name in mapped if name in context.stored_maps)
     read = tuple(name for name in mapped if name not in context.stored_maps)
     for ready, buffers in ((READY, read), (STORES_READY, stored)):
         if buffers:
-            yield MapsReady(buffers), f"const int {ready}"
+            yield Parameter("value", INT32, ready), MapsReady(buffers)
     for m in context.maps:
         argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box)
-        yield argument, f"const __grid_constant__ TensorMap {m.name}"
+        yield Parameter("map", m.type, m.name), argument
 
 
-def _prologue(context: KernelContext, w: Builder, *, tensor: bool, warps: bool) -> None:
-    """Shared memory, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
+def _prologue(context: KernelContext, w: Builder, *, tensor: bool) -> None:
+    """Tensor maps, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
     rows of 16 that a warp holds), warp or group of the block.
     """
-    if context.panels:
-        w.line("extern __shared__ __align__(1024) unsigned char memory[];")
-        align = context.shared_alignment - 1
-        w.line(f"unsigned char* const smem = memory + (-shared_address(memory) & {align});")
-    elif context.shared_bytes:
-        w.line("extern __shared__ __align__(128) unsigned char smem[];")
     for m in context.maps:
         w.add(m)
         ready = STORES_READY if m.of in context.stored_maps else READY
         with w.when(both(flag(ready), equal(THREAD, 0))):
             w.add(Prefetch(m.name))
+    lane, g, q = masked(THREAD, 31), shifted("lane", 2), masked("lane", 3)
     if context.group:
-        w.line("const int lane = threadIdx.x & 31, q = lane & 3;")
-        w.line("const int g = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);")
-        w.line("const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);")
+        w.add(ir.Let("int", ("lane", "q"), (lane, q)))
+        w.add(ir.Let("int", ("g",), (plus(times(masked(shifted(THREAD, 5), 3), 16), g),)))
+        w.add(ir.Let("int", ("group",), (of_first_lane(shifted(THREAD, 7)),)))
     elif tensor:
-        w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")
-    if tensor and not context.group and (context.warps > 1 or warps):
-        w.line("const int warp = __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);")
+        w.add(ir.Let("int", ("lane", "g", "q"), (lane, g, q)))
+        w.add(ir.Let("int", ("warp",), (of_first_lane(shifted(THREAD, 5)),)))
 
 
 def _parameters(
     module: Module, program: Program, context: KernelContext
-) -> tuple[list[Argument], list[str]]:
-    """Every argument that a kernel might take, with its declaration; unused ones go later."""
-    arguments: list[Argument] = []
-    declarations: list[str] = []
+) -> list[tuple[Parameter, Argument]]:
+    """All that a kernel might take beside tensor maps and what the host works out."""
+    found: list[tuple[Parameter, Argument]] = []
     for b in module.buffers:
-        pointer = context.names.get(b.name)
-        constant = "const " if b.role is Role.INPUT else ""
-        arguments.append(BufferArgument(b.name))
-        declarations.append(f"{constant}{c_type(b.type.element)}* __restrict__ {pointer}")
+        name, t = context.names.get(b.name), b.type.element
+        way = "read" if b.role is Role.INPUT else "write"
+        found.append((Parameter(way, t, name), BufferArgument(b.name)))
         joined = replace(b, dims=join_dims(b.dims))
-        context.storages[b.name] = Storage(pointer, b.type.element, Space.GLOBAL, joined)
+        context.storages[b.name] = Storage(name, t, Space.GLOBAL, joined)
     for buffer in program.buffers:
-        pointer = context.names.get(buffer.name)
-        arguments.append(BufferArgument(buffer.name))
-        declarations.append(f"{c_type(buffer.type.element)}* {pointer}")
+        name, t = context.names.get(buffer.name), buffer.type.element
+        found.append((Parameter("pass", t, name), BufferArgument(buffer.name)))
         flat = (Dim(IntImm(0), buffer.elements, IntImm(1)),)
-        param = BufferParam(buffer.name, buffer.type.element, flat, Role.INPUT)
+        param = BufferParam(buffer.name, t, flat, Role.INPUT)
         context.storages[buffer.name] = Storage(
-            pointer, buffer.type.element, Space.GLOBAL, param, buffer.elements, buffer.pitches
+            name, t, Space.GLOBAL, param, buffer.elements, buffer.pitches
         )
     for name, t, value in _values(module):
-        arguments.append(ValueArgument(value, t))
-        declarations.append(f"const {c_type(t)} {context.names.get(name)}")
-    return arguments, declarations
+        parameter = Parameter("value", t, context.names.get(name))
+        found.append((parameter, ValueArgument(value, t)))
+    return found
 
 
-def _values(module: Module):
+def _values(module: Module) -> Iterator[tuple[str, Type, Expr]]:
     for b in module.buffers:
         for part in _symbols(b):
             yield part.name, INT32, part

@@ -10,6 +10,7 @@ from selector.emit.context import LANE_ROW, Element, KernelContext, Region
 from selector.emit.elements import COLUMN, ROW, ElementTexts
 from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
 from selector.emit.scalar import Space, c_type
+from selector.gpu.cuda.expressions import spell
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, Store, Var
@@ -31,7 +32,7 @@ class LaneStores:
             self._store_pairs(plan, whole)
             return
         w = self.context.writer
-        tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), flag]
+        tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), spell(flag, {})]
         with w.block(f"if ({' && '.join(tests)})"):
             self._write_quads(plan)
         with w.block("else"):
@@ -57,7 +58,7 @@ class LaneStores:
         s = plan.store
         paired = self._pair_flag(plan)
         tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
-        tests += [] if paired in (None, "true") else [paired]
+        tests += [] if paired in (None, TRUE) else [spell(paired, {})]
         w = self.context.writer
         if whole is None:
             self._write_tiles(plan, guarded=True, wide=False)
@@ -80,8 +81,8 @@ class LaneStores:
         digits = ((COLUMN, region.n), (ROW, region.m), (Var("$region"), len(plan.regions)))
         return holds_everywhere(plan.condition(p, digits), dict(digits))
 
-    def _pair_flag(self, plan: ReadOut) -> str | None:
-        """The uniform condition for storing two neighbours at once; "true" if always, None if
+    def _pair_flag(self, plan: ReadOut) -> Expr | None:
+        """The uniform condition for storing two neighbours at once; ``TRUE`` if always, None if
         never.
         """
         buffer = plan.store.buffer
@@ -91,7 +92,7 @@ class LaneStores:
                 return None
             if not self.context.is_multiple(form.base + form.m * LANE_ROW, 2, buffer):
                 return None
-        return self.context.aligned_flag(buffer, 2) if storage.space is Space.GLOBAL else "true"
+        return self.context.aligned_flag(buffer, 2) if storage.space is Space.GLOBAL else TRUE
 
     def _write_tiles(self, plan: ReadOut, *, guarded: bool, wide: bool) -> None:
         w = self.context.writer

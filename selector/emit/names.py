@@ -34,6 +34,11 @@ def comment(text: str) -> str:
     return f"// {Comment(text).text}"
 
 
+def identifier(text: str) -> str:
+    """What of a text can stand in an identifier; empty if nothing."""
+    return re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+
+
 class Names:
     """Maps names of the IR to C identifiers: the last readable part of the name, numbered where
     taken.
@@ -46,7 +51,7 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A new identifier that resembles ``wish``."""
-        base = re.sub(r"\W+", "_", wish, flags=re.ASCII).strip("_") or "v"
+        base = identifier(wish) or "v"
         if base[0].isdigit():
             base = f"v{base}"
         name, count = base, 1

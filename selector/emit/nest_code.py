@@ -17,7 +17,6 @@ from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
 from selector.emit.vector_stores import as_vector_store, emit_vector_store
-from selector.gpu.ir.expressions import flag
 from selector.ir.nodes import Stmt
 from selector.lowering.normalize import holds_tensor
 
@@ -76,7 +75,7 @@ class NestCode:
             with w.block(""):
                 emit_vector_store(copy, self.context, unit.thread, unit.size)
             return
-        with w.when(flag(copy.aligned)):
+        with w.when(copy.aligned):
             emit_vector_store(copy, self.context, unit.thread, unit.size)
         with w.otherwise():
             self.threads.spread(nest, unit.thread, unit.size)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
 from selector.emit.scalar import Space
+from selector.gpu.ir.expressions import FALSE
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
@@ -105,7 +106,7 @@ def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:
     return IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 
 
-def quad_flag(plan: ReadOut, context: KernelContext) -> str | None:
+def quad_flag(plan: ReadOut, context: KernelContext) -> Expr | None:
     """The uniform condition for storing four neighbours at once, of which a lane has two and the
     next one two; None if never, or if two at a time are neighbours of the next row's.
     """
@@ -121,7 +122,7 @@ def quad_flag(plan: ReadOut, context: KernelContext) -> str | None:
         if not context.is_multiple(form.base + form.m * LANE_ROW, 4, buffer):
             return None
     flag = context.aligned_flag(buffer, 4)
-    return None if flag == "false" else flag
+    return None if flag == FALSE else flag
 
 
 def quads(region: Region) -> Iterator[list[Element]]:

@@ -38,7 +38,7 @@ class VectorStore:
     nest: Nest
     x: Digit
     per: int
-    aligned: str
+    aligned: Expr
 
 
 def as_vector_store(nest: Nest, context: KernelContext) -> VectorStore | None:

@@ -15,8 +15,9 @@ from casestudies.gemm import build
 from casestudies.gemm.problem import Problem
 from selector import environment
 from selector.diagnostics import UserError
-from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, BARRIERS, RESET, bounded
+from selector.gpu.cuda.snippets.barriers import BARRIERS
 from selector.gpu.cuda.snippets.groups import GROUPS
+from selector.gpu.passes.bound_waits import ARRIVALS_BYTES
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 
 SMALL = Problem(64, 64, 64)
@@ -31,19 +32,19 @@ def compiled(monkeypatch: pytest.MonkeyPatch, seconds: str, schedule: str = "wgm
 def test_every_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else in the sources waits for what may never come."""
     waits = r"mbarrier\.\w+_wait|\bbar\.sync|\bbarrier\.sync"
-    waiting = {name for name, text in (BARRIERS | GROUPS).items() if re.search(waits, text)}
-    helpers = {RESET, "__syncthreads", "rows_awaited"}
-    assert waiting == set(bounded(1)) - helpers
+    snippets = BARRIERS | GROUPS
+    waiting = {name for name, text in snippets.items() if re.search(waits, text)}
+    bounded = {name for name in snippets if name.endswith("_within")}
+    waiting -= {"arrivals_reset", *bounded}
+    assert {f"{name}_within" for name in waiting} == bounded
     for schedule in ("wgmma", "tensor"):
         usual, patient = (compiled(monkeypatch, s, schedule) for s in ("", "0.5"))
         assert usual.plan.patience is None
         assert patient.plan.patience == 0.5
         assert "globaltimer" not in usual.source
-        assert "> 500000000ull" in patient.source
+        assert ", 500000000ull);" in patient.source
         assert plan_from_json(plan_to_json(patient.plan), patient.source) == patient.plan
-        body = [k.source.partition('extern "C"')[2] for k in (usual, patient)]
-        assert body[0] == body[1].replace("  arrivals_reset();\n", "", 1)
-        assert body[0] != body[1]
+        assert not re.search(rf"\b({'|'.join(waiting)}|__syncthreads)\(", patient.source)
         (launch,), (wider,) = usual.plan.launches, patient.plan.launches
         assert wider.shared_bytes == launch.shared_bytes + ARRIVALS_BYTES
 
@@ -52,10 +53,9 @@ def test_only_the_counting_of_arrivals_uses_the_barriers_of_the_hardware(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = compiled(monkeypatch, "1").source
-    assert "__syncthreads();" in source
-    assert "#define __syncthreads() counted_sync(0, (int)blockDim.x)" in source
+    assert "group_sync_within(0, 256, 1000000000ull);" in source
     assert source.count("bar.sync") == 1
-    assert source.index("bar.sync") < source.index("#define __syncthreads")
+    assert source.count("arrivals_reset();") == 1
 
 
 def test_a_kernel_without_barriers_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,9 @@ int main(int, char** arguments) {
     all.emplace_back([&, me] {
       for (int round = 1; round <= rounds; ++round) {
         stamps[me] = round;
-        counted_sync(3, threads);
+        group_sync_within(3, threads, 4000000000ull);
         for (int other = 0; other < threads; ++other) wrong += stamps[other] != round;
-        counted_sync(3, threads);
+        group_sync_within(3, threads, 4000000000ull);
       }
     });
   for (auto& thread : all) thread.join();
@@ -117,8 +117,7 @@ def test_counted_barriers_join_threads_and_end_without_one(tmp_path: Path) -> No
     """The snippet itself, on threads of this machine: nobody is ahead of another, and where one of
     six never comes the others end.
     """
-    text = bounded(4)[RESET]
-    sync = text[text.index("// A named barrier") :]
+    sync = BARRIERS["group_sync_within"]
     for asm, plain in (
         (r'asm volatile\("mov\.u64 %0, %%globaltimer;" : "=l"\(now\)\);', "now = nanoseconds();"),
         (r'asm volatile\("st\.shared\.u32 \[%0\], %0;" :: "r"\(1\) : "memory"\);', "_Exit(9);"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from selector.diagnostics import InternalError
@@ -33,12 +35,14 @@ from selector.gpu.ir.expressions import (
     moved,
     negated,
     number,
+    of_first_lane,
     place,
     plus,
     pointer,
     quotient,
     remainder,
     shared_address,
+    shifted,
     times,
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, RIGHT
@@ -78,12 +82,14 @@ from selector.gpu.ir.nodes import (
     Number,
     Raw,
     Registers,
+    ResetArrivals,
     Retire,
     State,
     Sync,
     Under,
     raw_lines,
 )
+from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import (
     Busy,
     Descriptor,
@@ -117,8 +123,15 @@ def small() -> Kernel:
         with w.block(""):
             w.line("  } e {;")
     w.line("f;")
-    parameters, declared = ("int a", "float* b"), (Raw(("int x = 1;",)),)
-    return Kernel("kernel_k", "__launch_bounds__(32)", 32, 1, parameters, declared, w.body())
+    parameters = (
+        Parameter("read", FLOAT16, "i"),
+        Parameter("write", FLOAT32, "o"),
+        Parameter("pass", FLOAT32, "between"),
+        Parameter("value", INT32, "n"),
+        Parameter("map", FLOAT16, "map"),
+    )
+    declared = (Let("int", ("x",), (number(1),)),)
+    return Kernel("kernel_k", 32, 2, parameters, declared, w.body(), 3, 5120, 1024)
 
 
 def products() -> tuple[Node, ...]:
@@ -242,14 +255,25 @@ def every() -> Kernel:
             w.add(Leave("loop"))
     w.add(Sync("block"))
     w.add(Sync("named", plus(2, "group"), 128, "all of them"))
+    w.add(ResetArrivals())
+    w.add(Await("spinning", number("full"), number("round"), 500))
+    w.add(Sync("named", number(0), 256, "all, for some time", 10**9))
+    w.add(Let("int", ("group",), (of_first_lane(shifted(THREAD, 7)),)))
     w.add(Dependents("await"))
     w.add(Retire(number("full")))
     for node in products():
         w.add(node)
     w.add(Leave("kernel", "done"))
-    return Kernel("all", "", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
+    return Kernel("all", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
 
 
+HEAD = """\
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32, 3) kernel_k(\
+const f16* __restrict__ i, float* __restrict__ o, float* between, const int n, \
+const __grid_constant__ TensorMap map) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  unsigned char* const smem = memory + (-shared_address(memory) & 1023);
+"""
 TEXT = """\
 u32 conv[2][2];
 if (maps_ready && threadIdx.x == 0) prefetch_map(&map);
@@ -333,6 +357,10 @@ make_uint4(0, 0, 0, 0);
 }
 __syncthreads();
 group_sync(2 + group, 128);  // all of them
+arrivals_reset();
+barrier_wait_within(full, round & 1, 500ull);
+group_sync_within(0, 256, 1000000000ull);  // all, for some time
+const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);
 await_launches();
 barrier_end(full);
 float acc[2][4];
@@ -368,21 +396,26 @@ def test_each_node_has_its_text() -> None:
 def test_blocks_indent() -> None:
     text = "if (a) {\n  b;\n  c;\n\n  d;\n  {\n      } e {;\n  }\n}\nf;\n"
     assert print_body(small().body) == text
-    head = 'extern "C" __global__ void __launch_bounds__(32) kernel_k(int a, float* b) {\n'
-    assert print_kernel(small()).startswith(head + "  int x = 1;\n  if (a) {\n")
+    assert print_kernel(small()).startswith(HEAD + "  const int x = 1;\n  if (a) {\n")
+
+
+def test_shared_memory_is_declared_as_it_is_aligned() -> None:
+    none, own = replace(small(), shared=0, alignment=0), replace(small(), alignment=128)
+    assert "smem" not in print_kernel(none)
+    assert "  extern __shared__ __align__(128) unsigned char smem[];\n" in print_kernel(own)
 
 
 def test_the_text_form_reads_back() -> None:
     left = Busy(("acc", "kept"), ("d0", "d1"), (0, 64), (8192, 256))
     stored = Touch("stored", C0, 16, flag("more")), Read("a0", 80, (0, 16, 640))
-    kernels = (small(), every(), Kernel("other", "", 32, 1, (), (), (left, *stored)), small())
+    kernels = (small(), every(), Kernel("other", 32, 1, (), (), (left, *stored)), small())
     assert parse_kernels(print_kernels(kernels)) == kernels
 
 
 def test_a_line_that_is_no_node_is_named() -> None:
     with pytest.raises(InternalError, match="line 2 is no node: nonsense"):
-        parse_kernels("kernel k threads 1 cluster 1 bounds b {\n nonsense\n}\n")
+        parse_kernels("kernel k threads 1 cluster 1 {\n nonsense\n}\n")
 
 
 def test_text_is_counted() -> None:
-    assert raw_lines(small()) == 1 + 1 + 4 + 1 + 1
+    assert raw_lines(small()) == 1 + 4 + 1 + 1

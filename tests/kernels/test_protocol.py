@@ -123,7 +123,7 @@ def hand_over(*after: Node, sync: bool = True, phase: int = 0) -> tuple[str, ...
         w.add(Await("spinning", barrier("full"), number(phase)))
     for node in after:
         w.add(node)
-    return protocol_faults(Kernel("k", "", 64, 1, (), (), w.body()))
+    return protocol_faults(Kernel("k", 64, 1, (), (), w.body()))
 
 
 def test_nothing_is_wrong() -> None:
@@ -180,7 +180,7 @@ def multiplied(*after: Node, stage: int = 0) -> tuple[str, ...]:
         w.add(Arrive(number("full"), number(16384)))
         w.add(EngineCopy(View("a"), "map", ("x", "y"), number("full"), 16384))
     w.add(Await("spinning", number("full"), number(0)))
-    return protocol_faults(Kernel("k", "", 256, 1, (), (), w.body()))
+    return protocol_faults(Kernel("k", 256, 1, (), (), w.body()))
 
 
 SWIZZLED = "swizzle(128) . strided(128, 2)"

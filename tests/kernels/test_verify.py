@@ -26,7 +26,7 @@ def staged(
 ) -> tuple[str, ...]:
     taken = Map("map", "A", FLOAT16, EXTENTS, STRIDES, box)
     memory = Memory("a", "f16", offset, 3, bytes_, (128, 64), parse_layout(layout))
-    return memory_faults(Kernel("k", "", 32, 1, (), (taken,), (memory, *more)))
+    return memory_faults(Kernel("k", 32, 1, (), (taken,), (memory, *more)))
 
 
 def engine(view: View, bytes_: int = 8192, name: str = "map") -> Node:

@@ -33,7 +33,7 @@ from selector.ir.types import INT32
 
 def faults(*body: Node) -> tuple[str, ...]:
     number = Number("known.0", times("row", 40), "row * 40")
-    return product_faults(Kernel("k", "", 128, 1, (), (number,), body))
+    return product_faults(Kernel("k", 128, 1, (), (number,), body))
 
 
 def only(found: tuple[str, ...]) -> str:

@@ -126,7 +126,6 @@ class WindowCode:
             if self.pieces is None:
                 body = self._complete(self.products)
             else:
-                w.line(f"rows_awaited(ready, {self.pieces.needed}, round & 1);")
                 body = self._by_pieces(self.pieces)
             w.add(Fused((*self._descriptors.values(), *body)))
 

@@ -6,9 +6,10 @@ there: ``Var`` is a variable of the kernel (of type ``POINTER``, one that is an 
 ``DIV`` and ``MOD`` are C's, arithmetic is of ints and wider types, halves are only moved, compared
 with nothing, and cast to and from float32 (``to_f32``, ``to_f16``). ``Load`` is none: an element of
 an array or of memory is ``element(pointer, further ..., index)``. Other calls are those of C's
-functions by their names, but for ``shared_address``, the ``PLACES``, the operators of bits and what
-is named by a type (``bits_as``, ``saturate``). The emitter's ``legalize_scalars`` makes legal
-expressions of the program's; control is made of them to begin with (``gpu.ir.expressions``).
+functions by their names, but for ``shared_address``, ``first_lane``, the ``PLACES``, the operators
+of bits and what is named by a type (``bits_as``, ``saturate``). The emitter's ``legalize_scalars``
+makes legal expressions of the program's; control is made of them to begin with
+(``gpu.ir.expressions``).
 
 ``spell`` and its kin print for CUDA; another language has ``Words`` of its own.
 """
@@ -207,6 +208,8 @@ class _Speller:
             case (pointer, *further, index) if name == "element":
                 text = self.pointer(pointer, further)
                 return _Text(f"{text}[{self.spell(index).text}]", _ATOM)
+            case (value,) if name == "first_lane":
+                return _Text(f"__shfl_sync(0xffffffffu, {self.spell(value).text}, 0)", _ATOM)
             case (IntImm(value),) if name == "shared_address":
                 return _Text(f"{name}(smem + {value})", _ATOM)
             case (pointer, *further) if name == "shared_address":

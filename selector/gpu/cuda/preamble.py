@@ -10,11 +10,12 @@ ISA, sections on ``mma``, ``ldmatrix``, ``cp.async``, ``cvt``.
 from __future__ import annotations
 
 from selector.gpu.cuda.snippets.arithmetic import ARITHMETIC
-from selector.gpu.cuda.snippets.barriers import BARRIERS, RESET, bounded
+from selector.gpu.cuda.snippets.barriers import BARRIERS
 from selector.gpu.cuda.snippets.copies import COPIES
 from selector.gpu.cuda.snippets.fragments import FRAGMENTS
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES
+from selector.gpu.ir.mentioned import words
 
 _ALWAYS = """\
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
@@ -38,35 +39,13 @@ SNIPPET_NAMES = frozenset(_SNIPPETS)
 """What the functions of the snippets are called."""
 
 
-class _Apart(dict[int, str]):
-    """For ``str.translate``: characters that are in no word become spaces."""
-
-    def __missing__(self, character: int) -> str:
-        letter = chr(character)
-        self[character] = letter if letter.isalnum() or letter == "_" else " "
-        return self[character]
-
-
-_APART = _Apart()
-
-
-def words(text: str) -> set[str]:
-    """The names in a text of C, and whatever else is written together: numbers, too."""
-    return set(text.translate(_APART).split())
-
-
-def preamble(
-    body: str, extra: dict[str, str], patience: float | None = None, *, own: bool = False
-) -> str:
+def preamble(body: str, extra: dict[str, str], *, own: bool = False) -> str:
     """The snippets whose name occurs in ``body``, in a fixed order; ``extra`` holds instruction
-    wrappers. ``patience``: seconds that a wait takes at most. ``own``: copies of the engine name
-    the block's shared memory, not the cluster's.
+    wrappers. ``own``: copies of the engine name the block's shared memory, not the cluster's.
     """
     used = words(body)
     parts = [_ALWAYS]
-    # What counts arrivals is there before the barriers that need it.
-    known = _SNIPPETS if patience is None else {RESET: ""} | _SNIPPETS | bounded(patience)
-    known = known | _OWN if own else known
+    known = _SNIPPETS | _OWN if own else _SNIPPETS
     parts += [text for name, text in known.items() if name in used]
     parts += [text for name, text in sorted(extra.items()) if name in used]
     return "".join(parts)

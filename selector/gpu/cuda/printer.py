@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from selector.gpu.cuda.copies import copy_line, engine_line, store_line
-from selector.gpu.cuda.expressions import Numbers, parity, spell
+from selector.gpu.cuda.expressions import TYPES, Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
 from selector.gpu.ir.expressions import both, less, plus
@@ -47,15 +47,18 @@ from selector.gpu.ir.nodes import (
     Number,
     Raw,
     Registers,
+    ResetArrivals,
     Retire,
     State,
     Sync,
     Under,
 )
+from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.ir.nodes import Expr
 
 INDENT = "  "
+SHARED_ALIGNMENT = 128
 
 _FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
@@ -73,15 +76,47 @@ _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
 
 
-def print_kernel(kernel: Kernel, body: str | None = None) -> str:
-    """The definition of a kernel. ``body``: its lines, where they are printed already."""
-    parameters = ", ".join(kernel.parameters)
-    head = f'extern "C" __global__ void {kernel.bounds} {kernel.name}({parameters})'
-    declarations = print_body(kernel.declarations, INDENT)
-    if body is None:
-        numbers = tuple(node for node in kernel.declarations if isinstance(node, Number))
-        body = print_body((*numbers, *kernel.body), INDENT)
-    return f"{head} {{\n{declarations}{body}}}\n"
+def print_kernel(kernel: Kernel, wrappers: dict[str, str] | None = None) -> str:
+    """The definition of a kernel; ``wrappers`` as for ``print_body``."""
+    parameters = ", ".join(map(_parameter, kernel.parameters))
+    head = f'extern "C" __global__ void {_bounds(kernel)} {kernel.name}({parameters})'
+    lines = "".join(f"{INDENT}{line}\n" for line in _shared(kernel))
+    body = print_body((*kernel.declarations, *kernel.body), INDENT, wrappers)
+    return f"{head} {{\n{lines}{body}}}\n"
+
+
+def _bounds(kernel: Kernel) -> str:
+    least = f", {kernel.resident}" if kernel.resident else ""
+    bounds = f"__launch_bounds__({kernel.threads}{least})"
+    return f"__cluster_dims__({kernel.cluster}, 1, 1) {bounds}" if kernel.cluster > 1 else bounds
+
+
+def _parameter(parameter: Parameter) -> str:
+    name = parameter.name
+    match parameter.way:
+        case "map":
+            return f"const __grid_constant__ TensorMap {name}"
+        case "value":
+            return f"const {TYPES[parameter.type]} {name}"
+        case "read":
+            return f"const {TYPES[parameter.type]}* __restrict__ {name}"
+        case "write":
+            return f"{TYPES[parameter.type]}* __restrict__ {name}"
+        case _:
+            return f"{TYPES[parameter.type]}* {name}"
+
+
+def _shared(kernel: Kernel) -> tuple[str, ...]:
+    """The declaration of shared memory: no block's begins at a multiple of more than 128 bytes."""
+    if not kernel.shared:
+        return ()
+    if kernel.alignment <= SHARED_ALIGNMENT:
+        return (f"extern __shared__ __align__({SHARED_ALIGNMENT}) unsigned char smem[];",)
+    last = kernel.alignment - 1
+    return (
+        f"extern __shared__ __align__({kernel.alignment}) unsigned char memory[];",
+        f"unsigned char* const smem = memory + (-shared_address(memory) & {last});",
+    )
 
 
 def print_body(body: Body, indent: str = "", wrappers: dict[str, str] | None = None) -> str:
@@ -172,7 +207,7 @@ class _Printer:
                 return [f"{name} = {self.text(value)};"]
             case Advance():
                 return self.advance(node)
-            case Registers() | Dependents():
+            case Registers() | Dependents() | ResetArrivals():
                 return [self.launched(node)]
             case EngineCopy() | EngineStore() | Prefetch() | CopyRun():
                 return [engine_line(node, self.numbers)]
@@ -183,8 +218,10 @@ class _Printer:
             case _:
                 return [self.synchronised(node)]
 
-    def launched(self, node: Registers | Dependents) -> str:
+    def launched(self, node: Registers | Dependents | ResetArrivals) -> str:
         match node:
+            case ResetArrivals():
+                return "arrivals_reset();"
             case Registers(how, count):
                 return f"{how}_registers<{count}>();"
             case Dependents(what):
@@ -225,12 +262,14 @@ class _Printer:
                 if block is not None:
                     return f"barrier_arrive_at({at}, {self.text(block)});"
                 return f"barrier_arrive{'_copies' if after else ''}({at});"
-            case Await(how, barrier, phase):
-                return f"{_AWAITS[how]}({self.text(barrier)}, {parity(phase, self.numbers)});"
-            case Sync(scope, barrier, threads, note):
+            case Await(how, barrier, phase, within):
+                name, limit = _limited(_AWAITS[how], within)
+                return f"{name}({self.text(barrier)}, {parity(phase, self.numbers)}{limit});"
+            case Sync(scope, barrier, threads, note, within):
                 if barrier is None:
                     return f"{_SYNCS[scope]}();{_noted(note)}"
-                return f"group_sync({self.text(barrier)}, {threads});{_noted(note)}"
+                name, limit = _limited("group_sync", within)
+                return f"{name}({self.text(barrier)}, {threads}{limit});{_noted(note)}"
             case Fence(what, note):
                 return f"{_FENCES[what]}();{_noted(note)}"
             case Commit(queue):
@@ -243,6 +282,11 @@ class _Printer:
 
 def _remote(node: Node) -> bool:
     return isinstance(node, Arrive) and node.block is not None
+
+
+def _limited(name: str, within: int) -> tuple[str, str]:
+    """The form of a wait that ends after so many nanoseconds, and its last argument."""
+    return (f"{name}_within", f", {within}ull") if within else (name, "")
 
 
 def _noted(note: str) -> str:

@@ -2,8 +2,8 @@
 
 Variables are those that the kernel declares, and ``threadIdx.x``, ``blockIdx.x``, ``gridDim.x``,
 ``lane``, ``warp`` and ``group``, which place a thread. What CUDA has besides are calls:
-``shared_address(offset)``, ``cluster_rank()``, ``bitwise_and`` and ``shift_right``. A whole number
-may stand for whether it is not zero (``flag``).
+``shared_address(offset)``, ``cluster_rank()``, ``first_lane(value)``, ``bitwise_and`` and
+``shift_right``. A whole number may stand for whether it is not zero (``flag``).
 
 The program's values come as legal expressions, too (``gpu.cuda.expressions`` says what is): an
 ``element`` of memory or of registers is loaded through a ``POINTER``.
@@ -33,6 +33,7 @@ Number = Expr | int | str  # an expression, a constant, the name of a variable
 POINTER = Type(Kind.HANDLE, 64)
 BARRIER_BYTES = 8
 PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
+FALSE = IntImm(0, BOOL)
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
 
 
@@ -167,6 +168,11 @@ def masked(a: Number, mask: int) -> Expr:
 
 def shifted(a: Number, by: int) -> Expr:
     return Call(INT32, "shift_right", (number(a), IntImm(by)))
+
+
+def of_first_lane(e: Number) -> Expr:
+    """What the first lane of a warp has; that it is alike in a warp, compilers can see."""
+    return Call(INT32, "first_lane", (number(e),))
 
 
 def shared_address(offset: int) -> Expr:

@@ -32,6 +32,7 @@ from selector.gpu.ir.memory import (
     StoreRows,
     StoreWords,
 )
+from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
 from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
@@ -42,17 +43,21 @@ from selector.ir.nodes import Expr
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function: its parameters as they are declared, ``bounds`` of its launch, the ``threads`` of
-    a block and blocks of a ``cluster``, the declarations that hold in all of it, what it does.
+    """A function: the ``threads`` of a block and blocks of a ``cluster``, its parameters, the
+    declarations that hold in all of it, what it does. Registers suffice for so many ``resident``
+    blocks of a multiprocessor (0: as the compiler likes). A launch brings so many bytes of
+    ``shared`` memory, in which the kernel's own begins at a multiple of its ``alignment``.
     """
 
     name: str
-    bounds: str
     threads: int
     cluster: int
-    parameters: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
     declarations: Body
     body: Body
+    resident: int = 0
+    shared: int = 0
+    alignment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +226,32 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Until the phase of this number is over, by its parity; ``how``: spinning or asleep."""
+    """Until the phase of this number is over, by its parity; ``how``: spinning or asleep. In vain
+    for so many nanoseconds (``within``; 0: for ever), it ends the launch in an error.
+    """
 
     how: str
     barrier: Expr
     phase: Expr
+    within: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """All threads of a ``scope`` (warp, block, cluster), or the ``threads`` of a named barrier."""
+    """All threads of a ``scope`` (warp, block, cluster), or the ``threads`` of a named barrier;
+    ``within``: as for ``Await``, by counts of those who come.
+    """
 
     scope: str
     barrier: Expr | None = None
     threads: int = 0
     note: str = ""
+    within: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResetArrivals:
+    """Nobody has come to a named barrier yet, where they are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +309,8 @@ class Dependents:
 
 Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
-    | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
+    | Retire | Arrive | Await | Sync | ResetArrivals | Fence | Commit | Drain | Fused | Registers
+    | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
     | LoadShifted | Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Comment
     | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy | Touch | Read

@@ -49,6 +49,7 @@ from selector.gpu.ir.nodes import (
     Memory,
     Number,
     Registers,
+    ResetArrivals,
     Retire,
     State,
     Sync,
@@ -58,8 +59,8 @@ from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, M
 from selector.gpu.ir.touched import Read, Touch
 
 TEMPLATES: dict[type, str] = {
-    Kernel: "kernel {name} threads {threads} cluster {cluster} bounds {bounds}"
-    "[ parameters {parameters}]",
+    Kernel: "kernel {name} threads {threads} cluster {cluster}[ resident {resident}]"
+    "[ shared {shared} aligned {alignment}][ parameters {parameters}]",
     Number: "number {name} = {value} as {text}",
     Memory: "memory {name} of {kind} at {offset} stages {stages} bytes {bytes} extents {extents}"
     " = {layout}[ each {unit} apart {apart}]",
@@ -74,8 +75,9 @@ TEMPLATES: dict[type, str] = {
     Init: "init {barrier} arrivals {arrivals}",
     Retire: "retire {barrier}",
     Arrive: "arrive {barrier}[ bytes {bytes}][ after {after}][ at {block}]",
-    Await: "await {how} {barrier} phase {phase}",
-    Sync: "sync {scope}[ barrier {barrier}][ threads {threads}][ note {note}]",
+    Await: "await {how} {barrier} phase {phase}[ within {within}]",
+    Sync: "sync {scope}[ barrier {barrier}][ threads {threads}][ within {within}][ note {note}]",
+    ResetArrivals: "reset_arrivals",
     Fence: "fence {what}[ note {note}]",
     Commit: "commit {queue}",
     Drain: "drain {queue} pending {pending}[ half {half}]",

@@ -12,6 +12,7 @@ from typing import Any
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
 from selector.gpu.ir.nodes import Body, Kernel, Node, Raw
+from selector.gpu.ir.parameters import parse_parameter
 from selector.gpu.ir.products import parse_operand, parse_record
 from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
 from selector.gpu.ir.views import View
@@ -84,7 +85,7 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int" | "Layout" | "Record" | "Operand" | "Type":
+        case "str" | "int" | "Layout" | "Record" | "Operand" | "Type" | "Parameter":
             return str(value)
         case "Expr":
             return print_expr(value, {})
@@ -92,7 +93,7 @@ def _spelled(kind: str, value: Any) -> str:
             places = (value.start, value.at, value.index)
             parts = (_spelled("Expr", x) if x is not None else "" for x in places)
             return BETWEEN.join((value.memory, *parts))
-        case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
+        case _ if kind.startswith("tuple["):
             part = kind.removeprefix("tuple[").removesuffix(", ...]")
             return BETWEEN.join(_spelled(part, v) for v in value)
         case _:
@@ -170,7 +171,9 @@ def _parsed(kind: str, text: str | None) -> Any:
         case "View":
             memory, *parts = (text or "").split(BETWEEN)
             return View(memory, *(_parsed("Expr", part or None) for part in parts))
-        case "tuple[str, ...]" | "tuple[int, ...]" | "tuple[Expr, ...]":
+        case "Parameter":
+            return parse_parameter(text or "")
+        case _ if kind.startswith("tuple["):
             part = kind.removeprefix("tuple[").removesuffix(", ...]")
             return tuple(_parsed(part, p) for p in text.split(BETWEEN)) if text else ()
         case _:

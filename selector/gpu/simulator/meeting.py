@@ -74,7 +74,7 @@ def meeting_only(kernel: Kernel) -> Kernel:
     """
     names = Names({n.name: n.value for n in kernel.declarations if isinstance(n, Number)})
     body, numbers = asked_only(_Reduction(kernel).body(kernel.body, names), kernel.declarations)
-    return replace(kernel, name="", bounds="", parameters=(), declarations=numbers, body=body)
+    return replace(kernel, name="", parameters=(), declarations=numbers, body=body)
 
 
 class _Reduction:

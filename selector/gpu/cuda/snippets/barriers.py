@@ -40,24 +40,14 @@ def _tensor_store(rank: int) -> str:
     )
 
 
-def bounded(seconds: float) -> dict[str, str]:
-    """The waits again, which end after so long in a store that no hardware executes, at an odd
+def _within(name: str, form: str) -> dict[str, str]:
+    """A wait that ends after so many nanoseconds in a store that no hardware executes, at an odd
     address: the launch fails as it would after a trap, which would take the registers that
     ``setmaxnreg`` gives (ptxas: C7512).
-
-    Named barriers, and the block's own, cannot be asked whether they are complete. Here threads
-    count themselves in shared memory instead (``arrivals_reset`` comes first in a kernel that has
-    any).
-
-    The other waits are not for threads: copies and wgmma that were issued end, or fault, and so do
-    launches before this one. ``__syncwarp`` is for lanes of the same warp, which part only in code
-    that has no other waits than these. ``cluster_sync`` says why itself.
     """
-    limit = f"{round(seconds * 1e9)}ull"
-    waits = {
-        name: f"""\
-// Waits for {seconds:g} seconds at most; in vain, it ends the kernel.
-__device__ __forceinline__ void {name}(u32 b, u32 parity) {{
+    text = f"""\
+// The same wait for so many nanoseconds at most; in vain, it ends the kernel.
+__device__ __forceinline__ void {name}_within(u32 b, u32 parity, u64 limit) {{
   u32 done;
   u64 start = 0, now;
   do {{
@@ -66,74 +56,12 @@ __device__ __forceinline__ void {name}(u32 b, u32 parity) {{
     if (done) break;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     if (start == 0) start = now;
-    if (now - start > {limit})
+    if (now - start > limit)
       asm volatile("st.shared.u32 [%0], %0;" :: "r"(b | 1) : "memory");
   }} while (true);
 }}
 """
-        for name, form in (
-            ("barrier_wait", "test_wait.parity.shared"),
-            ("barrier_await", "try_wait.parity.shared::cta"),
-        )
-    }
-    sync = _COUNTED_SYNC.replace("SECONDS", f"{seconds:g}").replace("LIMIT", limit)
-    counted = {
-        RESET: _ARRIVALS + sync,
-        "group_sync": _GROUP_SYNC,
-        "__syncthreads": "#define __syncthreads() counted_sync(0, (int)blockDim.x)\n",
-    }
-    return waits | counted | {"rows_awaited": _ROWS_AWAITED}
-
-
-RESET = "arrivals_reset"
-ARRIVALS_BYTES = 128  # behind what the kernel itself has of shared memory
-
-_ARRIVALS = """\
-// Threads that have come to the block's barrier (0) and to its named ones. All threads of the block
-// are at the beginning of the kernel: nobody waits here in vain.
-__device__ __forceinline__ u32* named_arrivals(int barrier) {
-  extern __shared__ unsigned char all_memory[];
-  u32 size;
-  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(size));
-  return (u32*)(all_memory + size) - 16 + barrier;
-}
-__device__ __forceinline__ void arrivals_reset() {
-  for (int i = threadIdx.x; i < 16; i += blockDim.x) *named_arrivals(i) = 0;
-  asm volatile("bar.sync 0;" ::: "memory");
-}
-"""
-
-_COUNTED_SYNC = """\
-// A named barrier at which threads wait for SECONDS seconds at most; in vain, it ends the kernel.
-__device__ __forceinline__ void counted_sync(int barrier, int threads) {
-  __threadfence_block();
-  u32* const arrivals = named_arrivals(barrier);
-  const u32 come = atomicAdd(arrivals, 1u);
-  const u32 all = (come / threads + 1) * threads;
-  u64 start = 0, now;
-  while ((int)(*(volatile u32*)arrivals - all) < 0) {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    if (start == 0) start = now;
-    if (now - start > LIMIT)
-      asm volatile("st.shared.u32 [%0], %0;" :: "r"(1) : "memory");
-  }
-  __threadfence_block();
-  __syncwarp();
-}
-"""
-
-_GROUP_SYNC = """\
-__device__ __forceinline__ void group_sync(int barrier, int threads) {
-  counted_sync(barrier, threads);
-}
-"""
-
-_ROWS_AWAITED = """\
-// All rows that a group's instructions are going to wait for, which they do for ever.
-__device__ __forceinline__ void rows_awaited(u32 ready, int pieces, u32 parity) {
-  for (int i = 0; i < pieces; ++i) barrier_await(ready + 8 * i, parity);
-}
-"""
+    return {f"{name}_within": text}
 
 
 BARRIERS: dict[str, str] = {
@@ -187,9 +115,40 @@ __device__ __forceinline__ void barrier_await(u32 b, u32 parity) {
   while (!done);
 }
 """,
-    "rows_awaited": """\
-// The instructions of a group wait for their rows themselves.
-__device__ __forceinline__ void rows_awaited(u32, int, u32) {}
+    **_within("barrier_wait", "test_wait.parity.shared"),
+    **_within("barrier_await", "try_wait.parity.shared::cta"),
+    "arrivals_reset": """\
+// Threads that have come to the block's barrier (0) and to its named ones. All threads of the block
+// are at the beginning of the kernel: nobody waits here in vain.
+__device__ __forceinline__ u32* named_arrivals(int barrier) {
+  extern __shared__ unsigned char all_memory[];
+  u32 size;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(size));
+  return (u32*)(all_memory + size) - 16 + barrier;
+}
+__device__ __forceinline__ void arrivals_reset() {
+  for (int i = threadIdx.x; i < 16; i += blockDim.x) *named_arrivals(i) = 0;
+  asm volatile("bar.sync 0;" ::: "memory");
+}
+""",
+    "group_sync_within": """\
+// A named barrier at which threads wait for so many nanoseconds at most; in vain, it ends the
+// kernel.
+__device__ __forceinline__ void group_sync_within(int barrier, int threads, u64 limit) {
+  __threadfence_block();
+  u32* const arrivals = named_arrivals(barrier);
+  const u32 come = atomicAdd(arrivals, 1u);
+  const u32 all = (come / threads + 1) * threads;
+  u64 start = 0, now;
+  while ((int)(*(volatile u32*)arrivals - all) < 0) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (start == 0) start = now;
+    if (now - start > limit)
+      asm volatile("st.shared.u32 [%0], %0;" :: "r"(1) : "memory");
+  }
+  __threadfence_block();
+  __syncwarp();
+}
 """,
     "barrier_expect": """\
 // Arrives, and lets the phase wait for so many bytes of the copy engine.

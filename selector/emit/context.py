@@ -161,8 +161,6 @@ class KernelContext:
     windows: dict[str, Dealt] = field(default_factory=dict)
     slots: set[str] = field(default_factory=set[str])  # shared buffers that rings fill ahead
     strips: dict[str, Dealt] = field(default_factory=dict)
-    shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
-    last_launch: bool = True  # of those that run in every call
     maps: list[Map] = field(default_factory=list[Map])
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])

@@ -18,7 +18,6 @@ from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
 from selector.emit.box_rings import box_ring
 from selector.emit.context import KernelContext
-from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.emitter import LastingLoop
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
@@ -104,7 +103,6 @@ class KernelEmitter:
         self.bands_filled = False
         self.loop_depth = 0
         self.lasting: LastingLoop | None = None
-        self.early = EarlyStart(context.shared_launches, context.writer)
         self.placement = Placement(kernel.body, context)
         self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
 
@@ -130,15 +128,11 @@ class KernelEmitter:
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
-        if not c.last_launch:
-            c.writer.add(ALLOW_NEXT)
         if c.persistent or c.teams > 1:
-            self.early.finish()
             emit_lasting(self)
         else:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
-            self.early.finish()
             unit.finish_copies(c.writer)
         if c.stores_boxes:
             with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
@@ -388,7 +382,6 @@ class KernelEmitter:
         """
         if not self.tables or self.bands_filled:
             return False
-        self.early.before_access(self.tables.sources)
         if unit.must_wait(self.tables.sources & self.exchanged, {BANDS}):
             unit.wait(self.context.writer)
         self.tables.fill(unit)

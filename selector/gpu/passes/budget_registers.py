@@ -50,10 +50,11 @@ def held_registers(body: Body) -> int:
 
 def shares(held: int, groups: int) -> tuple[int, int] | None:
     """Registers of a thread of the group that feeds and of the ``groups`` that multiply, which have
-    ``held`` ones all the time, in steps of 8; None where equal shares do.
+    ``held`` ones all the time, in steps of 8; None where equal shares do, or are as many as a
+    thread may have.
     """
     equal = REGISTERS // (groups + 1) // 8 * 8
-    if held + OTHERS <= equal:
+    if held + OTHERS <= equal or equal >= MOST:
         return None
     more = min(MOST, (equal * (groups + 1) - LEAST) // groups // 8 * 8)
     return equal * (groups + 1) - more * groups, more

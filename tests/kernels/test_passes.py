@@ -26,6 +26,8 @@ from selector.gpu.ir.nodes import (
     Arrive,
     Await,
     Body,
+    Commit,
+    Fence,
     Fused,
     If,
     Kernel,
@@ -41,16 +43,18 @@ from selector.gpu.ir.nodes import (
     Under,
 )
 from selector.gpu.ir.parameters import Parameter
-from selector.gpu.ir.products import Fragment, InMemory, LoadFragment, Mma, Record
+from selector.gpu.ir.products import Fragment, InMemory, InRegisters, LoadFragment, Mma, Record
 from selector.gpu.ir.views import View
 from selector.gpu.passes.bound_waits import ARRIVALS_BYTES, bound_waits
 from selector.gpu.passes.budget_registers import REGISTERS, budget_registers, shares
+from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.start_early import ALLOW_NEXT, AWAIT_EARLIER, start_early
 from selector.ir.nodes import Call
 from selector.ir.types import INT32
 
 ROOM = 1 << 16
+OTHER = Arrive(number("b"))
 
 
 def kernel(*body: Node, declarations: Body = (), parameters: tuple[str, ...] = ()) -> Kernel:
@@ -171,6 +175,39 @@ def test_no_room_for_counts_is_refused() -> None:
         bounded(kernel(Sync("block")), room=1024 + ARRIVALS_BYTES - 1)
 
 
+# ------------------------------------------------------------------ insert_fences
+
+GROUP = Let("int", ("group",), (number("warp"),))
+
+
+def test_each_group_of_instructions_begins_with_a_fence() -> None:
+    operand = InMemory("d", 0, False)
+    first, second = (
+        Mma("add", Record(64, 8, 16, "f32", "f16", "f16"), "sums", n, operand, operand)
+        for n in (0, 1)
+    )
+    fence, commit = Fence("matrix"), Commit("matrix")
+    group = (first, second, commit)
+    body = (OTHER, *group, *group, Fused((OTHER, *group)), If(flag("a"), (first, commit)))
+    fenced = (fence, *group)
+    assert insert_fences(kernel(*body, declarations=(GROUP,))).body == (
+        OTHER,
+        *fenced,
+        *fenced,
+        Fused((OTHER, *fenced)),
+        If(flag("a"), (fence, first, commit)),
+    )
+
+
+def test_instructions_of_warps_have_no_fence() -> None:
+    registers = InRegisters(("r0",))
+    record = Record(16, 8, 16, "f32", "f16", "f16")
+    before = kernel(Mma("add", record, "sums", 0, registers, registers))
+    assert insert_fences(before) is before
+    grouped = replace(before, declarations=(GROUP,))
+    assert insert_fences(grouped).body == before.body
+
+
 # ------------------------------------------------------------------ start_early
 
 
@@ -178,7 +215,7 @@ def started(*body: Node, earlier: frozenset[str] | None = frozenset({"a"})) -> B
     return start_early(kernel(*body), earlier=earlier, last=True).body
 
 
-OTHER, SHARED = Arrive(number("b")), Point("from", "float", View("a", index=number("i")))
+SHARED = Point("from", "float", View("a", index=number("i")))
 
 
 def test_a_kernel_waits_where_it_first_mentions_what_others_write() -> None:
@@ -248,7 +285,8 @@ def parted(pieces: int, *, ends: bool = True, otherwise: bool = True) -> Kernel:
     rows = Fragment("rows", "float", (64,), ROWS[64])
     multiply = (sums, rows, Mma("add", record, "sums", 0, operand, operand))
     feed = (OTHER, Leave("kernel")) if ends else (OTHER,)
-    return kernel(If(equal("group", 3), feed, multiply if otherwise else ()), *multiply[:2])
+    way = If(equal("group", 3), feed, multiply if otherwise else ())
+    return kernel(way, *multiply[:2], declarations=(GROUP,))
 
 
 def test_groups_that_hold_more_than_their_share_get_it_from_the_one_that_feeds() -> None:

@@ -18,7 +18,7 @@ from selector.emit.names import comment
 from selector.emit.warpgroups.core_bands import CORE_BYTES, Entry, Pair
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
 from selector.gpu.ir.layouts import Strided, core_matrices
-from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node
+from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fused, If, Node
 from selector.gpu.ir.products import GROUP_ROWS, Descriptor, InMemory, Mma, Record
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
@@ -137,7 +137,7 @@ class WindowCode:
         """
         found: list[Node] = []
         for part in [products] if self._one else [[p] for p in products]:
-            found += (Fence("matrix"), *map(self._product, part), Commit("matrix"))
+            found += (*map(self._product, part), Commit("matrix"))
             found.append(Drain("matrix", 0))
         return tuple(found)
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
-from selector.gpu.ir.nodes import Body, If, Kernel, Leave, Node, Registers, walk
-from selector.gpu.ir.products import Fragment, Mma
+from selector.gpu.ir.nodes import Body, If, Kernel, Leave, Node, Registers, of_groups, walk
+from selector.gpu.ir.products import Fragment
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Compare, CompareOp, IntImm, Var
 
@@ -27,7 +27,7 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
     others where equal shares would not do. ``resident``: the blocks that were asked for on one
     multiprocessor, which has so many bytes of ``shared_memory``.
     """
-    if any(isinstance(node, Mma) and node.record.asynchronous for node in walk(kernel.body)):
+    if of_groups(kernel):
         held = held_registers(kernel.body)
         body = rebuilt(kernel.body, lambda node: _parted(node, held))
         return replace(kernel, body=body, resident=1)

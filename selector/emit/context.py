@@ -164,7 +164,6 @@ class KernelContext:
     maps: list[Map] = field(default_factory=list[Map])
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
-    stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn
     member: str = ""  # the number of a warp or group in its team, where there are several

@@ -33,7 +33,6 @@ from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.unwritten import loops_of
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
-from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
@@ -43,18 +42,15 @@ from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
-    FIRST_LANE,
     Number,
-    both,
     equal,
-    flag,
     less,
     moved,
     number,
     quotient,
     remainder,
 )
-from selector.gpu.ir.nodes import Drain, Let
+from selector.gpu.ir.nodes import Let
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
@@ -134,9 +130,6 @@ class KernelEmitter:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             unit.finish_copies(c.writer)
-        if c.stores_boxes:
-            with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
-                c.writer.add(Drain("stores", 0, "read"))
 
     def _check_threads(self) -> None:
         c = self.context

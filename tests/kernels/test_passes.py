@@ -10,9 +10,11 @@ from selector.diagnostics import InternalError, ScheduleError
 from selector.gpu import passes
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
+    FIRST_LANE,
     FIRST_OF_GROUP,
     THREAD,
     barrier,
+    both,
     equal,
     flag,
     number,
@@ -20,14 +22,16 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, ROWS
 from selector.gpu.ir.layouts import in_bytes
-from selector.gpu.ir.memory import Evaluate, Point, Prefetch, StoreRows
+from selector.gpu.ir.memory import EngineStore, Evaluate, Map, Point, Prefetch, StoreRows
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import (
     Arrive,
     Await,
     Body,
     Commit,
+    Drain,
     Fence,
+    For,
     Fused,
     If,
     Kernel,
@@ -47,11 +51,12 @@ from selector.gpu.ir.products import Fragment, InMemory, InRegisters, LoadFragme
 from selector.gpu.ir.views import View
 from selector.gpu.passes.bound_waits import ARRIVALS_BYTES, bound_waits
 from selector.gpu.passes.budget_registers import REGISTERS, budget_registers, shares
+from selector.gpu.passes.drain_stores import drain_stores
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.start_early import ALLOW_NEXT, AWAIT_EARLIER, start_early
 from selector.ir.nodes import Call
-from selector.ir.types import INT32
+from selector.ir.types import FLOAT16, INT32
 
 ROOM = 1 << 16
 OTHER = Arrive(number("b"))
@@ -206,6 +211,22 @@ def test_instructions_of_warps_have_no_fence() -> None:
     assert insert_fences(before) is before
     grouped = replace(before, declarations=(GROUP,))
     assert insert_fences(grouped).body == before.body
+
+
+# ------------------------------------------------------------------ drain_stores
+
+
+def test_who_stores_boxes_waits_for_them_at_the_end() -> None:
+    box = Map("map", "out", FLOAT16, (number("n"),) * 2, (number("stride"),), (64, 8))
+    who, other = both(flag("ready"), FIRST_LANE), both(flag("also"), FIRST_LANE)
+    store, drain = EngineStore(View("box"), "map", (number(0),) * 2), Drain("stores", 0, "read")
+    commit = Commit("stores")
+    loop = For("rolled", "i", number(0), number(3), None, (If(who, (store, store, commit)),))
+    body = (loop, If(who, (store, commit)), If(other, (store, commit)), OTHER)
+    after = drain_stores(kernel(*body, declarations=(box,)))
+    assert after.body == (*body, If(who, (drain,)), If(other, (drain,)))
+    loads = kernel(OTHER, If(who, (Commit("copies"),)), declarations=(box,))
+    assert drain_stores(loads) is loads
 
 
 # ------------------------------------------------------------------ start_early

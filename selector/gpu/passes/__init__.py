@@ -16,6 +16,7 @@ from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.passes.bound_waits import bound_waits
 from selector.gpu.passes.budget_registers import budget_registers
+from selector.gpu.passes.drain_stores import drain_stores
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.start_early import start_early
@@ -50,6 +51,7 @@ class Pass:
 
 PASSES = (
     Pass("insert_fences", insert_fences),
+    Pass("drain_stores", drain_stores),
     Pass("start_early", start_early, ("earlier", "last")),
     Pass("budget_registers", budget_registers, ("resident", "shared_memory")),
     Pass("keep_used", keep_used),

@@ -161,12 +161,9 @@ class KernelContext:
     windows: dict[str, Dealt] = field(default_factory=dict)
     slots: set[str] = field(default_factory=set[str])  # shared buffers that rings fill ahead
     strips: dict[str, Dealt] = field(default_factory=dict)
-    shared_launches: frozenset[str] | None = None  # what to wait for, see ``emit.early``
-    last_launch: bool = True  # of those that run in every call
     maps: list[Map] = field(default_factory=list[Map])
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
-    stores_boxes: bool = False
     persistent: int = 0  # blocks a multiprocessor that do the work of the whole grid
     teams: int = 1  # of so many warps or groups each, that do a block's work in turn
     member: str = ""  # the number of a warp or group in its team, where there are several

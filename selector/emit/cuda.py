@@ -6,7 +6,7 @@ this file adds parameters, flags, helper functions and launch geometry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
@@ -58,7 +58,6 @@ from selector.runtime.plan import (
 from selector.targets import Target
 
 BLACKWELL = 100
-RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
 def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
@@ -78,16 +77,25 @@ def emit_kernels(
     """
     program = split_kernels(module)
     _check_grids(module, program)
+    written = [_emit_kernel(kernel, module, program, target) for kernel in program.kernels]
     once = constant_kernels(program, module)
-    following = [_following(n, program, once, target) for n in range(len(program.kernels))]
-    written = [
-        _emit_kernel(kernel, module, program, target, before)
-        for kernel, before in zip(program.kernels, following, strict=True)
+    again = [n for n in range(len(program.kernels)) if n not in once]
+    changed = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
+    early = again[1:] if target.has("griddepcontrol") else []
+    options = [
+        Options(
+            kernel.name,
+            target.shared_memory,
+            _asked(kernel, module, GridKind.RESIDENT) or 1,
+            patience,
+            written[number].pointing(changed) if number in early else None,
+            not early or number in once or number == again[-1],
+        )
+        for number, kernel in enumerate(program.kernels)
     ]
-    options = [Options(k.name, target.shared_memory, patience) for k in program.kernels]
     kernels = run_passes([*zip((w.kernel for w in written), options, strict=True)], watch)
     launches = [
-        replace(w.launched(kernel), once=number in once, early=following[number][0] is not None)
+        replace(w.launched(kernel), once=number in once, early=number in early)
         for number, (w, kernel) in enumerate(zip(written, kernels, strict=True))
     ]
     used: dict[str, str] = {}
@@ -101,19 +109,6 @@ def emit_kernels(
         intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
     return kernels, plan
-
-
-def _following(
-    number: int, program: Program, once: frozenset[int], target: Target
-) -> tuple[frozenset[str] | None, bool]:
-    """What a launch that starts while the one before it ends must not touch before that has; None
-    for one that does not. And whether it is the last.
-    """
-    again = [n for n in range(len(program.kernels)) if n not in once]
-    if number in once or not target.has("griddepcontrol"):
-        return None, True
-    written = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
-    return None if number == again[0] else written, number == again[-1]
 
 
 def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
@@ -136,13 +131,6 @@ def _check_grids(module: Module, program: Program) -> None:
             )
 
 
-def _resident(kernel: Kernel, module: Module, context: KernelContext) -> int:
-    """The blocks that were asked for on one multiprocessor, as far as shared memory holds them."""
-    asked = _asked(kernel, module, GridKind.RESIDENT) or 1
-    room = (context.target.shared_memory + RESERVED) // (context.shared_bytes + RESERVED)
-    return max(1, min(asked, room))
-
-
 @dataclass(frozen=True, slots=True)
 class _Written:
     """A kernel as it is written, the ``arguments`` of its parameters, by name, and how it is
@@ -153,22 +141,26 @@ class _Written:
     arguments: dict[str, Argument]
     launch: Launch
 
+    def pointing(self, buffers: Set[str]) -> frozenset[str]:
+        """The parameters by which the kernel comes to some buffers."""
+        found: list[str] = []
+        for name, argument in self.arguments.items():
+            match argument:
+                case BufferArgument(buffer) | MapArgument(name=buffer) if buffer in buffers:
+                    found.append(name)
+                case _:
+                    pass
+        return frozenset(found)
+
     def launched(self, kernel: ir.Kernel) -> Launch:
         """How the kernel is launched that passes made of it."""
         arguments = tuple(self.arguments[p.name] for p in kernel.parameters)
         return replace(self.launch, shared_bytes=kernel.shared, arguments=arguments)
 
 
-def _emit_kernel(
-    kernel: Kernel,
-    module: Module,
-    program: Program,
-    target: Target,
-    following: tuple[frozenset[str] | None, bool],
-) -> _Written:
+def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Target) -> _Written:
     """With all parameters that it might take."""
     context = _context(kernel, module, target)
-    context.shared_launches, context.last_launch = following
     given = _parameters(module, program, context)
     for loop in kernel.grid:
         context.names.get(loop.name)
@@ -191,9 +183,8 @@ def _emit_kernel(
         tuple(parameter for parameter, _ in given),
         declarations.body(),
         context.writer.body(),
-        _least(kernel, module, context),
-        -(-context.shared_bytes // 128) * 128 + room,
-        room,
+        shared=-(-context.shared_bytes // 128) * 128 + room,
+        alignment=room,
     )
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
@@ -244,13 +235,6 @@ def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
             w.add(ir.Let("int", (name,), (own,)))
     for condition, name in context.flags.items():
         w.add(ir.Let("bool", (name,), (condition,)))
-
-
-def _least(kernel: Kernel, module: Module, context: KernelContext) -> int:
-    """Blocks of a multiprocessor that registers have to suffice for; 0 if nobody says."""
-    resident = 1 if context.group else _resident(kernel, module, context)
-    panels = bool(context.panels)  # their shared memory leaves room for few blocks anyway
-    return resident if panels or context.group or resident > 1 else 0
 
 
 def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from selector.emit.context import KernelContext
-from selector.emit.early import EarlyStart
 from selector.emit.placement import Placement
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
@@ -38,7 +37,6 @@ class Emitter(Protocol):
     groups: GroupEmitter
     windows: WindowEmitter
     threads: ThreadCode
-    early: EarlyStart
     placement: Placement
     exchanged: set[str]
     last_loop: Stmt | None

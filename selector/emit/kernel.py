@@ -18,7 +18,6 @@ from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
 from selector.emit.box_rings import box_ring
 from selector.emit.context import KernelContext
-from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.emitter import LastingLoop
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
@@ -34,7 +33,6 @@ from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.unwritten import loops_of
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
-from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
@@ -44,17 +42,14 @@ from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
-    FIRST_LANE,
     Number,
-    both,
     equal,
-    flag,
     less,
     mixed_radix,
     moved,
     number,
 )
-from selector.gpu.ir.nodes import Drain, Let
+from selector.gpu.ir.nodes import Let
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
@@ -103,7 +98,6 @@ class KernelEmitter:
         self.bands_filled = False
         self.loop_depth = 0
         self.lasting: LastingLoop | None = None
-        self.early = EarlyStart(context.shared_launches, context.writer)
         self.placement = Placement(kernel.body, context)
         self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
 
@@ -129,19 +123,12 @@ class KernelEmitter:
         self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
-        if not c.last_launch:
-            c.writer.add(ALLOW_NEXT)
         if c.persistent or c.teams > 1:
-            self.early.finish()
             emit_lasting(self)
         else:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
-            self.early.finish()
             unit.finish_copies(c.writer)
-        if c.stores_boxes:
-            with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
-                c.writer.add(Drain("stores", 0, "read"))
 
     def _check_threads(self) -> None:
         c = self.context
@@ -385,7 +372,6 @@ class KernelEmitter:
         """
         if not self.tables or self.bands_filled:
             return False
-        self.early.before_access(self.tables.sources)
         if unit.must_wait(self.tables.sources & self.exchanged, {BANDS}):
             unit.wait(self.context.writer)
         self.tables.fill(unit)

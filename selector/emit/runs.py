@@ -38,7 +38,6 @@ class Runs:
     def write(self, stmts: Iterable[Stmt]) -> None:
         """All of them, in order."""
         for s in joined_sums(stmts, self.context):
-            self.emitter.early.before(s[0] if isinstance(s, tuple) else s)
             if isinstance(s, tuple):
                 self._flush()
                 self.emitter.sum_rows(s, self.unit)

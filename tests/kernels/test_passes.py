@@ -2,53 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from selector.diagnostics import InternalError, ScheduleError
 from selector.gpu import passes
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
+    FIRST_LANE,
     FIRST_OF_GROUP,
     THREAD,
     barrier,
+    both,
     equal,
     flag,
     number,
     pointer,
 )
+from selector.gpu.ir.lane_maps import ACCUMULATOR, ROWS
 from selector.gpu.ir.layouts import in_bytes
-from selector.gpu.ir.memory import Evaluate, Point, Prefetch, StoreRows
+from selector.gpu.ir.memory import EngineStore, Evaluate, Map, Point, Prefetch, StoreRows
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import (
     Arrive,
     Await,
     Body,
+    Commit,
+    Drain,
+    Fence,
+    For,
     Fused,
     If,
     Kernel,
+    Leave,
     Let,
     Memory,
+    Node,
     Number,
     Raw,
+    Registers,
     ResetArrivals,
     Sync,
     Under,
 )
 from selector.gpu.ir.parameters import Parameter
-from selector.gpu.ir.products import LoadFragment
+from selector.gpu.ir.products import Fragment, InMemory, InRegisters, LoadFragment, Mma, Record
 from selector.gpu.ir.views import View
 from selector.gpu.passes.bound_waits import ARRIVALS_BYTES, bound_waits
+from selector.gpu.passes.budget_registers import REGISTERS, budget_registers, shares
+from selector.gpu.passes.drain_stores import drain_stores
+from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
+from selector.gpu.passes.start_early import ALLOW_NEXT, AWAIT_EARLIER, start_early
 from selector.ir.nodes import Call
-from selector.ir.types import INT32
+from selector.ir.types import FLOAT16, INT32
 
 ROOM = 1 << 16
+OTHER = Arrive(number("b"))
 
 
-def kernel(*body: object, declarations: Body = (), parameters: tuple[str, ...] = ()) -> Kernel:
+def kernel(*body: Node, declarations: Body = (), parameters: tuple[str, ...] = ()) -> Kernel:
     w = Builder()
     for node in body:
-        w.add(node)  # type: ignore[arg-type]
+        w.add(node)
     given = tuple(Parameter("value", INT32, name) for name in parameters)
     return Kernel("k", 256, 1, given, declarations, w.body(), shared=1024, alignment=128)
 
@@ -161,6 +178,154 @@ def test_no_room_for_counts_is_refused() -> None:
     assert bounded(kernel(Sync("block")), room=1024 + ARRIVALS_BYTES).shared == 1152
     with pytest.raises(ScheduleError, match="the kernel of `conv` has no room to count"):
         bounded(kernel(Sync("block")), room=1024 + ARRIVALS_BYTES - 1)
+
+
+# ------------------------------------------------------------------ insert_fences
+
+GROUP = Let("int", ("group",), (number("warp"),))
+
+
+def test_each_group_of_instructions_begins_with_a_fence() -> None:
+    operand = InMemory("d", 0, False)
+    first, second = (
+        Mma("add", Record(64, 8, 16, "f32", "f16", "f16"), "sums", n, operand, operand)
+        for n in (0, 1)
+    )
+    fence, commit = Fence("matrix"), Commit("matrix")
+    group = (first, second, commit)
+    body = (OTHER, *group, *group, Fused((OTHER, *group)), If(flag("a"), (first, commit)))
+    fenced = (fence, *group)
+    assert insert_fences(kernel(*body, declarations=(GROUP,))).body == (
+        OTHER,
+        *fenced,
+        *fenced,
+        Fused((OTHER, *fenced)),
+        If(flag("a"), (fence, first, commit)),
+    )
+
+
+def test_instructions_of_warps_have_no_fence() -> None:
+    registers = InRegisters(("r0",))
+    record = Record(16, 8, 16, "f32", "f16", "f16")
+    before = kernel(Mma("add", record, "sums", 0, registers, registers))
+    assert insert_fences(before) is before
+    grouped = replace(before, declarations=(GROUP,))
+    assert insert_fences(grouped).body == before.body
+
+
+# ------------------------------------------------------------------ drain_stores
+
+
+def test_who_stores_boxes_waits_for_them_at_the_end() -> None:
+    box = Map("map", "out", FLOAT16, (number("n"),) * 2, (number("stride"),), (64, 8))
+    who, other = both(flag("ready"), FIRST_LANE), both(flag("also"), FIRST_LANE)
+    store, drain = EngineStore(View("box"), "map", (number(0),) * 2), Drain("stores", 0, "read")
+    commit = Commit("stores")
+    loop = For("rolled", "i", number(0), number(3), None, (If(who, (store, store, commit)),))
+    body = (loop, If(who, (store, commit)), If(other, (store, commit)), OTHER)
+    after = drain_stores(kernel(*body, declarations=(box,)))
+    assert after.body == (*body, If(who, (drain,)), If(other, (drain,)))
+    loads = kernel(OTHER, If(who, (Commit("copies"),)), declarations=(box,))
+    assert drain_stores(loads) is loads
+
+
+# ------------------------------------------------------------------ start_early
+
+
+def started(*body: Node, earlier: frozenset[str] | None = frozenset({"a"})) -> Body:
+    return start_early(kernel(*body), earlier=earlier, last=True).body
+
+
+SHARED = Point("from", "float", View("a", index=number("i")))
+
+
+def test_a_kernel_waits_where_it_first_mentions_what_others_write() -> None:
+    assert started(OTHER, SHARED, SHARED) == (OTHER, AWAIT_EARLIER, SHARED, SHARED)
+    assert started(OTHER, Prefetch("a")) == (OTHER, AWAIT_EARLIER, Prefetch("a"))
+    assert started(Raw(("x = a[1];",))) == (AWAIT_EARLIER, Raw(("x = a[1];",)))
+    assert started(OTHER) == (OTHER, AWAIT_EARLIER)
+
+
+def test_it_waits_outside_of_loops_and_branches_but_inside_of_blocks() -> None:
+    branch, block = If(flag("b"), (OTHER, SHARED)), Under("", (OTHER, SHARED))
+    assert started(OTHER, branch) == (OTHER, AWAIT_EARLIER, branch)
+    assert started(OTHER, block, SHARED) == (
+        OTHER,
+        Under("", (OTHER, AWAIT_EARLIER, SHARED)),
+        SHARED,
+    )
+
+
+def test_who_starts_nobody_early_and_waits_for_nobody_stays() -> None:
+    before = kernel(SHARED)
+    assert start_early(before, earlier=None, last=True) is before
+    assert start_early(before, earlier=None, last=False).body == (ALLOW_NEXT, SHARED)
+
+
+# ------------------------------------------------------------------ budget_registers
+
+
+def budgeted(before: Kernel, resident: int = 1, room: int = 227 << 10) -> Kernel:
+    return budget_registers(before, resident=resident, shared_memory=room)
+
+
+@pytest.mark.parametrize(
+    ("shared", "alignment", "asked", "told"),
+    [
+        (0, 0, 1, 0),
+        (16 << 10, 128, 3, 3),
+        (100 << 10, 128, 3, 2),
+        (200 << 10, 128, 3, 0),
+        (16 << 10, 1024, 1, 1),
+        (200 << 10, 1024, 4, 1),
+    ],
+)
+def test_blocks_are_told_that_shared_memory_holds(
+    shared: int, alignment: int, asked: int, told: int
+) -> None:
+    room = replace(kernel(), shared=shared + alignment, alignment=alignment)
+    assert budgeted(room, asked).resident == told
+
+
+def test_shares_of_registers_are_what_the_block_has() -> None:
+    assert shares(96, 3) is None
+    assert shares(97, 3) == (32, 160)
+    assert shares(137, 2) == (40, 232)
+    assert shares(240, 1) is None
+    for groups in (2, 3, 4, 5):
+        fewer, more = shares(240, groups) or (0, 0)
+        assert 24 <= fewer < more <= 240
+        assert fewer % 8 == more % 8 == 0
+        assert fewer + groups * more <= REGISTERS
+
+
+def parted(pieces: int, *, ends: bool = True, otherwise: bool = True) -> Kernel:
+    record = Record(64, 8, 16, "f32", "f16", "f16")
+    operand = InMemory("d", 0, False)
+    sums = Fragment("sums", "float", (pieces, 4), ACCUMULATOR)
+    rows = Fragment("rows", "float", (64,), ROWS[64])
+    multiply = (sums, rows, Mma("add", record, "sums", 0, operand, operand))
+    feed = (OTHER, Leave("kernel")) if ends else (OTHER,)
+    way = If(equal("group", 3), feed, multiply if otherwise else ())
+    return kernel(way, *multiply[:2], declarations=(GROUP,))
+
+
+def test_groups_that_hold_more_than_their_share_get_it_from_the_one_that_feeds() -> None:
+    before = parted(25)
+    (way, *_) = before.body
+    assert isinstance(way, If)
+    after = budgeted(before, 4)
+    assert after.resident == 1
+    fewer, more = Registers("fewer", 32), Registers("more", 160)
+    changed = replace(way, then=(fewer, *way.then), otherwise=(more, *way.otherwise))
+    assert after.body == (changed, *before.body[1:])
+
+
+@pytest.mark.parametrize(
+    "before", [parted(24), parted(25, ends=False), parted(25, otherwise=False)]
+)
+def test_other_groups_keep_equal_shares(before: Kernel) -> None:
+    assert budgeted(before).body == before.body
 
 
 # ------------------------------------------------------------------ the list

@@ -212,7 +212,7 @@ def open_box(
     extents = (ROWS, box.map.box[0])
     unit = ("(threadIdx.x >> 5)", pitch)
     w.add(Memory(name, "unsigned char", start, 1, box.bytes, extents, box.layout, *unit))
-    staging.stored, staging.box_bytes, context.stores_boxes = number + 1, box.bytes, True
+    staging.stored, staging.box_bytes = number + 1, box.bytes
     context.left_boxes.append(LeftBox(box, start, pitch, row))
     return name
 

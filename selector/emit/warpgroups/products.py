@@ -20,7 +20,7 @@ from selector.emit.unwritten import settled
 from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import Comment, Commit, Drain, Fence
+from selector.gpu.ir.nodes import Comment, Commit, Drain
 from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
@@ -118,7 +118,6 @@ class GroupEmitter:
                 for matrix in (p.a, p.b):
                     if isinstance(matrix, Matrix):
                         self._descriptor(matrix, descriptors)
-            w.add(Fence("matrix"))
             for p, first in zip(products, fresh, strict=True):
                 self._issue(p, descriptors, fresh=first)
             w.add(Commit("matrix"))

@@ -62,19 +62,17 @@ from selector.gpu.ir.nodes import (
     Init,
     Leave,
     Let,
-    Registers,
     Retire,
     State,
     Sync,
 )
+from selector.gpu.passes.budget_registers import shares
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.ir.types import INT32
 from selector.lowering.normalize import holds_tensor, is_read_out
 from selector.lowering.predicates import TRUE
 
-REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
-LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
 ADDRESSES = 2  # copies whose addresses those keep from one iteration to the next
 
 # Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
@@ -126,17 +124,12 @@ class GroupRing(Ring):
             if c.cluster > 1:
                 w.add(Sync("cluster"))
             groups = consumer_unit(c.consumers)
-            shares = self._shares() if alone else None
-            self.few = shares is not None
+            self.few = alone and shares(self._held(), c.warps) is not None
             with w.when(equal("group", c.warps)):
-                if shares:
-                    w.add(Registers("fewer", shares[0]))
                 self._feed()
                 if alone:
                     w.add(FEED_ENDS)
             with w.otherwise():
-                if shares:
-                    w.add(Registers("more", shares[1]))
                 if self.sharing is not None:
                     refilled = minus(c.number(self.loop.extent), self.stages)
                     w.add(Let("int", ("refilled",), (refilled,)))
@@ -167,19 +160,11 @@ class GroupRing(Ring):
         """How many slots are asked for before the block has met."""
         return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
 
-    def _shares(self) -> tuple[int, int] | None:
-        """Registers of a thread that feeds and of one that multiplies, where equal shares would not
-        hold the accumulators, in steps of 8. The block has what it was launched with: asking for
-        more than that together would wait forever.
-        """
-        c = self.context
-        held = sum(a.fragments * (2 if a.half else 4) for a in c.accumulators.values())
-        held += self.emitter.placement.held()
-        equal = REGISTERS // (c.warps + 1) // 8 * 8
-        if held + OTHERS <= equal:
-            return None
-        more = min(MOST, (equal * (c.warps + 1) - LEAST) // c.warps // 8 * 8)
-        return equal * (c.warps + 1) - more * c.warps, more
+    def _held(self) -> int:
+        """Registers of a thread that multiplies, for accumulators and kept operands."""
+        accumulators = self.context.accumulators.values()
+        held = sum(a.fragments * (2 if a.half else 4) for a in accumulators)
+        return held + self.emitter.placement.held()
 
     def plan(self) -> None:
         """What kinds of rings find out before they are written."""

@@ -24,7 +24,6 @@ from selector.gpu.ir.nodes import (
     Comment,
     Commit,
     Drain,
-    Fence,
     Fused,
     If,
     Node,
@@ -147,7 +146,7 @@ class WindowCode:
         """
         found: list[Node] = []
         for part in [products] if self._one else [[p] for p in products]:
-            found += (Fence("matrix"), *map(self._product, part), Commit("matrix"))
+            found += (*map(self._product, part), Commit("matrix"))
             found.append(Drain("matrix", 0))
         return tuple(found)
 

@@ -10,6 +10,7 @@ from selector.gpu.ir.memory import StoreRows
 from selector.gpu.ir.nodes import Body, Node, Number, walk
 from selector.gpu.ir.products import MatrixRows
 from selector.gpu.ir.views import View
+from selector.ir.nodes import Expr
 from selector.ir.traverse import free_vars
 
 _TEXTS = ("lines", "head", "elements")  # fields of C
@@ -20,28 +21,28 @@ _BY_LANE = (StoreRows, MatrixRows)  # where a lane's part is follows from its nu
 def mentioned(body: Body) -> set[str]:
     """The names, those of numbers (``Number``) that the body begins with as what these mention."""
     found: set[str] = set()
+    texts: list[str] = []
     numbers: dict[str, str] = {}
     for node in walk(body):
-        match node:
-            case Number(name, _, text):
-                numbers[name] = text
-            case _:
-                _collect(node, found)
-    for name in numbers.keys() & found:
-        found |= words(numbers[name])
-    return found
+        if isinstance(node, Number):
+            numbers[node.name] = node.text
+        else:
+            _collect(node, found, texts)
+    texts += (numbers[name] for name in numbers.keys() & found)
+    return found | words(" ".join(texts))
 
 
-def _collect(node: Node, found: set[str]) -> None:
-    """Add the names that stand in a node itself."""
+def _collect(node: Node, found: set[str], texts: list[str]) -> None:
+    """Add the names and texts that stand in a node itself."""
     if isinstance(node, _BY_LANE):
         found.add("lane")
     for name, kind in _fields(type(node)):
         value: Any = getattr(node, name)
+        if not value:
+            continue
         match kind:
             case "Expr":
-                if value is not None:
-                    found |= free_vars(value)
+                found |= free_vars(value)
             case "View":
                 found.add(value.memory)
                 found.update(*(free_vars(e) for e in _parts(value)))
@@ -50,12 +51,12 @@ def _collect(node: Node, found: set[str]) -> None:
             case "str" if name in _NAMES:
                 found.add(value)
             case "str":
-                found |= words(value)
+                texts.append(value)
             case _:
-                found.update(*map(words, value))
+                texts += value
 
 
-def _parts(view: View) -> list[Any]:
+def _parts(view: View) -> list[Expr]:
     return [e for e in (view.start, view.at, view.index) if e is not None]
 
 

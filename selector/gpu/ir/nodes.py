@@ -336,6 +336,11 @@ def walk(body: Body) -> Iterator[Node]:
         yield from walk(children(node))
 
 
+def of_groups(kernel: Kernel) -> bool:
+    """Whether its threads are numbered by groups of four warps."""
+    return any(isinstance(x, Let) and "group" in x.names for x in kernel.declarations)
+
+
 def meets(body: Body) -> bool:
     """Whether threads wait for each other or tell each other something in a body."""
     kinds = Init | Retire | Arrive | Await | Sync | EngineCopy

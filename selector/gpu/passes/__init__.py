@@ -15,19 +15,29 @@ from selector.diagnostics import InternalError
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.passes.bound_waits import bound_waits
+from selector.gpu.passes.budget_registers import budget_registers
+from selector.gpu.passes.drain_stores import drain_stores
+from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
+from selector.gpu.passes.start_early import start_early
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What passes ask for beside the kernel. ``name``: of what it computes, for messages;
-    ``patience``: seconds that a wait takes at most, None: as long as it takes; ``shared_memory``:
-    bytes that a block of the target can have.
+    ``shared_memory``: bytes that a block of the target can have, and all blocks of a multiprocessor
+    together; ``resident``: blocks of one that were asked for; ``patience``: seconds that a wait
+    takes at most, None: as long as it takes. Of the launches that run in every call, is it the
+    ``last``, and by which parameters do those write that may not be complete when it starts
+    (``earlier``; None: it does not start early)?
     """
 
     name: str
     shared_memory: int
+    resident: int = 1
     patience: float | None = None
+    earlier: frozenset[str] | None = None
+    last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,10 @@ class Pass:
 
 
 PASSES = (
+    Pass("insert_fences", insert_fences),
+    Pass("drain_stores", drain_stores),
+    Pass("start_early", start_early, ("earlier", "last")),
+    Pass("budget_registers", budget_registers, ("resident", "shared_memory")),
     Pass("keep_used", keep_used),
     Pass("bound_waits", bound_waits, ("name", "shared_memory", "patience")),
 )

@@ -1,4 +1,4 @@
-"""Kernels made anew, node by node."""
+"""Kernels made anew, body by body."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from selector.gpu.ir.nodes import Body, For, Fused, If, Node, Under
 
 
 def rebuilt(body: Body, change: Callable[[Node], Body]) -> Body:
-    """The body with nodes in the place of each, which hold what became of those inside. Bodies that
-    stay the same are the same ones.
-    """
-    found: list[Node] = []
-    for node in body:
-        found += change(_inside(node, change))
-    same = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
-    return body if same else tuple(found)
+    """The body with nodes in the place of each, which hold what became of those inside."""
+    return rebuilt_bodies(body, lambda inner: tuple(x for node in inner for x in change(node)))
 
 
-def _inside(node: Node, change: Callable[[Node], Body]) -> Node:
+def rebuilt_bodies(body: Body, change: Callable[[Body], Body]) -> Body:
+    """What becomes of a body whose nodes hold what became of the bodies inside."""
+    return change(tuple(_inside(node, change) for node in body))
+
+
+def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
     match node:
         case Under(body=body) | For(body=body) | Fused(body):
-            new = rebuilt(body, change)
-            return node if new is body else replace(node, body=new)
+            return replace(node, body=rebuilt_bodies(body, change))
         case If(_, then, otherwise):
-            new, other = rebuilt(then, change), rebuilt(otherwise, change)
-            same = new is then and other is otherwise
-            return node if same else replace(node, then=new, otherwise=other)
+            new, other = rebuilt_bodies(then, change), rebuilt_bodies(otherwise, change)
+            return replace(node, then=new, otherwise=other)
         case _:
             return node

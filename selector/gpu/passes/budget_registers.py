@@ -1,0 +1,75 @@
+"""How many registers a thread has: what the launch bounds leave it, and ``setmaxnreg``.
+
+A multiprocessor has 65536, so four warpgroups 128 a thread. The compiler is told how many blocks
+are to share them. Where a group only feeds the others, it gives them what it does not need; the
+block has what it was launched with: asking for more than that together would wait forever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
+from selector.gpu.ir.nodes import Body, If, Kernel, Leave, Node, Registers, of_groups, walk
+from selector.gpu.ir.products import Fragment
+from selector.gpu.passes.rebuilt import rebuilt
+from selector.ir.nodes import Compare, CompareOp, IntImm, Var
+
+REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
+LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
+ALIGNMENT = 128  # of shared memory that holds no swizzled tiles
+
+
+def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
+    """The kernel with its launch bounds, and registers moved from the group that feeds to the
+    others where equal shares would not do. ``resident``: the blocks that were asked for on one
+    multiprocessor, which has so many bytes of ``shared_memory``.
+    """
+    if of_groups(kernel):
+        held = held_registers(kernel.body)
+        body = rebuilt(kernel.body, lambda node: _parted(node, held))
+        return replace(kernel, body=body, resident=1)
+    own = kernel.shared - kernel.alignment
+    blocks = max(1, min(resident, (shared_memory + RESERVED) // (own + RESERVED)))
+    # Memory for swizzled tiles leaves room for few blocks anyway.
+    told = blocks > 1 or kernel.alignment > ALIGNMENT
+    return replace(kernel, resident=blocks) if told else kernel
+
+
+def held_registers(body: Body) -> int:
+    """Registers of a lane for accumulators, and for operands that are kept there."""
+    fragments = {node.name: node for node in walk(body) if isinstance(node, Fragment)}
+    return sum(
+        prod(fragment.registers)
+        for fragment in fragments.values()
+        if fragment.layout in (ACCUMULATOR, BLOCK)
+    )
+
+
+def shares(held: int, groups: int) -> tuple[int, int] | None:
+    """Registers of a thread of the group that feeds and of the ``groups`` that multiply, which have
+    ``held`` ones all the time, in steps of 8; None where equal shares do, or are as many as a
+    thread may have.
+    """
+    equal = REGISTERS // (groups + 1) // 8 * 8
+    if held + OTHERS <= equal or equal >= MOST:
+        return None
+    more = min(MOST, (equal * (groups + 1) - LEAST) // groups // 8 * 8)
+    return equal * (groups + 1) - more * groups, more
+
+
+def _parted(node: Node, held: int) -> Body:
+    """A condition that sends the group behind all others another way, which ends there, and what
+    both begin with.
+    """
+    match node:
+        case If(Compare(CompareOp.EQ, Var("group"), IntImm(groups)), (*_, Leave("kernel")), rest):
+            share = shares(held, groups) if rest else None
+            if share is None:
+                return (node,)
+            fewer, more = Registers("fewer", share[0]), Registers("more", share[1])
+            return (replace(node, then=(fewer, *node.then), otherwise=(more, *rest)),)
+        case _:
+            return (node,)

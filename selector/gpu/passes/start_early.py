@@ -1,0 +1,45 @@
+"""Kernels that start while the launch before them still runs (PTX ISA, ``griddepcontrol``).
+
+Of the launches of a plan that run in every call, each lets the next one start as soon as all of its
+own blocks have, and each but the first waits, in every block, before it touches memory that one of
+them writes. So what lies before that is done while the earlier launch ends: numbers of the block,
+barriers, and copies of what no launch writes. Whoever waits for a launch waits, through its own
+waiting, for all those before it. Launches that run once are complete by then: the call that
+holds them starts none early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+from selector.gpu.ir.mentioned import mentioned
+from selector.gpu.ir.nodes import Body, Dependents, Kernel, Under
+
+ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
+
+
+def start_early(kernel: Kernel, *, earlier: Set[str] | None, last: bool) -> Kernel:
+    """The kernel, which lets the next launch start, unless it is the ``last``, and waits for those
+    before it where it first mentions one of the pointers and maps by which ``earlier`` launches
+    write; None: it starts when these are complete.
+    """
+    body = kernel.body
+    if earlier is not None:
+        body = _awaiting(body, earlier)
+    if not last:
+        body = (ALLOW_NEXT, *body)
+    return kernel if body is kernel.body else replace(kernel, body=body)
+
+
+def _awaiting(body: Body, shared: Set[str]) -> Body:
+    """The body that waits outside of its loops and branches, at its end if it mentions nothing."""
+    for place, node in enumerate(body):
+        if shared.isdisjoint(mentioned((node,))):
+            continue
+        match node:
+            case Under("", inner):
+                return (*body[:place], Under("", _awaiting(inner, shared)), *body[place + 1 :])
+            case _:
+                return (*body[:place], AWAIT_EARLIER, *body[place:])
+    return (*body, AWAIT_EARLIER)

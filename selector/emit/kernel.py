@@ -16,7 +16,7 @@ from math import prod
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
-from selector.emit.box_rings import box_ring
+from selector.emit.box_rings import BoxRing, box_ring
 from selector.emit.context import KernelContext
 from selector.emit.early import ALLOW_NEXT, EarlyStart
 from selector.emit.emitter import LastingLoop
@@ -96,6 +96,7 @@ class KernelEmitter:
         self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
         self.last_loop: Stmt | None = None  # that a group which feeds the others takes part in
+        self.fed = False  # operands are staged ahead without such a group
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.nests = NestCode(context, self.threads)
@@ -139,6 +140,13 @@ class KernelEmitter:
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             self.early.finish()
             unit.finish_copies(c.writer)
+        if c.self_fed and not self.fed:
+            raise ScheduleError(
+                f"`{c.name}` cannot feed itself",
+                "no loop of its kernel stages operands of tensor instructions ahead",
+                "give the staged operands pipeline_stages(...); else drop self_fed(...)",
+                Where(func=c.name),
+            )
         if c.stores_boxes:
             with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
                 c.writer.add(Drain("stores", 0, "read"))
@@ -270,7 +278,9 @@ class KernelEmitter:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
-            (boxed or kind(self, s, body, staged)).emit(unit, in_warp=in_warp)
+            found = boxed or kind(self, s, body, staged)
+            self.fed = self.fed or isinstance(found, SelfFedRing | BoxRing)
+            found.emit(unit, in_warp=in_warp)
             return
         self.begin_again(body, unit)
         before = unit.state()

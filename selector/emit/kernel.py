@@ -334,7 +334,7 @@ class KernelEmitter:
     def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
         """Declare the variables of the loops; what each is, of the number ``numbered``."""
         texts: dict[str, str] = {}
-        digits = mixed_radix(numbered, [extent for _, extent in loops])
+        digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
             texts[name] = f"({spell(digit, {})})"

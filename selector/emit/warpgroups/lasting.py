@@ -101,7 +101,7 @@ class Turns:
     def decode(self, *, lets: bool) -> None:
         """Declare the variables of the grid's loops."""
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        extents = [self.context.host_value(e) for e in self.extents]
+        extents = (self.context.host_value(e) for e in self.extents[:-1])
         digits = mixed_radix(self.name, extents)
         for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
             if place == 0:

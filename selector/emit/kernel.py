@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from math import prod
 
-from selector.diagnostics import EmitError, ScheduleError, Where
+from selector.diagnostics import EmitError
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
 from selector.emit.box_rings import BoxRing, box_ring
@@ -23,6 +23,7 @@ from selector.emit.emitter import LastingLoop
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
+from selector.emit.refusals import check_fed, check_inside_threads, check_threads
 from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
@@ -76,7 +77,6 @@ from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_s
 from selector.lowering.structure import (
     hoist_allocations,
     loaded_names,
-    outside_threads,
     peel_threads,
     stored_names,
     thread_regions,
@@ -114,14 +114,15 @@ class KernelEmitter:
         regions = list(thread_regions(self.kernel.body))
         warps = [prod(e for _, e in loops) for loops, body in regions if holds_tensor(body)]
         threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
-        self._check_tensor_placement(bool(warps))
+        if warps:
+            check_inside_threads(self.kernel.body)
         c.warps = max(warps, default=1)
         c.loops = loops_of(self.kernel.body)
         arrange_groups(self.kernel.body, self.placement.in_registers, c)
         if c.group:
             self.last_loop = last_for_all(self.kernel.body)
         c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
-        self._check_threads()
+        check_threads(c, tensor=self.tensor)
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
@@ -140,44 +141,13 @@ class KernelEmitter:
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             self.early.finish()
             unit.finish_copies(c.writer)
-        if c.self_fed and not self.fed:
-            raise ScheduleError(
-                f"`{c.name}` cannot feed itself",
-                "no loop of its kernel stages operands of tensor instructions ahead",
-                "give the staged operands pipeline_stages(...); else drop self_fed(...)",
-                Where(func=c.name),
-            )
+        check_fed(c, fed=self.fed)
         if c.stores_boxes:
             with c.writer.when(both(flag(STORES_READY), FIRST_LANE)):
                 c.writer.add(Drain("stores", 0, "read"))
 
-    def _check_threads(self) -> None:
-        c = self.context
-        if c.threads > c.target.max_threads:
-            raise ScheduleError(
-                f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
-                f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
-                f"{c.unit_threads} threads"
-                if self.tensor
-                else "",
-                "use fewer or smaller gpu_thread loops",
-            )
-
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
-
-    def _check_tensor_placement(self, has_warps: bool) -> None:
-        if not has_warps:
-            return
-        for s in outside_threads(self.kernel.body):
-            if is_tensor_store(s):
-                assert isinstance(s, Store)
-                raise ScheduleError(
-                    f"a tensor statement of `{s.buffer}` stands outside the warps",
-                    "others of its kernel are inside gpu_thread loops, which enumerate warps",
-                    f"mark a loop of every stage of `{s.buffer}` with gpu_threads(...)",
-                    Where(func=s.buffer),
-                )
 
     # ------------------------------------------------------------------ statements
 

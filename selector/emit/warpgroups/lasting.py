@@ -18,8 +18,9 @@ from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
+from selector.emit.warpgroups.feeding import FREE_AGAIN
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
-from selector.emit.warpgroups.rings import FEED_ENDS, FREE_AGAIN, GroupRing
+from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,

@@ -22,7 +22,6 @@ from casestudies.common.data import case_inputs
 from casestudies.common.gallery import FOLDER, gallery
 from casestudies.common.options import (
     add_options,
-    checked_size,
     problem_of,
     refuse_unknown,
 )  # fmt: skip
@@ -153,8 +152,9 @@ def run_case(options: argparse.Namespace) -> int:
     if options.out is not None:
         media.check_out(case, options.out)
     size = options.size or (case.interpreted if device == "cpu" else None)
-    medium = media.choose(case, options.image, options.sound, checked_size(case, options.size))
-    problem = problem_of(case, options, medium.size if medium else size)
+    problem = problem_of(case, options, size)
+    medium = media.choose(case, options.image, options.sound, options.size)
+    problem = problem_of(case, options, medium.size) if medium else problem
     inputs = medium.inputs(problem) if medium else case_inputs(case, problem, options.seed, np)
     outcome = run(case, problem, inputs, schedule, device, options.target)
     path = options.out or (Path("out", f"{problem.name}.{medium.suffix}") if medium else None)

@@ -1,19 +1,37 @@
-"""Clamps that a load's own mask makes idle.
+"""Clamps that a load's own mask, or what is known of the loops around it, makes idle.
 
 A boundary of zeros is ``select(x < width, image[min(x, width - 1)], 0)``: the clamp keeps the
 address inside where the value is not used. A masked load reads nothing there, so the clamp goes,
-and what is left is an affine index, which can be copied in pieces of 16 bytes.
+and what is left is an affine index, which can be copied in pieces of 16 bytes, or in boxes.
+
+Halide leaves out the side of a mask that it can prove, ``0 <= x``, and then the clamp to it,
+``max(x, 0)``, only where ``x`` is no vector: the others it leaves to the loops' bounds here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from halide_bridge.ramps import canonical_index
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import lane
-from selector.ir.nodes import Binary, BinaryOp, Broadcast, Compare, CompareOp, Expr, Var
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IntImm,
+    LetStmt,
+    Load,
+    Stmt,
+    Var,
+)
+from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.ir.types import INT32
+from selector.lowering.ranges import Ranges, loop_bounds
 
 _LANE = Var("$lane")
 
@@ -44,6 +62,57 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
                 return e
 
     return rewrite(index)
+
+
+class BoundedClamps:
+    """Drops the clamps of loads' indices that the ``ranges`` of the loops and lets around them make
+    idle: ``stmt`` is the statement without them.
+    """
+
+    def __init__(self, ranges: Ranges | None = None) -> None:
+        self.ranges = ranges or Ranges()
+        self._done: dict[int, tuple[Expr, Expr]] = {}  # by identity; the key object is kept alive
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For(name):
+                bounds = loop_bounds(s)
+            case LetStmt(name, value) if value.type == INT32:
+                bounds = value, value
+            case _:
+                return map_stmt(s, self.stmt, self.expr)
+        # What is known by a variable's bounds is of that variable, and of no other of its name.
+        known = Ranges() if name in self.ranges.bounds else self.ranges
+        inner = BoundedClamps(known.extended({name: bounds}))
+        return map_stmt(s, inner.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        known = self._done.get(id(e))
+        if known is None:
+            known = self._done[id(e)] = (e, self._rewritten(map_expr(e, self.expr)))
+        return known[1]
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if not isinstance(e, Load) or not any(_is_clamp(x) for x in walk_expr(e.index)):
+            return e
+        index = self._unclamped(e.index)
+        if index is e.index:
+            return e
+        return Load(e.type, e.buffer, canonical_index(index, e.type.lanes), e.predicate)
+
+    def _unclamped(self, e: Expr) -> Expr:
+        e = map_expr(e, self._unclamped)
+        match e:
+            case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if _is_clamp(e):
+                less, more = (a, b) if op is BinaryOp.MIN else (b, a)
+                return a if self._at_most(less, more) else b if self._at_most(more, less) else e
+            case _:
+                return e
+
+    def _at_most(self, a: Expr, b: Expr) -> bool:
+        lanes = {_LANE.name: (IntImm(0), IntImm(a.type.lanes - 1))}
+        found = self.ranges.extended(lanes).interval(_scalar(b) - _scalar(a))
+        return found is not None and self.ranges.at_least_zero(found[0])
 
 
 def _is_clamp(e: Expr) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from halide_bridge import checks
+from halide_bridge.clamps import BoundedClamps
 from halide_bridge.memory import Directives, caller_location, directives_of, unused_marks
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
@@ -94,6 +95,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
     body = reader.stmt(lowered["body"])
     if reader.has_vector_lets:
         body = normalise(body)
+    body = BoundedClamps().stmt(body)
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():

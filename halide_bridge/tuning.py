@@ -16,6 +16,7 @@ from selector.diagnostics import UserError
 if TYPE_CHECKING:
     from selector.tuning import Executor, Trial, Tuning
     from selector.tuning.building import Lowered, Options
+    from selector.tuning.request import Request
     from selector.tuning.space import Point
 
 _outputs: list[object] = []  # the one that was lowered last in this process
@@ -49,71 +50,62 @@ def tune(
 ) -> Tuning:
     """Compile, check and time every configuration of a space; ``.best`` is the fastest right one.
 
-    What to try. ``schedule`` builds a pipeline anew for each configuration and returns its
-    scheduled output: ``schedule(**configuration)`` for a space of names, ``{"n": (128, 256),
-    "stages": (3, 4)}``, ``schedule(configuration)`` for any other iterable. ``where``, called the
-    same way, refuses combinations. The order is that of the space (the last name varies fastest),
-    or that of the seed ``shuffle``.
+    ``schedule`` builds a pipeline anew for each and returns its scheduled output:
+    ``schedule(**configuration)`` for a space of names, ``{"n": (128, 256), "stages": (3, 4)}``,
+    ``schedule(configuration)`` for any other iterable; ``where``, called the same way, refuses
+    some. The order is the space's (the last name varies fastest), or that of the seed ``shuffle``.
 
-    What to call. ``arguments``: arrays of NumPy, CuPy or torch and scalars, by parameter, or a
-    function without arguments that makes them; ``sizes`` where a call needs it. Times are
-    microseconds, medians of CUDA graph replays over copies of the arrays that rotate through more
-    memory than the L2 cache holds.
+    ``arguments``: arrays and scalars by parameter, or a function that makes them; ``sizes`` where a
+    call needs it. ``reference``: the results to expect (an array, arrays by output), a function of
+    the arguments, ``"interpreter"`` (of the first configuration), or None: what the first one
+    gives; should any other then disagree, there is no best one. ``tolerance`` bounds the relative
+    Frobenius error (2e-3; 5e-3 for 16-bit floats; integers exact). Times are microseconds.
 
-    What is right. Every kernel writes to poisoned outputs, which are compared before it is timed.
-    ``reference``: the results to expect (an array, or arrays by output), a function that computes
-    them from the arguments as they were given or made, ``"interpreter"`` (of the first
-    configuration: slow beyond small sizes), or None: what the first configuration gives; should any
-    other then disagree, there is no best one. ``tolerance`` bounds the relative Frobenius error
-    (2e-3; 5e-3 for 16-bit floats; integers exact).
+    What raises, crashes or takes more than ``limit`` seconds in a step loses itself alone: it runs
+    in one of ``workers`` processes (default: one a processor, one for the GPU), or in the
+    ``executor``'s. Trials are kept in ``folder``, or the kernel cache's; ``retry`` tries failed
+    ones again. None begins after ``seconds``, and only the first ``most`` do.
 
-    What can go wrong. A configuration that raises, cannot be compiled, crashes, hangs or takes more
-    than ``limit`` seconds in a step loses itself alone: its trial says why. Compilers and kernels
-    run in ``workers`` processes of their own (default: one a processor, and one for the GPU);
-    ``schedule`` does too where a process can import it, and is called here where not (a lambda, a
-    closure, a function of the main module). ``executor`` runs them elsewhere.
-
-    What is kept. Each finished trial is on disk, in ``folder`` or the kernel cache's, found again
-    by the kernel's program (which holds the configuration), the versions, the GPU, its driver, the
-    arguments' shapes and types, and the check: an interrupted call goes on where it was, and a
-    changed space reuses what it shares with the old one. ``retry`` tries failed ones again.
-    ``seconds``: none is begun after that time; ``most``: only the first so many are tried.
-
-    Without a GPU. ``build_only`` compiles, for a named target, into ``folder``, which
-    ``selector.tuning.tune_saved`` times on another machine. ``measure(kernel, configuration)``
-    replaces the timing: it returns microseconds or a ``selector.tuning.Measurement``, and has to
-    see to checking; ``device`` names what its times are from.
-
-    ``progress``: a line on standard error, if that is a terminal; True, False, or a function that
-    gets each ``Trial``. ``name``, ``strict`` and ``instructions`` are those of ``compile``.
+    ``build_only`` compiles into ``folder``, for ``selector.tuning.tune_saved`` on another machine.
+    ``measure(kernel, configuration)`` takes the place of timing and checking: microseconds or a
+    ``Measurement``; ``device`` says what of. ``progress``: a line on standard error, if that is a
+    terminal; True, False, or a function that gets each ``Trial``. The others are ``compile``'s.
 
     ``TargetError`` where there is no GPU to time on, ``UserError`` for a space with nothing in it
     and for a reference that cannot be computed, ``ArgumentError`` for arguments that are none.
     """
-    from selector.tuning.building import Options
-    from selector.tuning.request import Request
     from selector.tuning.space import points_of
     from selector.tuning.start import Run, Timing
 
     points = points_of(space, where, shuffle)
-    only = None if instructions is None else tuple(instructions)
     timing = Timing(arguments, reference, tolerance, sizes, measure, device, build_only)
-    if target == "cuda" and (build_only or measure is not None):
-        from selector import resolve_target
+    run = Run(folder, seconds, most, limit, workers, executor, progress, retry)
+    options = _options(target if timing.on_gpu else _named(target), strict, instructions)
+    return run.go(_request(schedule, points, options, name), timing)
 
-        target = resolve_target(target).name
-    if build_only and folder is None:
-        raise UserError(
-            "build_only=True builds for another machine, and says not where",
-            hint="folder='kernels', to be timed there by selector.tuning.tune_saved",
-        )
+
+def _options(target: str, strict: bool, instructions: Iterable[str] | None) -> Options:
+    from selector.tuning.building import Options
+
+    return Options(target, strict, None if instructions is None else tuple(instructions))
+
+
+def _request(
+    schedule: Callable[..., Any], points: tuple[Point, ...], options: Options, name: str | None
+) -> Request:
+    """What is to be tried; without a name it has that of the schedule's function."""
+    from selector.tuning.request import Request
+
     inner = schedule.func if isinstance(schedule, partial) else schedule
     known = getattr(inner, "__name__", type(inner).__name__)
-    request = Request(
-        name or known, Options(target, strict, only), points, partial(lower_point, schedule, name)
-    )
-    run = Run(folder, seconds, most, limit, workers, executor, progress, retry)
-    return run.go(request, timing)
+    return Request(name or known, options, points, partial(lower_point, schedule, name))
+
+
+def _named(target: str) -> str:
+    """The target's own name, that of the GPU at hand for ``cuda``."""
+    from selector import resolve_target
+
+    return resolve_target(target).name if target == "cuda" else target
 
 
 def lower_point(

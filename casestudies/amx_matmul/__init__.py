@@ -35,7 +35,7 @@ def build(problem: Problem, schedule: str) -> Any:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default bf16-bf16); ``layout``."""
-    return Problem(*product_size("amx_matmul", options), **given(options, "types", "layout"))
+    return Problem(*product_size(options), **given(options, "types", "layout"))
 
 
 CASE = Case(

@@ -8,7 +8,7 @@ from typing import Any
 from casestudies.attention.bench import PEERS
 from casestudies.attention.problem import BENCHMARK, SCORES, SMALL, Problem
 from casestudies.attention.reference import reference
-from casestudies.common.case import Arrays, Case, Option, given, positive
+from casestudies.common.case import Arrays, Case, Option, given, positive, size_of
 from casestudies.common.data import random_inputs
 from selector.diagnostics import UserError
 from selector.targets import Target
@@ -66,8 +66,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``length`` of a head (default 4096), ``heads`` (default 64) and ``depth`` (default 64);
     ``size`` is (length, heads).
     """
-    size = options.get("size") or (4096, 64)
-    length, heads = size[:2] if len(size) > 1 else (size[0], 64)
+    length, heads = (*size_of(options, "LENGTH or LENGTHxHEADS", (1, 2), (4096,)), 64)[:2]
     chosen = given(options, "score", "scale", heads=heads, length=length, depth=64)
     return Problem(causal=bool(options.get("causal")), **chosen)
 

@@ -226,13 +226,29 @@ def check_operands(schedule: str, element: str, other: str) -> None:
         raise UserError("AMX multiplies bf16 and bytes, not f16", hint=other)
 
 
-def product_size(case: str, options: Mapping[str, Any]) -> tuple[int, int, int]:
+def size_of(
+    options: Mapping[str, Any], form: str, counts: Sequence[int], usual: tuple[int, ...]
+) -> tuple[int, ...]:
+    """``size`` as the user gave it, or the ``usual`` one; ``UserError`` if it is not as many
+    numbers as one of ``counts``, all of them positive. ``form`` says what it is.
+    """
+    size = options.get("size") or usual
+    numbers = size if isinstance(size, tuple) else (size,)
+    if len(numbers) not in counts or any(not isinstance(n, int) or n < 1 for n in numbers):
+        raise UserError(f"a size is {form}, not {'x'.join(map(str, numbers))}")
+    return numbers
+
+
+def picture_size(options: Mapping[str, Any], usual: int) -> tuple[int, int]:
+    """``size`` of a picture: (width, height), or one number for both."""
+    size = size_of(options, "WIDTHxHEIGHT, or one number for both", (1, 2), (usual,))
+    return size[0], size[-1]
+
+
+def product_size(options: Mapping[str, Any]) -> tuple[int, int, int]:
     """``size`` of a matrix product: (m, n, k), or one number for all (default 1024)."""
-    size = options.get("size") or (1024,)
-    if len(size) not in (1, 3):
-        raise UserError(f"{case}: --size is N or MxNxK")
-    m, n, k = size * 3 if len(size) == 1 else size
-    return m, n, k
+    size = size_of(options, "N or MxNxK", (1, 3), (1024,))
+    return size[0], size[len(size) // 2], size[-1]
 
 
 def check_known(case: str, what: str, value: str, known: Sequence[str], hint: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from casestudies.common.blocks import Block, Blocks
 from casestudies.common.boundary import VALID, check, suffix
-from casestudies.common.case import ArraySpec, given
+from casestudies.common.case import ArraySpec, given, picture_size
 from selector.diagnostics import UserError
 from selector.targets import Target
 
@@ -125,7 +125,7 @@ class Convolution(Filtering):
         """``taps`` (by default so many), ``boundary`` (valid), ``element`` (f16) and ``size``, the
         (width, height) of the image.
         """
-        width, height = options.get("size") or (4096, 4096)
+        width, height = picture_size(options, 4096)
         return cls.of_image(width, height, **given(options, "boundary", "element", taps=taps))
 
 

@@ -56,22 +56,10 @@ def chosen(options: argparse.Namespace) -> bool:
     return any(_given(options, name) is not None for name in ("size", *names))
 
 
-def checked_size(case: Case, size: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """``--size`` as pictures and sounds have it: (width, height), or (samples,) and perhaps the
-    channels.
-    """
-    if not size or not (case.pictures or case.sounds):
-        return size
-    if len(size) > 2:
-        form = "WIDTHxHEIGHT of the image" if case.pictures else "SAMPLES or SAMPLESxCHANNELS"
-        raise UserError(f"{case.name}: --size is {form}")
-    return size[:1] + size[-1:] if case.pictures else size
-
-
 def problem_of(case: Case, options: argparse.Namespace, size: tuple[int, ...] | None) -> Problem:
     """The problem of that size that the options describe."""
     values = own_values(case, options)
-    problem: Problem = case.options({"size": checked_size(case, size), **values})
+    problem: Problem = case.options({"size": size, **values})
     return problem
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, positive
+from casestudies.common.case import Case, Option, positive, size_of
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
@@ -55,7 +55,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, the (width, height, images) of the output or the first of them, ``batch`` for the
     images; ``channels`` (default 16) and ``filters`` (default as many); ``stride`` (default 1).
     """
-    size = options.get("size") or (64, 64)
+    size = size_of(options, "WIDTHxHEIGHTxIMAGES, without the last or one number", (1, 2, 3), (64,))
     width, height = (size * 2)[:2]
     batch = options.get("batch") or (size[2] if len(size) > 2 else 4096)
     channels = options.get("channels") or 16

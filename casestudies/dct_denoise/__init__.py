@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, given
+from casestudies.common.case import Case, Option, given, picture_size
 from casestudies.dct_denoise.bench import PEERS
 from casestudies.dct_denoise.pictures import PICTURES, random_inputs
 from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
@@ -32,7 +32,7 @@ def build(problem: Problem, schedule: str) -> Any:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, the (width, height) of the picture, and ``strength`` (default 0.1)."""
-    width, height = options.get("size") or (1024, 1024)
+    width, height = picture_size(options, 1024)
     return Problem(width, height, **given(options, "strength"))
 
 

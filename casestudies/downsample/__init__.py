@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, given, positive
+from casestudies.common.case import Case, Option, given, picture_size, positive
 from casestudies.common.filtering import on_target
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
@@ -39,7 +39,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``taps`` (default 16), ``factor`` (2), ``boundary`` (valid) and ``size``, the (width, height)
     of the image.
     """
-    width, height = options.get("size") or (4096, 4096)
+    width, height = picture_size(options, 4096)
     return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=16))
 
 

@@ -68,7 +68,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32), ``layout`` (nn),
     ``epilogue`` (none).
     """
-    return Problem(*product_size("gemm", options), **given(options, "types", "layout", "epilogue"))
+    return Problem(*product_size(options), **given(options, "types", "layout", "epilogue"))
 
 
 CASE = Case(

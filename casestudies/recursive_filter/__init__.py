@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Sounds, given, positive
+from casestudies.common.case import Arrays, Case, Option, Sounds, given, positive, size_of
 from casestudies.common.data import random_inputs
 from casestudies.recursive_filter.bench import PEERS
 from casestudies.recursive_filter.design import lookahead_tables, tables
@@ -42,8 +42,7 @@ def inputs_of(problem: Problem, seed: int, xp: Any) -> Arrays:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, (samples, channels), the ``method`` and the coefficients."""
-    size = options.get("size") or (2**21, 2)
-    samples, channels = size if len(size) > 1 else (size[0], 2)
+    samples, channels = (*size_of(options, "SAMPLES or SAMPLESxCHANNELS", (1, 2), (2**21,)), 2)[:2]
     return Problem(samples, channels, **given(options, "method", "a", "b", "block"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Pictures
+from casestudies.common.case import Arrays, Case, Option, Pictures, picture_size
 from casestudies.common.images import fit
 from casestudies.resample.bench import PEERS
 from casestudies.resample.problem import BENCHMARK, GROUP, SMALL, Problem
@@ -39,7 +39,7 @@ def extents(text: str) -> tuple[int, int]:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``, the (width, height) of the image, and ``to``, that of the output."""
-    width, height = options.get("size") or (2048, 2048)
+    width, height = picture_size(options, 2048)
     to_width, to_height = options.get("to") or (-(-width * 450 // 2048), -(-height * 450 // 2048))
     return Problem(width, height, to_width, to_height)
 

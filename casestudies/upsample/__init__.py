@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, given, positive
+from casestudies.common.case import Case, Option, given, picture_size, positive
 from casestudies.common.filtering import on_target
 from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
@@ -38,7 +38,7 @@ def from_options(options: Mapping[str, Any]) -> Problem:
     """``taps`` of all phases (default 8 a phase), ``factor`` (2), ``boundary`` (valid) and
     ``size``, the (width, height) of the image.
     """
-    width, height = options.get("size") or (2048, 2048)
+    width, height = picture_size(options, 2048)
     taps = 8 * (options.get("factor") or 2)
     return Problem.of_image(width, height, **given(options, "factor", "boundary", taps=taps))
 

@@ -224,7 +224,7 @@ class BandTables:
             values[loop] = names.variable(f"loop{n}")
             scale *= extent
         place = Affine.of(0)
-        several = mixed_radix("item", [*(n for _, n, _, _ in digits if n > 1), 1])
+        several = mixed_radix("item", [n for _, n, _, _ in digits if n > 1])
         for name, extent, low, pitch in digits:
             if extent == 1 and not name.startswith("loop"):
                 continue

@@ -266,7 +266,7 @@ def _held_value(coordinate: Expr, extent: Expr, ends: Ends) -> Expr:
 
 def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
     """Declare the digits of chunk ``i``; their IR values."""
-    chunk, *rows = mixed_radix("i", [copy.chunks, *_counts(copy)])
+    chunk, *rows = mixed_radix("i", [copy.chunks, *_counts(copy)][:-1])
     context.writer.add(Let("int", ("x",), (times(chunk, copy.per),)))
     x = context.names.variable("x")
     return {copy.x.var.name: x, **_declare_rows(copy, context, rows)}
@@ -274,7 +274,7 @@ def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
 
 def decode_rows(copy: Copy, context: KernelContext, rest: Expr) -> dict[str, Expr]:
     """Declare the digits of row ``rest``; their IR values."""
-    return _declare_rows(copy, context, mixed_radix(rest, _counts(copy)))
+    return _declare_rows(copy, context, mixed_radix(rest, _counts(copy)[:-1]))
 
 
 def _counts(copy: Copy) -> list[int]:
@@ -283,7 +283,7 @@ def _counts(copy: Copy) -> list[int]:
 
 def _declare_rows(copy: Copy, context: KernelContext, rows: Iterable[Expr]) -> dict[str, Expr]:
     values: dict[str, Expr] = {}
-    for n, (digit, value) in enumerate(zip(copy.rows, rows, strict=True)):
+    for n, (digit, value) in enumerate(zip(copy.rows, rows, strict=False)):
         context.writer.add(Let("int", (f"row{n}",), (value,)))
         values[digit.var.name] = context.names.variable(f"row{n}")
     return values

@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from math import prod
 
-from selector.diagnostics import EmitError, ScheduleError, Where
+from selector.diagnostics import EmitError
 from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
-from selector.emit.box_rings import box_ring
+from selector.emit.box_rings import BoxRing, box_ring
 from selector.emit.context import KernelContext
 from selector.emit.emitter import LastingLoop
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
+from selector.emit.refusals import check_fed, check_inside_threads, check_threads
 from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
@@ -71,7 +72,6 @@ from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_s
 from selector.lowering.structure import (
     hoist_allocations,
     loaded_names,
-    outside_threads,
     peel_threads,
     stored_names,
     thread_regions,
@@ -91,6 +91,7 @@ class KernelEmitter:
         self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
         self.last_loop: Stmt | None = None  # that a group which feeds the others takes part in
+        self.fed = False  # operands are staged ahead without such a group
         self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.nests = NestCode(context, self.threads)
@@ -107,14 +108,15 @@ class KernelEmitter:
         regions = list(thread_regions(self.kernel.body))
         warps = [prod(e for _, e in loops) for loops, body in regions if holds_tensor(body)]
         threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
-        self._check_tensor_placement(bool(warps))
+        if warps:
+            check_inside_threads(self.kernel.body)
         c.warps = max(warps, default=1)
         c.loops = loops_of(self.kernel.body)
         arrange_groups(self.kernel.body, self.placement.in_registers, c)
         if c.group:
             self.last_loop = last_for_all(self.kernel.body)
         c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
-        self._check_threads()
+        check_threads(c, tensor=self.tensor)
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)
         c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
@@ -129,34 +131,10 @@ class KernelEmitter:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
             unit.finish_copies(c.writer)
-
-    def _check_threads(self) -> None:
-        c = self.context
-        if c.threads > c.target.max_threads:
-            raise ScheduleError(
-                f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
-                f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
-                f"{c.unit_threads} threads"
-                if self.tensor
-                else "",
-                "use fewer or smaller gpu_thread loops",
-            )
+        check_fed(c, fed=self.fed)
 
     def _tensor_unit(self) -> Unit:
         return group_unit() if self.context.group else warp_unit()
-
-    def _check_tensor_placement(self, has_warps: bool) -> None:
-        if not has_warps:
-            return
-        for s in outside_threads(self.kernel.body):
-            if is_tensor_store(s):
-                assert isinstance(s, Store)
-                raise ScheduleError(
-                    f"a tensor statement of `{s.buffer}` stands outside the warps",
-                    "others of its kernel are inside gpu_thread loops, which enumerate warps",
-                    f"mark a loop of every stage of `{s.buffer}` with gpu_threads(...)",
-                    Where(func=s.buffer),
-                )
 
     # ------------------------------------------------------------------ statements
 
@@ -257,7 +235,9 @@ class KernelEmitter:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
             kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
-            (boxed or kind(self, s, body, staged)).emit(unit, in_warp=in_warp)
+            found = boxed or kind(self, s, body, staged)
+            self.fed = self.fed or isinstance(found, SelfFedRing | BoxRing)
+            found.emit(unit, in_warp=in_warp)
             return
         self.begin_again(body, unit)
         before = unit.state()
@@ -311,7 +291,7 @@ class KernelEmitter:
     def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
         """Declare the variables of the loops; what each is, of the number ``numbered``."""
         texts: dict[str, str] = {}
-        digits = mixed_radix(numbered, [extent for _, extent in loops])
+        digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
             texts[name] = f"({spell(digit, {})})"

@@ -95,7 +95,7 @@ class ThreadCode:
     def _digits(self, nest: Nest) -> None:
         """Declare the digits of iteration ``i``."""
         extents = [self.context.scalar.number(digit.extent) for digit in nest.digits]
-        for digit, value in zip(nest.digits, mixed_radix("i", extents), strict=True):
+        for digit, value in zip(nest.digits, mixed_radix("i", extents[:-1]), strict=False):
             name = self.context.names.get(digit.var.name)
             self.context.writer.add(Let("int", (name,), (value,)))
 

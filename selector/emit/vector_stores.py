@@ -91,6 +91,6 @@ def _digits(copy: VectorStore, context: KernelContext) -> None:
     """Declare the digits of chunk ``i``."""
     rows = [d for d in copy.nest.digits if d is not copy.x]
     counts = [(copy.x.count or 1) // copy.per, *(d.count or 1 for d in rows)]
-    for digit, value in zip((copy.x, *rows), mixed_radix("i", counts), strict=True):
+    for digit, value in zip((copy.x, *rows), mixed_radix("i", counts[:-1]), strict=True):
         value = times(value, copy.per) if digit is copy.x else value
         context.writer.add(Let("int", (context.names.get(digit.var.name),), (value,)))

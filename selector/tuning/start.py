@@ -35,9 +35,14 @@ class Timing:
     device: str = ""
     build_only: bool = False
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the GPU at hand is asked for times."""
+        return not self.build_only and self.measure is None
+
     def bench(self) -> Bench | None:
         """What the GPU is to do; None if it is not asked. ``ArgumentError`` where it cannot be."""
-        if self.build_only or self.measure is not None:
+        if not self.on_gpu:
             return None
         if self.arguments is None:
             raise ArgumentError(
@@ -50,7 +55,7 @@ class Timing:
 
     @property
     def check(self) -> Check:
-        if self.build_only or self.measure is not None:
+        if not self.on_gpu:
             return Check.NONE
         if self.reference is None:
             return Check.FIRST
@@ -89,6 +94,11 @@ class Run:
 
     def go(self, request: Request, timing: Timing) -> Tuning:
         """Tune, in the folder that was given, the cache, or one that is removed afterwards."""
+        if timing.build_only and self.folder is None:
+            raise UserError(
+                "build_only=True builds for another machine, and says not where",
+                hint="folder='kernels', to be timed there by selector.tuning.tune_saved",
+            )
         if self.most is not None and self.most < 1:
             raise UserError(f"most={self.most} tries nothing", hint="at least 1")
         if self.limit <= 0:

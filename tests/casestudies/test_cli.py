@@ -13,8 +13,9 @@ from PIL import Image
 from casestudies.cli import main
 from casestudies.common import runner
 from casestudies.common.images import PHOTOGRAPH, fit, gaussian, load
-from casestudies.common.registry import NAMES
+from casestudies.common.registry import NAMES, all_cases, find_case
 from casestudies.measuring import benching
+from selector.diagnostics import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -74,10 +75,10 @@ def test_run_on_tiles(capsys: Any) -> None:
         ("run conv3d", "no case study 'conv3d'"),
         ("run gemm --image x.png", "takes no image"),
         ("run gemm --taps 3", "has no --taps"),
-        ("run gemm --size 3x4", "--size is N or MxNxK"),
+        ("run gemm --size 3x4", "a size is N or MxNxK, not 3x4"),
         ("run gemm --types f8-f8", "--types cannot be 'f8-f8'"),
         ("run conv1d --types f16-f32", "has no --types"),
-        ("run conv1d --size 1x2x3", "--size is WIDTHxHEIGHT"),
+        ("run conv1d --size 1x2x3", "a size is WIDTHxHEIGHT, or one number for both, not 1x2x3"),
         ("run conv1d --size 16 --taps 16", "must be wider than the taps"),
         ("run conv1d --image nowhere.png", "no such picture"),
         ("run conv1d --taps 0", "0 is not positive"),
@@ -149,3 +150,20 @@ def test_a_blur_keeps_the_brightness(taps: int) -> None:
     assert weights.shape == (taps,)
     assert abs(weights.sum() - 1) < 1e-6
     assert (weights == weights[::-1]).all()
+
+
+PICTURES = [case.name for case in all_cases() if case.pictures]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_one_number_is_both_extents_of_a_picture(name: str) -> None:
+    case = find_case(name)
+    assert case.options({"size": (256,)}) == case.options({"size": (256, 256)})
+    assert case.options({"size": 256}) == case.options({"size": (256, 256)})
+
+
+@pytest.mark.parametrize("case", [case.name for case in all_cases()])
+@pytest.mark.parametrize("size", [(1, 2, 3, 4), (0,), (64.0,), "64"], ids=str)
+def test_what_is_no_size_is_said_so(case: str, size: Any) -> None:
+    with pytest.raises(UserError, match=r"a size is .*, not "):
+        find_case(case).options({"size": size})

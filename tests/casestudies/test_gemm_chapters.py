@@ -5,9 +5,11 @@ they are about.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import halide as hl
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.chapters import CHAPTERS
 from casestudies.gemm.problem import Problem
+from casestudies.gemm.schedule import Tiles, tensor
 from casestudies.gemm.warpgroups import Groups, warpgroups
 from selector.diagnostics import ScheduleError
 from selector.ir.parser import parse_module
@@ -87,3 +90,26 @@ def test_what_needs_a_group_of_its_own(other: dict[str, Any]) -> None:
     groups = Groups(n=128, m=128, groups_m=1, stages=3, self_fed=True, **other)
     with pytest.raises(ScheduleError, match=r"cannot (feed itself|be persistent)"):
         hb.compile(warpgroups(multiply("f16-f32"), groups), target="sm_90a")
+
+
+def plain() -> hl.Func:
+    x, xi, out = hl.Var("x"), hl.Var("xi"), hl.Func("out")
+    out[x] = hl.cast(hl.Float(32), x)
+    return out.gpu_tile(x, xi, 64)
+
+
+def unstaged_warps() -> hl.Func:
+    return tensor(multiply("f16-f32"), Tiles(stages=1))
+
+
+def unstaged_groups() -> hl.Func:
+    return warpgroups(multiply("f16-f32"), Groups(n=128, m=128, groups_m=1, stages=1))
+
+
+@pytest.mark.parametrize("build", [plain, unstaged_warps, unstaged_groups])
+def test_there_has_to_be_something_to_feed(build: Callable[[], hl.Func]) -> None:
+    hb.compile(build(), target="sm_90a", cache=False)
+    with pytest.raises(ScheduleError, match="cannot feed itself") as caught:
+        hb.compile(hb.self_fed(build()), target="sm_90a")
+    assert "stages operands" in caught.value.why
+    assert "pipeline_stages" in caught.value.hint

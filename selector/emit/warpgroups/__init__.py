@@ -2,7 +2,8 @@
 
 Read in this order: ``arrangement`` (what a kernel is made of), ``panels`` (how operands lie in
 shared memory), ``products`` (statements as instructions), ``boxes``, ``tensors`` and
-``shifted_copies`` (how operands get there), ``rings`` (pipelined loops with a producing group),
+``shifted_copies`` (how operands get there), ``feeding`` and ``rings`` (pipelined loops with a
+producing group),
 ``iterations`` (what these have to know of the statements inside) and ``self_fed`` (loops without
 such a group), ``lasting``, ``repeated`` and ``clusters`` (blocks that do the work of several, and
 that share what they load), ``box_stores`` (how results leave).

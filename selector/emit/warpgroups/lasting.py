@@ -18,8 +18,9 @@ from selector.emit.scalar import c_type
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
+from selector.emit.warpgroups.feeding import FREE_AGAIN
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
-from selector.emit.warpgroups.rings import FEED_ENDS, FREE_AGAIN, GroupRing
+from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
@@ -101,7 +102,7 @@ class Turns:
     def decode(self, *, lets: bool) -> None:
         """Declare the variables of the grid's loops."""
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        extents = [self.context.host_value(e) for e in self.extents]
+        extents = (self.context.host_value(e) for e in self.extents[:-1])
         digits = mixed_radix(self.name, extents)
         for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
             if place == 0:

@@ -1,31 +1,19 @@
 """Pipelined loops around wgmma: a group of its own feeds the slots.
 
-Every slot has two barriers. One thread of the producing group waits until all others have released
-a slot, says how many bytes will come, and asks the copy engine for the boxes; a group waits for
-them, issues its instructions, and releases the slot of the iteration before, whose instructions are
-then complete. Where the arrays of a call have no tensor maps (rows that start at odd addresses),
-all threads of the producing group copy into the same layout: both ways are in the kernel, and the
-runtime says which. The producing group costs no registers: it makes three warps of two on each of
-the four schedulers, as one warp more would.
+Every slot has two barriers. The producing group waits until all others have released a slot and
+fills it (``feeding``); a group waits for that, issues its instructions, and releases the slot of
+the iteration before, whose instructions are then complete. The producing group costs no registers:
+it makes three warps of two on each of the four schedulers, as one warp more would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.context import Staging
-from selector.emit.copies import Copy, as_copy
-from selector.emit.copy_code import emit_copy
 from selector.emit.emitter import Emitter
-from selector.emit.nests import as_nest
-from selector.emit.rings import Ring
 from selector.emit.units import Unit, consumer_unit, group_unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
-from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
+from selector.emit.warpgroups.clusters import Sharing
+from selector.emit.warpgroups.feeding import FREE, FULL, FedRing
 from selector.emit.warpgroups.iterations import (
     only_accumulates,
     read_by_threads,
@@ -33,30 +21,24 @@ from selector.emit.warpgroups.iterations import (
     trailing_accumulators,
 )
 from selector.emit.warpgroups.products import Slot
-from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     FIRST_OF_GROUP,
     THREAD,
-    at_least,
     barrier,
     both,
-    chosen,
     equal,
     flag,
     minus,
-    negated,
     number,
     plus,
     shared_address,
     times,
 )
 from selector.gpu.ir.nodes import (
-    Advance,
     Arrive,
     Assign,
     Await,
-    Commit,
     Drain,
     Fence,
     Init,
@@ -67,37 +49,21 @@ from selector.gpu.ir.nodes import (
     Sync,
 )
 from selector.gpu.passes.budget_registers import shares
-from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, LetStmt, Stmt, Store
+from selector.ir.nodes import Allocate, Expr, For, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
-from selector.ir.types import INT32
 from selector.lowering.normalize import holds_tensor, is_read_out
-from selector.lowering.predicates import TRUE
 
-ADDRESSES = 2  # copies whose addresses those keep from one iteration to the next
-
-# Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
-# size has the copy engine bring them, or other kernels copy them before, where there is much to do.
-LARGE_SLOT = 32 << 10
-
-FULL, FREE = barrier("full", "slot"), barrier("free_", "slot")
-FREE_AGAIN = Await("asleep", FREE, minus("round", 1))
 LAST = "last"  # the barrier that frees the slot of the iteration before
 FEED_ENDS = Leave("kernel", "so that accumulators take no registers here")
 
 
-class GroupRing(Ring):
+class GroupRing(FedRing):
     """One pipelined loop of a kernel with wgmma."""
-
-    chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
 
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
     ) -> None:
         super().__init__(emitter, loop, body, staged)
-        self.boxes: list[Boxes] | None = None
-        self.few = False  # registers of the group that feeds
-        self.early = False  # the first slots are asked for before the block has met
-        self.sharing: Sharing | None = None
         self.lasting = False  # slots and barriers are there before and after the loop
         self.stores = False  # an iteration stores results
 
@@ -155,11 +121,6 @@ class GroupRing(Ring):
             )
         self.sharing = Sharing(self.boxes or [], self.loop, c)
 
-    @property
-    def _early_slots(self) -> int:
-        """How many slots are asked for before the block has met."""
-        return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
-
     def _held(self) -> int:
         """Registers of a thread that multiplies, for accumulators and kept operands."""
         accumulators = self.context.accumulators.values()
@@ -178,20 +139,6 @@ class GroupRing(Ring):
                 end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
         self.context.staging = Staging(start, end - start)
 
-    def _boxes(self) -> list[Boxes] | None:
-        """Every producer as boxes; None if one of them is none."""
-        found: list[Boxes] = []
-        for x in self.producers:
-            nest = as_nest(x)
-            copy = as_copy(nest, self.context) if nest is not None else None
-            boxes = as_boxes(copy, self.context) if copy is not None else None
-            if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
-                return None
-            found.append(boxes)
-        for boxes in found:
-            boxes.name_maps(self.context)
-        return found
-
     def _make(self) -> None:
         """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
         frees it.
@@ -208,33 +155,6 @@ class GroupRing(Ring):
             if self.early:
                 self._ask_early()
 
-    def _fillers(self, threads: int) -> Expr:
-        """Arrivals that fill a slot: one, if the copy engine does, or those of all who copy."""
-        return chosen(flag(READY), 1, threads) if self.boxes else number(threads)
-
-    def _ask_early(self) -> None:
-        w = self.context.writer
-        with (
-            w.when(flag(READY)),
-            w.loop("slot", number(0), number(self._early_slots), "rolled"),
-        ):
-            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
-            with w.when(at_least(self.variable, self.stop)):
-                w.add(Leave("loop"))
-            self._ask(early=True)
-
-    def _ask(self, *, early: bool = False) -> None:
-        """All boxes of one slot."""
-        w, sharing = self.context.writer, None if early else self.sharing
-        self._point("slot")
-        total = sum(b.bytes for b in self.boxes or ())
-        w.add(Arrive(FULL, number(total)))
-        for boxes in self.boxes or ():
-            if sharing is None:
-                boxes.write(self.context, FULL)
-            else:
-                sharing.write(boxes, FULL)
-
     def _end(self, unit: Unit) -> None:
         """Nobody waits any more: the barriers may be made anew."""
         w = self.context.writer
@@ -247,76 +167,6 @@ class GroupRing(Ring):
 
     def _barriers(self) -> int:
         return 2 * self.stages
-
-    def _feed(self) -> None:
-        """What the producing group does."""
-        w = self.context.writer
-        if not self.boxes:
-            self._copy_rows()
-            return
-        with w.when(negated(flag(READY))):
-            self._copy_rows()
-        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.early):
-            self._ask()
-            self._advance()
-
-    def _copy_rows(self) -> None:
-        """Every slot by ordinary copies, as the copy engine would have filled it."""
-        w, unit = self.context.writer, group_unit()
-        with self._slots():
-            if self.few and len(self.producers) > ADDRESSES:
-                w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
-                unit = replace(unit, thread=number("rank"))
-            self._produce(self.producers, "slot", unit)
-            self._filled(FULL)
-            self._advance()
-
-    def _filled(self, full: Expr) -> None:
-        """The copies and stores of each thread are complete, for all to see."""
-        w = self.context.writer
-        w.add(Commit("copies"))
-        w.add(Drain("copies", 0))
-        w.add(Fence("proxy"))
-        w.add(Arrive(full))
-
-    def _copy(self, copy: Copy, unit: Unit) -> None:
-        """Not unrolled: addresses of more steps would not fit beside the accumulators."""
-        c = self.context
-        if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
-            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
-            return
-        condition = starts_inside(copy, c, self._counted())
-        large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
-        most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
-        if condition == TRUE and self.boxes:  # rows that are aligned come by the copy engine
-            emit_shifted(copy, c, unit.thread, unit.size, 1 if self.few else most)
-            return
-        between = None
-        if condition is not None and not self.few:  # its vectors on their way take registers
-            starts = c.known(condition, c.scalar.expr(condition))
-            between = (starts, lambda: emit_shifted(copy, c, unit.thread, unit.size, most))
-        emit_copy(copy, c, unit.thread, unit.size, 1, between)
-
-    def _counted(self) -> set[str]:
-        """Variables of the grid and of this loop that start at 0 or more."""
-        loops = [*self.emitter.kernel.grid, self.loop]
-        return {x.name for x in loops if isinstance(x.min, IntImm) and x.min.value >= 0}
-
-    @contextmanager
-    def _slots(self, *, early: bool = False) -> Generator[None]:
-        """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
-        w = self.context.writer
-        round_, slot = divmod(self._early_slots if early else 0, self.stages)
-        self._begin(number(slot), number(round_))
-        with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
-            with nullcontext() if round_ else w.when(flag("round")):
-                w.add(FREE_AGAIN)
-            self._point("slot")
-            yield
-
-    def _begin(self, slot: Expr, round_: Expr) -> None:
-        """At a slot, in a round."""
-        self.context.writer.add(State("int", ("slot", "round"), (slot, round_)))
 
     def _releases(self) -> Expr:
         """Arrivals that free a slot: one of each group."""
@@ -340,9 +190,6 @@ class GroupRing(Ring):
         if read_by_threads(self.consumers, {a.name for a in self.staged}):
             self.context.writer.add(group_unit().barrier)
         self._release()
-
-    def _advance(self) -> None:
-        self.context.writer.add(Advance("branch", "round", self.stages))
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer

@@ -10,7 +10,8 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError
 from selector.emit.units import Unit, consumer_unit
 from selector.emit.warpgroups.boxes import READY
-from selector.emit.warpgroups.rings import FULL, GroupRing
+from selector.emit.warpgroups.feeding import FULL
+from selector.emit.warpgroups.rings import GroupRing
 from selector.gpu.ir.expressions import (
     THREAD,
     barrier,

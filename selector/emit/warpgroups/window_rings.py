@@ -16,7 +16,8 @@ from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_part
 from selector.emit.nests import Digit, as_nest
 from selector.emit.units import Unit
-from selector.emit.warpgroups.rings import FREE, GroupRing
+from selector.emit.warpgroups.feeding import FREE
+from selector.emit.warpgroups.rings import GroupRing
 from selector.emit.warpgroups.window_code import Pieces
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.ir.expressions import (

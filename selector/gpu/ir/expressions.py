@@ -11,7 +11,7 @@ The program's values come as legal expressions, too (``gpu.cuda.expressions`` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from selector.ir.nodes import (
     Binary,
@@ -87,14 +87,15 @@ def remainder(a: Number, b: Number) -> Expr:
     return _binary(BinaryOp.MOD, a, b)
 
 
-def mixed_radix(index: Number, extents: Sequence[Number]) -> Iterator[Expr]:
-    """An index in mixed radix, the fastest digit first; the last one is all that is left."""
+def mixed_radix(index: Number, extents: Iterable[Number]) -> Iterator[Expr]:
+    """An index in mixed radix, the fastest digit first: one for each of the extents, and all that
+    is left.
+    """
     rest = number(index)
-    for extent in extents[:-1]:
+    for extent in extents:
         yield remainder(rest, extent)
         rest = quotient(rest, extent)
-    if extents:
-        yield rest
+    yield rest
 
 
 def less(a: Number, b: Number) -> Expr:

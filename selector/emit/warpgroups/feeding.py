@@ -1,0 +1,192 @@
+"""How the slots of a pipelined loop around wgmma are filled.
+
+One thread waits until a slot is free, says how many bytes will come, and asks the copy engine for
+the boxes. Where the arrays of a call have no tensor maps (rows that start at odd addresses), all
+threads of the producing group copy into the same layout: both ways are in the kernel, and the
+runtime says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+
+from selector.emit.bulk_copies import emit_rows, takes_rows
+from selector.emit.copies import Copy, as_copy
+from selector.emit.copy_code import emit_copy
+from selector.emit.emitter import Emitter
+from selector.emit.nests import as_nest
+from selector.emit.rings import Ring
+from selector.emit.units import Unit, group_unit
+from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
+from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
+from selector.gpu.ir.expressions import (
+    FIRST_OF_GROUP,
+    at_least,
+    barrier,
+    chosen,
+    flag,
+    minus,
+    negated,
+    number,
+    plus,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Await,
+    Commit,
+    Drain,
+    Fence,
+    Leave,
+    Let,
+    State,
+)
+from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
+from selector.ir.types import INT32
+from selector.lowering.predicates import TRUE
+
+ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
+
+# Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
+# size has the copy engine bring them, or other kernels copy them before, where there is much to do.
+LARGE_SLOT = 32 << 10
+
+FULL, FREE = barrier("full", "slot"), barrier("free_", "slot")
+FREE_AGAIN = Await("asleep", FREE, minus("round", 1))
+
+
+class FedRing(Ring):
+    """Such a loop, as far as what fills its slots goes."""
+
+    chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
+
+    def __init__(
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
+    ) -> None:
+        super().__init__(emitter, loop, body, staged)
+        self.boxes: list[Boxes] | None = None
+        self.few = False  # registers of the group that feeds
+        self.early = False  # the first slots are asked for before the block has met
+        self.sharing: Sharing | None = None
+
+    @property
+    def _early_slots(self) -> int:
+        """How many slots are asked for before the block has met."""
+        return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
+
+    def _boxes(self) -> list[Boxes] | None:
+        """Every producer as boxes; None if one of them is none."""
+        found: list[Boxes] = []
+        for x in self.producers:
+            nest = as_nest(x)
+            copy = as_copy(nest, self.context) if nest is not None else None
+            boxes = as_boxes(copy, self.context) if copy is not None else None
+            if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
+                return None
+            found.append(boxes)
+        for boxes in found:
+            boxes.name_maps(self.context)
+        return found
+
+    def _fillers(self, threads: int) -> Expr:
+        """Arrivals that fill a slot: one, if the copy engine does, or those of all who copy."""
+        return chosen(flag(READY), 1, threads) if self.boxes else number(threads)
+
+    def _ask_early(self) -> None:
+        w = self.context.writer
+        with (
+            w.when(flag(READY)),
+            w.loop("slot", number(0), number(self._early_slots), "rolled"),
+        ):
+            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
+            with w.when(at_least(self.variable, self.stop)):
+                w.add(Leave("loop"))
+            self._ask(early=True)
+
+    def _ask(self, *, early: bool = False) -> None:
+        """All boxes of one slot."""
+        w, sharing = self.context.writer, None if early else self.sharing
+        self._point("slot")
+        total = sum(b.bytes for b in self.boxes or ())
+        w.add(Arrive(FULL, number(total)))
+        for boxes in self.boxes or ():
+            if sharing is None:
+                boxes.write(self.context, FULL)
+            else:
+                sharing.write(boxes, FULL)
+
+    def _feed(self) -> None:
+        """What the producing group does."""
+        w = self.context.writer
+        if not self.boxes:
+            self._copy_rows()
+            return
+        with w.when(negated(flag(READY))):
+            self._copy_rows()
+        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.early):
+            self._ask()
+            self._advance()
+
+    def _copy_rows(self) -> None:
+        """Every slot by ordinary copies, as the copy engine would have filled it."""
+        w, unit = self.context.writer, group_unit()
+        with self._slots():
+            if self.few and len(self.producers) > ADDRESSES:
+                w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
+                unit = replace(unit, thread=number("rank"))
+            self._produce(self.producers, "slot", unit)
+            self._filled(FULL)
+            self._advance()
+
+    def _filled(self, full: Expr) -> None:
+        """The copies and stores of each thread are complete, for all to see."""
+        w = self.context.writer
+        w.add(Commit("copies"))
+        w.add(Drain("copies", 0))
+        w.add(Fence("proxy"))
+        w.add(Arrive(full))
+
+    def _copy(self, copy: Copy, unit: Unit) -> None:
+        """Not unrolled: addresses of more steps would not fit beside the accumulators."""
+        c = self.context
+        if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
+            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
+            return
+        condition = starts_inside(copy, c, self._counted())
+        large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
+        most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
+        if condition == TRUE and self.boxes:  # rows that are aligned come by the copy engine
+            emit_shifted(copy, c, unit.thread, unit.size, 1 if self.few else most)
+            return
+        between = None
+        if condition is not None and not self.few:  # its vectors on their way take registers
+            starts = c.known(condition, c.scalar.expr(condition))
+            between = (starts, lambda: emit_shifted(copy, c, unit.thread, unit.size, most))
+        emit_copy(copy, c, unit.thread, unit.size, 1, between)
+
+    def _counted(self) -> set[str]:
+        """Variables of the grid and of this loop that start at 0 or more."""
+        loops = [*self.emitter.kernel.grid, self.loop]
+        return {x.name for x in loops if isinstance(x.min, IntImm) and x.min.value >= 0}
+
+    @contextmanager
+    def _slots(self, *, early: bool = False) -> Generator[None]:
+        """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
+        w = self.context.writer
+        round_, slot = divmod(self._early_slots if early else 0, self.stages)
+        self._begin(number(slot), number(round_))
+        with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
+            with nullcontext() if round_ else w.when(flag("round")):
+                w.add(FREE_AGAIN)
+            self._point("slot")
+            yield
+
+    def _begin(self, slot: Expr, round_: Expr) -> None:
+        """At a slot, in a round."""
+        self.context.writer.add(State("int", ("slot", "round"), (slot, round_)))
+
+    def _advance(self) -> None:
+        self.context.writer.add(Advance("branch", "round", self.stages))

@@ -1,0 +1,2 @@
+from selector.families.contraction.tiling import Shape, Tiling
+__all__=["Shape","Tiling"]

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from casestudies.common.case import ELEMENT_BYTES
 from casestudies.gemm.problem import Problem
-from selector.families.contraction import Tiling
+from selector.families.contraction import Shape, Tiling
 
 SMALL = Tiling(n=128, m=64, parts_m=1, stages=8)
 LARGE = Tiling(persistent=1, cluster=2)
@@ -17,6 +18,13 @@ WARPS = Tiling(n=64, m=128, parts_n=2, parts_m=2, unit="warp", band=0)
 LARGE_WARPS = replace(WARPS, n=256, parts_n=4, stages=3)
 NARROW_WARPS = replace(WARPS, n=128, parts_m=4, stages=2)
 SHARED = 160 << 10  # bytes of a block that the tiles of warps may take, but for narrow ones
+
+
+def shape_of(problem: Problem) -> Shape:
+    """The problem as the family knows it."""
+    a, b = problem.layout
+    sizes = ELEMENT_BYTES[problem.operand], ELEMENT_BYTES[problem.output.element]
+    return Shape(problem.m, problem.n, problem.k, *sizes, a == "n", b == "t")
 
 
 def groups_for(problem: Problem) -> Tiling:

@@ -68,7 +68,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 # Only these may import these libraries.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "cupy": ("selector.runtime.cuda", "selector.tuning", "selector.machine", "casestudies", "tests"),
+    "cupy": (
+        "selector.runtime.cuda",
+        "selector.tuning",
+        "selector.machine",
+        "casestudies",
+        "tests",
+    ),
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),

@@ -7,7 +7,7 @@ from selector.diagnostics import TargetError
 
 def device_name() -> str:
     """The name that CUDA gives the current device; ``TargetError`` where there is none."""
-    import cupy
+    import cupy  # pyright: ignore
 
     try:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)

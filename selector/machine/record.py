@@ -40,7 +40,7 @@ class Machine:
     fill: float
     source: str
     shared: float = 128.0
-    launch: float = 2.4
+    launch: float = 1.3
     latency: float = 700.0
     barrier: float = 20.0
     clusters: tuple[tuple[int, int], ...] = ()

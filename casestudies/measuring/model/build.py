@@ -46,7 +46,7 @@ def candidates_of(problem: Problem, most: int, machine: Machine) -> list[tuple[f
     without the model.
     """
     shape = shape_of(problem)
-    order = [pair for pair in ranked(shape, machine)]
+    order = ranked(shape, machine)
     near = [pair for pair in order if pair[0] <= FAR * order[0][0]]
     first, rest = near[:FIRST], near[FIRST:]
     room = max(0, most - len(first))

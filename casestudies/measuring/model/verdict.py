@@ -69,17 +69,13 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [order.index(v) + (order.count(v) - 1) / 2 for v in values]
 
 
-def verdicts(
-    foretold: dict[str, dict[str, float]], rows: Sequence[Row]
-) -> list[Verdict]:
+def verdicts(foretold: dict[str, dict[str, float]], rows: Sequence[Row]) -> list[Verdict]:
     """By problem and label what was foretold, and the rows that were measured: a verdict for each
     problem with at least two candidates that are right.
     """
     found: list[Verdict] = []
     for problem, labels in foretold.items():
-        good = [
-            r for r in rows if r.problem == problem and r.timing is not None and not r.failure
-        ]
+        good = [r for r in rows if r.problem == problem and r.timing is not None and not r.failure]
         timed = tuple(
             Timed(r.contender, labels[r.contender], r.timing.median)
             for r in good

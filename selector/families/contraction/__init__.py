@@ -1,7 +1,8 @@
 """Sums of products of two operands: ``C[m, n] = f(sum_k A[m, k] * B[k, n])``.
 
-``tiling``: sizes, and a schedule as data. ``limits``: which of them a target takes. ``space``: those
-worth a thought at a size. ``cost``: microseconds of one on a GPU. ``choice``: the best of them.
+``tiling``: sizes, and a schedule as data. ``limits``: which of them a target takes. ``space``:
+those worth a thought at a size. ``cost``: microseconds of one on a GPU. ``choice``: the best of
+them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
-from selector.families.contraction.tiling import LINE, Shape, Tiling
+from selector.families.contraction.tiling import Shape, Tiling
 from selector.machine.record import Machine, Rate
 from selector.targets import Target, find_target
 
@@ -22,6 +22,7 @@ HALF_LINES = 0.4  # of the rate, where rows lie across two lines each
 BY_THREADS = 14.0  # 10^3 bytes a microsecond that the threads of a feeding group copy
 BY_WARP = 6.0  # that a warp copies which multiplies as well
 MULTICAST = 0.24  # microseconds of meeting in a cluster
+START = 1.1  # microseconds until the first run is there, and from the last result to the end
 AGAIN = 0.9  # microseconds until the next block on a multiprocessor multiplies
 COPY_KERNEL = 2.0  # microseconds beside the bytes, of a copy ahead of the product
 STORE = 0.3  # microseconds until results are out, and
@@ -67,10 +68,13 @@ def estimate(t: Tiling, shape: Shape, machine: Machine) -> Estimate:
     storing = _storing(t, shape, machine)
     rounds = -(-blocks // together)
     storing *= 1 if t.persistent else rounds if together == 1 else 1 + (rounds - 1) / together
-    waiting = machine.launch + (MULTICAST if t.cluster > 1 else 0.0) + _copies(t, shape, machine)
+    waiting = (
+        machine.launch + START + (MULTICAST if t.cluster > 1 else 0.0) + _copies(t, shape, machine)
+    )
     if not t.persistent:
         waiting += (rounds - 1) * AGAIN / together
-    overlapped = sum(x**OVERLAP for x in (memory, cache, filling, multiplying)) ** (1 / OVERLAP)
+    powers = memory**OVERLAP + cache**OVERLAP + filling**OVERLAP + multiplying**OVERLAP
+    overlapped = powers ** (1 / OVERLAP)
     return Estimate(
         overlapped + storing + waiting,
         memory, cache, filling, multiplying, storing, waiting, blocks, together,
@@ -112,13 +116,17 @@ def _filling(
     own = blocks * (rows_a + rows_b) * shape.k / 1e3
     ring = together * t.stages * t.k * (rows_a + rows_b) / 1e3
     rate = min(machine.kilobytes(machine.fill), ring / IN_FLIGHT)
-    odd = [x for x in shape.odd if x not in t.copied]
-    if odd:
+    if _left(shape.odd, t.copied):
         feeding = BY_THREADS if t.unit == "group" else BY_WARP * t.parts
         return cache, own / min(rate, together * feeding)
-    if any(shape.row_bytes(x) % LINE for x in "AB" if x not in t.copied):
+    if _left(shape.split, t.copied):
         rate = min(rate, HALF_LINES * machine.kilobytes(machine.fill) * t.cluster**0.5)
     return cache, own / rate
+
+
+def _left(names: str, copied: str) -> bool:
+    """Whether any of the operands is not copied before."""
+    return bool(names) and (not copied or any(x not in copied for x in names))
 
 
 def _multiplying(t: Tiling, shape: Shape, machine: Machine, together: int) -> float:

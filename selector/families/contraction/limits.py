@@ -75,7 +75,7 @@ def _shares(t: Tiling, shape: Shape) -> bool:
     """Whether neighbours down a band can bring each other equal parts of B."""
     if t.cluster > MOST_CLUSTER or not t.band or t.band % t.cluster:
         return False
-    along = shape.along_b or "B" in t.copied and shape.integers
+    along = shape.along_b or ("B" in t.copied and shape.integers)
     rows, inner = (t.n, t.k) if along else (t.k, t.n)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
@@ -107,21 +107,30 @@ def registers_left(t: Tiling, target: Target) -> int:
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:
     """Of a block: the ring, its barriers, and what alignment takes; without the results of blocks
-    that stay. Panels of warpgroups, and of warps that feed themselves, are swizzled; what warps
-    copy has 16 bytes more in a row.
+    that stay.
     """
     swizzled = t.unit == "group" or t.self_fed
-    slot = 0
-    for name, extent in (("A", t.m), ("B", t.n)):
-        along = shape.along(name) or (name in t.copied and shape.integers)
-        rows, inner = (extent, t.k) if along else (t.k, extent)
-        row = inner * shape.bytes
+    ring = t.stages * slot_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
+    return ring + (beside_bytes(t.stages) if swizzled else 0)
+
+
+def beside_bytes(stages: int) -> int:
+    """What a ring of swizzled slots takes beside them: alignment and barriers."""
+    return ALIGNMENT + -(-16 * stages // LINE) * LINE
+
+
+def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:
+    """Both operands of a run. Panels of warpgroups, and of warps that feed themselves, are
+    swizzled; what warps copy has 16 bytes more in a row.
+    """
+    total = 0
+    for name, extent, along in (("A", m, shape.along_a), ("B", n, shape.along_b)):
+        lies_along = along or (shape.bytes == 1 and name in copied)
+        rows, row = (extent, k) if lies_along else (k, extent)
+        row *= shape.bytes
         if not swizzled:
-            slot += rows * (row + 16)
+            total += rows * (row + 16)
             continue
-        width = next((w for w in SWIZZLED if row <= w), LINE)
-        slot += -(-rows // 8) * 8 * (-(-row // width) * width)
-    ring = t.stages * slot
-    if t.unit == "warp" and not t.self_fed:
-        return ring
-    return ALIGNMENT + ring + -(-16 * t.stages // LINE) * LINE
+        width = LINE if row > 64 else 64 if row > 32 else 32
+        total += -(-rows // 8) * 8 * (-(-row // width) * width)
+    return total

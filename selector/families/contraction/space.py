@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from selector.families.contraction.limits import SWIZZLED, shared_bytes, why_not
-from selector.families.contraction.tiling import Shape, Tiling
+from selector.families.contraction.limits import (
+    BOX,
+    SWIZZLED,
+    beside_bytes,
+    slot_bytes,
+    why_not,
+)
+from selector.families.contraction.tiling import LINE, Shape, Tiling
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
@@ -27,19 +33,28 @@ TURNS = 24  # tiles of a multiprocessor beyond which larger ones are better in a
 RUNS = (64, 128)  # two-byte elements of the sum; twice as many bytes
 SMALL_SLOT = 36 << 10  # bytes of a slot that may hold the longer run
 WORTH_COPIES = 1 << 26  # multiply-adds
+MOST_STAGES = 12  # of a ring: more wait for the same bytes
+RESERVED = 1024  # bytes of a block's shared memory that the system has
+OWN_RESULTS = 2 * BOX * 4  # bytes of a group's results on their way while its block stays
 
 
 def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """All that compile for the machine's target, each once."""
+    for tile in tiles(shape, machine):
+        yield from finished(tile, shape, machine)
+
+
+def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """The schedules of the space with that block tile; first the plainest one."""
     target = find_target(machine.target)
-    for tile in _tiles(shape, machine, target):
-        for finished in _rings(tile, shape, machine, target):
-            if not why_not(finished, shape, target):
-                yield finished
+    for tiling in _rings(tile, shape, machine, target):
+        if not why_not(tiling, shape, target):
+            yield tiling
 
 
-def _tiles(shape: Shape, machine: Machine, target: Target) -> Iterator[Tiling]:
+def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """Block tiles, none much larger than C, nor so small that others must be better."""
+    target = find_target(machine.target)
     least = shape.m * shape.n / (machine.multiprocessors * TURNS)
     depth = 32 // shape.bytes
 
@@ -62,19 +77,37 @@ def _tiles(shape: Shape, machine: Machine, target: Target) -> Iterator[Tiling]:
 
 
 def _rings(t: Tiling, shape: Shape, machine: Machine, target: Target) -> Iterator[Tiling]:
-    """A tile with runs, rings and grids: the deepest ring of one block and of two on a
-    multiprocessor, no deeper than the sum.
-    """
+    """A tile with runs, rings and grids."""
+    grids = list(_grids(t, shape, machine))
     for copied in _copied(shape, t):
         for run in RUNS:
             k = run * 2 // shape.bytes
             if run > RUNS[0] and (shape.k <= k or t.slot_bytes(shape.bytes) * 2 > SMALL_SLOT):
                 continue
-            for cluster, persistent in _grids(t, shape, machine):
-                yield from _deep(
-                    changed(t, k=k, copied=copied, cluster=cluster, persistent=persistent),
-                    shape, target,
-                )  # fmt: skip
+            fed = t.unit == "warp" and _fed(t, k, shape, target)
+            swizzled = fed or t.unit == "group"
+            slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
+            runs = max(2, -(-shape.k // k))
+            for cluster, persistent in grids:
+                kept = OWN_RESULTS * t.parts if persistent else 0
+                for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
+                    yield Tiling(
+                        t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
+                        t.band, persistent, 1, cluster, fed, copied,
+                    )  # fmt: skip
+
+
+def _deep(slot: int, runs: int, room: int, *, alone: bool) -> Iterator[int]:
+    """Stages of the deepest ring of one block and of two on a multiprocessor, no deeper than the
+    sum.
+    """
+    last = 0
+    for blocks in (1,) if alone else (1, 2):
+        own = room // blocks - (blocks - 1) * RESERVED - beside_bytes(MOST_STAGES)
+        stages = min(own // slot, runs, MOST_STAGES)
+        if stages >= 2 and stages != last:
+            yield stages
+        last = stages
 
 
 def _copied(shape: Shape, t: Tiling) -> tuple[str, ...]:
@@ -98,29 +131,9 @@ def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int
             yield cluster, 1
 
 
-def _deep(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
-    runs = max(2, -(-shape.k // t.k))
-    fed = t.unit == "warp" and _fed(t, shape, target)
-    found: set[int] = set()
-    for blocks in (1, 2) if not t.persistent else (1,):
-        own = target.shared_memory // blocks - (0 if blocks == 1 else 1024)
-        own -= 4096 * 4 * t.parts if t.persistent else 0
-        slot = shared_bytes(changed(t, stages=8, self_fed=fed), shape) / 8
-        stages = min(int(own / slot), runs, 12)
-        if stages >= 2 and stages not in found:
-            found.add(stages)
-            yield changed(t, stages=stages, self_fed=fed)
-
-
-def _fed(t: Tiling, shape: Shape, target: Target) -> bool:
+def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:
     """Whether one thread has the operands of warps brought."""
     if not target.has("bulk") or shape.odd:
         return False
-    inner = (t.k if shape.along(x) else e for x, e in (("A", t.m), ("B", t.n)))
-    return all(i * shape.bytes in SWIZZLED or i * shape.bytes % SWIZZLED[-1] == 0 for i in inner)
-
-
-def changed(t: Tiling, **fields: object) -> Tiling:
-    """``dataclasses.replace`` without its checks: a space is made of thousands."""
-    made = {name: getattr(t, name) for name in Tiling.__slots__} | fields
-    return Tiling(**made)  # pyright: ignore[reportArgumentType]
+    inner = (k if shape.along_a else t.m) * shape.bytes, (k if shape.along_b else t.n) * shape.bytes
+    return all(i in SWIZZLED or i % LINE == 0 for i in inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 MOST_LANES = 65535  # of a vector of Halide's
@@ -12,10 +13,10 @@ COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
-    """Extents of ``C[m, n] = sum_k A[m, k] * B[k, n]``; n is innermost in C. ``bytes`` of an element
-    of the operands, ``result_bytes`` of one of C. ``along_a``, ``along_b``: neighbours in the
+    """Extents of ``C[m, n] = sum_k A[m, k] * B[k, n]``; n is innermost in C. ``bytes`` of an
+    operand's element, ``result_bytes`` of one of C. ``along_a``, ``along_b``: neighbours in the
     operand's memory are neighbours in the sum. ``integers``: sums are of bytes, in 32 bits.
     """
 
@@ -39,12 +40,17 @@ class Shape:
     def along(self, name: str) -> bool:
         return self.along_a if name == "A" else self.along_b
 
-    @property
+    @cached_property
     def odd(self) -> str:
         """Operands whose rows no tensor map describes."""
         return "".join(x for x in "AB" if self.row_bytes(x) % COPY_BYTES)
 
-    @property
+    @cached_property
+    def split(self) -> str:
+        """Operands whose rows lie across two lines each."""
+        return "".join(x for x in "AB" if self.row_bytes(x) % LINE)
+
+    @cached_property
     def across(self) -> str:
         """Operands that wgmma cannot read as they lie: it reads bytes along the sum only."""
         return "".join(x for x in "AB" if self.integers and not self.along(x))
@@ -62,8 +68,8 @@ class Tiling:
     ``depth``: elements of the sum in an instruction of a group. ``swapped``: the columns of C, not
     its rows, are the rows of the instruction, so that a narrow tile has few rows of C. ``band``:
     blocks are numbered down that many block rows first, then along n (0: along n first).
-    ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that begin
-    at multiples of 16 bytes; bytes also into rows along the sum. ``persistent``, ``teams``,
+    ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that
+    begin at multiples of 16 bytes; bytes also into rows along the sum. ``persistent``, ``teams``,
     ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and False without them.
     """
 

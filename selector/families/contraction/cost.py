@@ -58,7 +58,10 @@ def estimate(t: Tiling, shape: Shape, machine: Machine) -> Estimate:
     """Of a schedule that ``limits.why_not`` lets pass."""
     target = find_target(machine.target)
     tiles_n, tiles_m = -(-shape.n // t.n), -(-shape.m // t.m)
-    tiles_m = -(-tiles_m // t.cluster) * t.cluster
+    if t.band:  # neighbours down a band, else along n, form clusters
+        tiles_m = -(-tiles_m // t.cluster) * t.cluster
+    else:
+        tiles_n = -(-tiles_n // t.cluster) * t.cluster
     running = machine.running(t.cluster)
     blocks = -(-tiles_n * tiles_m // running)
     together = min(blocks, t.persistent or resident(t, shape, target))
@@ -111,7 +114,8 @@ def _filling(
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
     rows_a, rows_b = min(t.m, shape.m) * shape.bytes, min(t.n, shape.n) * shape.bytes
-    through = tiles * (rows_a + rows_b / t.cluster) * shape.k
+    shared = rows_b if t.band else rows_a
+    through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * shape.k
     cache = through / 1e6 / machine.l2
     own = blocks * (rows_a + rows_b) * shape.k / 1e3
     ring = together * t.stages * t.k * (rows_a + rows_b) / 1e3

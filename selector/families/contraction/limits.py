@@ -7,7 +7,6 @@ from __future__ import annotations
 from selector.families.contraction.tiling import LINE, Shape, Tiling
 from selector.targets import Target
 
-WIDEST = 256  # columns of a product by a warpgroup
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
 ALIGNMENT = 1024  # bytes, of swizzled tiles
 OTHERS = 32  # registers of a thread beside its accumulators
@@ -33,12 +32,8 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
         return "the parts do not divide the tile"
     if t.rows % t.instruction_rows or t.columns % 8:
         return f"a part is no multiple of {t.instruction_rows} x 8"
-    if t.k % step or t.vector_k % step:
+    if t.k % step or t.vector_k % step or t.k % t.vector_k:
         return f"a run is no multiple of {step}"
-    if t.unit == "group" and (t.columns > WIDEST or t.depth != step):
-        return f"no instruction has {t.columns} columns and {t.depth} of the sum"
-    if t.unit == "group" and shape.integers and t.columns % 16 and t.columns not in (8, 24):
-        return f"no instruction of bytes has {t.columns} columns"
     return ""
 
 
@@ -72,11 +67,14 @@ def _boxes(t: Tiling, shape: Shape) -> bool:
 
 
 def _shares(t: Tiling, shape: Shape) -> bool:
-    """Whether neighbours down a band can bring each other equal parts of B."""
-    if t.cluster > MOST_CLUSTER or not t.band or t.band % t.cluster:
+    """Whether neighbours can bring each other equal parts of what both read: of B down a band, of A
+    where blocks are numbered along n.
+    """
+    if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
         return False
-    along = shape.along_b or ("B" in t.copied and shape.integers)
-    rows, inner = (t.n, t.k) if along else (t.k, t.n)
+    name, extent = ("B", t.n) if t.band else ("A", t.m)
+    along = shape.along(name) or (name in t.copied and shape.integers)
+    rows, inner = (extent, t.k) if along else (t.k, extent)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
 

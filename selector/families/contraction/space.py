@@ -55,12 +55,13 @@ def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
 def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """Block tiles, none much larger than C, nor so small that others must be better."""
     target = find_target(machine.target)
-    least = shape.m * shape.n / (machine.multiprocessors * TURNS)
+    largest = 128 * 256 if target.has("wgmma") else 64 * 128
+    least = min(largest, shape.m * shape.n / (machine.multiprocessors * TURNS))
     depth = 32 // shape.bytes
 
     def fits(m: int, n: int) -> bool:
         close = (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)
-        return close and (m * n >= least or m * n >= 128 * 256)
+        return close and m * n >= least
 
     if target.has("wgmma"):
         for m, groups in GROUP_ROWS:

@@ -1,5 +1,5 @@
-"""The command line of the case studies: ``list``, ``run``, ``bench``, ``tune``, ``gallery`` and
-``demo``.
+"""The command line of the case studies: ``list``, ``run``, ``bench``, ``tune``, ``model``,
+``gallery`` and ``demo``.
 
 Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
 user ends in one message and exit code 2, a wrong result in exit code 1.
@@ -29,6 +29,7 @@ from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from casestudies.common.tune import add_arguments, tune_case
 from casestudies.measuring.benching import bench_cases
+from casestudies.measuring.model.command import add_arguments as add_model_arguments
 from selector.diagnostics import UserError
 
 
@@ -59,7 +60,7 @@ def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="list | run | bench | tune | gallery | demo"
+        required=True, metavar="list | run | bench | tune | model | gallery | demo"
     )
     listing = commands.add_parser("list", help="the case studies and their schedules")
     listing.add_argument("--json", action="store_true", help="as data")
@@ -88,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_problem(tuning)
     add_arguments(tuning)
     tuning.set_defaults(command=tune_case)
+    judging = commands.add_parser("model", help="the costs that schedules are chosen by, judged")
+    add_model_arguments(judging)
     hanging = commands.add_parser("gallery", help="inputs and outputs of all that take pictures")
     hanging.add_argument("--device", choices=DEVICES, default="auto")
     hanging.add_argument("--out", type=Path, default=FOLDER, help="folder for pictures and page")

@@ -61,3 +61,17 @@ def is_image_param(value: object) -> TypeGuard[Named]:
 def is_input(value: object) -> TypeGuard[Named]:
     """Whether ``value`` is an ``hl.ImageParam`` or an ``hl.Param``."""
     return isinstance(value, _hl.ImageParam | _hl.Param)
+
+
+GPU_SHARED: Any = _hl.MemoryType.GPUShared
+GUARD: Any = _hl.TailStrategy.GuardWithIf
+
+
+def variables(*names: str) -> tuple[Any, ...]:
+    """An ``hl.Var`` of each name."""
+    return tuple(_hl.Var(name) for name in names)
+
+
+def rvars(*names: str) -> tuple[Any, ...]:
+    """An ``hl.RVar`` of each name."""
+    return tuple(_hl.RVar(name) for name in names)

@@ -26,7 +26,7 @@ COMMON = (
 )
 PUBLIC = (
     "selector.load", "selector.compile", "selector.Kernel", "selector.resolve_target",
-    "selector.tuning", *COMMON,
+    "selector.tuning", "selector.families", "selector.machine", *COMMON,
 )  # fmt: skip
 
 
@@ -45,6 +45,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "selector.runtime.plan",
     ),
     "selector.runtime": ("selector.ir", "selector.emit", "selector.intrinsics"),
+    "selector.machine": (),
+    "selector.families": ("selector.machine",),
     "selector.tuning": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.dask": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
@@ -66,7 +68,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 # Only these may import these libraries.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "cupy": ("selector.runtime.cuda", "selector.tuning", "casestudies", "tests"),
+    "cupy": (
+        "selector.runtime.cuda",
+        "selector.tuning",
+        "selector.machine",
+        "casestudies",
+        "tests",
+    ),
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "torch": ("selector.runtime", "casestudies"),

@@ -19,13 +19,12 @@ def build(problem: Problem, schedule: str) -> Any:
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
+    from casestudies.gemm.tiles import groups_for, warps_for
 
     check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
     product = multiply(problem.types, problem.layout, problem.epilogue)
     if schedule == "wgmma":
-        from casestudies.gemm.warpgroups import groups_for, warpgroups
-
-        return warpgroups(product, groups_for(problem))
+        return schedules.tensor(product, groups_for(problem))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -35,7 +34,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         product.mm.compute_root()
         return product.output
-    return schedules.tensor(product, schedules.tiles_for(problem, narrow=schedule == "narrow"))
+    return schedules.tensor(product, warps_for(problem, narrow=schedule == "narrow"))
 
 
 def space(problem: Problem) -> Iterable[Any]:
@@ -54,7 +53,7 @@ def configured(problem: Problem, configuration: Any) -> Any:
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
-    from casestudies.gemm.schedule import SHARED
+    from casestudies.gemm.tiles import SHARED
 
     wide = target.has("wgmma")
     if schedule == "mma" and not wide:

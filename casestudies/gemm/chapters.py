@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from casestudies.gemm.warpgroups import Groups
+from selector.families.contraction import Tiling
 
-_TILE = Groups(n=128, m=128, k=64, groups_m=1, band=1)
+_TILE = Tiling(n=128, m=128, k=64, parts_m=1, band=1)
 
 CHAPTERS = {
     # 3.1: M = N = 128, K = 64: the one tile is asked for, waited for, multiplied and stored.

@@ -9,7 +9,9 @@ import halide as hl
 
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.warpgroups import Groups, groups_for, warpgroups
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import groups_for
+from selector.families.contraction import Tiling
 
 # Block tiles (n, m) and groups along n and m: 64 to 128 registers of a thread are accumulators, and
 # the group that feeds the ring has room for its own.
@@ -29,7 +31,7 @@ MOST_STAGES = 8
 RING_BYTES = 224 << 10  # of the 227 KB that a block may have
 
 
-def space(problem: Problem) -> Iterator[Groups]:
+def space(problem: Problem) -> Iterator[Tiling]:
     """Tiles, grids and the deepest rings that fit; first the schedule that is used without tuning.
 
     Blocks that stay keep room for results that leave: their rings may have to be shorter.
@@ -38,14 +40,14 @@ def space(problem: Problem) -> Iterator[Groups]:
     yield usual
     bytes_of_k = usual.k * (1 if problem.operand == "s8" else 2)
     for n, m, groups_n, groups_m in TILES:
-        tile = replace(usual, n=n, m=m, groups_n=groups_n, groups_m=groups_m)
+        tile = replace(usual, n=n, m=m, parts_n=groups_n, parts_m=groups_m)
         deepest = min(MOST_STAGES, RING_BYTES // ((n + m) * bytes_of_k))
         for persistent, cluster in GRIDS:
             for stages in range(deepest, deepest - (3 if persistent else 2), -1):
                 yield replace(tile, persistent=persistent, cluster=cluster, stages=stages)
 
 
-def schedule(problem: Problem, groups: Groups) -> hl.Func:
+def schedule(problem: Problem, tiling: Tiling) -> hl.Func:
     """The pipeline's output in that configuration."""
     product = multiply(problem.types, problem.layout, problem.epilogue)
-    return warpgroups(product, groups)
+    return tensor(product, tiling)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,16 +20,17 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.chapters import CHAPTERS
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.schedule import Tiles, tensor
-from casestudies.gemm.warpgroups import Groups, warpgroups
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import WARPS
 from selector.diagnostics import ScheduleError
+from selector.families.contraction import Tiling
 from selector.ir.parser import parse_module
 from selector.runtime.nvrtc import resource_usage, sass
 
 
 @cache
 def compiled(chapter: str) -> Any:
-    return hb.compile(warpgroups(multiply("f16-f32"), CHAPTERS[chapter]), target="sm_90a")
+    return hb.compile(tensor(multiply("f16-f32"), CHAPTERS[chapter]), target="sm_90a")
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -63,14 +65,14 @@ def test_machine_code(chapter: str) -> None:
     ("types", "size"),
     [
         ("f16-f16", {"stages": 2}),  # instructions are waited for at once
-        ("bf16-f32", {"groups_m": 2, "n": 256}),
+        ("bf16-f32", {"parts_m": 2, "n": 256}),
         ("f16-f32", {"copied": "AB"}),
     ],
 )
 def test_other_kernels_that_feed_themselves(types: str, size: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"n": 128, "m": 128, "groups_m": 1, "stages": 3}
-    groups = Groups(**(usual | size), self_fed=True)
-    kernel = hb.compile(warpgroups(multiply(types), groups), target="sm_90a")
+    usual: dict[str, Any] = {"n": 128, "m": 128, "parts_m": 1, "stages": 3}
+    groups = Tiling(**(usual | size), self_fed=True)
+    kernel = hb.compile(tensor(multiply(types), groups), target="sm_90a")
     assert not any(u.local_accesses for u in resource_usage(kernel.cubin()).values())
     problem = Problem(129, 127, 200, types)
     inputs = case_inputs(CASE, problem, 6, np)
@@ -80,16 +82,16 @@ def test_other_kernels_that_feed_themselves(types: str, size: dict[str, Any]) ->
 
 
 def test_the_directive_is_part_of_the_program() -> None:
-    module = hb.lower(warpgroups(multiply("f16-f32"), CHAPTERS["multistage"]), target="sm_90a")
+    module = hb.lower(tensor(multiply("f16-f32"), CHAPTERS["multistage"]), target="sm_90a")
     assert "\nself_fed C: 1\n" in str(module)
     assert parse_module(str(module)) == module
 
 
 @pytest.mark.parametrize("other", [{"cluster": 2}, {"persistent": 1}])
 def test_what_needs_a_group_of_its_own(other: dict[str, Any]) -> None:
-    groups = Groups(n=128, m=128, groups_m=1, stages=3, self_fed=True, **other)
+    groups = Tiling(n=128, m=128, parts_m=1, stages=3, self_fed=True, **other)
     with pytest.raises(ScheduleError, match=r"cannot (feed itself|be persistent)"):
-        hb.compile(warpgroups(multiply("f16-f32"), groups), target="sm_90a")
+        hb.compile(tensor(multiply("f16-f32"), groups), target="sm_90a")
 
 
 def plain() -> hl.Func:
@@ -99,11 +101,11 @@ def plain() -> hl.Func:
 
 
 def unstaged_warps() -> hl.Func:
-    return tensor(multiply("f16-f32"), Tiles(stages=1))
+    return tensor(multiply("f16-f32"), replace(WARPS, stages=1))
 
 
 def unstaged_groups() -> hl.Func:
-    return warpgroups(multiply("f16-f32"), Groups(n=128, m=128, groups_m=1, stages=1))
+    return tensor(multiply("f16-f32"), Tiling(n=128, m=128, parts_m=1, stages=1))
 
 
 @pytest.mark.parametrize("build", [plain, unstaged_warps, unstaged_groups])

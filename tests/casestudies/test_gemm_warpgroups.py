@@ -16,8 +16,10 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.gemm import CASE, build
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.warpgroups import Groups, groups_for, warpgroups
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import groups_for
 from selector.diagnostics import ScheduleError, SelectionError
+from selector.families.contraction import Tiling
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.runtime.plan import MapArgument
 
@@ -26,7 +28,7 @@ LARGE = (2048, 2048, 64)
 
 
 def compiled(types: str = "f16-f32", **size: Any) -> Any:
-    return hb.compile(warpgroups(multiply(types), Groups(**size)), target="sm_90a")
+    return hb.compile(tensor(multiply(types), Tiling(**size)), target="sm_90a")
 
 
 @pytest.mark.parametrize("types", TYPES)
@@ -74,8 +76,8 @@ def sass_of(kernel: Any) -> list[str]:
     ("size", "instructions", "boxes"),
     [
         ({"n": 128, "m": 256}, 8, 3),  # two instructions' rows in a group
-        ({"groups_n": 2, "groups_m": 1, "m": 64}, 4, 5),
-        ({"n": 96, "m": 64, "groups_m": 1, "k": 32}, 2, 3),
+        ({"parts_n": 2, "parts_m": 1, "m": 64}, 4, 5),
+        ({"n": 96, "m": 64, "parts_m": 1, "k": 32}, 2, 3),
         ({"stages": 1}, 4, 0),  # not staged ahead: copied by all threads
         ({"stages": 2}, 4, 5),
     ],
@@ -93,15 +95,15 @@ def test_the_plan_takes_maps_bounded_by_what_the_sum_reads() -> None:
 
 def test_another_target_says_what_is_missing() -> None:
     with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
-        hb.compile(warpgroups(multiply("f16-f32")), target="sm_80")
+        hb.compile(tensor(multiply("f16-f32"), Tiling()), target="sm_80")
 
 
-BYTES: dict[str, Any] = {"k": 128, "vector_k": 32, "vector_n": 16}
+BYTES: dict[str, Any] = {"k": 128, "depth": 32}
 
 
 def bytes_kernel(layout: str, **size: Any) -> Any:
-    groups = Groups(**(BYTES | size))
-    return hb.compile(warpgroups(multiply("s8-s32", layout), groups), target="sm_90a")
+    groups = Tiling(**(BYTES | size))
+    return hb.compile(tensor(multiply("s8-s32", layout), groups), target="sm_90a")
 
 
 @pytest.mark.nvrtc
@@ -109,8 +111,8 @@ def bytes_kernel(layout: str, **size: Any) -> Any:
     ("size", "instructions", "widest"),
     [
         ({}, 4, 256),
-        ({"n": 40, "vector_n": 8, "m": 64, "groups_m": 1}, 8, 32),  # 40 columns are 32 and 8
-        ({"n": 24, "vector_n": 8, "m": 64, "groups_m": 1}, 4, 24),
+        ({"n": 40, "m": 64, "parts_m": 1}, 8, 32),  # 40 columns are 32 and 8
+        ({"n": 24, "m": 64, "parts_m": 1}, 4, 24),
     ],
 )
 def test_bytes(size: dict[str, Any], instructions: int, widest: int) -> None:
@@ -148,8 +150,8 @@ def test_copies_ahead_of_the_product(types: str, layout: str, copied: str) -> No
     """Rows of any length, and bytes across the sum: a kernel of their own copies them, 16 bytes a
     store; the copy engine brings what it left."""
     own: dict[str, Any] = BYTES if types == "s8-s32" else {}
-    size = Groups(n=64, m=64, groups_m=1, stages=3, copied=copied, **own)
-    kernel = hb.compile(warpgroups(multiply(types, layout), size), target="sm_90a")
+    size = Tiling(n=64, m=64, parts_m=1, stages=3, copied=copied, **own)
+    kernel = hb.compile(tensor(multiply(types, layout), size), target="sm_90a")
     for extents in ((129, 127, 65), (61, 67, 71), (1, 1, 1), (64, 128, 260)):
         assert agrees(kernel, Problem(*extents, types, layout))
     *copies, product = kernel.plan.launches

@@ -19,7 +19,7 @@ from selector.tuning.space import points_of
 
 
 def test_the_space_begins_with_the_schedule_that_is_used() -> None:
-    from casestudies.gemm.warpgroups import groups_for
+    from casestudies.gemm.tiles import groups_for
 
     for problem in (Problem(4096, 4096, 4096), Problem(256, 256, 64, "s8-s32", "nt")):
         points = points_of(space(problem))

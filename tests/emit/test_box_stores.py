@@ -16,11 +16,12 @@ from casestudies.conv_layer import chunks
 from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.tiles import GroupChunks
 from casestudies.gemm.algorithm import multiply
-from casestudies.gemm.warpgroups import Groups, warpgroups
+from casestudies.gemm.schedule import tensor
 from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
 from selector.emit.warpgroups.boxes import in_order
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.left_rows import step_of, steps_of
+from selector.families.contraction import Tiling
 from selector.gpu.ir.expressions import number, times
 from selector.gpu.ir.memory import Map
 from selector.gpu.simulator.values import value_of
@@ -35,8 +36,8 @@ from selector.runtime.plan import MapArgument
 @pytest.mark.parametrize("persistent", [0, 1])
 def test_rows_of_128_bytes(types: str, columns: int, boxes: int, persistent: int) -> None:
     """Statements are 32 columns wide."""
-    size = replace(Groups(), persistent=persistent)
-    kernel = hb.compile(warpgroups(multiply(types), size), target="sm_90a")
+    size = replace(Tiling(), persistent=persistent)
+    kernel = hb.compile(tensor(multiply(types), size), target="sm_90a")
     (launch,) = kernel.plan.launches
     found = [a for a in launch.arguments if isinstance(a, MapArgument) and a.name == "C"]
     assert [a.box for a in found] == [(columns, 16)]

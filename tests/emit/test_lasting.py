@@ -17,19 +17,21 @@ import halide_bridge as hb
 from casestudies.attention import build as attention
 from casestudies.attention.problem import Problem
 from casestudies.gemm.algorithm import multiply
-from casestudies.gemm.warpgroups import SMALL, Groups, warpgroups
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import SMALL
 from selector.diagnostics import ScheduleError
+from selector.families.contraction import Tiling
 from selector.ir.nodes import Expr, IntImm
 from selector.runtime import nvrtc
 from selector.runtime.driver import Grid
 from selector.runtime.plan import Launch
 from selector.runtime.prepare import grid_of
 
-LARGE = Groups(persistent=1)
+LARGE = Tiling(persistent=1)
 
 
-def compiled(groups: Groups, types: str = "f16-f16") -> hb.Kernel:
-    return hb.compile(warpgroups(multiply(types), groups), target="sm_90a")
+def compiled(groups: Tiling, types: str = "f16-f16") -> hb.Kernel:
+    return hb.compile(tensor(multiply(types), groups), target="sm_90a")
 
 
 def test_the_ring_is_fed_in_a_loop_of_its_own() -> None:
@@ -56,7 +58,7 @@ def test_the_next_tile_waits_for_those_that_read_the_last_one() -> None:
     assert consuming[copy:].count("group_sync(1, 384);") == 1  # they are all there
 
 
-TEAMS = replace(LARGE, m=64, groups_m=1, stages=5, teams=2)
+TEAMS = replace(LARGE, m=64, parts_m=1, stages=5, teams=2)
 
 
 def test_teams_wait_for_each_other_once_a_turn() -> None:
@@ -99,7 +101,7 @@ def test_neighbours_share_what_is_the_same_for_them() -> None:
 def test_rows_are_dealt_out_where_panels_cannot_be() -> None:
     product = multiply("f16-f32")
     size = replace(LARGE, band=1, cluster=2)  # neighbours along n: one A, of one panel
-    source = hb.compile(warpgroups(product, size), target="sm_90a").source
+    source = hb.compile(tensor(product, size), target="sm_90a").source
     assert re.findall(r"tensor_share2\(.*&(\w+),.*, 3\);", source) == ["map_A"]
     assert "(rank * 8192), &map_A" in source
 
@@ -113,7 +115,7 @@ def test_what_differs_is_not_shared() -> None:
 @pytest.mark.nvrtc
 @MACHINE_CODE
 @pytest.mark.parametrize("groups", [replace(LARGE, cluster=2), replace(SMALL, cluster=2)])
-def test_clusters_in_machine_code(groups: Groups, verified: Verified) -> None:
+def test_clusters_in_machine_code(groups: Tiling, verified: Verified) -> None:
     kernel = compiled(groups)
     if verified(*nvrtc_inputs(kernel)):
         return
@@ -130,7 +132,7 @@ def test_clusters_in_machine_code(groups: Groups, verified: Verified) -> None:
 @MACHINE_CODE
 @pytest.mark.parametrize("types", ["f16-f16", "f16-f32", "bf16-f32"])
 @pytest.mark.parametrize("groups", [LARGE, replace(SMALL, persistent=2), TEAMS])
-def test_nothing_spills(groups: Groups, types: str, verified: Verified) -> None:
+def test_nothing_spills(groups: Tiling, types: str, verified: Verified) -> None:
     kernel = compiled(groups, types)
     if verified(*nvrtc_inputs(kernel)):
         return
@@ -173,7 +175,7 @@ def plain() -> hl.Func:
 
 
 def unstaged() -> hl.Func:
-    return warpgroups(multiply("f16-f32"), replace(LARGE, stages=1))
+    return tensor(multiply("f16-f32"), replace(LARGE, stages=1))
 
 
 @pytest.mark.parametrize("build", [plain, unstaged])

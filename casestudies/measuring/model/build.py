@@ -1,0 +1,79 @@
+"""Candidates of the space, compiled for another machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import halide_bridge as hb
+from casestudies.common.progress import say
+from casestudies.gemm.algorithm import multiply
+from casestudies.gemm.problem import Problem
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import groups_for, shape_of
+from casestudies.measuring.model.plan import Candidate, Trial, write
+from selector.diagnostics import UserError
+from selector.families.contraction import Tiling, estimate, ranked, why_not
+from selector.machine import Machine
+from selector.targets import find_target
+
+FIRST = 5  # of the model's order, which are all tried
+FAR = 3.0  # times the best one's time by the model: what is slower is not tried
+
+
+def build(problems: Iterable[Problem], most: int, machine: Machine, folder: Path) -> list[Trial]:
+    """Compile up to ``most`` candidates of each problem into ``folder``, each program once; the
+    plan lies beside them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    known: dict[str, str] = {}
+    trials: list[Trial] = []
+    for problem in problems:
+        candidates = [
+            Candidate(t.label, file, microseconds)
+            for microseconds, t in candidates_of(problem, most, machine)
+            if (file := _compiled(problem, t, machine.target, folder, known))
+        ]
+        trials.append(Trial(dataclasses.asdict(problem), tuple(candidates)))
+        say(f"{problem.name}: {len(candidates)} candidates, {len(known)} programs so far")
+        write(folder, machine.name, trials)
+    return trials
+
+
+def candidates_of(problem: Problem, most: int, machine: Machine) -> list[tuple[float, Tiling]]:
+    """The model's best, others at equal distances in its order, and last what the case study has
+    without the model.
+    """
+    shape = shape_of(problem)
+    order = ranked(shape, machine)
+    near = [pair for pair in order if pair[0] <= FAR * order[0][0]]
+    first, rest = near[:FIRST], near[FIRST:]
+    room = max(0, most - len(first))
+    step = max(1.0, len(rest) / room) if room else 1.0
+    spread = [rest[int(i * step)] for i in range(room) if int(i * step) < len(rest)]
+    chosen = first + spread
+    usual = groups_for(problem)
+    if usual not in [t for _, t in chosen] and not why_not(
+        usual, shape, find_target(machine.target)
+    ):
+        chosen.append((estimate(usual, shape, machine).microseconds, usual))
+    return chosen
+
+
+def _compiled(
+    problem: Problem, tiling: Tiling, target: str, folder: Path, known: dict[str, str]
+) -> str:
+    """The file of a program; empty where it does not compile, which is said."""
+    name = f"{problem.types}-{problem.layout}-{tiling.label}"
+    if name not in known:
+        file = f"{name}.kernel"
+        try:
+            product = multiply(problem.types, problem.layout, problem.epilogue)
+            if not (folder / file).exists():
+                hb.compile(tensor(product, tiling), target=target).save(folder / file)
+        except UserError as error:
+            say(f"  {name}: {error.what}")
+            file = ""
+        known[name] = file
+    return known[name]

@@ -1,0 +1,9 @@
+"""Families of schedules: directives on a user's Funcs, of a description that ``selector.families``
+chooses by the sizes.
+"""
+
+from __future__ import annotations
+
+from halide_bridge.schedules.contraction import Contraction, Operand, contract
+
+__all__ = ["Contraction", "Operand", "contract"]

@@ -1,0 +1,164 @@
+"""The schedules of a contraction, ``C[m, n] = f(sum_k A[m, k] * B[k, n])``.
+
+A block stages what it needs of both operands for a run of k in shared memory, several runs ahead,
+and its warpgroups or warps hold their parts of the block tile in accumulators over the whole sum.
+
+Blocks that run at the same time share operands through the L2 cache: where they are numbered in
+bands, they go down so many block rows first, then along n. Neighbours down a band are a cluster and
+bring each other their B; a block that stays goes on to the next tile while its results leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.memory import (
+    MemoryType,
+    cluster,
+    persistent,
+    pipeline_stages,
+    self_fed,
+    store_in,
+    teams,
+)
+from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
+from selector.families.contraction.tiling import COPY_BYTES, Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An ImageParam or Func of two dimensions: m and k, or k and n. ``along``: k is the innermost
+    one. ``name``: "A", which has the rows of the result, or "B".
+    """
+
+    source: Any
+    name: str
+    along: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of an element."""
+        kind = self.source.type() if hasattr(self.source, "type") else self.source.types()[0]
+        return int(kind.bytes())
+
+    def box(self, tiling: Tiling) -> tuple[int, int]:
+        """What a block reads for a run of k, in the operand's own order."""
+        extent = tiling.m if self.name == "A" else tiling.n
+        return (tiling.k, extent) if self.along else (extent, tiling.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """The Funcs that a schedule talks about: ``output`` reads ``product`` where it is computed;
+    ``product`` is pure in ``n``, the innermost, and ``m``, and its update sums over ``k``, an RVar.
+    Both have the same two variables.
+    """
+
+    output: Any
+    product: Any
+    a: Operand
+    b: Operand
+    n: Any
+    m: Any
+    k: Any
+
+
+def contract(c: Contraction, tiling: Tiling) -> Any:
+    """Schedule a contraction so; returns the output. ``limits.why_not`` says whether that compiles
+    for a target.
+    """
+    innermost = _blocks(c, tiling)
+    product, letter = c.product, "g" if tiling.unit == "group" else "w"
+    groups = MemoryType.WGMMAAccumulator
+    product.bound_extent(c.n, tiling.n).bound_extent(c.m, tiling.m).compute_at(c.output, innermost)
+    store_in(product, groups if tiling.unit == "group" else MemoryType.WMMAAccumulator)
+    _parts(product, c.n, c.m, tiling, letter)
+    ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
+    update, unrolled = product.update().split(c.k, ko, ki, tiling.k), ()
+    if tiling.vector_k < tiling.k:
+        update.split(ki, ku, kv, tiling.vector_k)
+        ki, unrolled = kv, (ku,)
+    vectors, parts = _parts(update.atomic(), c.n, c.m, tiling, letter)
+    update.reorder(ki, *vectors, *unrolled, *parts, ko).vectorize(ki)
+    for loop in unrolled:
+        update.unroll(loop)
+    for operand in (c.a, c.b):
+        _stage(operand, c, ko, tiling)
+    return c.output
+
+
+def _blocks(c: Contraction, tiling: Tiling) -> Any:
+    """Give each block its tile, and each group or warp its part of it; the innermost block loop."""
+    output, letter = c.output, "g" if tiling.unit == "group" else "w"
+    no, mo, ni, mi, mb, mr, block = variables("no", "mo", "ni", "mi", "mb", "mr", "block")
+    output.tile(c.n, c.m, no, mo, ni, mi, tiling.n, tiling.m)
+    if tiling.band:
+        output.split(mo, mb, mr, tiling.band, GUARD)
+        output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
+    else:
+        block = no
+        output.gpu_blocks(no, mo)
+    if tiling.persistent:
+        persistent(output, tiling.persistent)
+    teams(output, tiling.teams)
+    cluster(output, tiling.cluster)
+    if tiling.self_fed:
+        self_fed(output)
+    _parts(output, ni, mi, tiling, letter)
+    return block
+
+
+def _parts(
+    stage: Any, n: Any, m: Any, tiling: Tiling, letter: str
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Give each group or warp its part of a block tile, as unrolled vector statements; the loops of
+    these, innermost first, and those of the groups or warps.
+    """
+    np, nu, nv, mp, mu, mv = variables(f"n{letter}", "nu", "nv", f"m{letter}", "mu", "mv")
+    stage.split(n, np, nv, tiling.part_n).split(nv, nu, nv, tiling.vector_n)
+    stage.split(m, mp, mv, tiling.part_m).split(mv, mu, mv, tiling.vector_m)
+    vectors = (mv, nv, mu, nu) if tiling.swapped else (nv, mv, nu, mu)
+    stage.reorder(*vectors, np, mp)
+    stage.vectorize(nv).vectorize(mv).unroll(nu).unroll(mu).gpu_threads(np, mp)
+    return vectors, (np, mp)
+
+
+def _stage(operand: Operand, c: Contraction, ko: Any, tiling: Tiling) -> None:
+    """Copy what a block needs of an operand for one run of k into shared memory, several runs
+    deep.
+    """
+    copied = operand.name in tiling.copied
+    source = _copied(operand, c) if copied else operand.source
+    staged = source.in_(c.product)
+    inner, outer = staged.args()
+    extents = operand.box(tiling)
+    if copied and _turned(operand):
+        staged.reorder_storage(outer, inner)
+    staged.compute_at(c.product, ko).store_in(GPU_SHARED)
+    staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
+    staged.vectorize(inner).vectorize(outer)
+    pipeline_stages(staged, tiling.stages)
+
+
+def _turned(operand: Operand) -> bool:
+    """Whether a copy of an operand is a transposed one: wgmma reads bytes along the sum only."""
+    return operand.bytes == 1 and not operand.along
+
+
+def _copied(operand: Operand, c: Contraction) -> Any:
+    """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
+    copy, run = operand.source.in_(c.product), COPY_BYTES // operand.bytes
+    x, y = copy.args()
+    xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
+    copy.compute_root()
+    if _turned(operand):
+        copy.reorder_storage(y, x).align_storage(y, run)
+        copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
+        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
+        return copy
+    copy.align_storage(x, run)
+    copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
+    copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
+    copy.gpu_threads(xi, yi).gpu_blocks(xo, yo)
+    return copy

@@ -1,0 +1,134 @@
+"""Which schedules of a contraction a target takes: registers, shared memory, what instructions and
+copies divide. Exact where it says how much shared memory a block has, but for blocks that stay.
+"""
+
+from __future__ import annotations
+
+from selector.families.contraction.tiling import LINE, Shape, Tiling
+from selector.targets import Target
+
+SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
+ALIGNMENT = 1024  # bytes, of swizzled tiles
+OTHERS = 32  # registers of a thread beside its accumulators
+WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
+BOX = 2048  # bytes of results that a warp has on their way while its block stays
+MOST_STAGES = 16
+MOST_CLUSTER = 8
+
+
+def why_not(t: Tiling, shape: Shape, target: Target) -> str:
+    """Why a schedule of ``shape`` does not compile for a target, or would spill; empty if it
+    does compile.
+    """
+    if not target.has("wgmma" if t.unit == "group" else "mma"):
+        return f"{target.name} has no such instructions"
+    return _indivisible(t, shape) or _asked(t, shape, target) or _too_much(t, shape, target)
+
+
+def _indivisible(t: Tiling, shape: Shape) -> str:
+    """What the parts and instructions do not divide."""
+    step = 32 // shape.bytes  # of the sum in an instruction
+    if t.n % t.parts_n or t.m % t.parts_m:
+        return "the parts do not divide the tile"
+    if t.rows % t.instruction_rows or t.columns % 8:
+        return f"a part is no multiple of {t.instruction_rows} x 8"
+    if t.k % step or t.vector_k % step or t.k % t.vector_k:
+        return f"a run is no multiple of {step}"
+    return ""
+
+
+def _asked(t: Tiling, shape: Shape, target: Target) -> str:
+    """Directives that do not go together, or with these operands."""
+    if not 1 <= t.stages <= MOST_STAGES:
+        return f"a ring has 1 to {MOST_STAGES} stages"
+    if t.unit == "warp":
+        if t.persistent or t.teams > 1 or t.cluster > 1:
+            return "blocks of warps neither stay nor form clusters"
+        if t.self_fed and (t.stages < 2 or not _boxes(t, shape) or not target.has("bulk")):
+            return "the copy engine does not bring these operands"
+        return ""
+    if any(x not in t.copied for x in shape.across):
+        return "wgmma reads bytes along the sum only"
+    if t.stages == 1 and (t.persistent or t.cluster > 1 or t.self_fed):
+        return "nothing is staged ahead"
+    if t.teams > 1 and not t.persistent:
+        return "teams take turns in blocks that stay"
+    if t.self_fed and (t.cluster > 1 or t.persistent):
+        return "blocks that stay or form clusters have a group that feeds"
+    if t.cluster > 1 and not _shares(t, shape):
+        return "the blocks of a cluster have nothing to share"
+    return ""
+
+
+def _boxes(t: Tiling, shape: Shape) -> bool:
+    """Whether rows of both operands for warps are whole swizzled ones."""
+    inner = (t.k if shape.along(x) else extent for x, extent in (("A", t.m), ("B", t.n)))
+    return all(i * shape.bytes in SWIZZLED or i * shape.bytes % LINE == 0 for i in inner)
+
+
+def _shares(t: Tiling, shape: Shape) -> bool:
+    """Whether neighbours can bring each other equal parts of what both read: of B down a band, of A
+    where blocks are numbered along n.
+    """
+    if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
+        return False
+    name, extent = ("B", t.n) if t.band else ("A", t.m)
+    along = shape.along(name) or (name in t.copied and shape.integers)
+    rows, inner = (extent, t.k) if along else (t.k, extent)
+    panels = -(-inner * shape.bytes // LINE)
+    return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
+
+
+def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
+    """Threads, registers and shared memory."""
+    if t.threads > target.max_threads:
+        return f"a block has {t.threads} threads"
+    registers, room = registers_needed(t), registers_left(t, target)
+    if registers > room:
+        return f"a thread needs {registers} registers and its block leaves it {room}"
+    shared = shared_bytes(t, shape) + (BOX * 4 * t.parts * t.teams if t.persistent else 0)
+    if shared > target.shared_memory:
+        return f"a block takes {shared} bytes of shared memory of {target.shared_memory}"
+    return ""
+
+
+def registers_needed(t: Tiling) -> int:
+    """Of a thread, about: its accumulators and what else it keeps."""
+    return t.accumulators + (OTHERS if t.unit == "group" else WARP_OTHERS)
+
+
+def registers_left(t: Tiling, target: Target) -> int:
+    """Of a thread, when its block is alone on a multiprocessor."""
+    assert target.multiprocessor is not None
+    return min(target.registers, target.multiprocessor.registers // t.threads // 8 * 8)
+
+
+def shared_bytes(t: Tiling, shape: Shape) -> int:
+    """Of a block: the ring, its barriers, and what alignment takes; without the results of blocks
+    that stay.
+    """
+    swizzled = t.unit == "group" or t.self_fed
+    ring = t.stages * slot_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
+    return ring + (beside_bytes(t.stages) if swizzled else 0)
+
+
+def beside_bytes(stages: int) -> int:
+    """What a ring of swizzled slots takes beside them: alignment and barriers."""
+    return ALIGNMENT + -(-16 * stages // LINE) * LINE
+
+
+def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:
+    """Both operands of a run. Panels of warpgroups, and of warps that feed themselves, are
+    swizzled; what warps copy has 16 bytes more in a row.
+    """
+    total = 0
+    for name, extent, along in (("A", m, shape.along_a), ("B", n, shape.along_b)):
+        lies_along = along or (shape.bytes == 1 and name in copied)
+        rows, row = (extent, k) if lies_along else (k, extent)
+        row *= shape.bytes
+        if not swizzled:
+            total += rows * (row + 16)
+            continue
+        width = LINE if row > 64 else 64 if row > 32 else 32
+        total += -(-rows // 8) * 8 * (-(-row // width) * width)
+    return total

@@ -1,0 +1,199 @@
+"""The space of contractions: what it calls valid compiles and does not spill, each constraint has a
+case, the choice is right, quick and always the same.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("halide")
+
+import halide_bridge as hb
+from casestudies.common.data import case_inputs, decoded, relative_error
+from casestudies.gemm import CASE
+from casestudies.gemm.algorithm import multiply
+from casestudies.gemm.problem import LAYOUTS, Problem
+from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import shape_of
+from selector.diagnostics import UserError
+from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
+from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
+from selector.families.contraction.limits import shared_bytes
+from selector.machine import MACHINES, machine_for
+from selector.runtime.nvrtc import resource_usage
+from selector.targets import find_target
+
+HOPPER = find_target("sm_90a")
+H200 = machine_for("sm_90a")
+EXTENTS = st.one_of(st.integers(1, 300), st.integers(1, 1100).map(lambda x: 8 * x))
+SHAPES = st.builds(
+    Problem, EXTENTS, EXTENTS, EXTENTS, st.sampled_from(("f16-f16", "f16-f32", "s8-s32")),
+    st.sampled_from(LAYOUTS),
+)  # fmt: skip
+
+
+def compiled(problem: Problem, tiling: Tiling, target: str = "sm_90a") -> Any:
+    product = multiply(problem.types, problem.layout, problem.epilogue)
+    return hb.compile(tensor(product, tiling), target=target)
+
+
+def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
+    """Nothing spills, and shared memory is what the model says."""
+    usages = resource_usage(kernel.cubin())
+    assert not any(u.local_accesses for u in usages.values()), tiling.label
+    foretold = shared_bytes(tiling, shape_of(problem))
+    launch = kernel.plan.launches[-1]
+    if tiling.persistent:
+        assert foretold <= launch.shared_bytes <= HOPPER.shared_memory
+    elif tiling.unit == "group" or tiling.self_fed:
+        assert launch.shared_bytes == foretold, tiling.label
+    else:
+        assert launch.shared_bytes <= foretold + 256
+        assert problem.operand == "s8" or launch.shared_bytes >= foretold
+
+
+@pytest.mark.nvrtc
+@settings(max_examples=12, deadline=None)
+@given(SHAPES, st.integers(0, 10_000))
+def test_what_the_space_holds_compiles(problem: Problem, index: int) -> None:
+    found = list(space(shape_of(problem), H200))
+    tiling = found[index % len(found)]
+    has_room(compiled(problem, tiling), problem, tiling)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_120"])
+@pytest.mark.parametrize("index", [0, 7, 40])
+def test_spaces_of_other_targets_compile(target: str, index: int) -> None:
+    problem = Problem(200, 264, 136, "f16-f16")
+    found = list(space(shape_of(problem), machine_for(target)))
+    tiling = found[index % len(found)]
+    assert tiling.unit == "warp"
+    kernel = compiled(problem, tiling, target)
+    usages = resource_usage(kernel.cubin())
+    assert not any(u.local_accesses for u in usages.values())
+
+
+SQUARE = Shape(1024, 1024, 1024, 2, 2, True, True)
+BYTES = Shape(1024, 1024, 1024, 1, 4, True, True)
+ACROSS = Shape(1024, 1024, 1024, 1, 4, True, False)
+NARROW = Shape(1024, 1024, 1024, 2, 2, True, False)
+GROUP = Tiling(n=128, m=128, parts_m=2, stages=4)
+WARP = Tiling(n=64, m=64, parts_n=2, parts_m=2, unit="warp", band=0)
+DEEP = replace(GROUP, k=128, depth=32)
+
+REFUSED = (
+    (replace(GROUP, n=120, parts_n=7), SQUARE, "do not divide the tile"),
+    (replace(GROUP, m=96), SQUARE, "no multiple of 64 x 8"),
+    (replace(GROUP, n=100), SQUARE, "no multiple of 64 x 8"),
+    (replace(WARP, m=24), SQUARE, "no multiple of 16 x 8"),
+    (replace(GROUP, k=24), SQUARE, "no multiple of 16"),
+    (replace(GROUP, stages=17), SQUARE, "1 to 16 stages"),
+    (replace(WARP, cluster=2, band=8), SQUARE, "neither stay nor form clusters"),
+    (replace(WARP, persistent=1), SQUARE, "neither stay nor form clusters"),
+    (replace(WARP, n=48, parts_n=3, self_fed=True), NARROW, "does not bring these operands"),
+    (DEEP, ACROSS, "along the sum only"),
+    (replace(GROUP, stages=1, persistent=1), SQUARE, "nothing is staged ahead"),
+    (replace(GROUP, teams=2), SQUARE, "teams take turns"),
+    (replace(GROUP, self_fed=True, cluster=2), SQUARE, "have a group that feeds"),
+    (replace(GROUP, n=80, cluster=4), SQUARE, "nothing to share"),
+    (
+        replace(GROUP, m=80, n=64, parts_m=1, parts_n=1, swapped=True, cluster=4, band=0),
+        SQUARE,
+        "nothing to share",
+    ),
+    (replace(WARP, n=256, m=256, parts_n=8, parts_m=8), SQUARE, "2048 threads"),
+    (replace(GROUP, n=256, m=192, parts_m=3, stages=2), SQUARE, "its block leaves it 128"),
+    (replace(GROUP, stages=8), SQUARE, "bytes of shared memory"),
+)
+
+
+@pytest.mark.parametrize(("tiling", "shape", "why"), REFUSED)
+def test_each_constraint(tiling: Tiling, shape: Shape, why: str) -> None:
+    assert why in why_not(tiling, shape, HOPPER)
+    for usual, kind in ((GROUP, SQUARE), (WARP, SQUARE), (DEEP, BYTES)):
+        assert not why_not(usual, kind, HOPPER)
+
+
+def refused_by_the_compiler(tiling: Tiling, shape: Shape) -> bool:
+    layout = ("n" if shape.along_a else "t") + ("t" if shape.along_b else "n")
+    types = "s8-s32" if shape.integers else "f16-f16"
+    try:
+        compiled(Problem(shape.m, shape.n, shape.k, types, layout), tiling).cubin()
+    except UserError:
+        return True
+    return False
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("tiling", "shape"),
+    [(t, s) for t, s, why in REFUSED if "neither stay" not in why and "do not divide" not in why],
+)
+def test_what_is_refused_does_not_compile(tiling: Tiling, shape: Shape) -> None:
+    """The constraints are those of the compiler, and no others."""
+    assert refused_by_the_compiler(tiling, shape)
+
+
+def test_a_target_without_the_instructions() -> None:
+    assert "no such instructions" in why_not(GROUP, SQUARE, find_target("sm_80"))
+    assert not why_not(WARP, SQUARE, find_target("sm_80"))
+    fed = replace(WARP, self_fed=True)
+    assert "copy engine" in why_not(fed, SQUARE, find_target("sm_80"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SHAPES)
+def test_the_choice_is_quick_and_always_the_same(problem: Problem) -> None:
+    shape = shape_of(problem)
+    _picked.cache_clear()
+    begin = time.process_time()
+    found = pick(shape, H200)
+    seconds = time.process_time() - begin
+    _picked.cache_clear()
+    assert pick(shape, H200) == found
+    assert not why_not(found, shape, HOPPER)
+    assert seconds < 0.02
+    best = ranked(shape, H200)[0][0]
+    assert estimate(found, shape, H200).microseconds <= 1.05 * best
+
+
+@settings(max_examples=8, deadline=None)
+@given(SHAPES.filter(lambda p: p.multiply_adds <= 1 << 22))
+def test_the_choice_is_right(problem: Problem) -> None:
+    kernel = compiled(problem, pick(shape_of(problem), H200))
+    inputs = case_inputs(CASE, problem, 3, np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    assert relative_error(result, truth, np) <= CASE.tolerance[problem.output.element]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
+def test_every_gpu_has_a_choice(machine: Any) -> None:
+    for size in (1, 100, 1024, 8192):
+        shape = Shape(size, size, size)
+        found = estimate(pick(shape, machine), shape, machine)
+        macs = machine.tera_macs("wgmma.f16") or machine.tera_macs("mma.f16")
+        least = max(shape.multiply_adds / macs / 1e6, 3 * size * size * 2 / machine.copy / 1e6)
+        assert least <= found.microseconds < 40 * least + 20
+        assert found.bound in ("memory", "cache", "filling", "multiplying", "storing", "waiting")
+
+
+def test_swapped_operands_are_right() -> None:
+    for unit, tile in (("group", {"n": 64, "m": 24}), ("warp", {"n": 64, "m": 8, "parts_n": 2})):
+        usual = GROUP if unit == "group" else WARP
+        tiling = replace(usual, **({"parts_n": 1} | tile), parts_m=1, swapped=True)
+        problem = Problem(19, 130, 100, "f16-f16", "nt")
+        assert not why_not(tiling, shape_of(problem), HOPPER)
+        kernel = compiled(problem, tiling)
+        inputs = case_inputs(CASE, problem, 3, np)
+        result = kernel.interpret(**inputs, sizes=problem.output.shape)
+        truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+        assert relative_error(result, truth, np) <= CASE.tolerance["f16"]

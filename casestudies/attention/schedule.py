@@ -44,8 +44,9 @@ class Tiles:
         return kind.WGMMAAccumulator if self.groups else kind.WMMAAccumulator
 
     def shared_bytes(self, depth: int, matrices: int) -> int:
-        """What warps of a block have in shared memory, all rows with 16 bytes more."""
-        keys, scores = depth + PADDING, self.keys + PADDING
+        """What a block has in shared memory, all rows of warps with 16 bytes more."""
+        padding = 0 if self.groups else PADDING
+        keys, scores = depth + padding, self.keys + padding
         run = 2 * self.keys * keys + matrices * self.block * scores
         return 2 * (self.block * keys + self.stages * run)
 

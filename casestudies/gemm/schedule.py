@@ -114,7 +114,7 @@ def stage(operand: hl.ImageParam, p: Product, ko: hl.RVar, size: Tiles) -> None:
     runs deep.
     """
     staged = operand.in_(p.mm)
-    inner, outer = staged.args()
+    inner, outer, *_ = staged.args()
     extents = p.box(operand.name(), size.n, size.m, size.k)
     staged.compute_at(p.mm, ko).store_in(hl.MemoryType.GPUShared)
     staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])

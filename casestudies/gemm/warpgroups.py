@@ -94,7 +94,7 @@ def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
         name = operand.name()
         extents = p.box(name, size.n, size.m, size.k)
         staged = copied(p, operand).in_(p.mm) if name in size.copied else operand.in_(p.mm)
-        inner, outer = staged.args()
+        inner, outer, *_ = staged.args()
         if name in size.copied and turned(p, name):
             staged.reorder_storage(outer, inner)
         staged.compute_at(p.mm, ko).store_in(hl.MemoryType.GPUShared)
@@ -112,19 +112,18 @@ def turned(p: Product, name: str) -> bool:
 def copied(p: Product, operand: hl.ImageParam) -> hl.Func:
     """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
     copy, run = operand.in_(p.mm), 16 // operand.type().bytes()
-    x, y = copy.args()
+    x, y, *around = copy.args()
     xo, yo, xi, yi, xv, yv, yu = map(hl.Var, ("xo", "yo", "xi", "yi", "xv", "yv", "yu"))
     copy.compute_root()
     if turned(p, operand.name()):
         copy.reorder_storage(y, x).align_storage(y, run)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
-        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
-        return copy
+        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
+        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *around)
     copy.align_storage(x, run)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
-    copy.gpu_threads(xi, yi).gpu_blocks(xo, yo)
-    return copy
+    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *around)
 
 
 def tile_groups(

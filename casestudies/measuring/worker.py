@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -41,10 +42,12 @@ def supervise(
     patience: float = 120.0,
     purse: float = 200.0,
     command: Sequence[str] = (sys.executable, "-m", "casestudies.measuring.worker"),
+    until: float = math.inf,
 ) -> None:
     """Fill a record with the rows of all tasks and with what they were measured on. ``patience``:
     seconds without any news after which a contender counts as lost; ``purse``: seconds for the
-    libraries, all together. ``UserError`` where no task can be begun.
+    libraries, all together; ``until``: when (``time.monotonic``) no other task is begun.
+    ``UserError`` where no task can be begun.
     """
     waiting = deque(tasks)
     lost_files: set[str] = set()
@@ -62,6 +65,8 @@ def supervise(
                     left_out.append(f"{todo[begun].name}: {name}")
                 case {"end": int(index)}:
                     ended = index
+                    if time.monotonic() > until:
+                        return
                 case {"row": data}:
                     record.add(row_of(data))
                 case {"lost": str(why)} if begun < 0:

@@ -22,7 +22,8 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
         rows = image[:, s :: problem.stride][:, : problem.height]
         for t in range(TAPS):
             pixels = rows[:, :, t :: problem.stride][:, :, : problem.width]
-            result += pixels @ inputs["K"][s, t]
+            flat = pixels.reshape(-1, problem.channels) @ inputs["K"][s, t]
+            result += flat.reshape(result.shape)
     if problem.residual:
         result += inputs["residual"]
     return xp.maximum(result, 0, out=result)

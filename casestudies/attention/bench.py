@@ -32,7 +32,8 @@ def added(problem: Problem, inputs: Arrays) -> Any:
     if problem.window:
         seen = torch.ones((problem.length,) * 2, dtype=torch.bool, device="cuda").tril()
         seen = seen.triu(1 - problem.window)
-        return torch.zeros(seen.shape, dtype=dtype, device="cuda").masked_fill(~seen, -math.inf)[None]
+        zeros = torch.zeros((1, *seen.shape), dtype=dtype, device="cuda")
+        return zeros.masked_fill(~seen, -math.inf)
     match problem.score:
         case "bias":
             return torch.from_dlpack(inputs["bias"]).to(dtype)

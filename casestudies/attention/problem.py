@@ -1,5 +1,5 @@
-"""Sizes of attention: heads of ``length`` queries and as many keys, ``depth`` channels. Variants of the score, by the names that they have elsewhere: ``scores`` says what each is.
-"""
+"""Sizes of attention: heads of ``length`` queries and as many keys, ``depth`` channels. Variants
+of the score, by the names that they have elsewhere: ``scores`` says what each is."""
 
 from __future__ import annotations
 

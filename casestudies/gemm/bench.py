@@ -73,6 +73,22 @@ def cublaslt_bias_relu(
     return lambda: torch._addmm_activation(bias, a, b)
 
 
+def cudnn_1x1(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
+    """``torch.cudnn_convolution_relu`` with 1 x 1 taps over a row of pixels, channels last,
+    benchmark mode; None for other layouts and epilogues.
+    """
+    import torch
+
+    operand, _, result = elements(problem.types)
+    if (problem.layout, problem.epilogue) != ("nt", "bias-relu") or operand != result:
+        return None
+    torch.backends.cudnn.benchmark = True
+    a, b = _matrices(problem, inputs)
+    pixels, weights = a[None, None].permute(0, 3, 1, 2), b.T[:, None, None].permute(0, 3, 1, 2)
+    bias = torch.from_dlpack(inputs["bias"]).to(a.dtype)
+    return lambda: torch.cudnn_convolution_relu(pixels, weights, bias, (1, 1), (0, 0), (1, 1), 1)
+
+
 def cublas_scaled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``torch._int_mm``, then scaled, rounded and saturated by torch, in place; None for others."""
     import torch
@@ -108,9 +124,14 @@ def cublas_columns(problem: Problem, inputs: Arrays, output: Any) -> Callable[[]
 
 
 PEERS = (
-    Peer("cuBLAS", "torch.mm or bmm with out=, result in the operands' type (s8: torch._int_mm)", cublas),
+    Peer(
+        "cuBLAS",
+        "torch.mm or bmm with out=, result in the operands' type (s8: torch._int_mm)",
+        cublas,
+    ),
     Peer("cuBLAS f32 out", "torch.mm, out_dtype=float32", cublas_f32_out),
     Peer("cuBLASLt bias, ReLU", "torch._addmm_activation", cublaslt_bias_relu),
+    Peer("cuDNN 1 x 1", "torch.cudnn_convolution_relu, channels last", cudnn_1x1),
     Peer("cuBLAS, then torch", "torch._int_mm; mul, round, clamp, to int8", cublas_scaled),
     Peer("cuBLAS columns", "torch._int_mm, B copied by columns in the call", cublas_columns),
 )

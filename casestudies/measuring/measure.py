@@ -26,7 +26,6 @@ from selector.tuning.rounds import Ratio, time_in_turn
 from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
 
 
-
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds of a contender, all rounds together, and the number of rounds."""

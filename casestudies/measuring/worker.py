@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -51,10 +52,11 @@ def supervise(
     """
     waiting = deque(tasks)
     lost_files: set[str] = set()
-    while waiting:
+    while waiting and time.monotonic() <= until:
         todo = [_without(task, lost_files, record) for task in waiting]
         begun, ended, trying = -1, -1, ""
-        for event in _events(command, todo, folder, (str(seed), str(purse)), patience):
+        events = _events(command, todo, folder, (str(seed), str(purse)), patience)
+        for event in _until(until, events):
             match event:
                 case {"begin": int(index)}:
                     begun, trying = index, ""
@@ -65,8 +67,6 @@ def supervise(
                     left_out.append(f"{todo[begun].name}: {name}")
                 case {"end": int(index)}:
                     ended = index
-                    if time.monotonic() > until:
-                        return
                 case {"row": data}:
                     record.add(row_of(data))
                 case {"lost": str(why)} if begun < 0:
@@ -80,6 +80,15 @@ def supervise(
                     pass
         for _ in range(begun + 1):
             waiting.popleft()
+
+
+def _until(until: float, events: Generator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events up to the first end of a task after that time."""
+    with closing(events):
+        for event in events:
+            yield event
+            if "end" in event and time.monotonic() > until:
+                return
 
 
 def measure_here(
@@ -145,7 +154,7 @@ def _events(
     folder: Path,
     given: tuple[str, str],
     patience: float,
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """The events of one worker; ``{"lost": why}`` last if it did not come to its end."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "events")

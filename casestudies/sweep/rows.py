@@ -70,9 +70,7 @@ def choose(rows: Sequence[Row], families: Sequence[str] = (), match: str = "") -
     except re.error as error:
         raise UserError(f"--rows: {match!r} is no regular expression", why=str(error)) from None
     return tuple(
-        row
-        for row in rows
-        if (not families or row.family in families) and pattern.search(row.name)
+        row for row in rows if (not families or row.family in families) and pattern.search(row.name)
     )
 
 

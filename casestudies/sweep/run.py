@@ -34,9 +34,7 @@ def measure(
     say(f"{len(tasks)} problems to measure, {len(known)} known, seed {record.seed}")
     if tasks:
         until = time.monotonic() + seconds
-        supervise(
-            list(tasks.values()), folder, record.seed, record, PATIENCE, seconds, until=until
-        )
+        supervise(list(tasks.values()), folder, record.seed, record, PATIENCE, seconds, until=until)
     record.write()
     return record
 

@@ -4,7 +4,7 @@ out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from casestudies.common.case import ArraySpec, check_known
 from casestudies.conv_layer.tiles import TAPS, Extents, tile_name
@@ -25,9 +25,9 @@ class Problem:
     channels: int
     filters: int
     stride: int = 1
-    padded: bool = False
-    residual: bool = False
-    result: str = "f32"
+    padded: bool = field(default=False, kw_only=True)
+    residual: bool = field(default=False, kw_only=True)
+    result: str = field(default="f32", kw_only=True)
 
     def __post_init__(self) -> None:
         if min(self.batch, self.height, self.width, self.channels, self.filters, self.stride) < 1:

@@ -77,4 +77,4 @@ def multiply(
     if result == hl.Int(8):
         value = hl.clamp(hl.round(value), -128.0, 127.0)
     output[place] = hl.cast(result, value)
-    return Product(a, b, mm, output, n, m, k, layout, around[0] if batched else None)
+    return Product(a, b, mm, output, n, m, k, layout, *around)

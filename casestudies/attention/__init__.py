@@ -36,7 +36,7 @@ def build(problem: Problem, schedule: str) -> Any:
     )  # fmt: skip
     if schedule == "plain":
         return schedules.plain(pipeline)
-    return schedules.tensor(pipeline, tiles)
+    return schedules.tensor(pipeline, schedules.for_depth(tiles, problem.depth))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:

@@ -35,6 +35,8 @@ FORMS = [
     (ATTENTION, Attention(2, 1, 128, types="bf16-bf16", keys=300, sharing=2)),
     (ATTENTION, Attention(1, 300, 64, True, types="f16-f16", window=40)),
     (ATTENTION, Attention(2, 140, 64, True, "bias", types="bf16-bf16")),
+    (ATTENTION, Attention(2, 70, 48, types="f16-f16")),
+    (ATTENTION, Attention(1, 130, 80, types="bf16-bf16")),
     (CONV_LAYER, Layer(2, 9, 13, 16, 24, padded=True, residual=True, result="f16")),
     (CONV_LAYER, Layer(2, 9, 13, 64, 64, 2, padded=True, result="f16")),
     (CONV_LAYER, Layer(1, 9, 70, 128, 64, padded=True, result="f16")),
@@ -47,7 +49,7 @@ RUNS = [
     (case, problem, schedule)
     for case, problem in (*FORMS, (ATTENTION, DEEP))
     for schedule in ("tensor", "mma")
-    if (problem, schedule) != (DEEP, "mma")
+    if schedule == "tensor" or case is not ATTENTION or problem.depth in (64, 128)
 ]
 
 

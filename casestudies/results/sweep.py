@@ -9,12 +9,12 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from casestudies.measuring.record import OURS
-from casestudies.results.jobs import HERE, Result, digits, results_of
+from casestudies.results.jobs import HERE, digits
+from casestudies.results.swept import Measured, families, measured
 from casestudies.sweep.folder import Entry, sweep_of
 
 FILE = HERE / "sweep.json"
@@ -26,46 +26,9 @@ python -m casestudies.results.render --plot
 HEAD = ("row", "limit us", "set by", "us", "limit / us", "best library", "us", "of it", "error")
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A row of the sweep with what was measured of it; ``multiply_adds`` is its size."""
-
-    entry: Entry
-    result: Result
-    multiply_adds: int
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as long as ours the fastest library takes; None where there is none."""
-        best = self.result.best_library
-        if best is None:
-            return None
-        usual = self.result.libraries[best] / self.result.ours
-        return self.result.ratios.get(best, (usual, 0.0))[0]
-
-
 def read(path: Path = FILE) -> dict[str, Any] | None:
     """The data of the run; None if there was none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def measured(data: dict[str, Any]) -> list[Measured]:
-    """The rows that ours did right, in the order of the list."""
-    results = {result.problem: result for result in results_of(data)}
-    sizes = {row["problem"]: int(row["multiply_adds"]) for row in data["rows"]}
-    return [
-        Measured(entry, results[entry.problem], sizes[entry.problem])
-        for entry in sweep_of(data["sweep"]).entries
-        if entry.file and entry.problem in results
-    ]
-
-
-def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
-    """The rows by family, in their order."""
-    found: dict[str, list[Measured]] = {}
-    for row in rows:
-        found.setdefault(row.entry.family, []).append(row)
-    return found
 
 
 def render(data: dict[str, Any] | None) -> str:

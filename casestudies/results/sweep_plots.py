@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 from matplotlib import pyplot
 
-if TYPE_CHECKING:
-    from casestudies.results.sweep import Measured
+from casestudies.results.swept import Measured
 
 LEVEL = "#333333"
 

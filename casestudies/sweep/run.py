@@ -18,7 +18,7 @@ from casestudies.sweep.folder import Entry, Sweep
 from casestudies.sweep.problems import libraries_of
 from selector.diagnostics import UserError
 
-PATIENCE = 45.0  # seconds without news after which a contender counts as lost
+PATIENCE = 90.0  # seconds without news after which a contender counts as lost
 
 
 def measure(

@@ -1,5 +1,5 @@
-"""The command line of the case studies: ``list``, ``run``, ``bench``, ``tune``, ``model``,
-``gallery`` and ``demo``.
+"""The command line of the case studies: ``list``, ``run``, ``bench``, ``sweep``, ``tune``,
+``model``, ``gallery`` and ``demo``.
 
 Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
 user ends in one message and exit code 2, a wrong result in exit code 1.
@@ -30,6 +30,7 @@ from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from casestudies.common.tune import add_arguments, tune_case
 from casestudies.measuring.benching import bench_cases
 from casestudies.measuring.model.command import add_arguments as add_model_arguments
+from casestudies.sweep.command import add_sweep
 from selector.diagnostics import UserError
 
 
@@ -60,7 +61,7 @@ def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="list | run | bench | tune | model | gallery | demo"
+        required=True, metavar="list | run | bench | sweep | tune | model | gallery | demo"
     )
     listing = commands.add_parser("list", help="the case studies and their schedules")
     listing.add_argument("--json", action="store_true", help="as data")
@@ -84,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     measuring.add_argument("--out", type=Path, help="folder for data, table and plots")
     measuring.set_defaults(command=bench_cases)
+    sweeping = commands.add_parser("sweep", help="the public sweep, beside the best library (GPU)")
+    add_sweep(sweeping)
     tuning = commands.add_parser("tune", help="try schedules of a space, the fastest wins (GPU)")
     tuning.add_argument("name", metavar="NAME", help="gemm")
     _add_problem(tuning)

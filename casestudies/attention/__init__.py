@@ -31,18 +31,19 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "wgmma":
         tiles = schedules.groups_for(problem.depth, bool(other and other.matrices))
     pipeline = attend(
-        problem.depth, causal=problem.causal, run=tiles.keys, scale=problem.scale, variant=other
-    )
+        problem.depth, causal=problem.causal, run=tiles.keys, scale=problem.scale, variant=other,
+        types=problem.types, sharing=problem.sharing, window=problem.window,
+    )  # fmt: skip
     if schedule == "plain":
         return schedules.plain(pipeline)
-    return schedules.tensor(pipeline, tiles)
+    return schedules.tensor(pipeline, schedules.for_depth(tiles, problem.depth))
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any, and whole rows of 128 bytes for them;
     ``mma`` is then the one for warps.
     """
-    wide = target.has("wgmma") and problem.depth % 64 == 0
+    wide = target.has("wgmma") and problem.depth % 64 == 0 and _fits(problem, target, groups=True)
     if schedule == "mma" and not wide:
         raise UserError(
             f"attention of depth {problem.depth} on {target.name}: tensor is mma already"
@@ -52,14 +53,17 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
     return "wgmma" if wide else schedule if _fits(problem, target) else "narrow"
 
 
-def _fits(problem: Problem, target: Target) -> bool:
-    """Whether a block of warps has shared memory for runs of as many keys as usual."""
-    from casestudies.attention.schedule import Tiles
+def _fits(problem: Problem, target: Target, *, groups: bool = False) -> bool:
+    """Whether a block of warps, or of groups, has shared memory for runs of as many keys as
+    usual.
+    """
+    from casestudies.attention.schedule import Tiles, groups_for
     from casestudies.attention.scores import variant
 
     other = variant(problem.score)
     matrices = len(other.matrices) if other else 0
-    return Tiles().shared_bytes(problem.depth, matrices) < target.shared_memory - 1024
+    tiles = groups_for(problem.depth, bool(matrices)) if groups else Tiles()
+    return tiles.shared_bytes(problem.depth, matrices) < target.shared_memory - 1024
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

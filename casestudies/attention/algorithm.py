@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import halide as hl
 
 LOWEST = -3.0e38
+HALIDE_TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16), "f32": hl.Float(32)}
 
 Score = Callable[[hl.Expr, hl.Expr, hl.Expr, hl.Expr], hl.Expr]
 """What becomes of a scaled score of key n, query m and head h."""
@@ -70,16 +71,21 @@ def attend(
     run: int = 128,
     scale: float | None = None,
     variant: Variant | None = None,
+    types: str = "f16-f32",
+    sharing: int = 1,
+    window: int = 0,
 ) -> Attention:
     """The unscheduled pipeline; ``depth`` (channels of a head) is a constant of the compiled
     kernels, the numbers of heads, queries and keys are not. ``causal``: query m has keys 0 ... m.
     ``run``: keys of an iteration, which the sums go over in whole numbers. ``scale`` of the scores:
-    1/sqrt(depth) if None.
+    1/sqrt(depth) if None. ``types``, ``sharing`` and ``window``: see ``problem``.
     """
-    query, key, value = (hl.ImageParam(hl.Float(16), 3, name) for name in "QKV")
+    operand, result = (HALIDE_TYPES[t] for t in types.split("-"))
+    query, key, value = (hl.ImageParam(operand, 3, name) for name in "QKV")
     n, m, d, h = (hl.Var(name) for name in "nmdh")
     length = key.dim(1).extent()
     r = hl.RDom([(0, (length + run - 1) // run * run)], "r")
+    shared = h // sharing if sharing > 1 else h
     factor = 1 / math.sqrt(depth) if scale is None else scale
     names = "keys values peak total weight mixed output"
     f = {name: hl.Func(name) for name in names.split()}
@@ -87,16 +93,18 @@ def attend(
 
     for padded, source in (("keys", key), ("values", value)):
         inside = source[d, hl.min(n, length - 1), h]
-        f[padded][d, n, h] = hl.select(n < length, inside, hl.cast(hl.Float(16), 0))
+        f[padded][d, n, h] = hl.select(n < length, inside, hl.cast(operand, 0))
     for func in scores:
         k = hl.RDom([(0, depth)], f"k_{func.name()}")
         func[n, m, h] = hl.f32(0.0)
-        func[n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, h])
+        func[n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, shared])
         if variant is not None:
             func[n, m, h] = variant.score(func[n, m, h] * hl.f32(factor), n, m, h)
 
     def seen(n: hl.Expr, value: hl.Expr) -> hl.Expr:
-        return hl.select((n < length) & (n <= m) if causal else n < length, value, hl.f32(LOWEST))
+        counts = (n < length) & (n <= m) if causal else n < length
+        counts = counts & (n > m - window) if window else counts
+        return hl.select(counts, value, hl.f32(LOWEST))
 
     def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """The score of a key, in the logarithm of base 2."""
@@ -111,10 +119,11 @@ def attend(
     f["peak"][m, h] = hl.max(f["peak"][m, h], seen(r.x, exponent(scores[0], r.x)))
     f["total"][m, h] = hl.f32(0.0)
     f["total"][m, h] += weight(scores[1], r.x)
-    f["weight"][n, m, h] = hl.cast(hl.Float(16), weight(scores[2], n))
+    f["weight"][n, m, h] = hl.cast(operand, weight(scores[2], n))
     f["mixed"][d, m, h] = hl.f32(0.0)
-    f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, h])
-    f["output"][d, m, h] = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
+    f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, shared])
+    quotient = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
+    f["output"][d, m, h] = quotient if types.endswith("f32") else hl.cast(result, quotient)
     matrices = variant.matrices if variant else ()
     places = {"n": n, "m": m, "d": d, "h": h, "r": r}
     return Attention(depth, query, key, value, scores=scores, matrices=matrices, **places, **f)

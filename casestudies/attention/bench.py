@@ -5,6 +5,7 @@ function of the score, and fused kernels with a mask that is added (bias and slo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,25 +13,35 @@ from casestudies.attention.problem import SOFT_CAP, Problem
 from casestudies.common.case import Arrays, Peer
 
 
-def operands(inputs: Arrays) -> tuple[Any, Any, Any]:
+def operands(problem: Problem, inputs: Arrays) -> tuple[Any, Any, Any]:
     import torch
 
     q, k, v = (torch.from_dlpack(inputs[name]) for name in "QKV")
+    if problem.operand == "bf16":
+        q, k, v = (x.view(torch.bfloat16) for x in (q, k, v))
     return q, k, v
 
 
 def added(problem: Problem, inputs: Arrays) -> Any:
-    """What is added to the scores, f16 of heads x queries x keys; None for nothing."""
+    """What is added to the scores, in the operands' type, of heads x queries x keys; None for
+    nothing.
+    """
     import torch
 
+    dtype = torch.bfloat16 if problem.operand == "bf16" else torch.float16
+    if problem.window:
+        seen = torch.ones((problem.length,) * 2, dtype=torch.bool, device="cuda").tril()
+        seen = seen.triu(1 - problem.window)
+        zeros = torch.zeros((1, *seen.shape), dtype=dtype, device="cuda")
+        return zeros.masked_fill(~seen, -math.inf)
     match problem.score:
         case "bias":
-            return torch.from_dlpack(inputs["bias"])
+            return torch.from_dlpack(inputs["bias"]).to(dtype)
         case "slopes":
             place = torch.arange(problem.length, device="cuda", dtype=torch.float32)
             distance = (place[None, :] - place[:, None])[None]
             slopes = torch.from_dlpack(inputs["slopes"])
-            parts = [(slope * distance).half() for slope in slopes]
+            parts = [(slope * distance).to(dtype) for slope in slopes]
             return torch.cat(parts)
         case _:
             return None
@@ -45,7 +56,7 @@ def stages(
     mask: Any = None,
     cap: float | None = None,
 ) -> Any:
-    """The three stages, all in f16."""
+    """The three stages, all in the operands' type."""
     import torch
 
     scores = torch.matmul(q, k.transpose(1, 2)) * scale
@@ -62,17 +73,21 @@ def stages(
 def of_stages(problem: Problem, inputs: Arrays) -> tuple[Any, ...]:
     cap = SOFT_CAP if problem.score == "soft_cap" else None
     mask = added(problem, inputs)
-    return (*operands(inputs), problem.factor, problem.causal, mask, cap)
+    return (*operands(problem, inputs), problem.factor, problem.causal, mask, cap)
 
 
-def three_stages(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
+def three_stages(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
+    if problem.sharing > 1:
+        return None
     arguments = of_stages(problem, inputs)
     return lambda: stages(*arguments)
 
 
-def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
+def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     import torch
 
+    if problem.sharing > 1:
+        return None
     arguments = of_stages(problem, inputs)
     call: Any = torch.compile(stages)
     call(*arguments)
@@ -91,7 +106,7 @@ def fused(
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         which = getattr(SDPBackend, backend)
-        q, k, v = (x[None] for x in operands(inputs))
+        q, k, v = (x[None] for x in operands(problem, inputs))
         mask = added(problem, inputs)
         if problem.score == "soft_cap" or (masks and mask is None):
             return None
@@ -105,8 +120,9 @@ def fused(
         def call() -> object:
             with sdpa_kernel(which):
                 return torch.nn.functional.scaled_dot_product_attention(
-                    q, k, v, attn_mask=mask, is_causal=causal, scale=problem.scale
-                )
+                    q, k, v, attn_mask=mask, is_causal=causal, scale=problem.scale,
+                    enable_gqa=problem.sharing > 1,
+                )  # fmt: skip
 
         try:
             call()
@@ -122,9 +138,9 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    if problem.score == "plain":
+    if problem.score == "plain" and not problem.window:
         return None
-    q, k, v = (x[None] for x in operands(inputs))
+    q, k, v = (x[None] for x in operands(problem, inputs))
     extra = {name: torch.from_dlpack(x) for name, x in inputs.items() if name not in "QKV"}
 
     def soft_cap(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
@@ -136,15 +152,21 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     def bias(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
         return s + extra["bias"][h, m, n]
 
-    score = {"soft_cap": soft_cap, "slopes": slopes, "bias": bias}[problem.score]
+    def seen(b: Any, h: Any, m: Any, n: Any) -> Any:
+        return (n <= m) & (n > m - problem.window) if problem.window else n <= m
+
+    score = {"soft_cap": soft_cap, "slopes": slopes, "bias": bias}.get(problem.score)
     blocks = None
     if problem.causal:
         places = (None, None, problem.length, problem.length)
-        blocks = create_block_mask(lambda b, h, m, n: n <= m, *places, device="cuda")
+        blocks = create_block_mask(seen, *places, device="cuda")
     attend: Any = torch.compile(flex_attention, dynamic=False)
 
     def call() -> object:
-        return attend(q, k, v, score_mod=score, block_mask=blocks, scale=problem.scale)
+        return attend(
+            q, k, v, score_mod=score, block_mask=blocks, scale=problem.scale,
+            enable_gqa=problem.sharing > 1,
+        )  # fmt: skip
 
     call()
     return call

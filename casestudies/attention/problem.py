@@ -1,6 +1,5 @@
-"""Sizes of attention: heads of ``length`` queries and as many keys, ``depth`` channels; f16 in, f32
-out. Variants of the score, by the names that they have elsewhere: ``scores`` says what each is.
-"""
+"""Sizes of attention: heads of ``length`` queries and as many keys, ``depth`` channels. Variants
+of the score, by the names that they have elsewhere: ``scores`` says what each is."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
 
 DEPTHS = (64, 128)
+TYPES = ("f16-f32", "f16-f16", "bf16-bf16", "bf16-f32")
 SCORES = ("plain", "soft_cap", "slopes", "bias")
 SOFT_CAP = 5.0
 """Where scores are capped: as large as those of normally distributed operands get."""
@@ -18,7 +18,10 @@ SOFT_CAP = 5.0
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Arrays ``Q``, ``K``, ``V`` and ``output`` of heads x length x depth; ``slopes`` of heads,
-    ``bias`` of heads x queries x keys. ``scale`` of the scores: 1/sqrt(depth) if None.
+    ``bias`` of heads x queries x keys. ``scale`` of the scores: 1/sqrt(depth) if None. ``types``:
+    of operands and result. ``sharing``: neighbouring heads that have the same keys and values, of
+    which there are ``keys`` (0: as many as queries). ``window``: a query has the last so many of
+    its keys (causal; 0: all).
     """
 
     heads: int
@@ -27,6 +30,10 @@ class Problem:
     causal: bool = False
     score: str = "plain"
     scale: float | None = None
+    types: str = "f16-f32"
+    sharing: int = 1
+    keys: int = 0
+    window: int = 0
 
     def __post_init__(self) -> None:
         if min(self.heads, self.length) < 1 or self.depth < 16 or self.depth % 16:
@@ -35,16 +42,35 @@ class Problem:
                 hint="the depth is a multiple of 16",
             )
         check_known("attention", "score", self.score, SCORES, "one of")
+        check_known("attention", "variant", self.types, TYPES)
+        if self.heads % self.sharing:
+            raise UserError(f"attention: {self.sharing} do not divide {self.heads} heads")
+        if (self.window or self.causal) and self.keys not in (0, self.length):
+            raise UserError("attention: with causal there are as many keys as queries")
+        if self.window and not self.causal:
+            raise UserError("attention: a window is causal")
 
     @property
     def name(self) -> str:
-        return f"{self.program}-{self.heads}x{self.length}"
+        keys = f"x{self.keys}" if self.keys else ""
+        return f"{self.program}-{self.heads}x{self.length}{keys}"
 
     @property
     def program(self) -> str:
         score = "" if self.score == "plain" else f"{self.score}-"
         scale = "" if self.scale is None else f"-scale{self.scale:g}"
-        return f"attention-{'causal-' * self.causal}{score}d{self.depth}{scale}"
+        types = "" if self.types == "f16-f32" else f"{self.types}-"
+        more = f"-window{self.window}" if self.window else ""
+        more += f"-shared{self.sharing}" if self.sharing > 1 else ""
+        return f"attention-{'causal-' * self.causal}{score}{types}d{self.depth}{scale}{more}"
+
+    @property
+    def operand(self) -> str:
+        return self.types.split("-")[0]
+
+    @property
+    def key_count(self) -> int:
+        return self.keys or self.length
 
     @property
     def factor(self) -> float:
@@ -53,13 +79,14 @@ class Problem:
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        shape = (self.heads, self.length, self.depth)
-        arrays = [ArraySpec(name, shape, "f16") for name in "QKV"]
+        shared = (self.heads // self.sharing, self.key_count, self.depth)
+        arrays = [ArraySpec("Q", (self.heads, self.length, self.depth), self.operand)]
+        arrays += [ArraySpec(name, shared, self.operand) for name in "KV"]
         match self.score:
             case "slopes":
                 arrays.append(ArraySpec("slopes", (self.heads,), "f32"))
             case "bias":
-                matrix = (self.heads, self.length, self.length)
+                matrix = (self.heads, self.length, self.key_count)
                 arrays.append(ArraySpec("bias", matrix, "f16"))
             case _:
                 pass
@@ -67,12 +94,16 @@ class Problem:
 
     @property
     def output(self) -> ArraySpec:
-        return ArraySpec("output", (self.heads, self.length, self.depth), "f32")
+        shape = (self.heads, self.length, self.depth)
+        return ArraySpec("output", shape, self.types.split("-")[1])
 
     @property
     def multiply_adds(self) -> int:
         """Those of the two products, of the scores that count."""
-        scores = self.length * (self.length + 1) // 2 if self.causal else self.length**2
+        scores = self.length * self.key_count
+        if self.causal:
+            late = max(0, self.length - self.window) if self.window else 0  # keys that are too old
+            scores = (self.length * (self.length + 1) - late * (late + 1)) // 2
         return 2 * self.heads * scores * self.depth
 
 

@@ -14,10 +14,14 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
     """
     result = xp.empty(problem.output.shape, dtype=xp.float64)
     for head in range(problem.heads):
-        q, k, v = (inputs[name][head] for name in "QKV")
+        q = inputs["Q"][head]
+        k, v = (inputs[name][head // problem.sharing] for name in "KV")
         scores = scored(problem, q @ k.T * problem.factor, inputs, head, xp)
         if problem.causal:
-            scores = xp.where(xp.tri(problem.length, dtype=bool), scores, -xp.inf)
+            seen = xp.tri(problem.length, dtype=bool)
+            if problem.window:
+                seen &= ~xp.tri(problem.length, k=-problem.window, dtype=bool)
+            scores = xp.where(seen, scores, -xp.inf)
         weights = xp.exp(scores - scores.max(axis=1, keepdims=True))
         result[head] = weights @ v / weights.sum(axis=1, keepdims=True)
     return result
@@ -29,8 +33,8 @@ def scored(problem: Problem, scores: Any, inputs: Mapping[str, Any], head: int, 
         case "soft_cap":
             return xp.tanh(scores / SOFT_CAP) * SOFT_CAP
         case "slopes":
-            place = xp.arange(problem.length)
-            return scores + inputs["slopes"][head] * (place[None, :] - place[:, None])
+            queries, keys = xp.arange(problem.length), xp.arange(problem.key_count)
+            return scores + inputs["slopes"][head] * (keys[None, :] - queries[:, None])
         case "bias":
             return scores + inputs["bias"][head]
         case _:

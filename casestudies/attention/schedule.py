@@ -8,7 +8,7 @@ and sums of weights are numbers of rows, and stay there as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import halide as hl
 
@@ -23,7 +23,8 @@ PADDING = 8  # elements after a row in shared memory
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """``units`` warps of ``rows`` queries a block, or groups of four with ``groups``; ``keys`` of a
-    run, and how many runs are in shared memory. A vector statement has ``vector`` rows.
+    run, and how many runs are in shared memory. A vector statement has ``vector`` rows, and of
+    values so many ``channels``.
     """
 
     units: int = 4
@@ -32,6 +33,7 @@ class Tiles:
     stages: int = 2
     vector: int = 16
     groups: bool = False
+    channels: int = COLUMNS
 
     @property
     def block(self) -> int:
@@ -44,8 +46,9 @@ class Tiles:
         return kind.WGMMAAccumulator if self.groups else kind.WMMAAccumulator
 
     def shared_bytes(self, depth: int, matrices: int) -> int:
-        """What warps of a block have in shared memory, all rows with 16 bytes more."""
-        keys, scores = depth + PADDING, self.keys + PADDING
+        """What a block has in shared memory, all rows of warps with 16 bytes more."""
+        padding = 0 if self.groups else PADDING
+        keys, scores = depth + padding, self.keys + padding
         run = 2 * self.keys * keys + matrices * self.block * scores
         return 2 * (self.block * keys + self.stages * run)
 
@@ -56,6 +59,11 @@ def groups_for(depth: int, matrices: bool = False) -> Tiles:
     """
     units = 3 if depth <= 64 else 2
     return Tiles(units, 64, keys=128, stages=2 if matrices else 3, vector=64, groups=True)
+
+
+def for_depth(tiles: Tiles, depth: int) -> Tiles:
+    """The same with vector statements that a head's channels are whole numbers of."""
+    return replace(tiles, channels=COLUMNS if depth % COLUMNS == 0 else DEPTH)
 
 
 def narrow() -> Tiles:
@@ -112,7 +120,7 @@ def rows_of(
     mu, mv, mw, du, dv = (hl.Var(name) for name in ("mu", "mv", "mw", "du", "dv"))
     stage.split(m, mw, mv, size.rows).split(mv, mu, mv, size.vector)
     for d in columns:
-        stage.split(d, du, dv, COLUMNS)
+        stage.split(d, du, dv, size.channels)
     lanes = (*inner, *((dv,) if columns else ()), mv)
     steps = (*((du,) if columns else ()), mu, *outer[:1])
     stage.reorder(*lanes, *steps, mw, *outer[1:])

@@ -20,8 +20,10 @@ from casestudies.attention.algorithm import LOWEST, Variant
 from casestudies.attention.problem import Problem
 from casestudies.attention.scores import variant
 from casestudies.common.stock import fix_sizes
+from selector.diagnostics import UserError
 
 RUN = 64  # keys that share a partial sum
+OTHERS = ("types", "sharing", "keys", "window")  # fields of problems that it does not know
 GAIN = 4096.0  # of the weights, for f16: most of them are near 1 / length
 
 
@@ -119,6 +121,9 @@ def cuda(problem: Problem) -> hl.Func:
     and values are the same for all threads of a block and come as vectors. The baseline is compiled
     for the one size of ``problem``, which gives stock Halide its best chance.
     """
+    usual = Problem(problem.heads, problem.length, problem.depth)
+    if any(getattr(problem, f) != getattr(usual, f) for f in OTHERS):
+        raise UserError(f"the baseline of stock Halide is not for {problem.name}")
     other = variant(problem.score)
     p = attend(problem.depth, causal=problem.causal, scale=problem.scale, other=other)
     parameters = (p.query, p.key, p.value, *(other.parameters if other else ()))

@@ -180,7 +180,7 @@ class Case:
     output_name: str = "output"
     tuning: Tunable | None = None
     tolerance: Mapping[str, float] = field(
-        default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0}
+        default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3}
     )
 
     def scheduled(self, problem: Any, schedule: str, target: str) -> Any:

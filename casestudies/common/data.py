@@ -62,11 +62,14 @@ def decoded(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Arrays:
 
 
 def poisoned(spec: ArraySpec, xp: Any) -> Any:
-    """An output array in which every element that stays unwritten shows: NaN, or an odd integer."""
+    """An output array in which every element that stays unwritten shows: NaN, or a whole number
+    that is no likely result.
+    """
     dtype = xp.dtype(spec.dtype)
     if spec.element == "bf16":
         return xp.full(spec.shape, 0x7FC0, dtype=dtype)
-    return xp.full(spec.shape, xp.nan if dtype.kind == "f" else -(2**30) + 7, dtype=dtype)
+    whole = -(2**30) + 7 if dtype.itemsize > 1 else 0x55
+    return xp.full(spec.shape, xp.nan if dtype.kind == "f" else whole, dtype=dtype)
 
 
 def relative_error(result: Any, reference: Any, xp: Any) -> float:

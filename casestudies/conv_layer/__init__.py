@@ -24,7 +24,10 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.conv_layer.warpgroups import warpgroups
 
     dealt = schedule not in ("cuda", "plain")
-    pipeline = layer(problem.channels, problem.filters, problem.stride, dealt=dealt)
+    pipeline = layer(
+        problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
+        residual=problem.residual, result=problem.result,
+    )  # fmt: skip
     if schedule == "wgmma":
         size = group_tiles(problem.extents)
         resident = isinstance(size, Groups)

@@ -4,6 +4,8 @@ Channels are innermost (NHWC in NumPy's order of axes): with bias where the sum 
 ``conv(c, x, y, n) += f32(I(ci, x + rx, y + ry, n)) * f32(K(c, ci, rx, ry))`` and
 ``output = max(conv, 0)`` (paper section IV).
 
+A padded image has a pixel of zeros around it: taps read ``I(ci, x + rx - 1, y + ry - 1, n)``.
+
 With a stride, taps read every second pixel, say. ``planes(c, x, y, n, p) = I(c, 2*x + p, y, n)``
 deals a row's pixels out, so that a tap reads neighbours of one plane, as tensor units want them.
 """
@@ -19,16 +21,17 @@ from casestudies.conv_layer.tiles import TAPS
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The Funcs that a schedule talks about. ``r.x`` runs over the input channels, ``r.y`` and
+    """The Funcs that a schedule talks about. ``arrays`` are the inputs, ``image`` is what taps
+    read. ``r.x`` runs over the input channels, ``r.y`` and
     ``r.z`` over the taps of a row and the rows of taps. ``planes`` where pixels are dealt out.
     """
 
     inputs: int
     outputs: int
     stride: int
-    image: hl.ImageParam
+    arrays: tuple[hl.ImageParam, ...]
+    image: hl.ImageParam | hl.Func
     weights: hl.ImageParam
-    bias: hl.ImageParam
     conv: hl.Func
     output: hl.Func
     c: hl.Var
@@ -50,9 +53,19 @@ class Layer:
         return self.planes or image.in_(self.conv)
 
 
-def layer(inputs: int, outputs: int, stride: int = 1, *, dealt: bool = True) -> Layer:
+def layer(
+    inputs: int,
+    outputs: int,
+    stride: int = 1,
+    *,
+    dealt: bool = True,
+    padded: bool = False,
+    residual: bool = False,
+    result: str = "f32",
+) -> Layer:
     """The unscheduled pipeline; the numbers of channels are constants of the compiled kernel, the
     number and size of the images are not. ``dealt``: with a stride pixels are dealt out.
+    ``padded``, ``residual`` and ``result``: see ``problem``.
     """
     image = hl.ImageParam(hl.Float(16), 4, "I")
     weights = hl.ImageParam(hl.Float(16), 4, "K")
@@ -61,13 +74,30 @@ def layer(inputs: int, outputs: int, stride: int = 1, *, dealt: bool = True) -> 
     c, x, y, n = hl.Var("c"), hl.Var("x"), hl.Var("y"), hl.Var("n")
     r = hl.RDom([(0, inputs), (0, TAPS), (0, TAPS)], "r")
     conv[c, x, y, n] = hl.f32(bias[c])
-    planes = None
+    planes, source = None, zeros_around(image) if padded else image
     if stride == 1 or not dealt:
-        pixel = image[r.x, stride * x + r.y, stride * y + r.z, n]
+        pixel = source[r.x, stride * x + r.y, stride * y + r.z, n]
     else:
         planes, p = hl.Func("planes"), hl.Var("p")
-        planes[c, x, y, n, p] = image[c, stride * x + p, y, n]
+        planes[c, x, y, n, p] = source[c, stride * x + p, y, n]
         pixel = planes[r.x, x + r.y // stride, stride * y + r.z, n, r.y % stride]
     conv[c, x, y, n] += hl.f32(pixel) * hl.f32(weights[c, r.x, r.y, r.z])
-    output[c, x, y, n] = hl.max(conv[c, x, y, n], 0.0)
-    return Layer(inputs, outputs, stride, image, weights, bias, conv, output, c, x, y, n, r, planes)
+    arrays, value = (image, weights, bias), conv[c, x, y, n]
+    if residual:
+        added = hl.ImageParam(hl.Float(16), 4, "residual")
+        arrays, value = (*arrays, added), value + hl.f32(added[c, x, y, n])
+    value = hl.max(value, 0.0)
+    output[c, x, y, n] = value if result == "f32" else hl.cast(hl.Float(16), value)
+    sizes = inputs, outputs, stride
+    return Layer(*sizes, arrays, source, weights, conv, output, c, x, y, n, r, planes)
+
+
+def zeros_around(image: hl.ImageParam) -> hl.Func:
+    """The image with a row and a column of zeros on each side, its own pixels from 1 on."""
+    padded = hl.Func("padded")
+    c, x, y, n = (hl.Var(name) for name in "cxyn")
+    wide, high = image.dim(1).extent(), image.dim(2).extent()
+    inside = (x >= 1) & (x <= wide) & (y >= 1) & (y <= high)
+    pixel = image[c, hl.clamp(x - 1, 0, wide - 1), hl.clamp(y - 1, 0, high - 1), n]
+    padded[c, x, y, n] = hl.select(inside, pixel, hl.cast(hl.Float(16), 0))
+    return padded

@@ -33,8 +33,17 @@ def cudnn(channels_last: bool) -> Callable[[Problem, Arrays, Any], Callable[[], 
         import torch
 
         image, weights, bias = operands(inputs, channels_last)
-        ones, zeros, steps = (1, 1), (0, 0), (problem.stride,) * 2
-        return lambda: torch.cudnn_convolution_relu(image, weights, bias, steps, zeros, ones, 1)
+        ones, around, steps = (1, 1), (int(problem.padded),) * 2, (problem.stride,) * 2
+        if not problem.residual:
+            return lambda: torch.cudnn_convolution_relu(
+                image, weights, bias, steps, around, ones, 1
+            )
+        added = torch.from_dlpack(inputs["residual"]).permute(0, 3, 1, 2)
+        if not channels_last:
+            added = added.contiguous()
+        return lambda: torch.cudnn_convolution_add_relu(
+            image, weights, added, 1.0, bias, steps, around, ones, 1
+        )
 
     return prepare
 
@@ -43,14 +52,17 @@ def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     """torch.compile of the convolution and the ReLU."""
     import torch
 
-    image, weights, bias = operands(inputs, True)
+    arrays = operands(inputs, True)
+    if problem.residual:
+        arrays += (torch.from_dlpack(inputs["residual"]).permute(0, 3, 1, 2),)
 
-    def layer(i: Any, k: Any, b: Any) -> Any:
-        return torch.nn.functional.conv2d(i, k, b, problem.stride).relu()
+    def layer(i: Any, k: Any, b: Any, added: Any = 0) -> Any:
+        out = torch.nn.functional.conv2d(i, k, b, problem.stride, int(problem.padded))
+        return (out + added).relu()
 
     call: Any = torch.compile(layer)
-    call(image, weights, bias)
-    return lambda: call(image, weights, bias)
+    call(*arrays)
+    return lambda: call(*arrays)
 
 
 PEERS = (

@@ -1,12 +1,12 @@
-"""Sizes of the convolution layer: 3 x 3 taps over padded images, bias and ReLU; NHWC, f16 in, f32
+"""Sizes of the convolution layer: 3 x 3 taps over images, bias and ReLU; NHWC, f16 in, f32 or f16
 out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from casestudies.common.case import ArraySpec
+from casestudies.common.case import ArraySpec, check_known
 from casestudies.conv_layer.tiles import TAPS, Extents, tile_name
 from selector.diagnostics import UserError
 
@@ -15,7 +15,8 @@ from selector.diagnostics import UserError
 class Problem:
     """``batch`` images of ``height`` x ``width`` outputs, ``channels`` of the input and
     ``filters``, the channels of the output. The input is ``stride`` times as wide and as high, and
-    one pixel larger on every side.
+    one pixel larger on every side; ``padded``: without that pixel, in whose place are zeros.
+    ``residual``: f16 of the output's shape, added before the ReLU. ``result``: the output's type.
     """
 
     batch: int
@@ -24,6 +25,9 @@ class Problem:
     channels: int
     filters: int
     stride: int = 1
+    padded: bool = field(default=False, kw_only=True)
+    residual: bool = field(default=False, kw_only=True)
+    result: str = field(default="f32", kw_only=True)
 
     def __post_init__(self) -> None:
         if min(self.batch, self.height, self.width, self.channels, self.filters, self.stride) < 1:
@@ -31,6 +35,7 @@ class Problem:
                 f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, stride "
                 f"{self.stride}, {self.channels} to {self.filters} channels, is not a size"
             )
+        check_known("conv_layer", "result", self.result, ("f32", "f16"))
 
     @property
     def name(self) -> str:
@@ -39,7 +44,9 @@ class Problem:
     @property
     def program(self) -> str:
         step = f"-s{self.stride}" if self.stride > 1 else ""
-        return f"conv_layer-c{self.channels}-{self.filters}{step}{tile_name(self.extents)}"
+        more = "-padded" * self.padded + "-residual" * self.residual
+        more += f"-{self.result}" * (self.result != "f32")
+        return f"conv_layer-c{self.channels}-{self.filters}{step}{more}{tile_name(self.extents)}"
 
     @property
     def extents(self) -> Extents:
@@ -50,17 +57,20 @@ class Problem:
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        high, wide = (self.stride * n + TAPS - 1 for n in (self.height, self.width))
+        border = 0 if self.padded else TAPS - 1
+        high, wide = (self.stride * n + border for n in (self.height, self.width))
         image = (self.batch, high, wide, self.channels)
         return (
             ArraySpec("I", image, "f16"),
             ArraySpec("K", (TAPS, TAPS, self.channels, self.filters), "f16"),
             ArraySpec("bias", (self.filters,), "f16"),
+            *((ArraySpec("residual", self.output.shape, "f16"),) if self.residual else ()),
         )
 
     @property
     def output(self) -> ArraySpec:
-        return ArraySpec("output", (self.batch, self.height, self.width, self.filters), "f32")
+        shape = (self.batch, self.height, self.width, self.filters)
+        return ArraySpec("output", shape, self.result)
 
     @property
     def multiply_adds(self) -> int:

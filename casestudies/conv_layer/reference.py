@@ -10,14 +10,20 @@ from casestudies.conv_layer.tiles import TAPS
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t], 0)``, every ``stride``-th row and pixel;
-    float64, shape (batch, height, width, filters).
+    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t] + residual, 0)``, every ``stride``-th row
+    and pixel; float64, shape (batch, height, width, filters).
     """
+    image = inputs["I"]
+    if problem.padded:
+        image = xp.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
     result = xp.zeros(problem.output.shape, dtype=xp.float64)
     result += inputs["bias"]
     for s in range(TAPS):
-        rows = inputs["I"][:, s :: problem.stride][:, : problem.height]
+        rows = image[:, s :: problem.stride][:, : problem.height]
         for t in range(TAPS):
             pixels = rows[:, :, t :: problem.stride][:, :, : problem.width]
-            result += pixels @ inputs["K"][s, t]
+            flat = pixels.reshape(-1, problem.channels) @ inputs["K"][s, t]
+            result += flat.reshape(result.shape)
+    if problem.residual:
+        result += inputs["residual"]
     return xp.maximum(result, 0, out=result)

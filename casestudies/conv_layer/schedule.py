@@ -173,7 +173,7 @@ def cuda(p: Layer, problem: Problem, threads: Threads | None = None) -> hl.Func:
     its best chance.
     """
     size = (threads or Threads()).dividing(problem)
-    fix_sizes((p.image, p.weights, p.bias), p.output, problem)
+    fix_sizes(p.arrays, p.output, problem)
     ct, xo, xi, xt, yo, yi = (hl.Var(n) for n in ("ct", "xo", "xi", "xt", "yo", "yi"))
     guard = hl.TailStrategy.GuardWithIf
     filters = next(n for n in (size.filters, 4, 2, 1) if p.outputs % n == 0)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, Tunable, check_operands, given, product_size
+from casestudies.common.case import (
+    Arrays,
+    Case,
+    Option,
+    Tunable,
+    check_operands,
+    given,
+    positive,
+    product_size,
+)
+from casestudies.common.data import random_inputs
 from casestudies.gemm.bench import PEERS
 from casestudies.gemm.problem import BENCHMARK, EPILOGUES, LAYOUTS, SMALL, TYPES, Problem
 from casestudies.gemm.reference import reference
@@ -22,7 +32,10 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.gemm.tiles import groups_for, warps_for
 
     check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
-    product = multiply(problem.types, problem.layout, problem.epilogue)
+    if problem.batch > 1 and schedule in ("amx", "cuda"):
+        raise UserError(f"the schedule `{schedule}` of gemm is for one pair of matrices")
+    batched = problem.batch > 1
+    product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
     if schedule == "wgmma":
         return schedules.tensor(product, groups_for(problem))
     if schedule == "amx":
@@ -65,9 +78,18 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
 
 def from_options(options: Mapping[str, Any]) -> Problem:
     """``size``: (m, n, k) or one number for all; ``types`` (default f16-f32), ``layout`` (nn),
-    ``epilogue`` (none).
+    ``epilogue`` (none), ``batch`` (1).
     """
-    return Problem(*product_size(options), **given(options, "types", "layout", "epilogue"))
+    chosen = given(options, "types", "layout", "epilogue", "batch")
+    return Problem(*product_size(options), **chosen)
+
+
+def random(problem: Problem, seed: int, xp: Any) -> Arrays:
+    """Normally distributed inputs; scales of sums of bytes leave few results beyond s8."""
+    inputs = random_inputs(problem, seed, xp)
+    if problem.output.element == "s8":
+        inputs["scale"] *= xp.float32(40 / (48 * 48 * problem.k**0.5))
+    return inputs
 
 
 CASE = Case(
@@ -83,11 +105,13 @@ CASE = Case(
     arguments=(
         Option("types", "of operands and result", choices=TYPES),
         Option("layout", "t for A, then for B, where it is stored transposed", choices=LAYOUTS),
+        Option("batch", "pairs of matrices (default 1)", positive),
         Option("epilogue", "what becomes of the sums", choices=EPILOGUES[1:]),
     ),
     schedules=("tensor", "mma", "cuda", "amx"),
     on_target=on_target,
     interpreted=(512,),
     output_name="C",
+    random=random,
     tuning=Tunable(space, configured),
 )

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from casestudies.gemm.problem import elements
+
 HALIDE_TYPES = {
     "f16": hl.Float(16),
     "bf16": hl.BFloat(16),
     "f32": hl.Float(32),
     "s8": hl.Int(8),
+    "u8": hl.UInt(8),
     "s32": hl.Int(32),
 }
 
@@ -29,6 +32,7 @@ class Product:
     m: hl.Var
     k: hl.RDom
     layout: str = "nn"
+    batch: hl.Var | None = None
 
     def box(self, name: str, n: int, m: int, k: int) -> tuple[int, int]:
         """What a tile of n x m results and a run of k read of operand A or B, in its own order."""
@@ -40,29 +44,37 @@ class Product:
         return self.layout["AB".index(name)] == ("n" if name == "A" else "t")
 
 
-def multiply(types: str, layout: str = "nn", epilogue: str = "") -> Product:
+def multiply(
+    types: str, layout: str = "nn", epilogue: str = "", *, batched: bool = False
+) -> Product:
     """The unscheduled pipeline for operand and result types such as ``f16-f32``; any M, N and K.
+    ``batched``: of any number of pairs of matrices.
 
     ``layout``: "t" for A, then for B, where the operand is stored transposed. ``epilogue``: any of
-    "scale", "bias" and "relu", joined by "-", in that order: ``max(scale[n] * sum + bias[n], 0)``.
+    "scale", "bias" and "relu", joined by "-", in that order: ``max(scale[n] * sum + bias[n], 0)``;
+    scaled sums of bytes are rounded to the nearest of the result's whole numbers, ties to even.
     """
-    operand, result = (HALIDE_TYPES[t] for t in types.split("-"))
-    wide = hl.Int(32) if types.startswith("s8") else hl.Float(32)
-    a, b = hl.ImageParam(operand, 2, "A"), hl.ImageParam(operand, 2, "B")
+    left, right, result = (HALIDE_TYPES[t] for t in elements(types))
+    wide = hl.Float(32) if left.is_float() else hl.Int(32)
+    around = (hl.Var("z"),) if batched else ()
+    a, b = hl.ImageParam(left, 2 + batched, "A"), hl.ImageParam(right, 2 + batched, "B")
     mm, output = hl.Func("mm"), hl.Func("C")
     n, m = hl.Var("n"), hl.Var("m")
     k = hl.RDom([(0, a.height() if layout[0] == "t" else a.width())], "k")
-    left = a[m, k.x] if layout[0] == "t" else a[k.x, m]
-    right = b[k.x, n] if layout[1] == "t" else b[n, k.x]
-    mm[n, m] = hl.cast(wide, 0)
-    mm[n, m] += hl.cast(wide, left) * hl.cast(wide, right)
-    value = mm[n, m]
+    left = a[(m, k.x, *around)] if layout[0] == "t" else a[(k.x, m, *around)]
+    right = b[(k.x, n, *around)] if layout[1] == "t" else b[(n, k.x, *around)]
+    place = (n, m, *around)
+    mm[place] = hl.cast(wide, 0)
+    mm[place] += hl.cast(wide, left) * hl.cast(wide, right)
+    value = mm[place]
     steps = epilogue.split("-")
     if "scale" in steps:
-        value = value * hl.ImageParam(wide, 1, "scale")[n]
+        value = hl.f32(value) * hl.ImageParam(hl.Float(32), 1, "scale")[n]
     if "bias" in steps:
         value = value + hl.ImageParam(wide, 1, "bias")[n]
     if "relu" in steps:
         value = hl.max(value, hl.cast(wide, 0))
-    output[n, m] = hl.cast(result, value)
-    return Product(a, b, mm, output, n, m, k, layout)
+    if result == hl.Int(8):
+        value = hl.clamp(hl.round(value), -128.0, 127.0)
+    output[place] = hl.cast(result, value)
+    return Product(a, b, mm, output, n, m, k, layout, *around)

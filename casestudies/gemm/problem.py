@@ -5,15 +5,24 @@ unless the layout says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
 
-TYPES = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
+USUAL = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
+TYPES = (*USUAL, "u8s8-s32", "s8-s8", "u8s8-s8")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 MULTIPROCESSORS = 132  # of an H100 or H200
 WORTH_COPIES = 1 << 28  # multiply-adds
 EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
+
+
+def elements(types: str) -> tuple[str, str, str]:
+    """Those of A, B and the result: ``u8s8-s32`` has an A of u8 and a B of s8."""
+    operands, result = types.split("-")
+    a, b = (operands[:2], operands[2:]) if operands == "u8s8" else (operands, operands)
+    return a, b, result
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +31,8 @@ class Problem:
 
     ``layout``: a letter for A and one for B, "t" if it is stored transposed, (k, m) or (n, k).
     ``epilogue``: what becomes of the sums before they are rounded to the result's type, see
-    ``algorithm.multiply``; ``scale`` and ``bias`` hold a number for each column.
+    ``algorithm.multiply``; ``scale`` and ``bias`` hold a number for each column. ``batch``: pairs
+    of matrices, a first axis of A, B and C where there are several.
     """
 
     m: int
@@ -31,19 +41,23 @@ class Problem:
     types: str = "f16-f32"
     layout: str = "nn"
     epilogue: str = ""
+    batch: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.m, self.n, self.k) < 1:
+        if min(self.m, self.n, self.k, self.batch) < 1:
             raise UserError(f"gemm: {self.m} x {self.n} x {self.k} is not a size")
         check_known("gemm", "variant", self.types, TYPES)
         check_known("gemm", "layout", self.layout, LAYOUTS)
         check_known("gemm", "epilogue", self.epilogue, EPILOGUES)
-        if self.operand == "s8" and "scale" in self.epilogue:
+        if self.operand == "s8" and "scale" in self.epilogue and self.output.element != "s8":
             raise UserError("gemm: sums of bytes are whole numbers, which no scale goes with")
+        if self.output.element == "s8" and self.epilogue != "scale":
+            raise UserError(f"gemm of {self.types} scales its sums", hint="--epilogue scale")
 
     @property
     def name(self) -> str:
-        return f"gemm-{self.variant}-{self.m}x{self.n}x{self.k}"
+        batch = f"{self.batch}x" if self.batch > 1 else ""
+        return f"gemm-{self.variant}-{batch}{self.m}x{self.n}x{self.k}"
 
     @property
     def variant(self) -> str:
@@ -51,7 +65,8 @@ class Problem:
         the usual ones.
         """
         layout = "" if self.layout == "nn" else self.layout
-        return "-".join(filter(None, (self.types, layout, self.epilogue)))
+        batched = "batched" if self.batch > 1 else ""
+        return "-".join(filter(None, (self.types, layout, self.epilogue, batched)))
 
     @property
     def is_large(self) -> bool:
@@ -75,7 +90,7 @@ class Problem:
         names = ""
         for spec, side in zip(self.inputs[:2], self.layout, strict=True):
             along = side == ("n" if spec.name == "A" else "t")
-            odd = spec.bytes // spec.shape[0] % 16
+            odd = spec.bytes * spec.shape[-1] // prod(spec.shape) % 16
             if (self.operand == "s8" and not along) or (odd and self.multiply_adds >= WORTH_COPIES):
                 names += spec.name
         return names
@@ -88,29 +103,34 @@ class Problem:
 
     @property
     def operand(self) -> str:
-        return self.types.split("-")[0]
+        """Of B; A is of as many bytes."""
+        return elements(self.types)[1]
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
+        left, right, _ = elements(self.types)
         a, b = (self.m, self.k), (self.k, self.n)
-        columns = "s32" if self.operand == "s8" else "f32"
+        sums = "s32" if self.operand == "s8" else "f32"
         return (
-            ArraySpec("A", a[::-1] if self.layout[0] == "t" else a, self.operand),
-            ArraySpec("B", b[::-1] if self.layout[1] == "t" else b, self.operand),
+            ArraySpec("A", self._several(a[::-1] if self.layout[0] == "t" else a), left),
+            ArraySpec("B", self._several(b[::-1] if self.layout[1] == "t" else b), right),
             *(
-                ArraySpec(name, (self.n,), columns)
-                for name in ("scale", "bias")
+                ArraySpec(name, (self.n,), kind)
+                for name, kind in (("scale", "f32"), ("bias", sums))
                 if name in self.epilogue
             ),
         )
 
+    def _several(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.batch, *shape) if self.batch > 1 else shape
+
     @property
     def output(self) -> ArraySpec:
-        return ArraySpec("C", (self.m, self.n), self.types.split("-")[1])
+        return ArraySpec("C", self._several((self.m, self.n)), elements(self.types)[2])
 
     @property
     def multiply_adds(self) -> int:
-        return self.m * self.n * self.k
+        return self.batch * self.m * self.n * self.k
 
 
 BENCHMARK = (
@@ -132,7 +152,7 @@ _SMALL_SIZES = (
     (1, 1, 1),
 )
 SMALL = (
-    *(Problem(m, n, k, types) for types in TYPES for m, n, k in _SMALL_SIZES),
+    *(Problem(m, n, k, types) for types in USUAL for m, n, k in _SMALL_SIZES),
     Problem(129, 127, 700),
     *(
         Problem(m, n, k, types, layout)

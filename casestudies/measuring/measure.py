@@ -25,8 +25,16 @@ from casestudies.measuring.poison import poison
 from selector.tuning.rounds import Ratio, time_in_turn
 from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
 
-BUDGET = 0.3  # seconds of a contender, all rounds together
-ROUNDS = 31
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of a contender, all rounds together, and the number of rounds."""
+
+    budget: float
+    rounds: int
+
+
+USUAL, QUICK = Pace(0.3, 31), Pace(0.06, 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +171,7 @@ def measure(
     seed: int,
     timed: bool = True,
     watch: Watch = ANYONE,
+    pace: Pace = USUAL,
 ) -> Iterator[Row]:
     """One row for each contender that can do the job: as soon as it is checked, or fails; where
     times are asked for, when all rounds are over.
@@ -178,7 +187,7 @@ def measure(
     blank = blank_row(case, problem, device_name())
     ready: list[_Ready] = []
     for contender in filter(watch.allows, contenders):
-        made = _make_ready(problem, contender, blank, sets, truths, timed)
+        made = _make_ready(problem, contender, blank, sets, truths, pace if timed else None)
         match made:
             case Row():
                 yield made
@@ -225,9 +234,9 @@ def _make_ready(
     blank: Row,
     sets: list[Arrays],
     truths: list[Any],
-    timed: bool,
+    pace: Pace | None,
 ) -> _Ready | Row | None:
-    """Its row, if that is all; None if it cannot do the job."""
+    """Its row, if that is all (without a pace it is not timed); None if it cannot do the job."""
     import cupy
 
     row = dataclasses.replace(
@@ -244,10 +253,10 @@ def _make_ready(
         row = dataclasses.replace(
             row, error=_check(bound, outputs, truths) if contender.ours else None
         )
-        if not timed:
+        if pace is None:
             return row
         with room.entered():
-            prepared = prepare(bound, contender.capturable, BUDGET, ROUNDS)
+            prepared = prepare(bound, contender.capturable, pace.budget, pace.rounds)
         return _Ready(contender, row, prepared, room)
     except ImportError:
         if contender.ours:

@@ -16,6 +16,8 @@ from casestudies.measuring import artifacts
 from casestudies.measuring.artifacts import Manifest
 from casestudies.measuring.measure import (
     ANYONE,
+    QUICK,
+    USUAL,
     Contender,
     Row,
     Watch,
@@ -34,7 +36,7 @@ from selector.diagnostics import UserError
 class Task:
     """A problem of a case. ``kernels``: contender and file; ``stock``: schedule, file and the order
     of the buffers; ``peers``: the libraries, too, but those in ``done``; ``rest``: others have been
-    measured before.
+    measured before. ``quick``: timed in less time, as one of many.
     """
 
     case: str
@@ -45,6 +47,7 @@ class Task:
     timed: bool = True
     rest: bool = False
     done: tuple[str, ...] = ()
+    quick: bool = False
 
     def without(self, names: Collection[str]) -> Task:
         """What is left to do once those contenders have been measured, or lost."""
@@ -55,6 +58,10 @@ class Task:
             done=tuple(sorted({*self.done, *names})),
             rest=True,
         )
+
+    def leaving_out(self, libraries: Collection[str]) -> Task:
+        """The task without those libraries."""
+        return replace(self, done=tuple(sorted({*self.done, *libraries})))
 
     @property
     def libraries(self) -> tuple[Peer, ...]:
@@ -147,7 +154,8 @@ def run_task(task: Task, folder: Path, seed: int, watch: Watch = ANYONE) -> Iter
         missing = "not in the artifacts: it did not compile"
         yield blank_row(case, problem, device_name(), missing)
     contenders = _contenders(task, problem, folder, failures)
-    for row in measure(case, problem, contenders, seed, task.timed, watch):
+    pace = QUICK if task.quick else USUAL
+    for row in measure(case, problem, contenders, seed, task.timed, watch, pace):
         yield from _taken(failures)
         yield row
     yield from _taken(failures)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,17 +43,20 @@ def supervise(
     patience: float = 120.0,
     purse: float = 200.0,
     command: Sequence[str] = (sys.executable, "-m", "casestudies.measuring.worker"),
+    until: float = math.inf,
 ) -> None:
     """Fill a record with the rows of all tasks and with what they were measured on. ``patience``:
     seconds without any news after which a contender counts as lost; ``purse``: seconds for the
-    libraries, all together. ``UserError`` where no task can be begun.
+    libraries, all together; ``until``: when (``time.monotonic``) no other task is begun.
+    ``UserError`` where no task can be begun.
     """
     waiting = deque(tasks)
     lost_files: set[str] = set()
-    while waiting:
+    while waiting and time.monotonic() <= until:
         todo = [_without(task, lost_files, record) for task in waiting]
         begun, ended, trying = -1, -1, ""
-        for event in _events(command, todo, folder, (str(seed), str(purse)), patience):
+        events = _events(command, todo, folder, (str(seed), str(purse)), patience)
+        for event in _until(until, events):
             match event:
                 case {"begin": int(index)}:
                     begun, trying = index, ""
@@ -75,6 +80,15 @@ def supervise(
                     pass
         for _ in range(begun + 1):
             waiting.popleft()
+
+
+def _until(until: float, events: Generator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events up to the first end of a task after that time."""
+    with closing(events):
+        for event in events:
+            yield event
+            if "end" in event and time.monotonic() > until:
+                return
 
 
 def measure_here(
@@ -140,7 +154,7 @@ def _events(
     folder: Path,
     given: tuple[str, str],
     patience: float,
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """The events of one worker; ``{"lost": why}`` last if it did not come to its end."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "events")

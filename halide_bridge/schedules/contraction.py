@@ -28,8 +28,8 @@ from selector.families.contraction.tiling import COPY_BYTES, Tiling
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An ImageParam or Func of two dimensions: m and k, or k and n. ``along``: k is the innermost
-    one. ``name``: "A", which has the rows of the result, or "B".
+    """An ImageParam or Func whose first two dimensions are m and k, or k and n. ``along``: k is the
+    innermost one. ``name``: "A", which has the rows of the result, or "B".
     """
 
     source: Any
@@ -52,7 +52,7 @@ class Operand:
 class Contraction:
     """The Funcs that a schedule talks about: ``output`` reads ``product`` where it is computed;
     ``product`` is pure in ``n``, the innermost, and ``m``, and its update sums over ``k``, an RVar.
-    Both have the same two variables.
+    Both have the same variables, those and ``batch``, over pairs of operands, if there is one.
     """
 
     output: Any
@@ -62,6 +62,7 @@ class Contraction:
     n: Any
     m: Any
     k: Any
+    batch: Any = None
 
 
 def contract(c: Contraction, tiling: Tiling) -> Any:
@@ -106,6 +107,8 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
     if tiling.self_fed:
         self_fed(output)
     _parts(output, ni, mi, tiling, letter)
+    if c.batch is not None:
+        output.gpu_blocks(c.batch)
     return block
 
 
@@ -131,7 +134,7 @@ def _stage(operand: Operand, c: Contraction, ko: Any, tiling: Tiling) -> None:
     copied = operand.name in tiling.copied
     source = _copied(operand, c) if copied else operand.source
     staged = source.in_(c.product)
-    inner, outer = staged.args()
+    inner, outer, *_ = staged.args()
     extents = operand.box(tiling)
     if copied and _turned(operand):
         staged.reorder_storage(outer, inner)
@@ -149,16 +152,15 @@ def _turned(operand: Operand) -> bool:
 def _copied(operand: Operand, c: Contraction) -> Any:
     """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
     copy, run = operand.source.in_(c.product), COPY_BYTES // operand.bytes
-    x, y = copy.args()
+    x, y, *batch = copy.args()
     xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
     copy.compute_root()
     if _turned(operand):
         copy.reorder_storage(y, x).align_storage(y, run)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
-        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv).gpu_threads(xi, yi).gpu_blocks(xo, yo)
-        return copy
+        copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
+        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)
     copy.align_storage(x, run)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
-    copy.gpu_threads(xi, yi).gpu_blocks(xo, yo)
-    return copy
+    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)

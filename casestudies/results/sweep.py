@@ -1,0 +1,134 @@
+"""The page of the public sweep: what each row reached beside the best library, and why others have
+no kernel. ``sweep.json`` is the file that ``python -m casestudies sweep run`` writes, unchanged.
+While there is none the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from casestudies.measuring.record import OURS
+from casestudies.results.jobs import HERE, digits
+from casestudies.results.swept import Measured, families, measured
+from casestudies.sweep.folder import Entry, sweep_of
+
+FILE = HERE / "sweep.json"
+COMMANDS = """```
+python -m casestudies sweep build artifacts/sweep                  # where Halide is
+python -m casestudies sweep run artifacts/sweep --results casestudies/results/sweep.json   # there
+python -m casestudies.results.render --plot
+```"""
+HEAD = ("row", "limit us", "set by", "us", "limit / us", "best library", "us", "of it", "error")
+
+
+def read(path: Path = FILE) -> dict[str, Any] | None:
+    """The data of the run; None if there was none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def render(data: dict[str, Any] | None) -> str:
+    """The summary, a table for each family, and what has no kernel or went wrong."""
+    if data is None:
+        return f"No run of it is in the repository yet. To make one:\n\n{COMMANDS}"
+    rows = measured(data)
+    versions = ", ".join(f"{n} {data[n]}" for n in ("driver", "CUDA", "CuPy", "torch") if n in data)
+    lines = [f"Measured {data['date']} on one {data['device']} ({versions}).", ""]
+    lines += [*_summary(data, rows), "", *_failed(data)]
+    for family, found in families(rows).items():
+        lines += ["", f"## {family}", ""]
+        lines += [f"![share of the limit and time beside the best library]({_plot(family)})", ""]
+        lines += [f"| {' | '.join(HEAD)} |", "|---|---:|---|---:|---:|---|---:|---:|---:|"]
+        lines += [f"| {' | '.join(_cells(row))} |" for row in found]
+    return "\n".join([*lines, "", "## Rows without a kernel", "", *_missing(data)])
+
+
+def _plot(family: str) -> str:
+    return f"../../casestudies/results/sweep-{family}.svg"
+
+
+def _cells(row: Measured) -> list[str]:
+    r, ratio = row.result, row.ratio
+    limit = ("-", "-") if r.limit is None else (digits(r.limit), r.bound)
+    share = "-" if r.share is None else f"{100 * r.share:.0f} %"
+    best = r.best_library
+    library = ("-", "-") if best is None else (best, digits(r.libraries[best]))
+    of_it = "-" if ratio is None else f"{ratio:.2f}x"
+    error = f"{r.error:.1e}" if r.error else "0"
+    name = row.entry.name.removeprefix(f"{row.entry.family}-")
+    return [name, *limit, f"**{digits(r.ours)}**", share, *library, of_it, error]
+
+
+def _summary(data: dict[str, Any], rows: Sequence[Measured]) -> Iterator[str]:
+    """A line for each group: of shares the median, of ratios the geometric mean."""
+    head = ("group", "rows", "with a kernel", "right", "limit / us", "of it", "ahead")
+    yield f"| {' | '.join(head)} |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in sweep_of(data["sweep"]).entries:
+        groups.setdefault((entry.family, entry.group), []).append(entry)
+    for (family, group), entries in groups.items():
+        found = [r for r in rows if (r.entry.family, r.entry.group) == (family, group)]
+        shares = [r.result.share for r in found if r.result.share is not None]
+        ratios = [r.ratio for r in found if r.ratio is not None]
+        cells = [f"{family}, {group}", len(entries), sum(bool(e.file) for e in entries), len(found)]
+        cells += [f"{100 * statistics.median(shares):.0f} %" if shares else "-"]
+        cells += [f"{mean(ratios):.2f}x" if ratios else "-"]
+        cells += [f"{sum(r >= 1 for r in ratios)} of {len(ratios)}" if ratios else "-"]
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _failed(data: dict[str, Any]) -> list[str]:
+    """What of ours was wrong or did not run, and rows that were not reached."""
+    own = {row["problem"]: row for row in data["rows"] if row["contender"] == OURS}
+    entries = [entry for entry in sweep_of(data["sweep"]).entries if entry.file]
+    late = sum(entry.problem not in own for entry in entries)
+    wrong = [
+        f"- {name}: {row['failure'] or 'relative error {:.1e}'.format(row['error'])}"
+        for name, row in own.items()
+        if not row["passed"]
+    ]
+    lines = ["All that ran is right." if not wrong else "Wrong, or did not run:", *wrong]
+    return [*lines, *([f"Not reached in this run: {late} rows."] if late else [])]
+
+
+def _missing(data: dict[str, Any]) -> Iterator[str]:
+    """The reasons, and how many rows each has."""
+    reasons: dict[tuple[str, str], int] = {}
+    for entry in sweep_of(data["sweep"]).entries:
+        if entry.reason:
+            key = (f"{entry.family}, {entry.group}", entry.reason)
+            reasons[key] = reasons.get(key, 0) + 1
+    yield "| group | rows | reason |"
+    yield "|---|---:|---|"
+    for (group, reason), count in reasons.items():
+        yield f"| {group} | {count} | {reason.replace('|', '/')} |"
+
+
+def write_page(data: dict[str, Any], folder: Path) -> list[Path]:
+    """The page of a run as ``sweep.md``, and its plots, in ``folder``; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "sweep.md"
+    page.write_text(render(data).replace("../../casestudies/results/", "") + "\n", encoding="utf-8")
+    return [page, *draw(data, folder)]
+
+
+def draw(data: dict[str, Any], folder: Path) -> list[Path]:
+    """A plot for each family that was measured; none without matplotlib."""
+    try:
+        from casestudies.results.sweep_plots import plot
+    except ImportError:
+        return []
+    return [
+        plot(family, rows, str(data["device"]), folder / f"sweep-{family}.svg")
+        for family, rows in families(measured(data)).items()
+    ]

@@ -1,0 +1,47 @@
+"""The rows of the public sweep that a run measured, as its tables and plots take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from casestudies.results.jobs import Result, results_of
+from casestudies.sweep.folder import Entry, sweep_of
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row of the sweep with what was measured of it; ``multiply_adds`` is its size."""
+
+    entry: Entry
+    result: Result
+    multiply_adds: int
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long as ours the fastest library takes; None where there is none."""
+        best = self.result.best_library
+        if best is None:
+            return None
+        usual = self.result.libraries[best] / self.result.ours
+        return self.result.ratios.get(best, (usual, 0.0))[0]
+
+
+def measured(data: dict[str, Any]) -> list[Measured]:
+    """The rows that ours did right, in the order of the list."""
+    results = {result.problem: result for result in results_of(data)}
+    sizes = {row["problem"]: int(row["multiply_adds"]) for row in data["rows"]}
+    return [
+        Measured(entry, results[entry.problem], sizes[entry.problem])
+        for entry in sweep_of(data["sweep"]).entries
+        if entry.file and entry.problem in results
+    ]
+
+
+def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """The rows by family, in their order."""
+    found: dict[str, list[Measured]] = {}
+    for row in rows:
+        found.setdefault(row.entry.family, []).append(row)
+    return found

@@ -1,0 +1,88 @@
+"""Which problem of a case study a row of the sweep is, and which libraries do exactly that job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from casestudies.attention.problem import Problem as Attention
+from casestudies.common.case import Problem
+from casestudies.conv_layer.problem import Problem as ConvLayer
+from casestudies.conv_layer.tiles import TAPS
+from casestudies.gemm.problem import Problem as Gemm
+from casestudies.gemm.problem import elements
+from casestudies.sweep.rows import Fields, Row
+from selector.diagnostics import UserError
+
+
+def problem_of(row: Row) -> tuple[str, Problem]:
+    """The case study and its problem; ``UserError`` with the reason where none takes the row."""
+    if row.family not in FAMILIES:
+        raise UserError(f"no schedule takes rows of the family {row.family} yet")
+    return FAMILIES[row.family](row.fields)
+
+
+def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
+    """The names of the case's libraries that have the problem's types in and out, and can be ready
+    in a second.
+    """
+    if case == "gemm":
+        a, _, result = elements(problem.types)
+        if result == "f32":
+            return ("cuBLAS f32 out",)
+        if result == a and a != "s8":
+            return ("cuBLAS", "cuBLASLt bias, ReLU", "cuDNN 1 x 1")
+        return ("cuBLAS", "cuBLAS columns", "cuBLAS, then torch")
+    if case == "attention":
+        fused = ("cuDNN fused", "FlashAttention", "memory-efficient")
+        return ("torch 3 stages",) if problem.score == "soft_cap" else fused
+    return ("cuDNN NHWC", "cuDNN NCHW")
+
+
+def _gemm(fields: Fields) -> tuple[str, Problem]:
+    return "gemm", _made(Gemm, fields)
+
+
+def _attention(fields: Fields) -> tuple[str, Problem]:
+    if "longest" in fields:
+        raise UserError("attention: all sequences have one length")
+    if "kept" in fields:
+        raise UserError("attention: there is no mask of blocks")
+    return "attention", _made(Attention, fields)
+
+
+def _conv(fields: Fields) -> tuple[str, Problem]:
+    """3 x 3 taps around each pixel, or 1 x 1, which is a product of pixels and weights."""
+    values: dict[str, Any] = dict(fields)
+    if values["layout"] != "NHWC":
+        raise UserError(f"conv_layer: images lie as NHWC, not {values['layout']}")
+    if values["types"] != "f16-f16":
+        raise UserError(f"conv_layer: no operands and results of {values['types']}")
+    if values.get("transposed"):
+        raise UserError("conv_layer: no transposed convolution")
+    if values.get("dilation", 1) != 1:
+        raise UserError("conv_layer: taps are neighbours, there is no dilation")
+    pixels = values["batch"] * values["height"] * values["width"]
+    if values["taps"] == 1 and values["stride"] == 1:
+        sizes = pixels, values["filters"], values["channels"]
+        return "gemm", Gemm(*sizes, "f16-f16", "nt", "bias-relu")
+    if values["taps"] != TAPS:
+        taps = values["taps"]
+        raise UserError(
+            f"conv_layer: {TAPS} x {TAPS} taps, not {taps} x {taps} of stride {values['stride']}"
+        )
+    names = ("batch", "height", "width", "channels", "filters", "stride")
+    residual = bool(values.get("residual"))
+    layer = {name: values[name] for name in names}
+    return "conv_layer", ConvLayer(**layer, padded=True, residual=residual, result="f16")
+
+
+def _made(kind: Callable[..., Problem], fields: Fields) -> Problem:
+    return kind(**fields)
+
+
+FAMILIES: dict[str, Callable[[Fields], tuple[str, Problem]]] = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "conv": _conv,
+}

@@ -135,6 +135,13 @@ def test_an_operand_in_panels_is_read_as_it_lies(p: Panels, across: bool) -> Non
     assert group(p, step, across=across) == ()
 
 
+def test_an_operand_may_go_on_behind_the_last_column() -> None:
+    """Zeros are there, to the end of the swizzled row."""
+    p = Panels(40, 40, 64, 2)
+    assert p.row_bytes == 128
+    assert [group(p, 32 * step, across=False) for step in range(4)] == [()] * 4
+
+
 @pytest.mark.parametrize(("p", "across"), CASES, ids=str)
 def test_an_operand_that_lies_otherwise_is_told(p: Panels, across: bool) -> None:
     lies = "`a` lies otherwise"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from selector.gpu.ir.memory import StoreRows
-from selector.gpu.ir.nodes import Body, Node, Number, walk
+from selector.gpu.ir.nodes import Body, Number, walk
 from selector.gpu.ir.products import MatrixRows
 from selector.gpu.ir.views import View
-from selector.ir.nodes import Expr
 from selector.ir.traverse import free_vars
 
 _TEXTS = ("lines", "head", "elements")  # fields of C
@@ -26,49 +26,50 @@ def mentioned(body: Body) -> set[str]:
     for node in walk(body):
         if isinstance(node, Number):
             numbers[node.name] = node.text
-        else:
-            _collect(node, found, texts)
+            continue
+        for name, collect in _fields(type(node)):
+            if value := getattr(node, name):
+                collect(value, found, texts)
+        if isinstance(node, _BY_LANE):
+            found.add("lane")
     texts += (numbers[name] for name in numbers.keys() & found)
     return found | words(" ".join(texts))
 
 
-def _collect(node: Node, found: set[str], texts: list[str]) -> None:
-    """Add the names and texts that stand in a node itself."""
-    if isinstance(node, _BY_LANE):
-        found.add("lane")
-    for name, kind in _fields(type(node)):
-        value: Any = getattr(node, name)
-        if not value:
-            continue
-        match kind:
-            case "Expr":
-                found |= free_vars(value)
-            case "View":
-                found.add(value.memory)
-                found.update(*(free_vars(e) for e in _parts(value)))
-            case "tuple[Expr, ...]":
-                found.update(*map(free_vars, value))
-            case "str" if name in _NAMES:
-                found.add(value)
-            case "str":
-                texts.append(value)
-            case _:
-                texts += value
+Collect = Callable[[Any, set[str], list[str]], object]
+"""Adds names and texts that stand in a field to those that were found."""
 
 
-def _parts(view: View) -> list[Expr]:
-    return [e for e in (view.start, view.at, view.index) if e is not None]
+def _of_view(view: View, found: set[str], _: list[str]) -> None:
+    found.add(view.memory)
+    for e in (view.start, view.at, view.index):
+        if e is not None:
+            found |= free_vars(e)
+
+
+_COLLECT: dict[str, Collect] = {
+    "Expr": lambda e, found, _: found.update(free_vars(e)),
+    "tuple[Expr, ...]": lambda values, found, _: found.update(*map(free_vars, values)),
+    "View": _of_view,
+}
+_OF_TEXT: dict[str, Collect] = {
+    "str": lambda text, _, texts: texts.append(text),
+    "tuple[str, ...]": lambda lines, _, texts: texts.extend(lines),
+}
 
 
 @cache
-def _fields(node: type) -> tuple[tuple[str, str], ...]:
-    """The fields that names stand in, and of what kind they are."""
-    found: list[tuple[str, str]] = []
+def _fields(node: type) -> tuple[tuple[str, Collect], ...]:
+    """The fields that names stand in, and how they come out of each."""
+    found: list[tuple[str, Collect]] = []
     for field in dataclasses.fields(node):
         kind = str(field.type).removesuffix(" | None")
-        text = kind in ("str", "tuple[str, ...]") and field.name in (*_TEXTS, *_NAMES)
-        if text or kind in ("Expr", "View", "tuple[Expr, ...]"):
-            found.append((field.name, kind))
+        if kind in _COLLECT:
+            found.append((field.name, _COLLECT[kind]))
+        elif kind == "str" and field.name in _NAMES:
+            found.append((field.name, lambda name, names, _: names.add(name)))
+        elif kind in _OF_TEXT and field.name in _TEXTS:
+            found.append((field.name, _OF_TEXT[kind]))
     return tuple(found)
 
 

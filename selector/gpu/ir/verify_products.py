@@ -164,17 +164,19 @@ def _is_read(
     across: bool,
 ) -> bool:
     """Whether an instruction finds ``rows`` x ``depth`` elements where the layout has them, the
-    first of them ``at`` bytes from the begin but for the swizzle.
+    first of them ``at`` bytes from the begin but for the swizzle. They may lie behind the last
+    column, in the same swizzled rows.
     """
     match layout:
         case Composed(Swizzle(row), Strided() as inner) if row == steps[2]:
             pass
         case _:
             return False
-    start = np.argwhere(places(inner, *extents)[BYTE] == at)
+    size = inner(0, 1)[BYTE]
+    columns = -(-extents[-1] * size // row) * row // size
+    start = np.argwhere(places(inner, *extents[:-1], columns)[BYTE] == at)
     if not len(start):
         return False
-    size = inner(0, 1)[BYTE]
     count, length = (depth, rows) if across else (rows, depth)
     row, column = np.indices((count, length))
     found = at + byte_read(steps, row, column * size)

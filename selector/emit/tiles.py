@@ -48,9 +48,9 @@ class TileEmitter:
         if everywhere is None or everywhere == TRUE:
             self._run(statements, finished)
         else:
-            with w.block(f"if ({self.context.scalar.expr(everywhere)})"):
+            with w.when(self.context.scalar.legal(everywhere)):
                 self._run([_without_predicates(s) for s in statements])
-            with w.block("else"):
+            with w.otherwise():
                 self._run(statements)
             for s in finished:
                 self.regions.read_out(s)

@@ -205,7 +205,7 @@ class GroupEmitter:
         for down, across in BLOCKS:
             at = depth + across // a.type.bytes
             origin = a.base + a.row_stride * (row + down) + a.depth_stride * at
-            found.append(tiles.at(origin, a.row_stride, a.depth_stride))
+            found.append(tiles.named(origin, a.row_stride, a.depth_stride))
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:

@@ -12,6 +12,7 @@ The program's values come as legal expressions, too (``gpu.cuda.expressions`` sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from selector.ir.nodes import (
     Binary,
@@ -26,25 +27,25 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, INT32, UINT32, Kind, Type
+from selector.ir.types import BOOL, FLOAT16, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
 POINTER = Type(Kind.HANDLE, 64)
 BARRIER_BYTES = 8
 PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
+PAIR_IN_PANELS = "pair_in_panels"  # the same: the first three arguments
 FALSE = IntImm(0, BOOL)
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
 
 
 def number(x: Number) -> Expr:
-    match x:
-        case int():
-            return IntImm(x)
-        case str():
-            return Var(x, INT32)
-        case _:
-            return x
+    return _named(x) if isinstance(x, int | str) else x
+
+
+@lru_cache(maxsize=1 << 12)
+def _named(x: int | str) -> Expr:
+    return IntImm(x) if isinstance(x, int) else Var(x, INT32)
 
 
 def flag(name: str) -> Expr:
@@ -114,6 +115,10 @@ def equal(a: Number, b: Number) -> Expr:
     return _compare(CompareOp.EQ, a, b)
 
 
+def not_zero(a: Number) -> Expr:
+    return _compare(CompareOp.NE, a, 0)
+
+
 def both(*conditions: Expr | None) -> Expr:
     """All of the conditions that there are, at least one."""
     found = all_of(conditions)
@@ -176,6 +181,10 @@ def of_first_lane(e: Number) -> Expr:
     return Call(INT32, "first_lane", (number(e),))
 
 
+def exclusive_or(a: Number, b: Number) -> Expr:
+    return Call(INT32, "bitwise_xor", (number(a), number(b)))
+
+
 def shared_address(offset: int) -> Expr:
     """The address of a byte of the block's shared memory."""
     return Call(INT32, "shared_address", (IntImm(offset),))
@@ -196,7 +205,35 @@ def element(t: Type, of: Expr, index: Number, *further: Expr | None) -> Expr:
     """What lies ``index`` elements behind a pointer that is moved ``further``; of an array of
     several dimensions, what is an array, too, is a ``POINTER``.
     """
-    return Call(t, "element", (of, *(e for e in further if e is not None), number(index)))
+    moves = [e for e in further if e is not None]
+    return Call(t, "element", (of, *moves, number(index)))
+
+
+@lru_cache(maxsize=1 << 12)
+def register(name: str, index: int) -> Expr:
+    """That of an array of registers, or the array of those of a tile."""
+    return element(POINTER, pointer(name), index)
+
+
+def behind(start: Expr, *further: Expr | None) -> Expr:
+    """A pointer that is moved by so many elements, one number after the other."""
+    moves = tuple(e for e in further if e is not None)
+    return Call(POINTER, "behind", (start, *moves)) if moves else start
+
+
+def half_of(pair: Expr, which: int) -> Expr:
+    """One of the two f16 of a register."""
+    return Call(FLOAT16, "half_of", (pair, IntImm(which)))
+
+
+def packed(*values: Expr) -> Expr:
+    """Values of 16 or 8 bits as one register."""
+    return Call(UINT32, f"pack{32 // len(values)}", values)
+
+
+def of_lane(value: Expr, apart: int) -> Expr:
+    """What ``value`` is in the lane whose number differs in these bits."""
+    return Call(value.type, "shuffle_xor", (value, IntImm(apart)))
 
 
 def place(name: str, *sizes: int, index: Expr) -> Expr:

@@ -20,6 +20,8 @@ from selector.gpu.ir.memory import (
     Point,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -39,6 +41,7 @@ from selector.gpu.ir.nodes import (
     children,
     walk,
 )
+from selector.gpu.ir.products import SetTile
 from selector.gpu.ir.touched import Touch
 from selector.gpu.ir.views import BYTES
 from selector.gpu.simulator.resolved import INSIDE, Names
@@ -47,7 +50,10 @@ from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
 _MOVES = frozenset(get_args(Move))
-_STORES = frozenset((Array, Store, StoreChunk, StoreWords, StoreRows, Evaluate, Raw, Under))
+_STORES = frozenset((
+    Array, Store, StoreChunk, StorePair, StoreQuad, StoreWords, StoreRows, SetTile, Evaluate, Raw,
+    Under,
+))  # fmt: skip
 _PLAIN = _STORES | {Comment, Point, For, If, Let, Leave}
 _ALONE = _PLAIN | _MOVES | {State, Assign}
 _MOVED = frozenset((For, If, Leave, Touch, CopyRun))

@@ -37,7 +37,7 @@ _SIGNS = {
     CompareOp.LE: "<=", CompareOp.GT: ">", CompareOp.GE: ">=",
 }  # fmt: skip
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
-_CALLS = {"bitwise_and": "&", "shift_right": ">>"}
+_CALLS = {"bitwise_and": "&", "bitwise_xor": "^", "shift_right": ">>"}
 _WORD = 0xFFFFFFFF
 
 

@@ -25,6 +25,7 @@ from selector.gpu.ir.memory import (
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
+    SHARED_ALIGNMENT,
     Advance,
     Arrive,
     Assign,
@@ -58,7 +59,6 @@ from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixR
 from selector.ir.nodes import Expr
 
 INDENT = "  "
-SHARED_ALIGNMENT = 128
 
 _FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}

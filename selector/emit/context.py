@@ -19,6 +19,7 @@ from selector.gpu.ir.expressions import FALSE, both, element, equal, flag, maske
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
 from selector.gpu.ir.memory import Map
+from selector.gpu.ir.nodes import SHARED_ALIGNMENT
 from selector.intrinsics.unwritten import Marks, Reach, Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
@@ -43,7 +44,6 @@ from selector.targets import Target
 LANE_ROW = Var("$g")  # g, lane / 4: the row of a fragment that a lane holds
 LANE_PAIR = Var("$q")  # q, lane % 4: the pair of columns
 LANE_NAMES = frozenset({"$m", "$n", LANE_ROW.name, LANE_PAIR.name})  # differ between elements
-SHARED_ALIGNMENT = 128
 
 Element = tuple[int, int, int]  # tile row, tile column, register of the tile
 

@@ -7,7 +7,7 @@ another has ended lies where that lay.
 from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
-from selector.emit.context import SHARED_ALIGNMENT, KernelContext
+from selector.emit.context import KernelContext
 from selector.emit.instructions import accumulators
 from selector.emit.register_tiles import allocate, register_names
 from selector.emit.row_registers import declare
@@ -16,6 +16,7 @@ from selector.emit.units import Unit
 from selector.emit.unwritten import staged_contents, write_zeros
 from selector.gpu.ir.lane_maps import BLOCK
 from selector.gpu.ir.layouts import Composed, Layout, in_bytes
+from selector.gpu.ir.nodes import SHARED_ALIGNMENT
 from selector.gpu.ir.nodes import Memory as SharedMemory
 from selector.gpu.ir.products import Fragment
 from selector.ir.nodes import Allocate, Memory, Stmt

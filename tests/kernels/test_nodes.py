@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from selector.diagnostics import InternalError
@@ -133,15 +131,9 @@ def small() -> Kernel:
         with w.block(""):
             w.line("  } e {;")
     w.line("f;")
-    parameters = (
-        Parameter("read", FLOAT16, "i"),
-        Parameter("write", FLOAT32, "o"),
-        Parameter("pass", FLOAT32, "between"),
-        Parameter("value", INT32, "n"),
-        Parameter("map", FLOAT16, "map"),
-    )
+    parameters = (Parameter("read", FLOAT16, "i"), Parameter("value", INT32, "n"))
     declared = (Let("int", ("x",), (number(1),)),)
-    return Kernel("kernel_k", 32, 2, parameters, declared, w.body(), 3, 5120, 1024)
+    return Kernel("kernel_k", 32, 1, parameters, declared, w.body(), 3, 5120, 1024)
 
 
 def products() -> tuple[Node, ...]:
@@ -283,13 +275,6 @@ def every() -> Kernel:
     return Kernel("all", 256, 2, (), (Number("known.0", number("n.extent.0"), "n"),), w.body())
 
 
-HEAD = """\
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32, 3) kernel_k(\
-const f16* __restrict__ i, float* __restrict__ o, float* between, const int n, \
-const __grid_constant__ TensorMap map) {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  unsigned char* const smem = memory + (-shared_address(memory) & 1023);
-"""
 TEXT = """\
 u32 conv[2][2];
 if (maps_ready && threadIdx.x == 0) prefetch_map(&map);
@@ -417,13 +402,7 @@ def test_each_node_has_its_text() -> None:
 def test_blocks_indent() -> None:
     text = "if (a) {\n  b;\n  c;\n\n  d;\n  {\n      } e {;\n  }\n}\nf;\n"
     assert print_body(small().body) == text
-    assert print_kernel(small()).startswith(HEAD + "  const int x = 1;\n  if (a) {\n")
-
-
-def test_shared_memory_is_declared_as_it_is_aligned() -> None:
-    none, own = replace(small(), shared=0, alignment=0), replace(small(), alignment=128)
-    assert "smem" not in print_kernel(none)
-    assert "  extern __shared__ __align__(128) unsigned char smem[];\n" in print_kernel(own)
+    assert "  const int x = 1;\n  if (a) {\n    b;\n" in print_kernel(small())
 
 
 def test_the_text_form_reads_back() -> None:

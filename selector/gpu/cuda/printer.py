@@ -20,6 +20,7 @@ from selector.gpu.ir.memory import (
     Store,
 )
 from selector.gpu.ir.nodes import (
+    SHARED_ALIGNMENT,
     Advance,
     Arrive,
     Assign,
@@ -53,7 +54,6 @@ from selector.gpu.ir.products import Fragment
 from selector.ir.nodes import Expr
 
 INDENT = "  "
-SHARED_ALIGNMENT = 128
 
 _FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}

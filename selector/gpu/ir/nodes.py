@@ -52,6 +52,9 @@ from selector.ir.nodes import Expr
 # ------------------------------------------------------------------ declarations
 
 
+SHARED_ALIGNMENT = 128  # of shared memory that holds no swizzled rows
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A function: the ``threads`` of a block and blocks of a ``cluster``, its parameters, the

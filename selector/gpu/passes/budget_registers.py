@@ -11,7 +11,17 @@ from dataclasses import replace
 from math import prod
 
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
-from selector.gpu.ir.nodes import Body, If, Kernel, Leave, Node, Registers, of_groups, walk
+from selector.gpu.ir.nodes import (
+    SHARED_ALIGNMENT,
+    Body,
+    If,
+    Kernel,
+    Leave,
+    Node,
+    Registers,
+    of_groups,
+    walk,
+)
 from selector.gpu.ir.products import Fragment
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Compare, CompareOp, IntImm, Var
@@ -19,7 +29,6 @@ from selector.ir.nodes import Compare, CompareOp, IntImm, Var
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
-ALIGNMENT = 128  # of shared memory that holds no swizzled tiles
 
 
 def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
@@ -34,7 +43,7 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
     own = kernel.shared - kernel.alignment
     blocks = max(1, min(resident, (shared_memory + RESERVED) // (own + RESERVED)))
     # Memory for swizzled tiles leaves room for few blocks anyway.
-    told = blocks > 1 or kernel.alignment > ALIGNMENT
+    told = blocks > 1 or kernel.alignment > SHARED_ALIGNMENT
     return replace(kernel, resident=blocks) if told else kernel
 
 

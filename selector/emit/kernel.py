@@ -65,6 +65,7 @@ from selector.ir.nodes import (
     LetStmt,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
@@ -288,14 +289,16 @@ class KernelEmitter:
             self._decode(loops, "item")
             self.threads.statement(body)
 
-    def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
-        """Declare the variables of the loops; what each is, of the number ``numbered``."""
-        texts: dict[str, str] = {}
+    def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, Var]:
+        """Declare the variables of the loops; what stands for each: the digit that it is of the
+        number ``numbered``.
+        """
+        found: dict[str, Var] = {}
         digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
-            texts[name] = f"({spell(digit, {})})"
-        return texts
+            found[name] = self.context.names.stand(f"({spell(digit, {})})", digit)
+        return found
 
     # ------------------------------------------------------------------ memory and barriers
 

@@ -136,10 +136,10 @@ def _block(data: Mapping[str, Any]) -> Block | None:
 
 
 _WITHOUT_PRODUCT = {
-    "init": "fill of the tile",
+    "init": "accumulator initialisation",
     "rescale": "rows of the tile times numbers",
     "apply": "each element of the tile, where it lies",
-    "read": "read of the tile",
+    "read": "epilogue",
 }
 
 

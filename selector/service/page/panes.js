@@ -33,9 +33,9 @@ export function failed(id, intro, refused, ...more) {
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 const WITHOUT_PRODUCT = {
-  init: "fill of the tile",
+  init: "accumulator initialisation",
   rescale: "rows of the tile times numbers",
-  read: "read of the tile",
+  read: "epilogue",
 };
 
 function outcome(s) {

@@ -1,0 +1,150 @@
+"""What threads load and store, and what is told of it: bytes outside of an array, addresses that an
+access cannot have, and what nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from selector.gpu.ir.layouts import CHUNK
+from selector.gpu.simulator.data.values import (
+    Array,
+    Index,
+    Mask,
+    Pointer,
+    Space,
+    Threads,
+    per_thread,
+)
+
+WORDS = CHUNK // 4
+
+
+class Memories:
+    """Of a launch: ``shared`` memory of its blocks, and how a thread comes to its block's; the
+    ``faults`` that are found, each once, where ``here`` is the node that is run. ``active``: of the
+    threads whose expression is evaluated those who come to this part of it (None: all). ``met``:
+    somebody has loaded what nobody wrote.
+    """
+
+    def __init__(self, shared: Space, here: Callable[[], str]) -> None:
+        self.shared, self.here = shared, here
+        self.faults: dict[str, None] = {}
+        self.active: Mask | None = None
+        self.met = False
+        self.first = ""  # who read first what nobody wrote
+
+    def fault(self, text: str) -> None:
+        self.faults.setdefault(f"{text}: {self.here()}")
+
+    # ------------------------------------------------------------------ places
+
+    def places(self, v: Threads, p: Pointer, bytes_: int, active: Any = None) -> Index:
+        """Elements of so many bytes from the begin of all blocks' memory on; 0 for who does not
+        come here.
+        """
+        byte = per_thread(p.byte, v.count).astype(np.int64)
+        if active is None:
+            active = self.active
+        outside = (byte < 0) | (byte > p.space.size - bytes_)
+        astray = byte & (min(bytes_, CHUNK) - 1)
+        wrong = outside | (astray != 0)
+        if wrong.any():
+            really = wrong if active is None else wrong & active
+            if really.any():
+                what = "outside of" if (outside & really).any() else "between elements of"
+                self.fault(f"{what} `{p.space.name}`")
+            byte = np.where(wrong, 0, byte)
+        if p.space.each:
+            byte = byte + v["(block)"] * p.space.each
+        return byte // bytes_
+
+    def _meet(self, marks: Array) -> None:
+        """Somebody loads what has such marks."""
+        if marks.any():
+            self.met = True
+            if not self.first:
+                self.first = self.here()
+
+    # ------------------------------------------------------------------ elements
+
+    def load(self, v: Threads, p: Pointer) -> Array:
+        """The element of each thread."""
+        at = self.places(v, p, p.element.itemsize)
+        if p.space.unwritten is not None:
+            marks = p.space.marks(p.element.itemsize)[at]
+            self._meet(marks if self.active is None else marks * self.active)
+        found = p.space.typed(p.element)[at]
+        return found.astype(bool) if p.element == bool else found
+
+    def marks(self, v: Threads, p: Pointer) -> Mask | None:
+        """Whose element nobody wrote."""
+        if p.space.unwritten is None:
+            return None
+        marks = p.space.marks(p.element.itemsize)[self.places(v, p, p.element.itemsize)] != 0
+        return marks if marks.any() else None
+
+    def store(self, v: Threads, p: Pointer, value: Any, mask: Any = None, active: Any = None):
+        """Each thread's element, for those that are ``active``."""
+        at = self.places(v, p, p.element.itemsize, active)
+        value = np.broadcast_to(value, at.shape)
+        mask = None if mask is None else np.broadcast_to(mask, at.shape)
+        if active is not None:
+            at, value = at[active], value[active]
+            mask = None if mask is None else mask[active]
+        p.space.typed(p.element)[at] = value
+        if p.space.unwritten is not None:
+            self._mark(p.space, p.element.itemsize, at, mask)
+
+    def _mark(self, space: Space, bytes_: int, at: Index, mask: Mask | None) -> None:
+        marks = space.marks(bytes_)
+        if mask is None or not mask.any():
+            marks[at] = 0
+            return
+        marks[at] = np.where(mask, np.iinfo(marks.dtype).max, 0)
+        if not space.each:
+            self.report(f"`{space.name}` gets what nobody wrote")
+
+    def report(self, what: str) -> None:
+        """Something is done with what nobody wrote."""
+        self.fault(f"{what}, first read by {{{self.first or 'nobody'}}}")
+
+    # ------------------------------------------------------------------ chunks
+
+    def load_chunk(self, v: Threads, p: Pointer, active: Any = None) -> tuple[Array, Mask | None]:
+        """16 bytes of each thread, as words, and which of them nobody wrote."""
+        at = self._words(self.places(v, p, CHUNK, active))
+        words = p.space.typed(np.dtype("u4"))[at]
+        if p.space.unwritten is None:
+            return words, None
+        marks = p.space.marks(4)[at] != 0
+        self._meet(marks if active is None else marks & active[:, None])
+        return words, marks if marks.any() else None
+
+    def store_chunk(
+        self, v: Threads, p: Pointer, words: Array, mask: Any = None, active: Any = None
+    ):
+        """16 bytes of each thread that is ``active``."""
+        at = self._words(self.places(v, p, CHUNK, active))
+        if active is not None:
+            at, words = at[active], words[active]
+            mask = None if mask is None else mask[active]
+        p.space.typed(np.dtype("u4"))[at] = words
+        if p.space.unwritten is not None:
+            self._mark(p.space, 4, at, mask)
+
+    def _words(self, chunks: Index) -> Index:
+        return chunks[:, None] * WORDS + np.arange(WORDS)
+
+    # ------------------------------------------------------------------ bytes
+
+    def read_bytes(self, p: Pointer, at: Index) -> tuple[Array, Array | None]:
+        """Bytes of all blocks' memory, and the marks of those that nobody wrote."""
+        if p.space.unwritten is None:
+            return p.space.data[at], None
+        marks = p.space.unwritten[at]
+        self._meet(marks)
+        return p.space.data[at], marks if marks.any() else None

@@ -229,6 +229,7 @@ FUNCTIONS: dict[str, Function] = {
     "__ffs": _first_set, "__ffsll": _first_set,
     "panel_index": panel_index,
     "strip_column": strip_column,
+    "__int_as_float": bits_as(np.dtype("f4")),
     "anew": lambda x: x,
 }  # fmt: skip
 """By their names; the arguments have the types that expressions say."""

@@ -11,6 +11,7 @@ import numpy as np
 from selector.gpu.ir.expressions import THREAD
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Await, Body, If, Kernel, Let, Node, children, expressions, walk
+from selector.gpu.ir.products import Mma
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.machine import GROUP, SHARED, WARP, Boxes, Machine
 from selector.gpu.simulator.data.run import Run
@@ -107,44 +108,44 @@ def _names(kernel: Kernel) -> Iterator[Var]:
 
 
 def _roles(kernel: Kernel, v: Threads, arithmetic: Arithmetic) -> list[Mask]:
-    """The threads that run beside each other: warps for which other conditions hold where somebody
-    waits. All are one where nobody does.
+    """The threads that run beside each other: warps, or groups where these multiply together, for
+    which other conditions hold where somebody waits. All are one where nobody does.
     """
-    if not any(isinstance(node, Await) for node in walk(kernel.body)):
-        return [np.ones(v.count, bool)]
+    everybody = np.ones(v.count, bool)
+    if v.count % WARP or not any(isinstance(node, Await) for node in walk(kernel.body)):
+        return [everybody]
+    together = any(isinstance(node, Mma) and node.record.asynchronous for node in walk(kernel.body))
+    unit = GROUP if together and kernel.threads % GROUP == 0 else WARP
     marks: list[Any] = [v[THREAD.name] // GROUP]
-    _conditions(kernel.body, v.part(np.ones(v.count, bool)), arithmetic, marks)
-    warps = np.stack(marks, -1).reshape(-1, WARP, len(marks)) if v.count % WARP == 0 else None
-    if warps is None:
-        return [np.ones(v.count, bool)]
-    _, role = np.unique(warps.max(1), axis=0, return_inverse=True)
-    of = np.repeat(role.reshape(-1), WARP)
+    _conditions(kernel.body, v.part(everybody), everybody, arithmetic, marks)
+    units = np.stack(marks, -1).reshape(-1, unit, len(marks)).max(1)
+    _, role = np.unique(units, axis=0, return_inverse=True)
+    of = np.repeat(role.reshape(-1), unit)
     return [of == n for n in range(int(of.max()) + 1)]
 
 
-def _conditions(body: Body, v: Threads, arithmetic: Arithmetic, marks: list[Any]) -> None:
-    """Of all conditions under which somebody waits, as far as places of threads decide them."""
+def _conditions(
+    body: Body, v: Threads, here: Mask, arithmetic: Arithmetic, marks: list[Any]
+) -> None:
+    """Of all conditions under which somebody waits, as far as places of threads decide them, for
+    whom they hold of those who are ``here``.
+    """
     for node in body:
         match node:
             case Let(_, names, values):
                 for name, e in zip(names, values, strict=True):
                     v.restore(name, None)
-                    if _known(e, v, arithmetic):
-                        v.put(name, arithmetic.of(e)(v))
-                    else:
-                        _hide(v, name)
-            case If(condition) if _waits(node):
-                for part in _parts(condition):
-                    if _known(part, v, arithmetic):
-                        holds = arithmetic.of(part)(v)
-                        marks.append(np.broadcast_to(holds != 0, (v.count,)))
+                    known = _known(e, v, arithmetic)
+                    v.put(name, arithmetic.of(e)(v) if known else None)
+            case If(condition, then, otherwise) if _waits(node):
+                holds = here
+                for part in (x for x in _parts(condition) if _known(x, v, arithmetic)):
+                    holds = holds & (arithmetic.of(part)(v) != 0)
+                marks.append(holds)
+                _conditions(then, v, holds, arithmetic, marks)
+                _conditions(otherwise, v, here & ~holds, arithmetic, marks)
             case _:
-                pass
-        _conditions(children(node), v, arithmetic, marks)
-
-
-def _hide(v: Threads, name: str) -> None:
-    v.put(name, None)
+                _conditions(children(node), v, here, arithmetic, marks)
 
 
 def _waits(node: Node) -> bool:

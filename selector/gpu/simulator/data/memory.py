@@ -33,9 +33,16 @@ class Memories:
     def __init__(self, shared: Space, here: Callable[[], str]) -> None:
         self.shared, self.here = shared, here
         self.faults: dict[str, None] = {}
+        self.spaces = [shared]  # that chunks are on their way to
         self.active: Mask | None = None
         self.met = False
         self.first = ""  # who read first what nobody wrote
+
+    def number(self, space: Space) -> int:
+        """Of a memory among all that something goes to."""
+        if not any(x is space for x in self.spaces):
+            self.spaces.append(space)
+        return next(i for i, x in enumerate(self.spaces) if x is space)
 
     def fault(self, text: str) -> None:
         self.faults.setdefault(f"{text}: {self.here()}")

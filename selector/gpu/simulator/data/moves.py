@@ -230,7 +230,7 @@ def _shifted(m: Machine, v: Threads, to: Pointer, source: Pointer, valid: Expr) 
     found = np.zeros(v.count, SHIFTED)
     bytes_, marks = m.memories.read_bytes(source, byte)
     found["bytes"] = np.where(asked, bytes_, 0)
-    found["to"] = to.byte
+    found["space"], found["to"] = m.memories.number(to.space), to.byte
     mask = None if marks is None else ((marks != 0) & asked).any(1)
     return found, mask if mask is not None and mask.any() else None
 
@@ -242,7 +242,9 @@ def evaluate(m: Machine, v: Threads, node: Evaluate) -> None:
             value, mask = m.both(v, moved)
             words = np.ascontiguousarray(value["bytes"]).view(np.uint32)
             marks = None if mask is None else np.broadcast_to(mask[:, None], words.shape)
-            m.memories.store_chunk(v, m.shared(value["to"]), words, marks)
+            for n in np.unique(value["space"]):
+                to = Pointer(m.memories.spaces[n], np.dtype("u1"), value["to"])
+                m.memories.store_chunk(v, to, words, marks, value["space"] == n)
         case Call(_, "store2", (to, *values)):
             _store_several(m, v, m.value(v, to), values)
         case Call(_, "store4_of_two", (to, lane, *values)):

@@ -43,8 +43,8 @@ DTYPES: dict[Type, np.dtype[Any]] = {
     UINT32: np.dtype("u4"), UINT64: np.dtype("u8"),
 }  # fmt: skip
 
-# A chunk of any alignment on its way to shared memory: what it is and where it goes.
-SHIFTED = np.dtype([("bytes", "u1", (16,)), ("to", "i8")])
+# A chunk of any alignment on its way: its bytes, and the memory and the byte that it goes to.
+SHIFTED = np.dtype([("bytes", "u1", (16,)), ("space", "i2"), ("to", "i8")])
 
 KINDS: dict[str, np.dtype[Any]] = {
     "u8": np.dtype("u1"), "s8": np.dtype("i1"), "bool": np.dtype("?"),

@@ -85,6 +85,7 @@ def copy(m: Machine, barriers: Barriers, v: Threads, node: EngineCopy) -> None:
             places = _places(m, boxes, int(start[i]), to)
             if places is not None:
                 shared = m.memories.shared
+                m.memories.asynchronous(places * found.dtype.itemsize)
                 shared.typed(found.dtype)[places] = found
                 taken = shared.marks(found.dtype.itemsize)
                 taken[places] = 0 if marks is None else np.where(marks, np.iinfo(taken.dtype).max, 0)
@@ -111,6 +112,7 @@ def store(m: Machine, v: Threads, node: EngineStore) -> None:
         if places is None:
             continue
         place, places = place[inside], places[inside]
+        m.memories.asynchronous(places * element.itemsize)
         boxes.to.space.typed(element)[place] = shared.typed(element)[places]
         marks = shared.marks(element.itemsize)[places]
         if marks.any():
@@ -141,6 +143,7 @@ def _run(m: Machine, block: int, to: int, source: Pointer, begin: int, length: i
         m.memories.fault(f"outside of `{source.space.name}` or of shared memory")
         return
     at = block * shared.each + to
+    m.memories.asynchronous(np.arange(at, at + length))
     found, marks = m.memories.read_bytes(source, np.arange(begin, begin + length))
     shared.data[at : at + length] = found
     unwritten: Any = shared.unwritten

@@ -71,6 +71,8 @@ def _placed(launched: Launched, machine: Machine, blocks: Any) -> Threads:
     block = np.repeat(blocks, kernel.threads)
     v.put(THREAD.name, thread)
     v.put("(block)", np.repeat(np.arange(blocks.size), kernel.threads))
+    v.put("(thread)", np.arange(count))
+    machine.memories.fences.of(count)
     place = {"x": block % x, "y": block // x % y, "z": block // x // y}
     for axis, number in place.items():
         same = (number == number[0]).all()

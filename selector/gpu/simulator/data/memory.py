@@ -23,6 +23,36 @@ from selector.gpu.simulator.data.values import (
 WORDS = CHUNK // 4
 
 
+class Fences:
+    """Who stored each chunk of shared memory last, and when; when each thread last made what it
+    has stored visible to asynchronous work (PTX ISA, "Async Proxy"). Whether who does that work
+    knows of the fence is what ``protocol`` follows.
+    """
+
+    def __init__(self, shared: Space) -> None:
+        self.chunk = np.zeros(-(-shared.data.size // CHUNK), np.int64)
+        self.by = np.zeros(self.chunk.size, np.int64)
+        self.fenced = np.zeros(0, np.int64)
+        self.time = 0
+
+    def of(self, threads: int) -> None:
+        """For so many threads."""
+        self.fenced = np.zeros(threads, np.int64)
+
+    def stored(self, v: Threads, chunks: Index, active: Any) -> None:
+        self.time += 1
+        self.chunk[chunks] = self.time
+        self.by[chunks] = v["(thread)"] if active is None else v["(thread)"][active]
+
+    def fence(self, v: Threads) -> None:
+        self.time += 1
+        self.fenced[v["(thread)"]] = self.time
+
+    def seen(self, chunks: Index) -> bool:
+        """Whether asynchronous work sees what is there."""
+        return bool((self.chunk[chunks] <= self.fenced[self.by[chunks]]).all())
+
+
 class Memories:
     """Of a launch: ``shared`` memory of its blocks, and how a thread comes to its block's; the
     ``faults`` that are found, each once, where ``here`` is the node that is run. ``active``: of the
@@ -37,6 +67,7 @@ class Memories:
         self.active: Mask | None = None
         self.met = False
         self.first = ""  # who read first what nobody wrote
+        self.fences = Fences(shared)
 
     def number(self, space: Space) -> int:
         """Of a memory among all that something goes to."""
@@ -105,6 +136,8 @@ class Memories:
         p.space.typed(p.element)[at] = value
         if p.space.unwritten is not None:
             self._mark(p.space, p.element.itemsize, at, mask)
+        if p.space is self.shared:
+            self.fences.stored(v, at * p.element.itemsize // CHUNK, active)
 
     def _mark(self, space: Space, bytes_: int, at: Index, mask: Mask | None) -> None:
         marks = space.marks(bytes_)
@@ -135,13 +168,21 @@ class Memories:
         self, v: Threads, p: Pointer, words: Array, mask: Any = None, active: Any = None
     ):
         """16 bytes of each thread that is ``active``."""
-        at = self._words(self.places(v, p, CHUNK, active))
+        chunk = self.places(v, p, CHUNK, active)
+        at = self._words(chunk)
         if active is not None:
-            at, words = at[active], words[active]
+            at, words, chunk = at[active], words[active], chunk[active]
             mask = None if mask is None else mask[active]
         p.space.typed(np.dtype("u4"))[at] = words
         if p.space.unwritten is not None:
             self._mark(p.space, 4, at, mask)
+        if p.space is self.shared:
+            self.fences.stored(v, chunk, active)
+
+    def asynchronous(self, byte: Index) -> None:
+        """Asynchronous work touches bytes of all blocks' shared memory."""
+        if not self.fences.seen(np.unique(byte // CHUNK)):
+            self.fault("was stored without a fence for the asynchronous proxy")
 
     def _words(self, chunks: Index) -> Index:
         return chunks[:, None] * WORDS + np.arange(WORDS)

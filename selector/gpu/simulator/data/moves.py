@@ -20,7 +20,7 @@ from selector.gpu.ir.memory import (
     StoreRows,
     StoreWords,
 )
-from selector.gpu.ir.nodes import Advance, Assign, Let, Memory, State
+from selector.gpu.ir.nodes import Advance, Assign, Fence, Let, Memory, State
 from selector.gpu.simulator.data.arithmetic import converted
 from selector.gpu.simulator.data.machine import WARP, Machine
 from selector.gpu.simulator.data.unwritten import either
@@ -58,6 +58,11 @@ def memory(m: Machine, v: Threads, node: Memory) -> None:
 def point(m: Machine, v: Threads, node: Point) -> None:
     found = m.pointer(v, node.of)
     v.put(node.name, Pointer(found.space, KINDS[node.kind.removeprefix("const ")], found.byte))
+
+
+def fence(m: Machine, v: Threads, node: Fence) -> None:
+    if node.what == "proxy":
+        m.memories.fences.fence(v)
 
 
 def array(m: Machine, v: Threads, node: Array) -> None:

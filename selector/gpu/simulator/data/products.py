@@ -172,6 +172,7 @@ def _in_memory(
         at = np.zeros_like(at)
     block = v["(block)"].reshape(groups, -1)[:, :1, None]
     at = at + block * shared.each
+    m.memories.asynchronous(at)
     found = shared.typed(np.dtype(f"u{size}"))[at // size]
     marks = shared.marks(size)[at // size] != 0
     bytes_ = np.ascontiguousarray(found)[..., None].view(np.uint8)

@@ -71,9 +71,10 @@ Way = Generator[Callable[[], bool], None, Left]
 _LEAVES = {"loop": 1, "iteration": 2, "kernel": 3}
 _LOOP, _KERNEL = 1, 3
 MOST_STEPS = 200_000
-_NOTHING = (Raw, Comment, Number, Map, Prefetch, Fence, Commit, Drain, Pin, Registers, Dependents)
+_NOTHING = (Raw, Comment, Number, Map, Prefetch, Commit, Drain, Pin, Registers, Dependents)
 _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     **dict.fromkeys(_NOTHING, lambda m, v, node: None),
+    Fence: moves.fence,
     Let: moves.declare,
     State: moves.declare,
     Memory: moves.memory,

@@ -34,6 +34,7 @@ class Fences:
         self.by = np.zeros(self.chunk.size, np.int64)
         self.fenced = np.zeros(0, np.int64)
         self.time = 0
+        self.checked, self.clean = -1, True  # when all was looked at, and whether all is seen
 
     def of(self, threads: int) -> None:
         """For so many threads."""
@@ -50,7 +51,10 @@ class Fences:
 
     def seen(self, chunks: Index) -> bool:
         """Whether asynchronous work sees what is there."""
-        return bool((self.chunk[chunks] <= self.fenced[self.by[chunks]]).all())
+        if self.checked < self.time:
+            self.clean = bool((self.chunk <= self.fenced[self.by]).all())
+            self.checked = self.time
+        return self.clean or bool((self.chunk[chunks] <= self.fenced[self.by[chunks]]).all())
 
 
 class Memories:
@@ -181,7 +185,7 @@ class Memories:
 
     def asynchronous(self, byte: Index) -> None:
         """Asynchronous work touches bytes of all blocks' shared memory."""
-        if not self.fences.seen(np.unique(byte // CHUNK)):
+        if not self.fences.seen(byte // CHUNK):
             self.fault("was stored without a fence for the asynchronous proxy")
 
     def _words(self, chunks: Index) -> Index:

@@ -41,7 +41,12 @@ def declare(m: Machine, v: Threads, node: Let | State) -> None:
     element = KINDS[node.kind]
     for name, e in zip(node.names, node.values, strict=True):
         value, mask = load_shifted(m, v, e) if element == SHIFTED else m.both(v, e)
-        m.put(v, name, value if element == SHIFTED else _as(value, element), mask)
+        m.put(v, name, value if element == SHIFTED else _own(_as(value, element)), mask)
+
+
+def _own(value: Any) -> Any:
+    """A value that stays as it is when the array changes that it is an element of."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
 
 def _as(value: Any, element: np.dtype[Any]) -> Any:
@@ -72,7 +77,7 @@ def array(m: Machine, v: Threads, node: Array) -> None:
 
 def assign(m: Machine, v: Threads, node: Assign) -> None:
     value, mask = m.both(v, node.value)
-    m.put(v, node.name, _as(value, v[node.name].dtype), mask)
+    m.put(v, node.name, _own(_as(value, v[node.name].dtype)), mask)
 
 
 def advance(m: Machine, v: Threads, node: Advance) -> None:
@@ -91,7 +96,7 @@ def store(m: Machine, v: Threads, node: Store) -> None:
     value, mask = m.both(v, node.value)
     match node.to:
         case Var(name):
-            m.put(v, name, _as(value, v[name].dtype), mask)
+            m.put(v, name, _own(_as(value, v[name].dtype)), mask)
         case Call(_, "element", (whole, *parts)):
             to = m.value(v, whole)
             if isinstance(to, Pointer):
@@ -119,14 +124,23 @@ def _set_own(m: Machine, v: Threads, to: Call, value: Any, mask: Any) -> None:
         places.insert(0, m.place(v, index))
         whole = whole.args[0]
     assert isinstance(whole, Var)
-    found, marks = np.array(v[whole.name]), v.mask(whole.name)
-    at = (np.arange(v.count), *(per_thread(x, v.count) for x in places))
+    found, marks = v.changed(whole.name)
+    at: Any = (slice(None), *places)
+    if any(x.ndim for x in places):
+        at = (np.arange(v.count), *(per_thread(x, v.count) for x in places))
     found[at] = converted(value, found.dtype)
-    if marks is not None or mask is not None:
-        marks = np.zeros(found.shape, bool) if marks is None else np.array(marks)
-        marks[at] = False if mask is None else mask
-        marks = marks if marks.any() else None
-    m.put(v, whole.name, found, marks)
+    set_marks(m, v, whole.name, at, mask)
+
+
+def set_marks(m: Machine, v: Threads, name: str, at: Any, mask: Any) -> None:
+    """Some elements of an array that is changed where it is are made of what nobody wrote."""
+    marks = v.unwritten.get(name)
+    if marks is None and mask is None:
+        return
+    if marks is None:
+        marks = np.zeros(v[name].shape, bool)
+    marks[at] = False if mask is None else mask
+    m.put(v, name, v[name], marks if marks.any() else None)
 
 
 def store_words(m: Machine, v: Threads, node: StoreWords) -> None:
@@ -214,12 +228,10 @@ def load_shifted(m: Machine, v: Threads, call: Expr) -> tuple[Any, Any]:
 
 def load_part(m: Machine, v: Threads, node: LoadShifted) -> None:
     found, mask = _shifted(m, v, v["to"], v["from"], node.valid)
-    parts, marks = np.array(v["parts"]), v.mask("parts")
+    parts, _ = v.changed("parts")
     at = np.arange(v.count), per_thread(v[node.part], v.count)
     parts[at] = found
-    marks = np.zeros(parts.shape, bool) if marks is None else np.array(marks)
-    marks[at] = False if mask is None else mask
-    m.put(v, "parts", parts, marks if marks.any() else None)
+    set_marks(m, v, "parts", at, mask)
 
 
 def _shifted(m: Machine, v: Threads, to: Pointer, source: Pointer, valid: Expr) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from selector.diagnostics import InternalError
 from selector.gpu.ir.descriptors import byte_read
 from selector.gpu.ir.lane_maps import ACCUMULATOR, LEFT, RIGHT
-from selector.gpu.ir.layouts import BYTE, Strided, Swizzle, places
+from selector.gpu.ir.layouts import BYTE, CHUNK, Strided, Swizzle, places
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -29,6 +29,7 @@ from selector.gpu.ir.products import (
 )
 from selector.gpu.simulator.data.functions import from_bf16
 from selector.gpu.simulator.data.machine import WARP, Machine
+from selector.gpu.simulator.data.moves import set_marks
 from selector.gpu.simulator.data.values import KINDS, Array, Matrix, Pointer, Threads, per_thread
 
 _ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "f32": "f4", "s32": "i4"}
@@ -167,15 +168,19 @@ def _in_memory(
     if d.swizzle:
         at = Swizzle(d.swizzle)(at)[BYTE]
     shared = m.memories.shared
-    if (at < 0).any() or (at > shared.size - size).any() or (at % size).any():
-        m.memories.fault("an operand lies outside of shared memory")
+    low, high = int(at.min()), int(at.max()) + size
+    if low < 0 or high > shared.size or (start % CHUNK).any():
+        m.memories.fault("an operand lies outside of shared memory, or between two chunks")
         at = np.zeros_like(at)
     block = v["(block)"].reshape(groups, -1)[:, :1, None]
     at = at + block * shared.each
     m.memories.asynchronous(at)
     found = shared.typed(np.dtype(f"u{size}"))[at // size]
-    marks = shared.marks(size)[at // size] != 0
     bytes_ = np.ascontiguousarray(found)[..., None].view(np.uint8)
+    assert shared.unwritten is not None
+    if not shared.unwritten.reshape(-1, shared.each)[:, low:high].any():
+        return bytes_, None
+    marks = shared.marks(size)[at // size] != 0
     if not marks.any():
         return bytes_, None
     m.memories.first = m.memories.first or m.here()
@@ -202,7 +207,7 @@ def multiply(m: Machine, v: Threads, node: Mma) -> None:
     b, no_b = _operand(m, v, node.b, RIGHT, r.n, r)
     product = np.matmul(_numbers(a, r.a), _numbers(b, r.b).swapaxes(1, 2))
     marks = _spread(no_a, no_b, product.shape)
-    _add(v, m, node, product, marks)
+    _add(m, v, node, product, marks)
 
 
 def _operand(
@@ -224,27 +229,32 @@ def _spread(no_a: Any, no_b: Any, shape: tuple[int, ...]) -> Any:
     return rows | columns
 
 
-def _add(v: Threads, m: Machine, node: Mma, product: Array, marks: Any) -> None:
+def _add(m: Machine, v: Threads, node: Mma, product: Array, marks: Any) -> None:
     """To the tiles of the fragment from ``piece`` on."""
     r = node.record
-    whole, mask = np.array(v[node.to]), v.mask(node.to)
-    mask = np.zeros(whole.shape, bool) if mask is None else np.array(mask)
+    whole, mask = v.changed(node.to)
     pieces = slice(node.piece, node.piece + r.n // 8)
     lane, register, _ = _where(ACCUMULATOR, r.m, r.n, r.n // 2)
-    threads = WARP if r.m <= 16 else 4 * WARP
-    halves = r.c == "f16"
-    old = np.ascontiguousarray(whole[:, pieces]).reshape(-1, threads, whole[0, pieces].size)
-    gone = np.ascontiguousarray(mask[:, pieces]).reshape(old.shape)
-    if halves:
-        old, gone = old.view(np.float16), np.repeat(gone, 2, axis=2)
-    new, lost = np.array(old), np.zeros(old.shape, bool)
-    before = 0 if node.how == "fresh" else old[:, lane, register].astype(product.dtype)
-    new[:, lane, register] = (before + product).astype(old.dtype)
+    threads, halves = WARP if r.m <= 16 else 4 * WARP, r.c == "f16"
+    old = whole[:, pieces].reshape(-1, threads, whole[0, pieces].size)
+    old = old.view(np.float16) if halves else old
+    if node.how == "fresh":
+        new = np.empty_like(old)
+        new[:, lane, register] = product.astype(old.dtype)
+    else:
+        new = old.copy()
+        new[:, lane, register] = (old[:, lane, register].astype(product.dtype) + product).astype(
+            old.dtype
+        )
+    new = new.view(np.uint32) if halves else new
+    whole[:, pieces] = new.reshape(whole[:, pieces].shape)
+    if mask is None and marks is None:
+        return
+    lost = np.zeros(old.shape, bool)
     if marks is not None:
         lost[:, lane, register] = marks
-    lost = lost if node.how == "fresh" else lost | gone
-    if halves:
-        new, lost = new.view(np.uint32), lost[..., ::2] | lost[..., 1::2]
-    whole[:, pieces] = new.reshape(whole[:, pieces].shape)
-    mask[:, pieces] = lost.reshape(whole[:, pieces].shape)
-    m.put(v, node.to, whole, mask if mask.any() else None)
+    lost = lost[..., ::2] | lost[..., 1::2] if halves else lost
+    lost = lost.reshape(whole[:, pieces].shape)
+    if mask is not None and node.how != "fresh":
+        lost = lost | mask[:, pieces]
+    set_marks(m, v, node.to, (slice(None), pieces), lost)

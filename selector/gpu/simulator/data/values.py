@@ -151,7 +151,15 @@ class Threads(dict[str, Any]):
             self.unwritten.pop(name, None)
         else:
             shape = np.shape(value) or (self.count,)
-            self.unwritten[name] = np.broadcast_to(mask, shape)
+            same = np.shape(mask) == shape
+            self.unwritten[name] = mask if same else np.array(np.broadcast_to(mask, shape))
+
+    def changed(self, name: str) -> tuple[Array, Mask | None]:
+        """An array of these threads' own, and its mask, to be changed where they are."""
+        if name not in self.own:
+            mask = self.mask(name)
+            self.put(name, np.array(self[name]), None if mask is None else np.array(mask))
+        return self[name], self.unwritten.get(name)
 
     def kept(self, name: str) -> tuple[Any, Mask | None] | None:
         """What these threads have set it to so far, for ``restore``."""

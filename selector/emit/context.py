@@ -15,6 +15,7 @@ from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import element, pointer
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
 from selector.gpu.ir.layouts import Dealt
 from selector.gpu.ir.memory import Map
@@ -38,8 +39,8 @@ from selector.ir.types import INT32, Type
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.targets import Target
 
-LANE_ROW = Var("$g")  # lane / 4: the row of a fragment that a lane holds
-LANE_PAIR = Var("$q")  # lane % 4: the pair of columns
+LANE_ROW = Var("$g")  # g, lane / 4: the row of a fragment that a lane holds
+LANE_PAIR = Var("$q")  # q, lane % 4: the pair of columns
 LANE_NAMES = frozenset({"$m", "$n", LANE_ROW.name, LANE_PAIR.name})  # differ between elements
 SHARED_ALIGNMENT = 128
 
@@ -116,9 +117,11 @@ class RowRegisters:
     name: str
     rows: int
 
-    def at(self, row: int) -> str:
-        """The register of row ``row + g``, where ``row`` begins a half of a tile."""
-        return f"{self.name}[{ROWS[self.rows](row)['register']}]"
+    def at(self, row: int, t: Type) -> Expr:
+        """The register of row ``row + g``, where ``row`` begins a half of a tile; what is there is
+        of a type.
+        """
+        return element(t, pointer(self.name), ROWS[self.rows](row)["register"])
 
 
 @dataclass(slots=True)

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
+from selector.emit.context import KernelContext
 from selector.emit.copy_costs import copy_costs
-from selector.emit.elements import FIRST_PAIR, FIRST_ROW
 from selector.emit.kernel import KernelEmitter
 from selector.emit.names import Names, comment
-from selector.emit.places import column_text, row_text
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
@@ -227,11 +225,8 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     for r in module.requirements:
         if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
             context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)
-    names.bind(LANE_ROW.name, "g")
-    names.bind(LANE_PAIR.name, "q")
-    names.bind(FIRST_ROW.name, row_text(0))
-    names.bind(FIRST_PAIR.name, column_text(0))
     for taken in ("g", "q"):
+        names.variable(taken)
         names.fresh(taken)
     context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
     context.persistent = _asked(kernel, module, GridKind.PERSISTENT)

@@ -1,9 +1,9 @@
-"""What a lane has to do with one element of an accumulator's block: scalar expressions, printed for
+"""What a lane has to do with one element of an accumulator's block: legal expressions, made for
 each element.
 
 What a lane has, and does not work out, is a variable of the expression that stands for a *leaf*: a
 register, a coordinate, a constant of the whole block. What lies between the leaves is the same for
-all elements and printed once.
+all elements and made legal once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Protocol
 
 from selector.emit.context import Element, KernelContext, Region
 from selector.emit.legalize_scalars import ScalarEmitter
-from selector.emit.pairs import pair_text
-from selector.emit.places import column_text, row_text
-from selector.gpu.cuda.expressions import operand
+from selector.emit.pairs import pair_of
+from selector.emit.places import column_at, row_at
+from selector.gpu.ir.expressions import element as element_of
+from selector.gpu.ir.expressions import half_of, packed, register
 from selector.intrinsics.functions import POWER_OF_TWO, ROUNDED, PureFunction
 from selector.ir.nodes import Call, Cast, Expr, Var
-from selector.ir.types import FLOAT16, Type
+from selector.ir.traverse import free_vars, map_expr
+from selector.ir.types import FLOAT16, UINT32, Type
 
 ROW, COLUMN = Var("$m"), Var("$n")
 """Coordinates of an element in its block."""
@@ -31,25 +33,13 @@ EVEN = Var("$pair.even")
 class Leaf(Protocol):
     """What a lane has of each element. Equal leaves are one variable."""
 
-    def text(self, at: ElementScalar) -> str:
-        """Its spelling for the element that ``at`` prints."""
+    def at(self, scalar: ElementScalar) -> Expr:
+        """What it is for the element that ``scalar`` is at."""
         ...
 
 
-_HERE = "\0"  # no text of C has it
-"""Stands around the number of a leaf."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Of a legal expression's text: what is the same for all elements, and leaves between."""
-
-    of: Expr
-    parts: tuple[str | Leaf, ...]
-
-
 class ElementScalar(ScalarEmitter):
-    """Makes scalar expressions legal for all elements of a block, and prints them for one after the
+    """Makes scalar expressions legal for all elements of a block, and then those of one after the
     other.
 
     ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
@@ -59,37 +49,44 @@ class ElementScalar(ScalarEmitter):
     def __init__(self, context: KernelContext, region: Region, *, summed: bool = False) -> None:
         super().__init__(context.names, context.storages, context.quotient_name)
         self.context, self.region, self.summed = context, region, summed
-        self.element: Element = (0, 0, 0)
-        self.down, self.across = region.offsets(self.element)
-        self._leaves: dict[Var, Leaf] = {
-            ROW: Coordinate(across=region.swapped),
-            COLUMN: Coordinate(across=not region.swapped),
-            EVEN: EvenColumn(),
+        self._leaves: dict[str, Leaf] = {
+            ROW.name: Coordinate(across=region.swapped),
+            COLUMN.name: Coordinate(across=not region.swapped),
+            EVEN.name: EvenColumn(),
         }
         self._vars: dict[Leaf, Var] = {}
         # By identity: 0 and -0 are equal.
         self._legal: dict[int, tuple[Expr, Expr]] = {}
-        self._forms: dict[int, _Form] = {}
         self._numbers: dict[Expr, Expr] = {}
+        self.at((0, 0, 0))
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:
         """The variable that stands for a leaf."""
         if leaf not in self._vars:
             self._vars[leaf] = Var(f"$leaf.{len(self._vars)}", t)
-            self._leaves[self._vars[leaf]] = leaf
+            self._leaves[self._vars[leaf].name] = leaf
         return self._vars[leaf]
 
     def at(self, element: Element) -> ElementScalar:
         """This, for another element."""
         self.element = element
         self.down, self.across = self.region.offsets(element)
+        self._here: dict[str, Expr] = {}
         return self
 
     def legal(self, e: Expr) -> Expr:
-        return e if isinstance(e, Var) and e in self._leaves else super().legal(e)
+        match e:
+            case Var(name) if name in self._leaves:
+                return e
+            case Var(FIRST_ROW.name):
+                return row_at(0)
+            case Var(FIRST_PAIR.name):
+                return column_at(0)
+            case _:
+                return super().legal(e)
 
     def once(self, e: Expr) -> Expr:
-        """The legal form of an expression, the same one every time."""
+        """The legal form of an expression for all elements, the same one every time."""
         if id(e) not in self._legal:
             self._legal[id(e)] = e, self.legal(e)
         return self._legal[id(e)][1]
@@ -99,23 +96,21 @@ class ElementScalar(ScalarEmitter):
             self._numbers[e] = super().number(e)
         return self._numbers[e]
 
-    def expr(self, e: Expr) -> str:
-        return self.text(self.once(e))
+    def value(self, e: Expr) -> Expr:
+        """The legal form of an expression for this element."""
+        return self.filled(self.once(e))
 
-    def text(self, legal: Expr) -> str:
-        if isinstance(legal, Var) and (leaf := self._leaves.get(legal)) is not None:
-            return leaf.text(self)
-        form = self._forms.get(id(legal)) or self._form(legal)
-        return "".join([x if isinstance(x, str) else x.text(self) for x in form.parts])
-
-    def _form(self, e: Expr) -> _Form:
-        """What an expression's text is made of."""
-        leaves = [*self._leaves.values()]
-        marks = {v.name: f"{_HERE}{n}{_HERE}" for n, v in enumerate(self._leaves)}
-        texts = operand(e, marks).split(_HERE)
-        parts = [leaves[int(x)] if n % 2 else x for n, x in enumerate(texts)]
-        self._forms[id(e)] = _Form(e, tuple(parts))
-        return self._forms[id(e)]
+    def filled(self, legal: Expr) -> Expr:
+        """A legal form for all elements as that for this one."""
+        match legal:
+            case Var(name) if name in self._leaves:
+                if name not in self._here:
+                    self._here[name] = self._leaves[name].at(self)
+                return self._here[name]
+            case _ if free_vars(legal).isdisjoint(self._leaves):
+                return legal
+            case _:
+                return map_expr(legal, self.filled)
 
     def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
         """A term of a sum is as precise as sums."""
@@ -129,60 +124,64 @@ class Coordinate:
 
     across: bool
 
-    def text(self, at: ElementScalar) -> str:
-        return column_text(at.across) if self.across else row_text(at.down)
+    def at(self, scalar: ElementScalar) -> Expr:
+        return column_at(scalar.across) if self.across else row_at(scalar.down)
 
 
 @dataclass(frozen=True, slots=True)
 class EvenColumn:
     """``EVEN``."""
 
-    def text(self, at: ElementScalar) -> str:
-        return column_text(at.across - at.across % 2)
+    def at(self, scalar: ElementScalar) -> Expr:
+        return column_at(scalar.across - scalar.across % 2)
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorElement:
-    """The element of an accumulator."""
+    """The element of an accumulator, of a type."""
 
     buffer: str
+    type: Type
 
-    def text(self, at: ElementScalar) -> str:
-        i, j, e = at.element
-        accumulator = at.context.accumulators[self.buffer]
-        name = f"{accumulator.register}[{at.region.fragment(i, j)}]"
-        return f"half_of({name}[{e // 2}], {e % 2})" if accumulator.half else f"{name}[{e}]"
+    def at(self, scalar: ElementScalar) -> Expr:
+        i, j, e = scalar.element
+        accumulator = scalar.context.accumulators[self.buffer]
+        tile = register(accumulator.register, scalar.region.fragment(i, j))
+        if accumulator.half:
+            return half_of(element_of(UINT32, tile, e // 2), e % 2)
+        return element_of(self.type, tile, e)
 
 
-class ElementTexts:
-    """Texts of the elements of a block: of their values, and of when they are stored."""
+class ElementValues:
+    """Of the elements of a block: what they are, and when they are stored."""
 
     def __init__(self, value: Expr, guard: Expr | None, scalar: ElementScalar) -> None:
         self._value, self._guard, self._scalar = value, guard, scalar
         self.region = scalar.region
-        self.paired = pair_text(value, lambda _: "") is not None
+        self.paired = pair_of(value, lambda x: x) is not None
         if guard is not None:  # names are numbered in the order of their first use
-            self.guard(scalar.element)
-        self.value(scalar.element)
+            scalar.once(guard)
+        scalar.once(value)
 
-    def value(self, element: Element) -> str:
-        return self._scalar.at(element).expr(self._value)
+    def value(self, element: Element) -> Expr:
+        return self._scalar.at(element).value(self._value)
 
-    def guard(self, element: Element) -> str:
+    def guard(self, element: Element) -> Expr:
         assert self._guard is not None
-        return self._scalar.at(element).expr(self._guard)
+        return self._scalar.at(element).value(self._guard)
 
-    def pair(self, element: Element) -> str:
+    def pair(self, element: Element) -> Expr:
         """An element of 16 bits and its right neighbour, packed."""
         i, j, e = element
         both, scalar = ((i, j, e), (i, j, e + 1)), self._scalar
 
-        def packed(x: Expr) -> str:
-            return f"pack16({', '.join(scalar.at(y).expr(x) for y in both)})"
+        def pair(x: Expr) -> Expr:
+            return packed(*(scalar.at(y).value(x) for y in both))
 
         match scalar.once(self._value):
             case Cast(t, Call(_, name) as single) if t == FLOAT16 and name in ROUNDED:
-                return f"round_pair({', '.join(scalar.at(y).text(single) for y in both)})"
+                rounded = tuple(scalar.at(y).filled(single) for y in both)
+                return Call(UINT32, "round_pair", rounded)
             case _:
                 pass
-        return pair_text(self._value, packed) or packed(self._value)
+        return pair_of(self._value, pair) or pair(self._value)

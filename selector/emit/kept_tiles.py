@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
 from selector.emit.elements import COLUMN, ROW, ElementScalar
+from selector.gpu.ir.expressions import half_of
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Load, Var
+from selector.ir.nodes import Expr, Load, Var
 from selector.ir.types import FLOAT16
 
 
@@ -23,11 +24,11 @@ class KeptElement:
     by_row: int
     by_column: int
 
-    def text(self, at: ElementScalar) -> str:
-        odd = at.across % 2
-        origin = self.base + self.by_row * at.down + self.by_column * (at.across - odd)
+    def at(self, scalar: ElementScalar) -> Expr:
+        odd = scalar.across % 2
+        origin = self.base + self.by_row * scalar.down + self.by_column * (scalar.across - odd)
         place = map(Affine.of, (origin, self.by_row, self.by_column))
-        return f"half_of({at.context.register_tiles[self.buffer].at(*place)}, {odd})"
+        return half_of(scalar.context.register_tiles[self.buffer].at(*place), odd)
 
 
 def kept_element(load: Load, scalar: ElementScalar) -> Var:

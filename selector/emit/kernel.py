@@ -206,10 +206,10 @@ class KernelEmitter:
             case For() | Store() | IfThenElse():
                 self._loop_or_nest(s, unit, in_warp=in_warp)
             case LetStmt(name, value, body):
-                text = self.context.scalar.expr(value)
+                legal = self.context.scalar.legal(value)
                 c_name = self.context.names.get(name)
                 with self.context.writer.block(""):  # the same name may come again after it
-                    self.context.writer.line(f"const {c_type(value.type)} {c_name} = {text};")
+                    self.context.writer.add(Let(c_type(value.type), (c_name,), (legal,)))
                     self.statement(body, unit, in_warp=in_warp)
             case Evaluate():
                 pass

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from selector.emit.context import LANE_NAMES, KernelContext
 from selector.emit.elements import COLUMN, FIRST_PAIR, FIRST_ROW, ROW, ElementScalar
-from selector.gpu.ir.expressions import times
+from selector.gpu.ir.expressions import plus, times
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Load, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, Load, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32
 
@@ -31,16 +31,19 @@ class LaneNumber:
     across: int
     step: str
 
-    def text(self, at: ElementScalar) -> str:
-        number = self.down * at.down + self.across * at.across
-        times = f"{self.step} * " if self.step else ""
-        return f"({self.name} + {times}{number}.0f)" if number else f"({self.name})"
+    def at(self, scalar: ElementScalar) -> Expr:
+        first, apart = Var(self.name, FLOAT32), self.down * scalar.down
+        apart += self.across * scalar.across
+        if not apart:
+            return first
+        between: Expr = FloatImm(float(apart), FLOAT32)
+        return plus(first, times(Var(self.step, FLOAT32), between) if self.step else between)
 
 
 def lane_number(e: Expr, scalar: ElementScalar) -> Var | None:
     """What stands for the float of an integer of an element's ``ROW`` and ``COLUMN``, or for its
-    product with a number that is the same for all elements, and the line that computes that of the
-    lane's first element; None for anything else, and where places do not count with constant steps.
+    product with a number that is the same for all elements, and declares that of the lane's first
+    element; None for anything else, and where places do not count with constant steps.
     """
     match e:
         case Cast():

@@ -7,67 +7,73 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from selector.emit.context import LANE_ROW, Element, KernelContext, Region
-from selector.emit.elements import COLUMN, ROW, ElementTexts
+from selector.emit.elements import COLUMN, ROW, ElementValues
 from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
 from selector.emit.scalar import Space, c_type
+from selector.gpu.ir.expressions import all_of, both, element, flag, number, pointer
+from selector.gpu.ir.memory import Point, Store, StorePair, StoreQuad
+from selector.gpu.ir.nodes import If
+from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Expr, Store, Var
+from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Store as Statement
 from selector.lowering.predicates import TRUE, holds_everywhere
+
+Place = tuple[str, int]  # a pointer, elements from there
 
 
 class LaneStores:
-    """Writes such read-outs; ``texts(plan, region, outer, guarded=...)`` are those of a region."""
+    """Writes such read-outs; ``values(plan, region, outer, guarded=...)`` are those of a region."""
 
-    def __init__(self, context: KernelContext, texts: Callable[..., ElementTexts]) -> None:
+    def __init__(self, context: KernelContext, values: Callable[..., ElementValues]) -> None:
         self.context = context
-        self._texts = texts
-        self._addresses: dict[tuple[Affine | str, ...], str] = {}
+        self._values = values
+        self._indices: dict[tuple[Affine | str, ...], Expr] = {}
 
     def store(self, plan: ReadOut) -> None:
         """Four neighbours at once where they are aligned, else two, else one by one."""
-        whole, flag = self._everywhere(plan), quad_flag(plan, self.context)
-        if whole is None or flag is None:
+        whole, aligned = self._everywhere(plan), quad_flag(plan, self.context)
+        if whole is None or aligned is None:
             self._store_pairs(plan, whole)
             return
         w = self.context.writer
-        tests = [*([] if whole == TRUE else [self.context.scalar.expr(whole)]), flag]
-        with w.block(f"if ({' && '.join(tests)})"):
+        with w.when(both(self._legal(whole), flag(aligned))):
             self._write_quads(plan)
-        with w.block("else"):
+        with w.otherwise():
             self._store_pairs(plan, whole)
+
+    def _legal(self, condition: Expr) -> Expr | None:
+        """None for one that always holds."""
+        return None if condition == TRUE else self.context.scalar.legal(condition)
 
     def _write_quads(self, plan: ReadOut) -> None:
         w = self.context.writer
         with w.block(""):
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-                text = self._texts(plan, region, outer, guarded=False)
+                values = self._values(plan, region, outer, guarded=False)
                 for places in quads(region):
-                    found = [
-                        self._write_one(plan, region, at, outer, form, pointers, text)
-                        for at in places
-                    ]
-                    values = ", ".join(value for _, value in found)
-                    w.line(f"store4_of_two({found[0][0]}, q, {values});")
+                    stored = tuple(values.value(at) for at in places)
+                    to = self._place(plan, region, places[0], outer, form, pointers)
+                    w.add(StoreQuad(_view(to), stored))
 
     def _store_pairs(self, plan: ReadOut, whole: Expr | None) -> None:
         """Every lane stores what it has, two neighbours at once where they are aligned; all of
         them do under the condition ``whole``, if one is known."""
-        s = plan.store
-        paired = self._pair_flag(plan)
-        tests = [] if whole in (None, TRUE) else [self.context.scalar.expr(whole)]
-        tests += [] if paired in (None, "true") else [paired]
-        w = self.context.writer
+        paired, w = self._pair_flag(plan), self.context.writer
         if whole is None:
             self._write_tiles(plan, guarded=True, wide=False)
-        elif not tests:
+            return
+        aligned = None if paired in (None, "true") else flag(paired)
+        test = all_of((self._legal(whole), aligned))
+        if test is None:
             self._write_tiles(plan, guarded=False, wide=paired is not None)
-        else:
-            with w.block(f"if ({' && '.join(tests)})"):
-                self._write_tiles(plan, guarded=False, wide=paired is not None)
-            with w.block("else"):
-                self._write_tiles(plan, guarded=s.predicate is not None, wide=False)
+            return
+        with w.when(test):
+            self._write_tiles(plan, guarded=False, wide=paired is not None)
+        with w.otherwise():
+            self._write_tiles(plan, guarded=plan.store.predicate is not None, wide=False)
 
     def _everywhere(self, plan: ReadOut) -> Expr | None:
         """A uniform condition under which every lane is stored; None if none is known."""
@@ -98,54 +104,54 @@ class LaneStores:
         with w.block(""):
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-                text = self._texts(plan, region, outer, guarded=guarded)
+                values = self._values(plan, region, outer, guarded=guarded)
                 for i, j, half in pairs_of(region):
-                    pair = [
-                        self._write_one(plan, region, (i, j, e), outer, form, pointers, text)
-                        for e in (half, half + 1)
-                    ]
-                    if wide and text.paired:
-                        w.line(f"*(u32*)({pair[0][0]}) = {text.pair((i, j, half))};")
-                        continue
+                    pair = [(i, j, e) for e in (half, half + 1)]
+                    places = [self._place(plan, region, e, outer, form, pointers) for e in pair]
                     if wide:
-                        w.line(f"store2({pair[0][0]}, {pair[0][1]}, {pair[1][1]});")
+                        together = values.paired
+                        stored = (values.pair(pair[0]),) if together else map(values.value, pair)
+                        w.add(StorePair(_view(places[0]), tuple(stored)))
                         continue
-                    for e, (target, value) in zip((half, half + 1), pair, strict=True):
-                        test = f"if ({text.guard((i, j, e))}) " if guarded else ""
-                        w.line(f"{test}*({target}) = {value};")
+                    for e, (name, apart) in zip(pair, places, strict=True):
+                        value = values.value(e)
+                        store = Store(element(value.type, pointer(name), apart), value)
+                        w.add(If(values.guard(e), (store,)) if guarded else store)
 
-    def _write_one(
+    def _place(
         self,
         plan: ReadOut,
         region: Region,
-        element: Element,
+        at: Element,
         outer: Digits,
         form: IndexForm | None,
         pointers: dict[Affine, str],
-        text: ElementTexts,
-    ) -> tuple[str, str]:
-        """(address, value) of one element."""
-        value = text.value(element)
+    ) -> Place:
+        """Where an element goes."""
         if form is None:
-            index = to_affine(lane(plan.store.index, digits_of(region, element, outer)))
-            return self._pointer(plan.store, index - index.offset, index.offset, pointers), value
-        symbolic, offset = form.at(region, element)
-        return self._pointer(plan.store, symbolic, offset, pointers), value
+            index = to_affine(lane(plan.store.index, digits_of(region, at, outer)))
+            return self._pointer(plan.store, index - index.offset, pointers), index.offset
+        symbolic, offset = form.at(region, at)
+        return self._pointer(plan.store, symbolic, pointers), offset
 
-    def _pointer(self, s: Store, symbolic: Affine, offset: int, pointers: dict[Affine, str]) -> str:
-        """Address of an element: a pointer for each symbolic part, constants as offsets from it."""
-        storage = self.context.storages[s.buffer]
+    def _pointer(self, s: Statement, symbolic: Affine, pointers: dict[Affine, str]) -> str:
+        """A pointer for each symbolic part of an index; what is constant comes on top."""
         if symbolic not in pointers:
-            name = f"p{len(pointers)}"
-            kind, text = c_type(storage.type), self._address(symbolic)
-            self.context.writer.line(f"{kind}* const {name} = {storage.pointer} + {text};")
+            storage, name = self.context.storages[s.buffer], f"p{len(pointers)}"
+            to = View(storage.base, storage.start, index=self._index(symbolic))
+            self.context.writer.add(Point(name, c_type(storage.type), to))
             pointers[symbolic] = name
-        return f"{pointers[symbolic]} + {offset}" if offset else pointers[symbolic]
+        return pointers[symbolic]
 
-    def _address(self, symbolic: Affine) -> str:
-        """The text of a symbolic part, which read-outs share; its quotients are named by what the
-        variables of threads are here."""
+    def _index(self, symbolic: Affine) -> Expr:
+        """A symbolic part, which read-outs share; its quotients are named by what the variables of
+        threads are here."""
         place = (symbolic, *self.context.units.values())
-        if place not in self._addresses:
-            self._addresses[place] = self.context.scalar.expr(symbolic.to_expr())
-        return self._addresses[place]
+        if place not in self._indices:
+            self._indices[place] = self.context.scalar.legal(symbolic.to_expr())
+        return self._indices[place]
+
+
+def _view(to: Place) -> View:
+    name, apart = to
+    return View(name, index=number(apart) if apart else None)

@@ -16,12 +16,13 @@ from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
 from selector.emit.scalar import Space
 from selector.emit.unwritten import along_rows
 from selector.emit.warpgroups.panels import Panels
-from selector.gpu.ir.expressions import quotient, remainder
+from selector.gpu.ir.expressions import negated, quotient, remainder
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.products import LoadFragment, MatrixRows
 from selector.ir.affine import Affine
-from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Load
+from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Load, Var
 from selector.ir.traverse import substitute
+from selector.ir.types import UINT32
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
 from selector.lowering.predicates import conjunction
 from selector.lowering.tiles import DEPTH, ROW, Access, Banded
@@ -183,22 +184,22 @@ class BlockFetcher:
         assert isinstance(o, Access)
         if o.predicate is None:
             return
-        bits = 8 * o.type.bytes
+        w, register, bits = self.context.writer, Var(name, UINT32), 8 * o.type.bytes
         for number in range(32 // bits):
             condition = self._element_condition(block, number)
             assert condition is not None
-            keep = 0xFFFFFFFF ^ (((1 << bits) - 1) << (bits * number))
-            text = self.context.scalar.expr(condition)
-            self.context.writer.line(f"if (!({text})) {name} &= {keep:#x}u;")
+            keep = IntImm(0xFFFFFFFF ^ (((1 << bits) - 1) << (bits * number)), UINT32)
+            with w.when(negated(self.context.scalar.legal(condition))):
+                w.store(register, Call(UINT32, "bitwise_and", (register, keep)))
 
     def _gather(self, block: Block) -> None:
         o = block.operand
         assert isinstance(o, Access)
-        elements: list[str] = []
+        elements: list[Expr] = []
         for number in range(4 // o.type.bytes):
             row, depth = self._place(block, number)
             index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
             condition = self._element_condition(block, number)
-            elements.append(self.context.scalar.expr(Load(o.type, o.buffer, index, condition)))
+            elements.append(self.context.scalar.legal(Load(o.type, o.buffer, index, condition)))
         name = self._fresh(block)
         self.context.writer.add(LoadFragment((name,), "elements", elements=tuple(elements)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, FloatImm, Select
-from selector.ir.types import FLOAT16
+from selector.ir.types import FLOAT16, UINT32
 
 _ARITHMETIC = {
     BinaryOp.ADD: "pair_add",
@@ -30,24 +30,28 @@ _COMPARISONS = {
 }
 
 
-def pair_text(e: Expr, leaf: Callable[[Expr], str]) -> str | None:
-    """A scalar f16 value as a pair, made of pairs that ``leaf`` spells; None where nothing of it is
-    computed in f16.
+def pair_of(e: Expr, leaf: Callable[[Expr], Expr]) -> Expr | None:
+    """A scalar f16 value as a pair, made of the pairs that ``leaf`` gives; None where nothing of it
+    is computed in f16.
     """
 
-    def value(x: Expr) -> str:
-        found = pair_text(x, leaf)
+    def value(x: Expr) -> Expr:
+        found = pair_of(x, leaf)
         return leaf(x) if found is None else found
 
     match e:
         case Binary(op, a, b) if e.type == FLOAT16 and op in _ARITHMETIC:
-            return f"{_ARITHMETIC[op]}({value(a)}, {value(b)})"
+            return _call(_ARITHMETIC[op], value(a), value(b))
         case Call(_, "abs", (a,)) if e.type == FLOAT16:
-            return f"pair_abs({value(a)})"
+            return _call("pair_abs", value(a))
         case Select(Compare(op, a, b), y, z) if _is_pair_select(e):
-            return _select(f"{_COMPARISONS[op]}({value(a)}, {value(b)})", y, z, value)
+            return _select(_call(_COMPARISONS[op], value(a), value(b)), y, z, value)
         case _:
             return None
+
+
+def _call(name: str, *pairs: Expr) -> Expr:
+    return Call(UINT32, name, pairs)
 
 
 def _is_pair_select(e: Select) -> bool:
@@ -58,12 +62,12 @@ def _is_pair_select(e: Select) -> bool:
             return False
 
 
-def _select(mask: str, y: Expr, z: Expr, value: Callable[[Expr], str]) -> str:
+def _select(mask: Expr, y: Expr, z: Expr, value: Callable[[Expr], Expr]) -> Expr:
     if _is_zero(z):
-        return f"({mask} & {value(y)})"
+        return _call("bitwise_and", mask, value(y))
     if _is_zero(y):
-        return f"(~{mask} & {value(z)})"
-    return f"pair_select({mask}, {value(y)}, {value(z)})"
+        return _call("bitwise_and", _call("bitwise_not", mask), value(z))
+    return _call("pair_select", mask, value(y), value(z))
 
 
 def _is_zero(e: Expr) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
 from selector.emit.scalar import Space
+from selector.gpu.ir.expressions import moved, times
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
@@ -26,13 +27,13 @@ def tiles_of(region: Region) -> list[tuple[int, int]]:
     return [(i, j) for i in range(rows) for j in range(columns)]
 
 
-def row_text(down: int) -> str:
+def row_at(down: int) -> Expr:
     """The row so many below that of a lane's first element."""
-    return f"(g + {down})" if down else "g"
+    return moved("g", down)
 
 
-def column_text(across: int) -> str:
-    return f"(q * 2 + {across})" if across else "(q * 2)"
+def column_at(across: int) -> Expr:
+    return moved(times("q", 2), across)
 
 
 def pairs_of(region: Region) -> list[Element]:

@@ -22,7 +22,7 @@ from selector.emit.elements import (
     ROW,
     AccumulatorElement,
     ElementScalar,
-    ElementTexts,
+    ElementValues,
 )
 from selector.emit.kept_tiles import kept_element
 from selector.emit.lane_numbers import lane_number
@@ -42,7 +42,7 @@ from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     as_box_store,
     at_once,
-    box_lines,
+    box_stores,
     close_boxes,
     leave_rows,
     merged,
@@ -50,8 +50,10 @@ from selector.emit.warpgroups.box_stores import (
     takes,
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
+from selector.gpu.ir.expressions import equal, packed, quotient, remainder
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import Let
+from selector.gpu.ir.products import SetTile
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -68,6 +70,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
+from selector.ir.printer import print_expr
 from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import Type
 from selector.lowering.tiles import first_lane
@@ -78,8 +81,9 @@ class RegionCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
-        self.lanes = LaneStores(context, self._texts)
-        self.known: dict[str, str] = {}  # what accumulators are filled with, and its variable
+        self.lanes = LaneStores(context, self._values)
+        # The variables of what accumulators are filled with, by its text: 0 and -0 are equal.
+        self.known: dict[str, Expr] = {}
         self._boxes: dict[tuple[Store, Region, Digits], BoxStore | None] = {}
 
     def prepare_fill(self, s: Store) -> None:
@@ -91,21 +95,22 @@ class RegionCode:
         regions = self.covered(s.buffer, first_lane(s.index), s.value.type.lanes)
         if any(r.parts > 1 for r, _ in regions):
             return
-        texts = [t for r, o in regions for at in tiles_of(r) for t in self._filling(s, r, o, at)]
-        different = dict.fromkeys(texts)
-        for text in different if 2 * len(different) <= len(texts) else ():
+        values = [v for r, o in regions for at in tiles_of(r) for v in self._filling(s, r, o, at)]
+        different = {print_expr(v, {}): v for v in values}
+        for text, value in different.items() if 2 * len(different) <= len(values) else ():
             if text not in self.known:
-                self.known[text] = self.context.names.fresh("filling")
-                self.context.writer.line(f"const {kind} {self.known[text]} = {text};")
+                name = self.context.names.fresh("filling")
+                self.known[text] = Var(name, value.type)
+                self.context.writer.add(Let(kind, (name,), (value,)))
 
-    def _filling(self, s: Store, region: Region, outer: Digits, at: tuple[int, int]) -> list[str]:
+    def _filling(self, s: Store, region: Region, outer: Digits, at: tuple[int, int]) -> list[Expr]:
         """What the four elements of a tile are filled with."""
         assert isinstance(s.value, Call)
         value, scalar = s.value.args[0], self.context.scalar
         if isinstance(value, Broadcast) and value.value.type.lanes == 1:
-            return [scalar.expr(value.value)] * 4
+            return [scalar.legal(value.value)] * 4
         places = (digits_of(region, (*at, e), outer) for e in range(4))
-        return [scalar.expr(lane(value, digits)) for digits in places]
+        return [scalar.legal(lane(value, digits)) for digits in places]
 
     def fill(self, s: Store) -> None:
         """``accumulator[...] = tile.fill(e)``."""
@@ -125,16 +130,14 @@ class RegionCode:
                         if made is not None
                         else self._filling(s, region, outer, (i, j))
                     )
-                    self._fill_tile(
-                        f"{accumulator.register}[{region.fragment(i, j)}]", values, element
-                    )
+                    self._fill_tile(accumulator.register, region.fragment(i, j), values, element)
 
-    def _fill_tile(self, name: str, values: list[str], element: Type) -> None:
-        values = [self.known.get(v, v) for v in values]
+    def _fill_tile(self, name: str, piece: int, values: list[Expr], element: Type) -> None:
+        if self.known:
+            values = [self.known.get(print_expr(v, {}), v) for v in values]
         if element.bits == 16:
-            values = [f"pack16({values[0]}, {values[1]})", f"pack16({values[2]}, {values[3]})"]
-        text = " ".join(f"{name}[{e}] = {v};" for e, v in enumerate(values))
-        self.context.writer.line(text)
+            values = [packed(*values[:2]), packed(*values[2:])]
+        self.context.writer.add(SetTile(name, piece, tuple(values)))
 
     @contextmanager
     def _lanes_of(self, region: Region) -> Generator[None]:
@@ -145,8 +148,8 @@ class RegionCode:
             yield
             return
         lanes = 4 // region.parts
-        with self.context.writer.block(f"if (q / {lanes} == {region.part})"):
-            self.context.writer.line(f"const int q = lane % {lanes};")
+        with self.context.writer.when(equal(quotient("q", lanes), region.part)):
+            self.context.writer.add(Let("int", ("q",), (remainder("lane", lanes),)))
             yield
 
     def read_outs(self, stores: Iterable[Store]) -> None:
@@ -246,21 +249,20 @@ class RegionCode:
                 row = region.rows * i
                 open_box(box, self.context, name, row=row, among=len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
-                text = self._texts(plan, region, outer, guarded=False)
-                self._put(name, box, [text], i)
+                values = self._values(plan, region, outer, guarded=False)
+                self._put(name, box, [values], i)
             close_boxes(names, self.context)
 
-    def _put(self, name: str, box: BoxStore, parts: list[ElementTexts], i: int) -> None:
+    def _put(self, name: str, box: BoxStore, parts: list[ElementValues], i: int) -> None:
         """Rows ``i`` of regions, side by side, into a box."""
-        kind = c_type(box.map.type)
         pairs = [
-            [text.value((i, j, e)) for e in (half, half + 1)]
-            for text in parts
-            for j in range(text.region.tiles[1])
+            (part.value((i, j, half)), part.value((i, j, half + 1)))
+            for part in parts
+            for j in range(part.region.tiles[1])
             for half in PAIRS
         ]
-        for line in box_lines(box, name, kind, pairs):
-            self.context.writer.line(line)
+        for node in box_stores(box, name, pairs):
+            self.context.writer.add(node)
 
     def boxes(self, s: Store) -> list[BoxStore]:
         """The boxes of all warps' rows that a read-out could leave by; none if it could not."""
@@ -300,26 +302,26 @@ class RegionCode:
 
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
-        texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
+        values = [self._values(p, r, o, guarded=False) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
                 name = open_box(box, self.context, row=parts[0][1].rows * i)
-                self._put(name, box, texts, i)
+                self._put(name, box, values, i)
                 close_boxes([name], self.context)
 
-    def _term(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], str]:
-        """The text of every element of what is reduced."""
+    def _term(self, x: RowSum, region: Region, outer: Digits) -> Callable[[Element], Expr]:
+        """Every element of what is reduced."""
         return self._element(
             x.source, x.node.value, region, outer, summed=x.node.op is ReduceOp.ADD
         )
 
     def _element(
         self, source: Load, value: Expr, region: Region, outer: Digits, *, summed: bool = False
-    ) -> Callable[[Element], str]:
-        """The text of every element of a value made of accumulators."""
+    ) -> Callable[[Element], Expr]:
+        """Every element of a value made of accumulators."""
         element = Store(source.buffer, source.index, value)  # in the order of the accumulator
         plan = ReadOut(element, source, [], [])
-        return self._texts(plan, region, outer, guarded=False, summed=summed).value
+        return self._values(plan, region, outer, guarded=False, summed=summed).value
 
     def _keep(self, plan: ReadOut) -> None:
         """Leave what is read out in registers, as blocks of an operand."""
@@ -330,16 +332,16 @@ class RegionCode:
                     f"`{plan.store.buffer}` is kept in registers in no plain order",
                     hint=f"store `{plan.store.buffer}` in GPUShared",
                 )
-            text = self._texts(plan, region, outer, guarded=False)
+            values = self._values(plan, region, outer, guarded=False)
             rows, columns = (form.n, form.m) if region.swapped else (form.m, form.n)
             for element in pairs_of(region):
                 down, across = region.offsets(element)
                 target = kept.put(form.base + rows * down + columns * across, rows, columns)
-                self.context.writer.line(f"{target} = {text.pair(element)};")
+                self.context.writer.store(target, values.pair(element))
 
-    def _texts(
+    def _values(
         self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool, summed: bool = False
-    ) -> ElementTexts:
+    ) -> ElementValues:
         """Value and guard of a block's elements."""
         digits = ((COLUMN, region.n), (ROW, region.m), *outer)
         value, expected = plan.element(digits)
@@ -347,7 +349,7 @@ class RegionCode:
         held = self._held(value, expected, scalar)
         p = plan.store.predicate
         guard = plan.condition(p, digits) if guarded and p is not None else None
-        return ElementTexts(held, guard, scalar)
+        return ElementValues(held, guard, scalar)
 
     def _held(self, x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
         """A value of an element with leaves for what a lane holds; accumulators are read in the
@@ -360,7 +362,7 @@ class RegionCode:
                         f"`{buffer}` is read in an order other than the one it is kept in",
                         hint="read all accumulators of a statement with the same index",
                     )
-                read = scalar.leaf(AccumulatorElement(buffer), t)
+                read = scalar.leaf(AccumulatorElement(buffer, t), t)
                 return read if wanted is None else Select(wanted, read, _zero(t))
             case Load() if x.buffer in self.context.register_tiles:
                 return kept_element(x, scalar)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from selector.diagnostics import EmitError, ScheduleError, Where
+from selector.gpu.ir.expressions import element, pointer
 from selector.intrinsics import records
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, loaded
@@ -30,6 +31,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, stmt_exprs, walk_stmt
+from selector.ir.types import UINT32
 from selector.lowering.fragments import BLOCK_ROWS, Block
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import constant_elements, outside_threads, thread_regions
@@ -48,31 +50,41 @@ class RegisterTiles:
     size: int
     numbers: dict[Place, int] = field(default_factory=dict[Place, int])
 
-    def put(self, origin: Affine, rows: Affine, columns: Affine) -> str:
+    def put(self, origin: Affine, rows: Affine, columns: Affine) -> Expr:
         """The register for a block that a read-out stores."""
         place = self._place(origin, rows, columns)
         number = self.numbers.setdefault(place, len(self.numbers))
         if number >= self.size:
             raise self._misfit("its parts overlap")
-        return f"{self.name}[{number}]"
+        return self._register(number)
 
     def get(self, block: Block) -> str:
-        """The register that holds a block of an operand."""
+        """The register that holds a block of an operand, by its name."""
         o = block.operand
         assert isinstance(o, Access)
         if o.predicate is not None or block.ragged:
             raise self._misfit("a part of it is masked where it is read")
-        return self.at(block.origin, o.row_stride, o.depth_stride)
+        return self.named(block.origin, o.row_stride, o.depth_stride)
 
-    def at(self, origin: Affine, rows: Affine, columns: Affine) -> str:
+    def named(self, origin: Affine, rows: Affine, columns: Affine) -> str:
+        """The name of the register that holds the block at a place of an operand."""
+        return f"{self.name}[{self._number(origin, rows, columns)}]"
+
+    def at(self, origin: Affine, rows: Affine, columns: Affine) -> Expr:
         """The register that holds the block at a place of an operand."""
+        return self._register(self._number(origin, rows, columns))
+
+    def _register(self, number: int) -> Expr:
+        return element(UINT32, pointer(self.name), number)
+
+    def _number(self, origin: Affine, rows: Affine, columns: Affine) -> int:
         place = self._place(origin, rows, columns)
         if place not in self.numbers:
             raise self._misfit(
                 "an accumulator keeps neighbours along its columns together, and an operand along "
                 "its depth; or its tiles start elsewhere where it is written"
             )
-        return f"{self.name}[{self.numbers[place]}]"
+        return self.numbers[place]
 
     def _place(self, origin: Affine, rows: Affine, columns: Affine) -> Place:
         parts = (origin.constant, rows.constant, columns.constant)

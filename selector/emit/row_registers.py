@@ -27,6 +27,7 @@ from selector.ir.contents import holds, loaded, nodes_of
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Allocate, Call, Expr, Load, Memory, Stmt, Store, Var, VectorReduce
 from selector.ir.traverse import map_expr, stmt_exprs, union_of_names, walk_stmt
+from selector.ir.types import Type
 from selector.lowering.normalize import TENSOR_MEMORY, is_read_out
 from selector.lowering.structure import thread_regions
 from selector.lowering.tiles import first_lane
@@ -200,18 +201,21 @@ def _first_read(value: Expr) -> Load:
     raise InternalError("a read-out that reads no accumulator")
 
 
-# ---------------------------------------------------------------------- text
+# ---------------------------------------------------------------------- nodes
 
 
 @dataclass(frozen=True, slots=True)
 class RowElement:
-    """The number of an element's row: that of the block's first one is element ``start``."""
+    """The number of an element's row, of a type: that of the block's first one is element
+    ``start``.
+    """
 
     buffer: str
     start: int
+    type: Type
 
-    def text(self, at: ElementScalar) -> str:
-        return at.context.row_registers[self.buffer].at(self.start + at.down)
+    def at(self, scalar: ElementScalar) -> Expr:
+        return scalar.context.row_registers[self.buffer].at(self.start + scalar.down, self.type)
 
 
 def row_element(load: Load, scalar: ElementScalar) -> Var | None:
@@ -222,7 +226,7 @@ def row_element(load: Load, scalar: ElementScalar) -> Var | None:
     start = _start(index.rest(ROW), scalar.context)
     if start is None or index.coefficient(ROW).constant != 1:
         raise InternalError(f"`{load.buffer}` is kept by rows and read otherwise")
-    return scalar.leaf(RowElement(load.buffer, start), load.type)
+    return scalar.leaf(RowElement(load.buffer, start, load.type), load.type)
 
 
 def with_rows(e: Expr, scalar: ElementScalar) -> Expr:
@@ -240,8 +244,8 @@ def assign_rows(s: Store, context: KernelContext) -> None:
     value = with_rows(lane(s.value, ((ROW, lanes),)), scalar)
     for i in range(lanes // array.rows):
         for half in PAIRS:
-            text = scalar.at((i, 0, half)).expr(value)
-            context.writer.line(f"{array.at(start + scalar.down)} = {text};")
+            found = scalar.at((i, 0, half)).value(value)
+            context.writer.store(array.at(start + scalar.down, value.type), found)
 
 
 def declare(s: Allocate, elements: int, context: KernelContext) -> None:

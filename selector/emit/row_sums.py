@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from selector.diagnostics import EmitError
 from selector.emit.context import Element, KernelContext, Region, thread_part
 from selector.emit.elements import ROW, ElementScalar
+from selector.emit.legalize_scalars import computed
 from selector.emit.row_registers import with_rows
 from selector.emit.scalar import c_type
-from selector.emit.threads import COMBINE
+from selector.emit.threads import JOINS
+from selector.gpu.ir.expressions import both, equal, of_lane
 from selector.gpu.ir.lane_maps import PAIRS
+from selector.gpu.ir.nodes import State
 from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -53,7 +56,9 @@ class RowSum:
     source: Load
 
 
-ElementText = Callable[[RowSum, Region, Digits], Callable[[Element], str]]
+Elements = Callable[[Element], Expr]
+ElementsOf = Callable[[RowSum, Region, Digits], Elements]
+Term = tuple[RowSum, Elements, Region]
 Part = tuple[Store, list[RowSum], Covered]
 
 
@@ -123,13 +128,11 @@ def _shape(e: Expr) -> Expr:
 
 
 class RowSumCode:
-    """Writes read-outs with reductions. ``element`` gives the texts of the elements of what a
-    reduction reduces.
-    """
+    """Writes read-outs with reductions. ``elements`` gives those of what a reduction reduces."""
 
-    def __init__(self, context: KernelContext, element: ElementText) -> None:
+    def __init__(self, context: KernelContext, elements: ElementsOf) -> None:
         self.context = context
-        self.element = element
+        self.elements = elements
 
     def write(self, parts: list[Part]) -> None:
         """One statement, or several that take the same sums further; the blocks of every one are
@@ -140,9 +143,9 @@ class RowSumCode:
             for s, sums, blocks in parts:
                 self._check(s, sums, region, len(blocks))
             with self.context.writer.block(""):
-                texts = [
+                terms = [
                     [
-                        (x, self.element(x, *block), block[0])
+                        (x, self.elements(x, *block), block[0])
                         for x in sums
                         for block in (blocks[number],)
                     ]
@@ -150,7 +153,7 @@ class RowSumCode:
                 ]
                 for i in range(region.tiles[0]):
                     for half in PAIRS:
-                        self._row(parts[-1][0], texts, region, outer, i, half)
+                        self._row(parts[-1][0], terms, region, outer, i, half)
 
     def _check(self, s: Store, sums: list[RowSum], region: Region, blocks: int) -> None:
         buffer = sums[0].source.buffer
@@ -170,7 +173,7 @@ class RowSumCode:
     def _row(
         self,
         s: Store,
-        texts: list[list[tuple[RowSum, Callable[[Element], str], Region]]],
+        terms: list[list[Term]],
         region: Region,
         outer: Digits,
         i: int,
@@ -181,11 +184,11 @@ class RowSumCode:
         scalar = ElementScalar(self.context, region).at((i, 0, half))
         totals: dict[VectorReduce, Expr] = {}
         with w.block(""):
-            for parts in zip(*texts, strict=True):
+            for parts in zip(*terms, strict=True):
                 total, node = names.fresh("total"), parts[-1][0].node
                 elements = [
-                    text((i, j, e))
-                    for _, text, block in parts
+                    element((i, j, e))
+                    for _, element, block in parts
                     for j in range(block.tiles[1])
                     for e in (half, half + 1)
                 ]
@@ -198,32 +201,34 @@ class RowSumCode:
                 first = to_affine(lane(s.index, digits)).rest(ROW)
                 start = (first - thread_part(first, self.context)).constant
                 assert start is not None
-                w.line(f"{kept.at(start + scalar.down)} = {scalar.expr(value)};")
+                w.store(kept.at(start + scalar.down, value.type), scalar.value(value))
                 return
-            tests = ["q == 0"]
-            if s.predicate is not None:
-                p = s.predicate
-                tests.append(scalar.expr(p if p.type.lanes == 1 else lane(p, digits)))
-            target = scalar.address(self.context.storages[s.buffer], lane(s.index, digits))
-            w.line(f"if ({' && '.join(tests)}) {target} = {scalar.expr(value)};")
+            p, test = s.predicate, equal("q", 0)
+            if p is not None:
+                test = both(test, scalar.value(p if p.type.lanes == 1 else lane(p, digits)))
+            place = scalar.access(self.context.storages[s.buffer], lane(s.index, digits))
+            target = scalar.filled(place)
+            with w.when(test):
+                w.store(target, scalar.value(value))
 
-    def _reduce(self, node: VectorReduce, elements: list[str], total: str) -> None:
+    def _reduce(self, node: VectorReduce, elements: list[Expr], total: str) -> None:
         """Declare ``total``: what the four lanes of a row make of its elements."""
-        w, combine = self.context.writer, COMBINE[node.op]
-        kind, chains = c_type(node.type.element), CHAINS if len(elements) >= 4 * CHAINS else 1
+        w, t, join = self.context.writer, node.type.element, JOINS[node.op]
+        chains = CHAINS if len(elements) >= 4 * CHAINS else 1
         names = [total, *(self.context.names.fresh("total") for _ in range(chains - 1))]
+        totals = [Var(name, t) for name in names]
         for name, element in zip(names, elements, strict=False):
-            w.line(f"{kind} {name} = {element};")
-        for number, element in enumerate(elements[chains:]):
-            name = names[number % chains]
-            w.line(f"{name} = {combine.format(name, element)};")
-        while len(names) > 1:
-            for name, other in zip(names, names[len(names) // 2 :], strict=False):
-                w.line(f"{name} = {combine.format(name, other)};")
-            names = names[: len(names) // 2]
+            w.add(State(c_type(t), (name,), (element,)))
+        for n, element in enumerate(elements[chains:]):
+            one = totals[n % chains]
+            w.store(one, computed(join, one, element, t))
+        while len(totals) > 1:
+            for one, other in zip(totals, totals[len(totals) // 2 :], strict=False):
+                w.store(one, computed(join, one, other, t))
+            totals = totals[: len(totals) // 2]
+        (one,) = totals
         for step in (1, 2):
-            other = f"__shfl_xor_sync(0xffffffffu, {total}, {step})"
-            w.line(f"{total} = {combine.format(total, other)};")
+            w.store(one, computed(join, one, of_lane(one, step), t))
 
 
 def _with_totals(e: Expr, totals: dict[VectorReduce, Expr]) -> Expr:

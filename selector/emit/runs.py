@@ -16,7 +16,7 @@ from selector.emit.row_sums import joined_sums
 from selector.emit.units import Unit
 from selector.emit.warpgroups.products import is_zero_fill
 from selector.emit.warpgroups.windows import is_window
-from selector.ir.nodes import Stmt, Store
+from selector.ir.nodes import Expr, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_read_out
 from selector.lowering.structure import loaded_names, stored_names
@@ -33,7 +33,7 @@ class Runs:
         self.finished: list[Store] = []  # read-outs among the products
         self.windows: list[Stmt] = []
         self.reads: list[Store] = []
-        self.filled: dict[str, str] | None = None  # known before the open run of fills
+        self.filled: dict[str, Expr] | None = None  # known before the open run of fills
 
     def write(self, stmts: Iterable[Stmt]) -> None:
         """All of them, in order."""

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from selector.emit.elements import COLUMN, EVEN, FIRST_ROW, ROW, ElementScalar
 from selector.emit.scalar import Space, Storage
+from selector.gpu.ir.expressions import PAIR_IN_PANELS, behind, half_of, number, pointer
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Expr, Load, Var
-from selector.ir.types import FLOAT16
+from selector.ir.nodes import Call, Expr, Load, Var
+from selector.ir.types import FLOAT16, UINT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,18 @@ class StagedElement:
     place: tuple[Expr, ...]
     pitch: int
 
-    def text(self, at: ElementScalar) -> str:
-        storage, first = at.storages[self.buffer], ", ".join(map(at.index, self.place))
-        panels = storage.panels
+    def at(self, scalar: ElementScalar) -> Expr:
+        storage = scalar.storages[self.buffer]
+        first = tuple(scalar.filled(scalar.number(p)) for p in self.place)
+        start, panels = pointer(storage.base), storage.panels
         if panels is None:
-            word = f"pair_at({storage.pointer} + {first} + {at.down} * {self.pitch})"
+            row = number(scalar.down * self.pitch)
+            word = Call(UINT32, "pair_at", (behind(start, storage.start, *first, row),))
         else:
-            sizes = f"{panels.rows}, {panels.row_bytes}, {at.down}"
-            word = f"pair_in_panels<{sizes}>(smem, {storage.pointer}, {first})"
-        return f"half_of({word}, {at.across % 2})"
+            sizes = (number(n) for n in (panels.rows, panels.row_bytes, scalar.down))
+            places = pointer("smem"), behind(start, storage.start), *first
+            word = Call(UINT32, PAIR_IN_PANELS, (*sizes, *places))
+        return half_of(word, scalar.across % 2)
 
 
 def staged_element(load: Load, scalar: ElementScalar) -> Var | None:

@@ -48,14 +48,6 @@ from selector.ir.traverse import map_expr, walk_expr
 UNROLLED_STEPS = 32
 UNROLLED_LANES = 64
 """Values, terms of sums counted, that a thread's vector statement is unrolled to."""
-COMBINE = {
-    ReduceOp.ADD: "{0} + {1}",
-    ReduceOp.MUL: "{0} * {1}",
-    ReduceOp.MIN: "min({0}, {1})",
-    ReduceOp.MAX: "max({0}, {1})",
-    ReduceOp.AND: "{0} && {1}",
-    ReduceOp.OR: "{0} || {1}",
-}
 JOINS = {
     ReduceOp.ADD: BinaryOp.ADD,
     ReduceOp.MUL: BinaryOp.MUL,

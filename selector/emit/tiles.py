@@ -13,10 +13,11 @@ from selector.emit.context import (
     slice_offset,
 )
 from selector.emit.instructions import warp_record
-from selector.emit.names import comment
+from selector.emit.names import readable
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
 from selector.emit.unwritten import settled
+from selector.gpu.ir.nodes import Comment
 from selector.gpu.ir.products import InRegisters, Mma, Record
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
@@ -48,9 +49,9 @@ class TileEmitter:
         if everywhere is None or everywhere == TRUE:
             self._run(statements, finished)
         else:
-            with w.block(f"if ({self.context.scalar.expr(everywhere)})"):
+            with w.when(self.context.scalar.legal(everywhere)):
                 self._run([_without_predicates(s) for s in statements])
-            with w.block("else"):
+            with w.otherwise():
                 self._run(statements)
             for s in finished:
                 self.regions.read_out(s)
@@ -71,7 +72,7 @@ class TileEmitter:
         w = self.context.writer
         names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
         with w.block(""):
-            w.line(comment(f"{names}: {len(ops)} instructions"))
+            w.add(Comment(readable(f"{names}: {len(ops)} instructions")))
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
             pieces = _positions(self.context.interleaved, len(ops))

@@ -12,7 +12,8 @@ import halide as hl
 from corpus_registers import chain
 
 import halide_bridge as hb
-from selector.emit.pairs import pair_text
+from selector.emit.pairs import pair_of
+from selector.gpu.cuda.expressions import spell
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -25,14 +26,19 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, FLOAT16, FLOAT32
+from selector.ir.types import BOOL, FLOAT16, FLOAT32, UINT32
 
 X, Y = Var("x", FLOAT16), Var("y", FLOAT16)
 ZERO, MINUS_ZERO = FloatImm(0.0, FLOAT16), FloatImm(-0.0, FLOAT16)
 
 
 def text(e: Expr) -> str | None:
-    return pair_text(e, lambda x: f"pack16({x.name}0, {x.name}1)" if isinstance(x, Var) else "leaf")
+    def packed(x: Expr) -> Expr:
+        halves = (Var(f"{x.name}{n}", FLOAT16) for n in (0, 1)) if isinstance(x, Var) else ()
+        return Call(UINT32, "pack16", tuple(halves))
+
+    found = pair_of(e, packed)
+    return None if found is None else spell(found, {})
 
 
 def test_operators() -> None:
@@ -45,8 +51,8 @@ def test_operators() -> None:
 def test_selects() -> None:
     less = Compare(CompareOp.LT, X, Y)
     mask = "pair_lt(pack16(x0, x1), pack16(y0, y1))"
-    assert text(Select(less, X, ZERO)) == f"({mask} & pack16(x0, x1))"
-    assert text(Select(less, ZERO, X)) == f"(~{mask} & pack16(x0, x1))"
+    assert text(Select(less, X, ZERO)) == f"{mask} & pack16(x0, x1)"
+    assert text(Select(less, ZERO, X)) == f"~{mask} & pack16(x0, x1)"
     both = f"pair_select({mask}, pack16(x0, x1), pack16(y0, y1))"
     assert text(Select(less, X, Y)) == both
     assert str(text(Select(less, X, MINUS_ZERO))).startswith("pair_select")

@@ -24,8 +24,10 @@ from selector.gpu.ir.expressions import (
     chosen,
     element,
     equal,
+    exclusive_or,
     flag,
     greater,
+    half_of,
     least,
     less,
     minus,
@@ -33,10 +35,13 @@ from selector.gpu.ir.expressions import (
     moved,
     negated,
     number,
+    of_lane,
+    packed,
     place,
     plus,
     pointer,
     quotient,
+    register,
     remainder,
     shared_address,
     times,
@@ -55,6 +60,8 @@ from selector.gpu.ir.memory import (
     Point,
     Prefetch,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -95,6 +102,7 @@ from selector.gpu.ir.products import (
     Mma,
     Pin,
     Record,
+    SetTile,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.touched import Read, Touch
@@ -103,6 +111,8 @@ from selector.ir.nodes import Call, Expr, FloatImm, Var
 from selector.ir.types import FLOAT16, FLOAT32, INT32, UINT32
 
 C0 = number("c0")
+X0 = element(FLOAT16, pointer("x"), 0)
+ZEROS = (FloatImm(0.0, FLOAT32), FloatImm(-0.0, FLOAT32))
 
 
 def negated_number(name: str) -> Expr:
@@ -134,7 +144,8 @@ def products() -> tuple[Node, ...]:
         LoadFragment(("r0", "r1", "r2", "r3"), "ldmatrix", "a0"),
         LoadFragment(("r4",), "ldmatrix_trans", "a1", 32),
         LoadFragment(("r5",), "word", "taps", 7),
-        LoadFragment(("r6",), "elements", elements=("x[0]", "y[1]")),
+        LoadFragment(("r6",), "elements", elements=(X0, element(FLOAT16, pointer("y"), 1))),
+        SetTile("acc", 1, (*ZEROS, *ZEROS)),
         Mma("add", warp, "acc", 1, registers, InRegisters(("r4", "kept[2]"))),
         Descriptor("d0", View("p", times("slot", 4), number("i")), 16, 1024, 64),
         Descriptor("d1", View("p"), 128, 256),
@@ -214,6 +225,11 @@ def every() -> Kernel:
             element(FLOAT32, pointer("p"), plus("i", 1), times("slot", 4)), Var("total", FLOAT32)
         )
         w.add(StoreChunk(pointer("to"), pointer("run")))
+        acc = element(FLOAT32, register("acc", 1), 2)
+        w.add(StorePair(View("to", index=number(6)), (acc, of_lane(acc, 1))))
+        w.add(StorePair(View("box", index=exclusive_or(plus("g", 8), "q")), (X0, X0), "f16"))
+        w.add(StorePair(View("to"), (packed(half_of(register("kept", 1), 0), X0),)))
+        w.add(StoreQuad(View("to", index=number(-2)), (acc, acc, *ZEROS)))
         with w.loop(
             "n", number(0), number(64), "fours", number(4), both(flag("ready"), flag("on"))
         ):
@@ -305,6 +321,10 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   run[e] = f16{48640};
   (p + slot * 4)[i + 1] = total;
   *(uint4*)to = *(const uint4*)run;
+  store2(to + 6, acc[1][2], __shfl_xor_sync(0xffffffffu, acc[1][2], 1));
+  store2((f16*)(box + ((g + 8) ^ q)), x[0], x[0]);
+  *(u32*)(to) = pack16(half_of(kept[1], 0), x[0]);
+  store4_of_two(to + -2, q, acc[1][2], acc[1][2], 0.0f, -0.0f);
   #pragma unroll 4
   for (int n = 0; ready && on && n < 64; n += 4) {
     // words; of a chunk
@@ -346,6 +366,7 @@ u32 r4;
 ldmatrix1_trans(a1 + 32, r4);
 const u32 r5 = taps[7];
 u32 r6 = pack16(x[0], y[1]);
+acc[1][0] = 0.0f; acc[1][1] = -0.0f; acc[1][2] = 0.0f; acc[1][3] = -0.0f;
 mma_m16n8k16_f16_f32(acc[1], r0, r1, r2, r3, r4, kept[2]);
 const u64 d0 = matrix_descriptor(shared_address((p + slot * 4)) + i, 16, 1024, 2);
 const u64 d1 = core_descriptor(shared_address(p), 128, 256);

@@ -15,12 +15,19 @@ from selector.emit.c.lanes import LaneLoops, Reduction, ScalarValue, lane_loops
 from selector.emit.c.pointers import Pointers
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.threads import COMBINE
 from selector.ir.affine import to_affine
 from selector.ir.nodes import BufferParam, Expr, FloatImm, For, IntImm, Load, ReduceOp, Store, Var
 from selector.ir.traverse import substitute, walk_stmt
 from selector.lowering.ranges import digit_bounds
 
+_COMBINE = {
+    ReduceOp.ADD: "{0} + {1}",
+    ReduceOp.MUL: "{0} * {1}",
+    ReduceOp.MIN: "min({0}, {1})",
+    ReduceOp.MAX: "max({0}, {1})",
+    ReduceOp.AND: "{0} && {1}",
+    ReduceOp.OR: "{0} || {1}",
+}
 _UNROLLED = 4  # lanes of an innermost loop that are written one after the other
 
 
@@ -179,6 +186,6 @@ def _at(form: LaneLoops, digit: Var, number: int) -> LaneLoops:
 def _combined(c: CContext, r: Reduction, total: str, value: str) -> str:
     t = r.total.type
     if not (t.is_float and t.bits == 16):
-        return COMBINE[r.op].format(total, value)
+        return _COMBINE[r.op].format(total, value)
     narrow = "to_bf16" if c_type(t) == "bf16" else "to_f16"
-    return f"{narrow}({COMBINE[r.op].format(f'to_f32({total})', f'to_f32({value})')})"
+    return f"{narrow}({_COMBINE[r.op].format(f'to_f32({total})', f'to_f32({value})')})"

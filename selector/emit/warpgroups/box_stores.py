@@ -12,24 +12,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext, Region
-from selector.emit.scalar import Space
+from selector.emit.scalar import Space, c_type
 from selector.emit.units import named_sync
 from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
 from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
-from selector.gpu.ir.expressions import FIRST_LANE, both, flag
+from selector.gpu.ir.expressions import (
+    FIRST_LANE,
+    both,
+    exclusive_or,
+    flag,
+    masked,
+    moved,
+    not_zero,
+    plus,
+    shifted,
+    times,
+)
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
-from selector.gpu.ir.memory import EngineStore, Map
-from selector.gpu.ir.nodes import Commit, Drain, Fence, Memory, Sync
+from selector.gpu.ir.memory import EngineStore, Map, StorePair
+from selector.gpu.ir.nodes import Commit, Drain, Fence, Let, Memory, Node, Sync, Under
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
-from selector.ir.nodes import Dim, IntImm, Store, Var
+from selector.ir.nodes import Dim, Expr, IntImm, Select, Store, Var
 from selector.lowering.predicates import TRUE
 
 WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
 GROUP_ROWS = 64
 RUNS = (32, 16, 8)  # of rows that one dimension numbers, where another counts them
+Pair = tuple[Expr, Expr]
 _N, _M, _RUN = Var("$n"), Var("$m"), Var("$run")
 
 
@@ -121,43 +133,50 @@ def merged(boxes: list[BoxStore]) -> BoxStore | None:
     return replace(start, map=wide)
 
 
-def box_lines(box: BoxStore, pointer: str, kind: str, pairs: list[list[str]]) -> Iterator[str]:
-    """Put a lane's pairs into a box: those of row lane / 4 and, after each, of the row 8 below, for
-    pieces of eight columns.
+def box_stores(box: BoxStore, name: str, pairs: list[Pair]) -> Iterator[Node]:
+    """Put a lane's pairs into a box, by the name of its pointer: those of row lane / 4 and, after
+    each, of the row 8 below, for pieces of eight columns.
 
     Pairs of 8 bytes go by half warps, of which the swizzle lets rows 2 i and 2 i + 1 (of 64 bytes:
     rows i and i + 2) meet in the same banks: some lanes store the farther half of a row first.
     """
+    kind = c_type(box.map.type)
     if box.element_bytes == 2:
-        for number, pair in enumerate(pairs):
-            yield f"store2(({kind}*)({pointer} + {_place(box, number)}), {', '.join(pair)});"
+        for n, pair in enumerate(pairs):
+            yield StorePair(View(name, index=_place(box, n)), pair, kind)
         return
-    far, bit = len(pairs) // 2, 4 if box.row_bytes == 128 else 8
-    for number in range(far):
-        here, there = pairs[number], pairs[number + far]
-        values = ", ".join(
-            f"{name}{e} = {text}"
-            for name, pair in (("x", here), ("y", there))
-            for e, text in enumerate(pair)
+    far, turned = len(pairs) // 2, not_zero(masked("lane", 4 if box.row_bytes == 128 else 8))
+    for n in range(far):
+        names, values = ("x0", "x1", "y0", "y1"), (*pairs[n], *pairs[n + far])
+        x0, x1, y0, y1 = (Var(x, box.map.type) for x in names)
+        stores = (
+            StorePair(View(name, index=_place(box, place)), _either(turned, *halves), kind)
+            for place, halves in (
+                (n, ((y0, y1), (x0, x1))),
+                (n + far, ((x0, x1), (y0, y1))),
+            )
         )
-        yield f"{{ const {kind} {values};"
-        for place, first, second in ((number, "y", "x"), (number + far, "x", "y")):
-            chosen = ", ".join(f"lane & {bit} ? {first}{e} : {second}{e}" for e in (0, 1))
-            yield f"  store2(({kind}*)({pointer} + {_place(box, place)}), {chosen});"
-        yield "}"
+        yield Under("", (Let(kind, names, values), *stores))
 
 
-def _place(box: BoxStore, number: int) -> str:
-    """Bytes from the start of a box to this lane's pair ``number``: where it is for lanes that
-    start with the nearer half.
+def _either(condition: Expr, then: Pair, otherwise: Pair) -> Pair:
+    one, other = (Select(condition, a, b) for a, b in zip(then, otherwise, strict=True))
+    return one, other
+
+
+def _place(box: BoxStore, n: int) -> Expr:
+    """Bytes from the start of a box to this lane's pair ``n``: where it is for lanes that start
+    with the nearer half.
     """
-    j, half = number // 2, ELEMENTS[PAIRS[number % 2]][0]
-    start = f"((lane >> 2) + {half}) * {box.row_bytes}"
-    turn = "(lane >> 2)" if box.row_bytes == 128 else f"((lane >> 2) + {half} >> 1 & 3)"
+    j, half = n // 2, ELEMENTS[PAIRS[n % 2]][0]
+    row = moved(shifted("lane", 2), half)
+    start = times(row, box.row_bytes)
+    turn = shifted("lane", 2) if box.row_bytes == 128 else masked(shifted(row, 1), 3)
     if box.element_bytes == 2:
-        return f"{start} + (({j}) ^ {turn}) * 16 + q * 4"
-    other = "(lane & 4)" if box.row_bytes == 128 else "(lane >> 2 & 2)"
-    return f"{start} + (({2 * j} + (q >> 1)) ^ {turn} ^ {other}) * 16 + (q & 1) * 8"
+        return plus(plus(start, times(exclusive_or(j, turn), 16)), times("q", 4))
+    other = masked("lane", 4) if box.row_bytes == 128 else masked(shifted("lane", 2), 2)
+    chunk = exclusive_or(exclusive_or(moved(2 * j, shifted("q", 1)), turn), other)
+    return plus(plus(start, times(chunk, 16)), times(masked("q", 1), 8))
 
 
 def takes(boxes: list[BoxStore | None], context: KernelContext) -> bool:

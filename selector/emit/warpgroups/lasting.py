@@ -20,7 +20,6 @@ from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, whole_clusters
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import FEED_ENDS, FREE_AGAIN, GroupRing
-from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -108,11 +107,11 @@ class Turns:
             if place == 0:
                 value = clamped(value, loop, self.context)
             value = moved(value, scalar.number(loop.min))
-            w.line(f"const int {names.get(loop.name)} = {spell(value, {})};")
+            w.add(Let("int", (names.get(loop.name),), (value,)))
             rest = quotient(rest, extent)
         for let in self.lets if lets else ():
             kind = c_type(let.value.type)
-            w.line(f"const {kind} {names.get(let.name)} = {scalar.expr(let.value)};")
+            w.add(Let(kind, (names.get(let.name),), (scalar.legal(let.value),)))
 
 
 class LastingRing(GroupRing):

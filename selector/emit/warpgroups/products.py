@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import group_record
-from selector.emit.names import comment
+from selector.emit.names import readable
 from selector.emit.unwritten import settled
 from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import Commit, Drain, Fence
+from selector.gpu.ir.nodes import Comment, Commit, Drain, Fence
 from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
@@ -113,7 +113,7 @@ class GroupEmitter:
         if slot is not None:
             slot.enter()
         with w.block(""):
-            w.line(comment(f"{', '.join(names)}: {len(products)} instructions"))
+            w.add(Comment(readable(f"{', '.join(names)}: {len(products)} instructions")))
             descriptors: dict[tuple[str, Affine, bool], str] = {}
             for p in products:
                 for matrix in (p.a, p.b):
@@ -207,7 +207,7 @@ class GroupEmitter:
         for down, across in BLOCKS:
             at = depth + across // a.type.bytes
             origin = a.base + a.row_stride * (row + down) + a.depth_stride * at
-            found.append(tiles.at(origin, a.row_stride, a.depth_stride))
+            found.append(tiles.named(origin, a.row_stride, a.depth_stride))
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:

@@ -14,14 +14,28 @@ from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext
 from selector.emit.instructions import ptx_type
-from selector.emit.names import comment
+from selector.emit.names import readable
 from selector.emit.warpgroups.core_bands import CORE_BYTES, Entry, Pair
-from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
+from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, masked, number
 from selector.gpu.ir.layouts import Strided, core_matrices
-from selector.gpu.ir.nodes import Arrive, Await, Body, Commit, Drain, Fence, Fused, If, Node
+from selector.gpu.ir.memory import Evaluate
+from selector.gpu.ir.nodes import (
+    Arrive,
+    Await,
+    Body,
+    Comment,
+    Commit,
+    Drain,
+    Fence,
+    Fused,
+    If,
+    Node,
+)
 from selector.gpu.ir.products import GROUP_ROWS, Descriptor, InMemory, Mma, Record
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
+from selector.ir.nodes import Call
+from selector.ir.types import INT32
 from selector.lowering.fragments import BLOCK_BYTES
 
 STEP_BYTES = 2 * BLOCK_BYTES  # of depth, in one instruction,
@@ -112,11 +126,12 @@ class WindowCode:
     def write(self) -> None:
         w, names = self.context.writer, dict.fromkeys(p.accumulator for p in self.products)
         with w.block(""):
-            w.line(comment(f"{', '.join(names)}: {len(self.products)} instructions"))
+            w.add(Comment(readable(f"{', '.join(names)}: {len(self.products)} instructions")))
             if self.pieces is None:
                 body = self._complete(self.products)
             else:
-                w.line(f"rows_awaited(ready, {self.pieces.needed}, round & 1);")
+                waited = number("ready"), number(self.pieces.needed), masked("round", 1)
+                w.add(Evaluate(Call(INT32, "rows_awaited", waited)))
                 body = self._by_pieces(self.pieces)
             w.add(Fused((*self._descriptors.values(), *body)))
 

@@ -17,10 +17,14 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
 from selector.ir.nodes import Expr
+
+StoreNode = Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | Evaluate
 
 
 def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numbers) -> str:
@@ -39,9 +43,7 @@ def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numb
             return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
 
 
-def store_line(
-    node: Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate, numbers: Numbers
-) -> str:
+def store_line(node: StoreNode, numbers: Numbers) -> str:
     """Of what a thread does alone."""
     match node:
         case Array(name, kind, count, alignment):
@@ -58,8 +60,22 @@ def store_line(
             return f"*(uint4*)({pointer(to, numbers, terms=True)}) = {value};"
         case StoreRows():
             return _rows_line(node, numbers)
+        case StorePair() | StoreQuad():
+            return _neighbours_line(node, numbers)
         case Evaluate(call):
             return f"{spell(call, numbers)};"
+
+
+def _neighbours_line(node: StorePair | StoreQuad, numbers: Numbers) -> str:
+    """Of elements of an accumulator."""
+    to, values = pointer(node.to, numbers, terms=True), _listed(numbers, *node.values)
+    match node:
+        case StoreQuad():
+            return f"store4_of_two({to}, q, {values});"
+        case StorePair(values=(_,)):
+            return f"*(u32*)({to}) = {values};"
+        case StorePair(kind=kind):
+            return f"store2({f'({kind}*)({to})' if kind else to}, {values});"
 
 
 def _rows_line(node: StoreRows, numbers: Numbers) -> str:

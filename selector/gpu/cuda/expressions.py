@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.expressions import PLACES
+from selector.gpu.ir.expressions import PAIR_IN_PANELS, PLACES
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -214,6 +214,13 @@ class _Speller:
             case (*sizes, index) if name in PLACES:
                 texts = ", ".join(self.spell(x).text for x in sizes)
                 return _Text(f"{name}<{texts}>({self.spell(index).text})", _ATOM)
+            case (pointer, *further) if name == "behind":
+                return _Text(self.pointer(pointer, further, bare=True), _SUM)
+            case _ if name == "shuffle_xor":
+                return _Text(f"__shfl_xor_sync(0xffffffffu, {self.listed(arguments)})", _ATOM)
+            case (rows, row_bytes, down, *rest) if name == PAIR_IN_PANELS:
+                sizes, values = self.listed((rows, row_bytes, down)), self.listed(tuple(rest))
+                return _Text(f"{name}<{sizes}>({values})", _ATOM)
             case _ if name in _TYPED:
                 values = self.listed(arguments)
                 text = self.words.typed.format(name=name, type=TYPES[t], values=values)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.copies import copy_line, engine_line, store_line
+from selector.gpu.cuda.copies import StoreNode, copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
-from selector.gpu.cuda.products import product_lines
+from selector.gpu.cuda.products import ProductNode, product_lines
 from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
-    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineCopy,
     EngineStore,
-    Evaluate,
     LoadShifted,
     Map,
     Point,
     Prefetch,
     Store,
-    StoreChunk,
-    StoreRows,
-    StoreWords,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -52,7 +47,9 @@ from selector.gpu.ir.nodes import (
     Sync,
     Under,
 )
-from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import (
+    Fragment,
+)
 from selector.ir.nodes import Expr
 
 INDENT = "  "
@@ -156,9 +153,11 @@ class _Printer:
 
     def statements(self, node: Node) -> list[str]:
         """Of a node that no other stands in."""
+        if isinstance(node, ProductNode):
+            return product_lines(node, self.numbers, self.fragments, self.wrappers)
+        if isinstance(node, StoreNode):
+            return [store_line(node, self.numbers)]
         match node:
-            case Fragment() | MatrixRows() | LoadFragment() | Descriptor() | Mma() | Pin():
-                return product_lines(node, self.numbers, self.fragments, self.wrappers)
             case Let(kind, names, values, note) | State(kind, names, values, note):
                 constant = "const " if isinstance(node, Let) else ""
                 return [f"{constant}{self.declared(kind, names, values)}{_noted(note)}"]
@@ -178,8 +177,6 @@ class _Printer:
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
                 return [copy_line(node, self.numbers)]
-            case Array() | Store() | StoreChunk() | StoreWords() | StoreRows() | Evaluate():
-                return [store_line(node, self.numbers)]
             case _:
                 return [self.synchronised(node)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from selector.gpu.cuda.expressions import Numbers, spell
 from selector.gpu.cuda.instructions import form, hold_form
 from selector.gpu.cuda.views import address, pointer
+from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -15,13 +16,13 @@ from selector.gpu.ir.products import (
     Mma,
     Operand,
     Pin,
+    SetTile,
 )
 from selector.ir.nodes import IntImm
 
-ProductNode = Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin
+ProductNode = Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin
 
 SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row
-_PACKS = {2: "pack16", 4: "pack8"}  # by the elements in a register
 
 
 def product_lines(
@@ -34,10 +35,13 @@ def product_lines(
         case Fragment(name, kind, registers):
             fragments[name] = node
             return [f"{kind} {name}{''.join(f'[{n}]' for n in registers)};"]
+        case SetTile(to, piece, values):
+            texts = (f"{to}[{piece}][{n}] = {spell(e, numbers)};" for n, e in enumerate(values))
+            return [" ".join(texts)]
         case MatrixRows():
             return [f"const u32 {node.name} = {_rows(node, numbers)};"]
         case LoadFragment():
-            return _load(node)
+            return _load(node, numbers)
         case Descriptor(name):
             return [f"const u64 {name} = {descriptor(node, numbers)};"]
         case Mma(_, record, to, piece, a, b):
@@ -69,13 +73,13 @@ def _rows(node: MatrixRows, numbers: Numbers) -> str:
     return f"shared_address({pointer(node.view, numbers)} + ({' + '.join(terms)}))"
 
 
-def _load(node: LoadFragment) -> list[str]:
+def _load(node: LoadFragment, numbers: Numbers) -> list[str]:
     names = ", ".join(node.registers)
     match node.how:
         case "word":
             return [f"const u32 {names} = {node.base}[{node.at}];"]
         case "elements":
-            return [f"u32 {names} = {_PACKS[len(node.elements)]}({', '.join(node.elements)});"]
+            return [f"u32 {names} = {spell(packed(*node.elements), numbers)};"]
         case _:
             where = f"{node.base} + {node.at}" if node.at else node.base
             form = node.how.replace("ldmatrix", f"ldmatrix{len(node.registers)}")

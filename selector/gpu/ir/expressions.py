@@ -26,13 +26,14 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import BOOL, INT32, UINT32, Kind, Type
+from selector.ir.types import BOOL, FLOAT16, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
 POINTER = Type(Kind.HANDLE, 64)
 BARRIER_BYTES = 8
 PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
+PAIR_IN_PANELS = "pair_in_panels"  # the same: the first three arguments
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
 
 
@@ -102,6 +103,10 @@ def equal(a: Number, b: Number) -> Expr:
     return _compare(CompareOp.EQ, a, b)
 
 
+def not_zero(a: Number) -> Expr:
+    return _compare(CompareOp.NE, a, 0)
+
+
 def both(*conditions: Expr | None) -> Expr:
     """All of the conditions that there are, at least one."""
     found = all_of(conditions)
@@ -159,6 +164,10 @@ def shifted(a: Number, by: int) -> Expr:
     return Call(INT32, "shift_right", (number(a), IntImm(by)))
 
 
+def exclusive_or(a: Number, b: Number) -> Expr:
+    return Call(INT32, "bitwise_xor", (number(a), number(b)))
+
+
 def shared_address(offset: int) -> Expr:
     """The address of a byte of the block's shared memory."""
     return Call(INT32, "shared_address", (IntImm(offset),))
@@ -180,6 +189,32 @@ def element(t: Type, of: Expr, index: Number, *further: Expr | None) -> Expr:
     several dimensions, what is an array, too, is a ``POINTER``.
     """
     return Call(t, "element", (of, *(e for e in further if e is not None), number(index)))
+
+
+def register(name: str, index: int) -> Expr:
+    """That of an array of registers, or the array of those of a tile."""
+    return element(POINTER, pointer(name), index)
+
+
+def behind(start: Expr, *further: Expr | None) -> Expr:
+    """A pointer that is moved by so many elements, one number after the other."""
+    moves = tuple(e for e in further if e is not None)
+    return Call(POINTER, "behind", (start, *moves)) if moves else start
+
+
+def half_of(pair: Expr, which: int) -> Expr:
+    """One of the two f16 of a register."""
+    return Call(FLOAT16, "half_of", (pair, IntImm(which)))
+
+
+def packed(*values: Expr) -> Expr:
+    """Values of 16 or 8 bits as one register."""
+    return Call(UINT32, f"pack{32 // len(values)}", values)
+
+
+def of_lane(value: Expr, apart: int) -> Expr:
+    """What ``value`` is in the lane whose number differs in these bits."""
+    return Call(value.type, "shuffle_xor", (value, IntImm(apart)))
 
 
 def place(name: str, *sizes: int, index: Expr) -> Expr:

@@ -167,6 +167,29 @@ class StoreWords:
 
 
 @dataclass(frozen=True, slots=True)
+class StorePair:
+    """Two neighbours from a view on are set at once, or both by what one register packs; where
+    memory has no type of its own, they are of a ``kind``. The terms of the index are added one
+    after the other.
+    """
+
+    to: View
+    values: tuple[Expr, ...]
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQuad:
+    """Four neighbours are set at once, by all lanes of a warp: lanes 2 i and 2 i + 1 have two
+    ``values`` each of two tiles side by side, and exchange them. View ``to``: the first one of a
+    lane's own.
+    """
+
+    to: View
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreRows:
     """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
     elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie

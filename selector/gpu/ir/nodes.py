@@ -28,10 +28,21 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
-from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import (
+    Busy,
+    Descriptor,
+    Fragment,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    SetTile,
+)
 from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
@@ -286,8 +297,9 @@ Node = (
     Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | Fence | Commit | Drain | Fused | Registers | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Comment
-    | Fragment | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy | Touch | Read
+    | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
+    | Evaluate | Comment | Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin
+    | Busy | Touch | Read
 )  # fmt: skip
 Body = tuple[Node, ...]
 

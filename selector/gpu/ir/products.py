@@ -107,6 +107,15 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTile:
+    """All registers of tile number ``piece`` of a fragment are set."""
+
+    to: str
+    piece: int
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixRows:
     """The address of the row of 16 bytes that a lane gives to ``ldmatrix``: lane l that of row l %
     8 of matrix l / 8. Rows are ``step`` elements apart, ``first`` elements from the begin of a view
@@ -125,14 +134,14 @@ class MatrixRows:
 class LoadFragment:
     """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
     rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
-    or by ``elements``, as C.
+    or by ``elements``, packed.
     """
 
     registers: tuple[str, ...]
     how: str
     base: str = ""
     at: int = 0
-    elements: tuple[str, ...] = ()
+    elements: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -54,7 +56,16 @@ from selector.gpu.ir.nodes import (
     Sync,
     Under,
 )
-from selector.gpu.ir.products import Busy, Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import (
+    Busy,
+    Descriptor,
+    Fragment,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    SetTile,
+)
 from selector.gpu.ir.touched import Read, Touch
 
 TEMPLATES: dict[type, str] = {
@@ -93,6 +104,8 @@ TEMPLATES: dict[type, str] = {
     Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
+    StorePair: "store_pair to {to}[ of {kind}] = {values}",
+    StoreQuad: "store_quad to {to} = {values}",
     StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
     StoreRows: "store_rows to {to} from {source} of {row_bytes} stride {stride} rows {rows}"
     " columns {columns}[ run {run} above {above} runs {runs}]",
@@ -102,6 +115,7 @@ TEMPLATES: dict[type, str] = {
     Registers: "registers {how} {count}",
     Dependents: "dependents {what}",
     Fragment: "fragment {name} of {kind} registers {registers} = {layout}",
+    SetTile: "set_tile {to} piece {piece} = {values}",
     MatrixRows: "rows {name} of {view} from {first} each {step}[ apart {apart}]",
     LoadFragment: "load {registers} by {how}[ from {base}][ at {at}][ elements {elements}]",
     Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]",

@@ -21,6 +21,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -55,6 +57,7 @@ from selector.gpu.ir.products import (
     Mma,
     Operand,
     Pin,
+    SetTile,
 )
 from selector.gpu.ir.touched import Read
 from selector.gpu.ir.views import View
@@ -156,11 +159,14 @@ class _Reduction:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner, names)
                 return (Under("", left),) if left else ()
-            case Under() | Raw() | Store() | StoreWords() | StoreRows() | Evaluate():
+            case (
+                Under() | Raw() | Evaluate() | SetTile()
+                | Store() | StorePair() | StoreQuad() | StoreWords() | StoreRows()
+            ):  # fmt: skip
                 return self.touches(node)
             case _ if moves_only(node):
                 return (*self.touches(node), *moved(node, names))
-            case For() | If() if stores_only(node) and not _decided(node, names):
+            case For() | If() if stores_only(node) and not self.decided(node, names):
                 return self.touches(node)
             case For(var=var, body=inner):
                 names = names.inner()
@@ -181,7 +187,20 @@ class _Reduction:
                 return (node,) if name in self.watched else ()
             case _:
                 declare(node, names)
-                return (node,) if _meets(node) else ()
+                return (*self.touches(node), node) if _meets(node) else ()
+
+    def decided(self, node: For | If, names: Names) -> bool:
+        """Whether it matters who comes to what stands in a node, and is known: memory of which the
+        engine takes what is there, not results on their way to others.
+        """
+        match node:
+            case If(condition) if self.watched.keys() & {
+                m for x in walk((node,)) for m in memories(x)
+            }:
+                found = names.resolved(condition)
+                return found is not None and INSIDE_NAME not in free_vars(found)
+            case _:
+                return False
 
     def matrix_rows(self, node: MatrixRows, names: Names) -> Body:
         """Where they begin, in bytes, if that and how far they are apart is known."""
@@ -209,7 +228,9 @@ class _Reduction:
                     found |= words(" ".join(text.partition("//")[0] for text in lines))
                 case Under(head):
                     found |= words(head)
-                case StoreChunk() | StoreWords() | StoreRows():
+                case SetTile(name, _, values):
+                    found = found.union((name,), *map(free_vars, values))
+                case StoreChunk() | StorePair() | StoreQuad() | StoreWords() | StoreRows():
                     found = found.union(*map(free_vars, expressions(x)), memories(x))
                 case Store() | Evaluate() | Let() | State() | If():
                     found = found.union(*map(free_vars, expressions(x)))
@@ -244,16 +265,6 @@ def memories(node: Node) -> set[str]:
     return {x.memory for x in fields if isinstance(x, View)}
 
 
-def _decided(node: For | If, names: Names) -> bool:
-    """Whether it is known who comes to what stands in a node."""
-    match node:
-        case If(condition):
-            found = names.resolved(condition)
-            return found is not None and INSIDE_NAME not in free_vars(found)
-        case For():
-            return False
-
-
 def declare(node: Node, names: Names) -> None:
     """What a node says of names."""
     match node:
@@ -277,6 +288,8 @@ def _meets(node: Node) -> bool:
         case Map() | Prefetch() | Registers() | Dependents() | Point():
             return False
         case Array() | Store() | StoreChunk() | StoreWords() | StoreRows():
+            return False
+        case SetTile() | StorePair() | StoreQuad():
             return False
         case Evaluate() | Comment():
             return False

@@ -18,6 +18,8 @@ from selector.gpu.ir.memory import (
     Point,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -36,6 +38,7 @@ from selector.gpu.ir.nodes import (
     children,
     walk,
 )
+from selector.gpu.ir.products import SetTile
 from selector.gpu.ir.touched import Touch
 from selector.gpu.ir.views import BYTES
 from selector.gpu.simulator.resolved import INSIDE, Names
@@ -43,7 +46,10 @@ from selector.ir.nodes import Expr, IntImm, Select, Var
 from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
-_STORES = Array | Store | StoreChunk | StoreWords | StoreRows | Evaluate | Raw | Under
+_STORES = (
+    Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | SetTile
+    | Evaluate | Raw | Under
+)  # fmt: skip
 _ALONE = Move | _STORES | Comment | Point | For | If | Leave | Let | State | Assign
 
 

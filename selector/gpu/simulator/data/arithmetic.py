@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.expressions import POINTER
+from selector.gpu.ir.expressions import PAIR_IN_PANELS, POINTER
+from selector.gpu.ir.layouts import BYTE, Swizzle
 from selector.gpu.simulator.data.functions import (
     FUNCTIONS,
     bits_as,
@@ -61,7 +62,8 @@ _COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
     CompareOp.GT: lambda a, b: a > b,
     CompareOp.GE: lambda a, b: a >= b,
 }
-LOADS = frozenset(("element", "pair_at", "load_shifted"))
+WARP = 32
+LOADS = frozenset(("element", "pair_at", PAIR_IN_PANELS, "load_shifted"))
 
 
 def converted(x: Any, element: np.dtype[Any]) -> Any:
@@ -130,8 +132,8 @@ class Arithmetic:
                 return _applied(f, self.of(a), self.of(b))
             case Compare(op, a, b):
                 return _applied(_COMPARE[op], self.of(a), self.of(b))
-            case Call(t, name, arguments):
-                return self._call(t, name, arguments)
+            case Call():
+                return self._call(e)
             case _:
                 raise InternalError(f"{e} has no value in a kernel")
 
@@ -205,7 +207,8 @@ class Arithmetic:
 
     # ------------------------------------------------------------------ calls
 
-    def _call(self, t: Type, name: str, arguments: tuple[Expr, ...]) -> Evaluated:
+    def _call(self, e: Call) -> Evaluated:
+        t, name, arguments = e.type, e.name, e.args
         parts = [self.of(a) for a in arguments]
         match name, arguments:
             case "element", _:
@@ -223,11 +226,14 @@ class Arithmetic:
             case "saturate", _:
                 element = DTYPES[t]
                 return lambda v: to_integer(parts[0](v), element)
-            case "pair_at", (_,):
-                return lambda v: self._pair(v, parts[0](v))
-            case ("__shfl_xor_sync" | "__shfl_sync" | "__any_sync" | "__all_sync"), _:
-                shuffle = _SHUFFLES[name]
-                return lambda v: shuffle(v, *(part(v) for part in parts[1:]))
+            case "behind", _:
+                return lambda v: _sum(parts, v)
+            case ("pair_at", _) | ("pair_in_panels", _):
+                return lambda v: self.memories.load(v, self.pair(e, v))
+            case "shuffle_xor", (_, _):
+                return lambda v: shuffled(v, parts[0](v), v["lane"] ^ parts[1](v))
+            case "__any_sync", (_, _):
+                return lambda v: np.repeat(_of_warps(v, parts[1](v)).any(1), WARP)
             case _ if name in FUNCTIONS:
                 return self._function(t, name, parts)
             case _:
@@ -246,8 +252,15 @@ class Arithmetic:
 
         return load
 
-    def _pair(self, v: Threads, p: Pointer) -> Any:
-        return self.memories.load(v, Pointer(p.space, np.dtype("u4"), p.byte))
+    def pair(self, e: Call, v: Threads) -> Pointer:
+        """To two neighbours of 16 bits."""
+        values = [self.of(a)(v) for a in e.args]
+        if e.name == "pair_at":
+            p: Pointer = values[0]
+        else:
+            *sizes, _, panels, row, column = values
+            p = in_panels(*map(int, sizes), panels, row, column)
+        return Pointer(p.space, np.dtype("u4"), p.byte)
 
 
 def _constant(value: float, t: Type) -> Any:
@@ -284,6 +297,18 @@ def _sum(parts: list[Evaluated], v: Threads, whole: Any = None) -> Pointer:
     return found
 
 
+def in_panels(
+    rows: int, row_bytes: int, down: int, panels: Pointer, row: Any, column: Any
+) -> Pointer:
+    """To 16 bits in swizzled panels, ``down`` rows below ``row`` (``snippets.groups``)."""
+    width = row_bytes // 2
+    place = row * row_bytes + column % width * 2
+    turned = Swizzle(row_bytes)(panels.byte + place)[BYTE]
+    return Pointer(panels.space, panels.element, turned).moved(
+        (column // width * rows + down) * row_bytes
+    )
+
+
 def own_element(whole: Any, index: Any) -> Any:
     """Of a thread's array: an element, or an array of fewer dimensions."""
     if index.ndim == 0:
@@ -295,17 +320,9 @@ def own_element(whole: Any, index: Any) -> Any:
 
 
 def _of_warps(v: Threads, x: Any) -> Any:
-    return np.broadcast_to(x, (v.count,)).reshape(-1, 32)
+    return np.broadcast_to(x, (v.count,)).reshape(-1, WARP)
 
 
-def _shuffled(v: Threads, x: Any, source: Any) -> Any:
-    lanes = _of_warps(v, source) & 31
-    return np.take_along_axis(_of_warps(v, x), lanes, 1).reshape(-1)
-
-
-_SHUFFLES: dict[str, Callable[..., Any]] = {
-    "__shfl_xor_sync": lambda v, x, by: _shuffled(v, x, v["lane"] ^ by),
-    "__shfl_sync": _shuffled,
-    "__any_sync": lambda v, x: np.repeat(_of_warps(v, x).any(1), 32),
-    "__all_sync": lambda v, x: np.repeat(_of_warps(v, x).all(1), 32),
-}
+def shuffled(v: Threads, x: Any, source: Any) -> Any:
+    """What the lane of that number has."""
+    return np.take_along_axis(_of_warps(v, x), _of_warps(v, source) & 31, 1).reshape(-1)

@@ -17,16 +17,19 @@ from selector.gpu.ir.memory import (
     Point,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
 from selector.gpu.ir.nodes import Advance, Assign, Fence, Let, Memory, State
+from selector.gpu.ir.products import SetTile
 from selector.gpu.simulator.data.arithmetic import converted
 from selector.gpu.simulator.data.machine import WARP, Machine
-from selector.gpu.simulator.data.unwritten import either
 from selector.gpu.simulator.data.values import (
     KINDS,
     SHIFTED,
+    Mask,
     Pointer,
     Threads,
     part_of,
@@ -262,38 +265,65 @@ def evaluate(m: Machine, v: Threads, node: Evaluate) -> None:
             for n in np.unique(value["space"]):
                 to = Pointer(m.memories.spaces[n], np.dtype("u1"), value["to"])
                 m.memories.store_chunk(v, to, words, marks, value["space"] == n)
-        case Call(_, "store2", (to, *values)):
-            _store_several(m, v, m.value(v, to), values)
-        case Call(_, "store4_of_two", (to, lane, *values)):
-            _store_of_two(m, v, m.value(v, to), lane, values)
-        case Call(_, name):
-            raise InternalError(f"`{name}` has no meaning here")
+        case Call(_, "rows_awaited"):  # by the instructions that read them, too
+            pass
         case _:
-            raise InternalError(f"{node.call} is no call")
+            raise InternalError(f"{node.call} has no meaning here")
 
 
-def _store_several(m: Machine, v: Threads, to: Pointer, values: list[Expr]) -> None:
+def set_tile(m: Machine, v: Threads, node: SetTile) -> None:
+    """All registers of a tile."""
+    found = [m.both(v, e) for e in node.values]
+    whole, _ = v.changed(node.to)
+    for i, (value, mask) in enumerate(found):
+        at = slice(None), node.piece, i
+        whole[at] = converted(value, whole.dtype)
+        set_marks(m, v, node.to, at, mask)
+
+
+def store_pair(m: Machine, v: Threads, node: StorePair) -> None:
     """Neighbours with one store, at a multiple of their size."""
-    m.memories.places(v, to, len(values) * to.element.itemsize)
-    for i, e in enumerate(values):
-        value, mask = m.both(v, e)
-        m.memories.store(v, to + np.int64(i), _stored(value, to.element), mask)
+    to = m.pointer(v, node.to)
+    if node.kind:
+        to = Pointer(to.space, KINDS[node.kind], to.byte)
+    if len(node.values) == 1:
+        to = Pointer(to.space, KINDS["u32"], to.byte)
+    _store_several(m, v, to, [m.both(v, e) for e in node.values])
 
 
-def _store_of_two(m: Machine, v: Threads, to: Pointer, lane: Expr, values: list[Expr]) -> None:
+def store_quad(m: Machine, v: Threads, node: StoreQuad) -> None:
     """Four neighbours of each lane: two of its own, two of the lane beside it."""
-    odd = np.broadcast_to(m.value(v, lane) & 1 != 0, (v.count,))
-    found = [m.both(v, e) for e in values]
-    (a0, a1, b0, b1), masks = zip(*found, strict=True)
+    odd = v["lane"] & 1 != 0
+    found = [m.both(v, e) for e in node.values]
     m.warps(v)
+    first, second = [_handed(v, odd, *found[i::2]) for i in (0, 1)]
+    to = m.pointer(v, node.to) + np.where(odd, np.int64(6), np.int64(0))
+    own = [_picked(odd, found[2 + i], found[i]) for i in (0, 1)]
+    low = [_picked(odd, x, y) for x, y in zip((first, second), own, strict=True)]
+    high = [_picked(odd, y, x) for x, y in zip((first, second), own, strict=True)]
+    _store_several(m, v, to, [*low, *high])
+
+
+Marked = tuple[Any, Any]  # values, and which are made of what nobody wrote
+
+
+def _picked(odd: Mask, a: Marked, b: Marked) -> Marked:
+    """Of two values the one for odd lanes, and the one for even lanes."""
+    marks = None
+    if a[1] is not None or b[1] is not None:
+        none = np.zeros(odd.shape, bool)
+        marks = np.where(odd, none if a[1] is None else a[1], none if b[1] is None else b[1])
+    return np.where(odd, a[0], b[0]), marks
+
+
+def _handed(v: Threads, odd: Mask, a: Marked, b: Marked) -> Marked:
+    """What the lane beside sends: odd ones the first value, even ones the second."""
+    value, marks = _picked(odd, a, b)
     beside = np.arange(v.count) ^ 1
-    sent = [np.where(odd, a, b) for a, b in ((a0, b0), (a1, b1))]
-    c0, c1 = (x[beside] for x in sent)
-    mask = either(*masks)
-    mask = None if mask is None else mask | mask[beside]
-    to = to + np.where(odd, np.int64(6), np.int64(0))
-    m.memories.places(v, to, 4 * to.element.itemsize)
-    quads = ((c0, a0), (c1, a1), (b0, c0), (b1, c1))
-    for i, (when, other) in enumerate(quads):
-        value = np.where(odd, when, other)
+    return value[beside], None if marks is None else marks[beside]
+
+
+def _store_several(m: Machine, v: Threads, to: Pointer, values: list[Marked]) -> None:
+    m.memories.places(v, to, len(values) * to.element.itemsize)
+    for i, (value, mask) in enumerate(values):
         m.memories.store(v, to + np.int64(i), _stored(value, to.element), mask)

@@ -14,6 +14,7 @@ import numpy as np
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir.descriptors import byte_read
+from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.lane_maps import ACCUMULATOR, LEFT, RIGHT
 from selector.gpu.ir.layouts import BYTE, CHUNK, Strided, Swizzle, places
 from selector.gpu.ir.products import (
@@ -69,7 +70,8 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
         case _:
-            raise InternalError("registers that text loads")
+            (name,) = node.registers
+            m.put(v, name, *m.both(v, packed(*node.elements)))
 
 
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:

@@ -28,6 +28,8 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StorePair,
+    StoreQuad,
     StoreRows,
     StoreWords,
 )
@@ -58,7 +60,15 @@ from selector.gpu.ir.nodes import (
     Sync,
     Under,
 )
-from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    SetTile,
+)
 from selector.gpu.simulator.data import engine, moves, products
 from selector.gpu.simulator.data.barriers import Barriers
 from selector.gpu.simulator.data.machine import Machine
@@ -83,6 +93,9 @@ _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     Assign: moves.assign,
     Advance: moves.advance,
     Store: moves.store,
+    StorePair: moves.store_pair,
+    StoreQuad: moves.store_quad,
+    SetTile: moves.set_tile,
     StoreWords: moves.store_words,
     StoreChunk: moves.store_chunk,
     StoreRows: moves.store_rows,

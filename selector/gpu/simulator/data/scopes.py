@@ -20,7 +20,7 @@ from selector.gpu.ir.nodes import (
     children,
     walk,
 )
-from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma
+from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, SetTile
 from selector.ir.nodes import Call, Expr, Var
 
 
@@ -49,7 +49,7 @@ def set_in(body: Body) -> frozenset[str]:
 
 def _set_by(node: Node) -> Iterator[str]:
     match node:
-        case Assign(name) | Mma(to=name):
+        case Assign(name) | Mma(to=name) | SetTile(to=name):
             yield name
         case Advance(phase=phase):
             yield from ("slot", phase) if phase else ("slot",)
@@ -96,8 +96,6 @@ def text_in(kernel: Kernel) -> int:
             case Raw(lines):
                 count += sum(bool(x.strip()) and not x.strip().startswith("//") for x in lines)
             case Under(head) if head:
-                count += 1
-            case LoadFragment(elements=elements) if elements:
                 count += 1
             case _:
                 pass

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.gpu.simulator.data.arithmetic import Arithmetic, own_element
+from selector.gpu.simulator.data.arithmetic import Arithmetic, own_element, shuffled
 from selector.gpu.simulator.data.values import Mask, Pointer, Threads
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Compare, Expr, Not, Select, Var
 
@@ -40,6 +40,13 @@ class Unwritten:
                 return either(self.of(a, v), self.of(b, v))
             case Call(_, "element", (whole, *parts)):
                 return self._element(v, e, whole, parts)
+            case Call(_, "pair_at" | "pair_in_panels"):
+                arithmetic = self.arithmetic
+                return arithmetic.memories.marks(v, arithmetic.pair(e, v))
+            case Call(_, "shuffle_xor", (value, by)):
+                mask = self.of(value, v)
+                lane = v["lane"] ^ self.arithmetic.of(by)(v)
+                return None if mask is None else shuffled(v, mask, lane)
             case Call(_, _, arguments):
                 return either(*(self.of(a, v) for a in arguments))
             case _:

@@ -12,8 +12,8 @@ import numpy as np
 
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Kernel, walk
-from selector.gpu.simulator.data.launch import Launched, run_launch, space_of
-from selector.gpu.simulator.data.values import Pointer
+from selector.gpu.simulator.data.launch import Launched, run_launch
+from selector.gpu.simulator.data.values import Pointer, Space
 from selector.ir.interpreter import evaluate_scalar
 from selector.ir.nodes import BufferParam, Var
 from selector.runtime import arguments, host
@@ -50,8 +50,8 @@ def simulate(
     *,
     flags: bool = True,
 ) -> Simulated:
-    """Run the ``kernels`` of a plan on arrays. ``flags``: False for a call whose arrays have no
-    tensor maps and begin anywhere, as far as the kernels ask.
+    """Run the ``kernels`` of a plan on arrays. ``flags``: False for a call whose arrays begin
+    anywhere, so that there are no tensor maps of them.
     """
     return _Call(plan, inputs, sizes, flags).run(kernels)
 
@@ -68,7 +68,7 @@ class _Call:
             array = host.to_host(b.name, values[b.name])
             arguments.check_array(b, view(b.name, array))
             self.known[b.name] = arguments.size_of(b, view(b.name, array))
-            self.memory[b.name] = _placed(b, array)
+            self.memory[b.name] = _placed(b, array, apart=not flags)
         self.scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
         numbers = arguments.integers(self.scalars)
         self.known |= output_sizes(plan, self.known, numbers, sizes)
@@ -76,10 +76,10 @@ class _Call:
         check_requirements(plan, self.env)
         for b in arguments.outputs_of(plan):
             count = int(np.prod(self.known[b.name].extents))
-            self.memory[b.name] = _room(b.name, count, numpy_dtype(b.type), written=False)
+            self.memory[b.name] = _room(b.name, count, numpy_dtype(b.type), apart=not flags)
         for i in plan.intermediates:
             count = max(evaluate_scalar(i.elements, self.env), 1)
-            self.memory[i.name] = _room(i.name, count, numpy_dtype(i.type), written=True)
+            self.memory[i.name] = _room(i.name, count, numpy_dtype(i.type), zeros=True)
 
     def run(self, kernels: Sequence[Kernel]) -> Simulated:
         faults: dict[str, None] = {}
@@ -93,25 +93,22 @@ class _Call:
         return Simulated(outputs, tuple(faults))
 
     def result(self, b: BufferParam, faults: dict[str, None]) -> Any:
-        to, size = self.memory[b.name], self.known[b.name]
-        count = int(np.prod(size.extents))
+        to, extents = self.memory[b.name], self.known[b.name].extents
+        room = slice(int(to.byte), int(to.byte) + int(np.prod(extents)) * to.element.itemsize)
         marks = to.space.unwritten
-        if marks is not None and marks[: count * to.element.itemsize].any():
+        assert marks is not None
+        if marks[room].any():
             faults.setdefault(f"some of `{b.name}` is not written")
-        data = to.space.data[: count * to.element.itemsize].view(to.element)
-        return data.reshape(size.extents[::-1])
+        return to.space.data[room].view(to.element).reshape(extents[::-1])
 
     # ------------------------------------------------------------------ launches
 
     def launched(self, kernel: Kernel, launch: Launch, grid: tuple[int, int, int]) -> Launched:
         """A kernel with the arguments of its launch, in the order of its parameters."""
-        names = [p.split()[-1].lstrip("*") for p in kernel.parameters]
+        names = [str(p).split()[-1].lstrip("*") for p in kernel.parameters]
         declared = {m.name: m for m in walk(kernel.declarations) if isinstance(m, Map)}
         values: dict[str, Any] = {}
         maps: dict[str, Any] = {}
-        ready = self.flags and all(
-            self.possible(a) for a in launch.arguments if isinstance(a, MapArgument)
-        )
         for name, a in zip(names, launch.arguments, strict=True):
             match a:
                 case BufferArgument(of):
@@ -120,8 +117,8 @@ class _Call:
                     values[name] = np.asarray(self.scalars[of])[()]
                 case ValueArgument(e, t):
                     values[name] = numpy_dtype(t).type(evaluate_scalar(e, self.env))
-                case MapsReady():
-                    values[name] = np.int32(ready)
+                case MapsReady(wanted):
+                    values[name] = np.int32(self.ready(launch, wanted))
                 case MapArgument(of):
                     extents = tuple(evaluate_scalar(e, self.env) for e in a.extents)
                     strides = tuple(evaluate_scalar(e, self.env) for e in a.strides)
@@ -138,8 +135,12 @@ class _Call:
         )
         return self.flags and all(stride % GRAIN == 0 for stride in strides)
 
+    def ready(self, launch: Launch, names: Sequence[str]) -> bool:
+        """Whether a device has all maps of these arrays."""
+        maps = (a for a in launch.arguments if isinstance(a, MapArgument))
+        return all(self.possible(a) for a in maps if not names or a.name in names)
+
     def possible(self, a: MapArgument) -> bool:
-        """Whether a device has such a map."""
         shape = TensorMap(
             a.type,
             tuple(evaluate_scalar(e, self.env) for e in a.extents),
@@ -147,19 +148,27 @@ class _Call:
             a.box,
             any(b.name == a.name for b in arguments.outputs_of(self.plan)),
         )
-        return shape.possible(0)
+        return shape.possible(int(self.memory[a.name].byte))
 
 
-def _placed(b: BufferParam, array: Any) -> Pointer:
+def _placed(b: BufferParam, array: Any, *, apart: bool) -> Pointer:
     """A copy of an array with the same strides."""
     reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
-    size = reach + array.itemsize if array.size else 0
-    room = np.zeros(-(-max(size, 1) // GRAIN) * GRAIN, np.uint8)
+    to = _room(b.name, reach // array.itemsize + 1, numpy_dtype(b.type), apart=apart, zeros=True)
     if array.size:
+        room = to.space.data[int(to.byte) :]
         np.ndarray(array.shape, array.dtype, room, strides=array.strides)[...] = array
-    return Pointer(space_of(b.name, room, written=True), numpy_dtype(b.type), np.int64(0))
+    return to
 
 
-def _room(name: str, count: int, element: np.dtype[Any], *, written: bool) -> Pointer:
-    room = np.zeros(-(-max(count * element.itemsize, 1) // GRAIN) * GRAIN, np.uint8)
-    return Pointer(space_of(name, room, written=written), element, np.int64(0))
+def _room(
+    name: str, count: int, element: np.dtype[Any], *, apart: bool = False, zeros: bool = False
+) -> Pointer:
+    """For so many elements, which begin at a multiple of ``GRAIN`` bytes, or ``apart`` from one;
+    what nobody wrote, or ``zeros``.
+    """
+    start = element.itemsize if apart and element.itemsize < GRAIN else 0
+    size = -(-max(start + count * element.itemsize, 1) // GRAIN) * GRAIN
+    marks = None if zeros else np.full(size, 0xFF, np.uint8)
+    space = Space(name, np.zeros(size, np.uint8), marks, size)
+    return Pointer(space, element, np.int64(start))

@@ -67,7 +67,9 @@ LOADS = frozenset(("element", "pair_at", PAIR_IN_PANELS, "load_shifted"))
 
 
 def converted(x: Any, element: np.dtype[Any]) -> Any:
-    """A number as C converts it to another type."""
+    """A number, or an address, as C converts it to another type."""
+    if isinstance(x, Pointer):
+        return x.byte.astype(element)
     if x.dtype == element:
         return x
     if element == bool:
@@ -218,6 +220,8 @@ class Arithmetic:
                 return lambda _: constant
             case "shared_address", _:
                 return lambda v: _sum(parts, v).byte
+            case "first_lane", (_,):
+                return parts[0]
             case "cluster_rank", ():
                 return lambda v: v["cluster_rank"]
             case "bits_as", (_,):

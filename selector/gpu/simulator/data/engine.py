@@ -34,7 +34,8 @@ def _inside(boxes: Boxes, at: tuple[int, ...]) -> tuple[Index, Array]:
         i = (start + np.arange(box[d])).reshape(shape)
         place = place + i * stride
         inside = inside & (i >= 0) & (i < extent)
-    return np.where(inside, place, 0).reshape(-1), inside.reshape(-1)
+    first = int(boxes.to.byte) // boxes.to.element.itemsize
+    return np.where(inside, place + first, 0).reshape(-1), inside.reshape(-1)
 
 
 def _places(m: Machine, boxes: Boxes, start: int, block: int) -> Index | None:

@@ -15,7 +15,7 @@ from selector.gpu.ir.products import Mma
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.machine import GROUP, SHARED, WARP, Boxes, Machine
 from selector.gpu.simulator.data.run import Run
-from selector.gpu.simulator.data.values import Mask, Pointer, Space, Threads
+from selector.gpu.simulator.data.values import Mask, Pointer, Threads
 from selector.ir.nodes import Binary, BinaryOp, Expr, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import BOOL
@@ -185,10 +185,3 @@ def _among(v: Threads, mask: Mask) -> Threads:
         _ = part[name]
     part.within = None
     return part
-
-
-def space_of(name: str, array: Any, *, written: bool) -> Space:
-    """Memory of an array's bytes, which is shared with it."""
-    data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) else array
-    marks = None if written else np.full(data.size, 0xFF, np.uint8)
-    return Space(name, data, marks, data.size)

@@ -36,10 +36,13 @@ GRAIN = 16  # bytes: of the arrays' begins, and of what a flag of alignment prom
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """The outputs by name, in NumPy (bfloat16 as its bits), and what is wrong, each once."""
+    """The outputs by name, in NumPy (bfloat16 as its bits), what is wrong, each once, and the ids
+    of the nodes that some thread came to.
+    """
 
     outputs: Mapping[str, Any]
     faults: tuple[str, ...]
+    reached: frozenset[int]
 
 
 def simulate(
@@ -49,18 +52,21 @@ def simulate(
     sizes: Any = None,
     *,
     flags: bool = True,
+    maps: bool = True,
 ) -> Simulated:
     """Run the ``kernels`` of a plan on arrays. ``flags``: False for a call whose arrays begin
-    anywhere, so that there are no tensor maps of them.
+    anywhere, so that there are no tensor maps of them. ``maps``: False where no driver makes any.
     """
-    return _Call(plan, inputs, sizes, flags).run(kernels)
+    return _Call(plan, inputs, sizes, flags, maps).run(kernels)
 
 
 class _Call:
     """The arrays of a call in memory, and the sizes that follow."""
 
-    def __init__(self, plan: Plan, inputs: Mapping[str, Any], sizes: Any, flags: bool) -> None:
-        self.plan, self.flags = plan, flags
+    def __init__(
+        self, plan: Plan, inputs: Mapping[str, Any], sizes: Any, flags: bool, maps: bool
+    ) -> None:
+        self.plan, self.flags, self.maps = plan, flags, maps
         values = arguments.match_names(plan, (), inputs)
         self.memory: dict[str, Pointer] = {}
         self.known: dict[str, Size] = {}
@@ -83,14 +89,16 @@ class _Call:
 
     def run(self, kernels: Sequence[Kernel]) -> Simulated:
         faults: dict[str, None] = {}
+        reached: set[int] = set()
         for kernel, launch in zip(kernels, self.plan.launches, strict=True):
             x, y, z = (evaluate_scalar(e, self.env) for e in launch.grid)
             if min(x, y, z) > 0:
                 grid = grid_of((x, y, z), launch, lambda: MULTIPROCESSORS)
-                found = run_launch(self.launched(kernel, launch, grid))
+                found, come = run_launch(self.launched(kernel, launch, grid))
+                reached |= come
                 faults |= dict.fromkeys(f"{kernel.name}: {fault}" for fault in found)
         outputs = {b.name: self.result(b, faults) for b in arguments.outputs_of(self.plan)}
-        return Simulated(outputs, tuple(faults))
+        return Simulated(outputs, tuple(faults), frozenset(reached))
 
     def result(self, b: BufferParam, faults: dict[str, None]) -> Any:
         to, extents = self.memory[b.name], self.known[b.name].extents
@@ -138,7 +146,7 @@ class _Call:
     def ready(self, launch: Launch, names: Sequence[str]) -> bool:
         """Whether a device has all maps of these arrays."""
         maps = (a for a in launch.arguments if isinstance(a, MapArgument))
-        return all(self.possible(a) for a in maps if not names or a.name in names)
+        return self.maps and all(self.possible(a) for a in maps if not names or a.name in names)
 
     def possible(self, a: MapArgument) -> bool:
         shape = TensorMap(

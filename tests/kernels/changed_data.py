@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from changed import _further, _laid_otherwise, _other, _places, _replaced
+from changed import Path, _further, _laid_otherwise, _other, _places, _replaced
 
 from selector.gpu.ir.expressions import negated, number, plus
 from selector.gpu.ir.memory import (
@@ -37,7 +37,7 @@ from selector.gpu.ir.products import (
 
 def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
     match node:
-        case SetTile() | StoreWords() | StoreRows() | LoadShifted() | Fence("proxy"):
+        case SetTile() | StoreWords() | StoreRows() | LoadShifted():
             yield "missing", None
         case CopyElement(index=index, inside=inside):
             yield "missing", None
@@ -98,7 +98,8 @@ def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
             if swizzle:
                 yield "another swizzle", replace(node, swizzle=_other(swizzle))
         case Mma(how, a=a, b=b):
-            yield "of the other kind", replace(node, how="add" if how == "fresh" else "fresh")
+            if how == "fresh":
+                yield "not fresh", replace(node, how="add")
             yield from ((f"left {what}", replace(node, a=x)) for what, x in _operands(a))
             yield from ((f"right {what}", replace(node, b=x)) for what, x in _operands(b))
         case _:
@@ -115,9 +116,33 @@ def _operands(x: Operand) -> Iterator[tuple[str, Operand]]:
             pass
 
 
-def data_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Every one of a kernel, with what is wrong."""
-    for path, node in _places(kernel.body, ()):
-        for what, other in _mistakes(node):
+def data_mutants(kernel: Kernel) -> Iterator[tuple[Node, str, Kernel]]:
+    """Every one of a kernel: the node that is wrong, what is wrong with it. What changes no number
+    is left out: a product that is the first of a tile of zeros forgets nothing (``_forgets``); each
+    thread fences before every stage that it fills, so that one fence less is made good by the next
+    one, and only the lack of all is a mistake.
+    """
+    places = list(_places(kernel.body, ()))
+    for path, node in places:
+        mistakes = [*_mistakes(node)]
+        if _forgets(places, path, node):
+            assert isinstance(node, Mma)
+            mistakes.append(("forgets what was there", replace(node, how="fresh")))
+        for what, other in mistakes:
             by = () if other is None else (other,)
-            yield f"{what}: {node}", replace(kernel, body=_replaced(kernel.body, path, by))
+            yield node, what, replace(kernel, body=_replaced(kernel.body, path, by))
+    fences = [(p, n) for p, n in places if isinstance(n, Fence) and n.what == "proxy"]
+    if fences:
+        body = kernel.body
+        for path, _ in reversed(fences):
+            body = _replaced(body, path, ())
+        yield fences[0][1], "all are missing", replace(kernel, body=body)
+
+
+def _forgets(places: list[tuple[Path, Node]], path: Path, node: Node) -> bool:
+    """Whether another product stands before one in its body, of the same tile."""
+    if not isinstance(node, Mma) or node.how == "fresh":
+        return False
+    body = [(p, n) for p, n in places if p[:-1] == path[:-1] and isinstance(n, Mma)]
+    same = [p for p, n in body if isinstance(n, Mma) and (n.to, n.piece) == (node.to, node.piece)]
+    return same[0] != path

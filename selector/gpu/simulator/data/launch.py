@@ -38,19 +38,24 @@ class Launched:
     aligned: bool
 
 
-def run_launch(launched: Launched) -> tuple[str, ...]:
-    """Runs it on the memory that its pointers are to; what is wrong with it, each once."""
+def run_launch(launched: Launched) -> tuple[tuple[str, ...], set[int]]:
+    """Runs it on the memory that its pointers are to; what is wrong with it, each once, and the
+    ids of the nodes that somebody came to.
+    """
     kernel = launched.kernel
     x, y, z = launched.grid
     most = max(MOST_THREADS // kernel.threads // kernel.cluster, 1) * kernel.cluster
     faults: dict[str, None] = {}
+    reached: set[int] = set()
     for first in range(0, x * y * z, most):
         blocks = np.arange(first, min(first + most, x * y * z))
-        faults |= _run_blocks(launched, blocks)
-    return tuple(faults)
+        machine = _run_blocks(launched, blocks)
+        faults |= machine.memories.faults
+        reached |= machine.reached
+    return tuple(faults), reached
 
 
-def _run_blocks(launched: Launched, blocks: Any) -> dict[str, None]:
+def _run_blocks(launched: Launched, blocks: Any) -> Machine:
     kernel = launched.kernel
     declared = {n.name: n for n in walk(kernel.declarations) if isinstance(n, Map)}
     maps = {name: Boxes(declared[name], *given) for name, given in launched.maps.items()}
@@ -59,7 +64,7 @@ def _run_blocks(launched: Launched, blocks: Any) -> dict[str, None]:
     roles = [_among(whole, mask) for mask in _roles(kernel, whole, machine.arithmetic)]
     with np.errstate(all="ignore"):
         Run(machine, roles)
-    return machine.memories.faults
+    return machine
 
 
 def _placed(launched: Launched, machine: Machine, blocks: Any) -> Threads:

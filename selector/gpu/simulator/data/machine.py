@@ -47,6 +47,8 @@ class Machine:
         self.memories = Memories(shared, self.here)
         self.arithmetic = Arithmetic(numbers, self.memories)
         self.unwritten = Unwritten(self.arithmetic)
+        self.reached: set[int] = set()  # ids of the nodes that somebody came to
+        self.idle = False  # nobody wants what the node does
         self.tainted: set[str] = set()  # names whose values somebody did not write, at some time
 
     def here(self) -> str:
@@ -87,6 +89,7 @@ class Machine:
         if condition is None:
             return None
         found = np.broadcast_to(self.holds(v, condition), (v.count,))
+        self.idle = not found.any()
         return None if found.all() else found
 
     def put(self, v: Threads, name: str, value: Any, mask: Any = None) -> None:

@@ -295,7 +295,8 @@ def store_quad(m: Machine, v: Threads, node: StoreQuad) -> None:
     """Four neighbours of each lane: two of its own, two of the lane beside it."""
     odd = v["lane"] & 1 != 0
     found = [m.both(v, e) for e in node.values]
-    m.warps(v)
+    if not m.warps(v):
+        return
     first, second = [_handed(v, odd, *found[i::2]) for i in (0, 1)]
     to = m.pointer(v, node.to) + np.where(odd, np.int64(6), np.int64(0))
     own = [_picked(odd, found[2 + i], found[i]) for i in (0, 1)]

@@ -77,6 +77,10 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:
     """Matrix i of 8 rows of 16 bytes to register i; lane l has word l % 4 of row l / 4."""
     warps, count = m.warps(v), len(node.registers)
+    if not warps:
+        for name in node.registers:
+            m.put(v, name, np.zeros(v.count, np.uint32), np.ones(v.count, bool))
+        return
     lanes = v.part(v["lane"] < 8 * count)  # the others' addresses are not asked for
     at = m.shared(lanes[node.base] + node.at)
     m.memories.met = False

@@ -193,8 +193,12 @@ class Run:
             raise Stopped
         step = _STEPS.get(type(node))
         if step is not None:
+            machine.idle = False
             step(machine, v, node)
+            if not machine.idle:
+                machine.reached.add(id(node))
             return None
+        machine.reached.add(id(node))
         match node:
             case Under(_, body) | Fused(body):
                 return (yield from self._body(v, body))

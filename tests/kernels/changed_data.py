@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from changed import Path, _further, _laid_otherwise, _other, _places, _replaced
+from changed import Path, further_on, laid_otherwise, other_row, places, replaced
 
-from selector.gpu.ir.expressions import negated, number, plus
+from selector.gpu.ir.expressions import negated, plus
 from selector.gpu.ir.memory import (
     CopyAsync,
     CopyElement,
@@ -52,7 +52,7 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
         case Point("to", of=view) if view.index is not None:
             further = replace(view, index=plus(view.index, 8))
             yield "8 elements further", replace(node, of=further)
-            yield from ((what, replace(node, of=other)) for what, other in _laid_otherwise(view))
+            yield from ((what, replace(node, of=other)) for what, other in laid_otherwise(view))
         case EngineCopy() | EngineStore():
             yield from _boxes(node)
         case _:
@@ -66,10 +66,10 @@ def _boxes(node: EngineCopy | EngineStore) -> Iterator[tuple[str, Node | None]]:
     yield "a row further", replace(node, at=(*rest, plus(last, 1)))
     match node:
         case EngineCopy(to=view):
-            yield "1024 bytes further", replace(node, to=_further(view, 1024))
+            yield "1024 bytes further", replace(node, to=further_on(view, 1024))
         case EngineStore(source=view):
             yield "missing", None
-            yield "1024 bytes further", replace(node, source=_further(view, 1024))
+            yield "1024 bytes further", replace(node, source=further_on(view, 1024))
 
 
 def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
@@ -93,10 +93,16 @@ def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
                 yield "registers in another order", replace(node, registers=names[::-1])
         case LoadFragment(how="word"):
             yield "a word further", replace(node, at=node.at + 1)
+        case _:
+            yield from _instructions(node)
+
+
+def _instructions(node: Node) -> Iterator[tuple[str, Node | None]]:
+    match node:
         case Descriptor(swizzle=swizzle, stride=stride):
             yield "rows further apart", replace(node, stride=stride + 128)
             if swizzle:
-                yield "another swizzle", replace(node, swizzle=_other(swizzle))
+                yield "another swizzle", replace(node, swizzle=other_row(swizzle))
         case Mma(how, a=a, b=b):
             if how == "fresh":
                 yield "not fresh", replace(node, how="add")
@@ -122,27 +128,29 @@ def data_mutants(kernel: Kernel) -> Iterator[tuple[Node, str, Kernel]]:
     thread fences before every stage that it fills, so that one fence less is made good by the next
     one, and only the lack of all is a mistake.
     """
-    places = list(_places(kernel.body, ()))
-    for path, node in places:
+    found = list(places(kernel.body, ()))
+    for path, node in found:
         mistakes = [*_mistakes(node)]
-        if _forgets(places, path, node):
+        if _forgets(found, path, node):
             assert isinstance(node, Mma)
             mistakes.append(("forgets what was there", replace(node, how="fresh")))
         for what, other in mistakes:
             by = () if other is None else (other,)
-            yield node, what, replace(kernel, body=_replaced(kernel.body, path, by))
-    fences = [(p, n) for p, n in places if isinstance(n, Fence) and n.what == "proxy"]
+            yield node, what, replace(kernel, body=replaced(kernel.body, path, by))
+    fences = [(p, n) for p, n in found if isinstance(n, Fence) and n.what == "proxy"]
     if fences:
         body = kernel.body
         for path, _ in reversed(fences):
-            body = _replaced(body, path, ())
+            body = replaced(body, path, ())
         yield fences[0][1], "all are missing", replace(kernel, body=body)
 
 
-def _forgets(places: list[tuple[Path, Node]], path: Path, node: Node) -> bool:
+def _forgets(around: list[tuple[Path, Node]], path: Path, node: Node) -> bool:
     """Whether another product stands before one in its body, of the same tile."""
     if not isinstance(node, Mma) or node.how == "fresh":
         return False
-    body = [(p, n) for p, n in places if p[:-1] == path[:-1] and isinstance(n, Mma)]
-    same = [p for p, n in body if isinstance(n, Mma) and (n.to, n.piece) == (node.to, node.piece)]
-    return same[0] != path
+    same = (
+        p for p, n in around
+        if p[:-1] == path[:-1] and isinstance(n, Mma) and (n.to, n.piece) == (node.to, node.piece)
+    )  # fmt: skip
+    return next(same) != path

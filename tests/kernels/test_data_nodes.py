@@ -149,7 +149,13 @@ def warp_product(*changed: Node, pitch: int = 24) -> tuple[tuple[str, ...], Any,
         with w.when(less(THREAD, 2 * rows)):
             w.add(Let("int", ("row", "half"), (shifted(THREAD, 1), remainder(THREAD, 2))))
             at = times(row, pitch), times(half, 8)
-            w.add(CopyAsync(address(name, *at), plus(f"A{name}", plus(times(row, 16), times(half, 8))), "past"))
+            w.add(
+                CopyAsync(
+                    address(name, *at),
+                    plus(f"A{name}", plus(times(row, 16), times(half, 8))),
+                    "past",
+                )
+            )
     w.add(Fragment("acc", "float", (1, 4), ACCUMULATOR))
     w.add(SetTile("acc", 0, (FloatImm(0.0, FLOAT32),) * 4))
     w.add(MatrixRows("ra", View("a"), number(0), number(pitch), (8 * pitch, 8)))
@@ -186,7 +192,9 @@ def test_registers_of_another_lane_and_order_are_other_numbers() -> None:
 def test_padding_that_is_multiplied_is_told() -> None:
     further = LoadFragment(("b0", "b1"), "ldmatrix", "rb", 16)
     faults, _, _ = warp_product(further)
-    assert any("gets what nobody wrote, first read by {load b0; b1 by ldmatrix" in f for f in faults)
+    assert any(
+        "gets what nobody wrote, first read by {load b0; b1 by ldmatrix" in f for f in faults
+    )
 
 
 def test_a_part_of_a_warp_cannot_multiply() -> None:

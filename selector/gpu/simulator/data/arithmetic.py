@@ -24,7 +24,7 @@ from selector.gpu.simulator.data.functions import (
     to_integer,
 )
 from selector.gpu.simulator.data.memory import Memories
-from selector.gpu.simulator.data.values import DTYPES, Pointer, Threads
+from selector.gpu.simulator.data.values import BOOLEAN, DTYPES, Pointer, Threads
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -72,7 +72,7 @@ def converted(x: Any, element: np.dtype[Any]) -> Any:
         return x.byte.astype(element)
     if x.dtype == element:
         return x
-    if element == bool:
+    if element == BOOLEAN:
         return x != 0
     if x.dtype.kind == "f" and element.kind in "iu":
         return to_integer(x, element)
@@ -199,10 +199,8 @@ class Arithmetic:
             asked = left if conjunction else ~left
             if not asked.any():
                 return left
-            if lazily and not asked.all():
-                right = self.among(asked, v, second)
-            else:
-                right = second(v)
+            part = lazily and not asked.all()
+            right = self.among(asked, v, second) if part else second(v)
             return left & right if conjunction else left | right
 
         return both
@@ -210,9 +208,8 @@ class Arithmetic:
     # ------------------------------------------------------------------ calls
 
     def _call(self, e: Call) -> Evaluated:
-        t, name, arguments = e.type, e.name, e.args
-        parts = [self.of(a) for a in arguments]
-        match name, arguments:
+        parts = [self.of(a) for a in e.args]
+        match e.name, e.args:
             case "element", _:
                 return self._element(parts)
             case "shared_address", (IntImm(offset),):
@@ -220,27 +217,33 @@ class Arithmetic:
                 return lambda _: constant
             case "shared_address", _:
                 return lambda v: _sum(parts, v).byte
-            case "first_lane", (_,):
-                return parts[0]
-            case "cluster_rank", ():
-                return lambda v: v["cluster_rank"]
-            case "bits_as", (_,):
-                read = bits_as(DTYPES[t])
-                return lambda v: read(parts[0](v))
-            case "saturate", _:
-                element = DTYPES[t]
-                return lambda v: to_integer(parts[0](v), element)
             case "behind", _:
                 return lambda v: _sum(parts, v)
             case ("pair_at", _) | ("pair_in_panels", _):
                 return lambda v: self.memories.load(v, self.pair(e, v))
-            case "shuffle_xor", (_, _):
-                return lambda v: shuffled(v, parts[0](v), v["lane"] ^ parts[1](v))
-            case "__any_sync", (_, _):
-                return lambda v: np.repeat(_of_warps(v, parts[1](v)).any(1), WARP)
-            case _ if name in FUNCTIONS:
-                return self._function(t, name, parts)
             case _:
+                return self._of_lanes(e, parts)
+
+    def _of_lanes(self, e: Call, parts: list[Evaluated]) -> Evaluated:
+        """A call that loads nothing."""
+        match e.name, parts:
+            case "cluster_rank", []:
+                return lambda v: v["cluster_rank"]
+            case "first_lane", [value]:
+                return value
+            case "shuffle_xor", [value, by]:
+                return lambda v: shuffled(v, value(v), v["lane"] ^ by(v))
+            case "__any_sync", [_, value]:
+                return lambda v: np.repeat(_of_warps(v, value(v)).any(1), WARP)
+            case "bits_as", [value]:
+                read = bits_as(DTYPES[e.type])
+                return lambda v: read(value(v))
+            case "saturate", [value]:
+                element = DTYPES[e.type]
+                return lambda v: to_integer(value(v), element)
+            case name, _ if name in FUNCTIONS:
+                return self._function(e.type, name, parts)
+            case name, _:
                 raise InternalError(f"`{name}` is no function of a kernel that has a meaning here")
 
     def _function(self, t: Type, name: str, parts: list[Evaluated]) -> Evaluated:
@@ -262,8 +265,8 @@ class Arithmetic:
         if e.name == "pair_at":
             p: Pointer = values[0]
         else:
-            *sizes, _, panels, row, column = values
-            p = in_panels(*map(int, sizes), panels, row, column)
+            rows, row_bytes, down, _, panels, row, column = values
+            p = in_panels(int(rows), int(row_bytes), int(down), panels, row, column)
         return Pointer(p.space, np.dtype("u4"), p.byte)
 
 
@@ -272,7 +275,9 @@ def _constant(value: float, t: Type) -> Any:
         return to_bf16(np.float32(value))
     element = DTYPES[t]
     if t.kind is Kind.INT or t.kind is Kind.UINT:
-        return np.array(int(value) & ((1 << 8 * element.itemsize) - 1), np.uint64).astype(element)[()]
+        return np.array(int(value) & ((1 << 8 * element.itemsize) - 1), np.uint64).astype(element)[
+            ()
+        ]
     return element.type(value)
 
 

@@ -89,7 +89,9 @@ def copy(m: Machine, barriers: Barriers, v: Threads, node: EngineCopy) -> None:
                 m.memories.asynchronous(places * found.dtype.itemsize)
                 shared.typed(found.dtype)[places] = found
                 taken = shared.marks(found.dtype.itemsize)
-                taken[places] = 0 if marks is None else np.where(marks, np.iinfo(taken.dtype).max, 0)
+                taken[places] = (
+                    0 if marks is None else np.where(marks, np.iinfo(taken.dtype).max, 0)
+                )
             barriers.land(to, int(barrier[i]), found.nbytes)
 
 

@@ -1,5 +1,5 @@
-"""The device functions that legal expressions call, on arrays: what ``cuda.snippets`` says in C, and
-the compiler's own.
+"""The device functions that legal expressions call, on arrays: what ``cuda.snippets`` says in C,
+and the compiler's own.
 
 Half precision is moved as it is, bfloat16 as its bits.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from selector.gpu.ir.layouts import BYTE, Dealt, Swizzle
+from selector.gpu.simulator.data.values import BOOLEAN
 
 Function = Callable[..., Any]
 _F32 = np.float32
@@ -136,7 +137,9 @@ def _halves(pair: Any) -> tuple[Any, Any]:
 
 def _in_pairs(f: Function) -> Function:
     def both(a: Any, b: Any) -> Any:
-        parts = (f(x.astype(_F32), y.astype(_F32)) for x, y in zip(_halves(a), _halves(b)))
+        parts = (
+            f(x.astype(_F32), y.astype(_F32)) for x, y in zip(_halves(a), _halves(b), strict=True)
+        )
         return round_pair(*parts)
 
     return both
@@ -144,7 +147,7 @@ def _in_pairs(f: Function) -> Function:
 
 def _compared(f: Function) -> Function:
     def both(a: Any, b: Any) -> Any:
-        low, high = (f(x, y) for x, y in zip(_halves(a), _halves(b)))
+        low, high = (f(x, y) for x, y in zip(_halves(a), _halves(b), strict=True))
         return np.where(low, np.uint32(0xFFFF), np.uint32(0)) | np.where(
             high, np.uint32(0xFFFF0000), np.uint32(0)
         )
@@ -169,7 +172,7 @@ def strip_column(pitch: Any, step: Any, per: Any, column: Any) -> Any:
 
 def bits_as(element: np.dtype[Any]) -> Function:
     def read(x: Any) -> Any:
-        if element == bool:
+        if element == BOOLEAN:
             return np.asarray(x).view(np.uint8).astype(bool)[()]
         return np.asarray(x).view(element)[()]
 
@@ -181,12 +184,28 @@ def _rounded(f: Function) -> Function:
     return lambda *x: np.asarray(f(*(a.astype(np.float64) for a in x))).astype(x[0].dtype)[()]
 
 
+def _inverse(x: Any) -> Any:
+    return 1 / x
+
+
+def _inverse_root(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
+
+def _pair_abs(a: Any) -> Any:
+    return a & np.uint32(0x7FFF7FFF)
+
+
+def _pair_select(mask: Any, a: Any, b: Any) -> Any:
+    return (mask & a) | (~mask & b)
+
+
 _MATH: dict[str, Function] = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "pow": np.power, "atan2": np.arctan2,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil,
+    "sqrt": np.sqrt, "rsqrt": _inverse_root, "floor": np.floor, "ceil": np.ceil,
     "rint": np.rint, "trunc": np.trunc, "fabs": np.abs, "round": np.rint,
     "fmod": np.fmod, "fmin": np.fmin, "fmax": np.fmax, "cbrt": np.cbrt,
 }  # fmt: skip
@@ -202,16 +221,16 @@ FUNCTIONS: dict[str, Function] = {
         ("eq", np.equal), ("lt", np.less), ("le", np.less_equal),
         ("gt", np.greater), ("ge", np.greater_equal),
     )},
-    "pair_abs": lambda a: a & np.uint32(0x7FFF7FFF),
-    "pair_select": lambda m, a, b: (m & a) | (~m & b),
+    "pair_abs": _pair_abs,
+    "pair_select": _pair_select,
     "half_of": half_of,
     "round_pair": round_pair,
     "pack16": pack16,
     "pack8": pack8,
     "abs": np.abs,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
-    "__frcp_rn": _rounded(lambda x: 1 / x),
-    "__frsqrt_rn": _rounded(lambda x: 1 / np.sqrt(x)),
+    "__frcp_rn": _rounded(_inverse),
+    "__frsqrt_rn": _rounded(_inverse_root),
     "exp2_rounded": _rounded(np.exp2),
     "exp_rounded": _rounded(np.exp),
     "tanh_approximate": _rounded(np.tanh),
@@ -230,6 +249,6 @@ FUNCTIONS: dict[str, Function] = {
     "panel_index": panel_index,
     "strip_column": strip_column,
     "__int_as_float": bits_as(np.dtype("f4")),
-    "anew": lambda x: x,
+    "anew": np.positive,
 }  # fmt: skip
 """By their names; the arguments have the types that expressions say."""

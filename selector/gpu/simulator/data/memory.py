@@ -11,6 +11,7 @@ import numpy as np
 
 from selector.gpu.ir.layouts import CHUNK
 from selector.gpu.simulator.data.values import (
+    BOOLEAN,
     Array,
     Index,
     Mask,
@@ -120,7 +121,7 @@ class Memories:
             marks = p.space.marks(p.element.itemsize)[at]
             self._meet(marks if self.active is None else marks * self.active)
         found = p.space.typed(p.element)[at]
-        return found.astype(bool) if p.element == bool else found
+        return found.astype(bool) if p.element == BOOLEAN else found
 
     def marks(self, v: Threads, p: Pointer) -> Mask | None:
         """Whose element nobody wrote."""

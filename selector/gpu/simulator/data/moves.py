@@ -27,6 +27,7 @@ from selector.gpu.ir.products import SetTile
 from selector.gpu.simulator.data.arithmetic import converted
 from selector.gpu.simulator.data.machine import WARP, Machine
 from selector.gpu.simulator.data.values import (
+    BOOLEAN,
     KINDS,
     SHIFTED,
     Mask,
@@ -115,7 +116,7 @@ def store(m: Machine, v: Threads, node: Store) -> None:
 def _stored(value: Any, element: np.dtype[Any]) -> Any:
     """As it lies in memory."""
     value = converted(value, element)
-    return value.astype(np.uint8) if element == bool else value
+    return value.astype(np.uint8) if element == BOOLEAN else value
 
 
 def _set_own(m: Machine, v: Threads, to: Call, value: Any, mask: Any) -> None:
@@ -127,7 +128,7 @@ def _set_own(m: Machine, v: Threads, to: Call, value: Any, mask: Any) -> None:
         places.insert(0, m.place(v, index))
         whole = whole.args[0]
     assert isinstance(whole, Var)
-    found, marks = v.changed(whole.name)
+    found, _ = v.changed(whole.name)
     at: Any = (slice(None), *places)
     if any(x.ndim for x in places):
         at = (np.arange(v.count), *(per_thread(x, v.count) for x in places))
@@ -157,7 +158,7 @@ def store_words(m: Machine, v: Threads, node: StoreWords) -> None:
         marks[:, i] = False if mask is None else mask
     m.memories.active = outer
     if wanted is not None:
-        words, marks = words * wanted[:, None], marks & wanted[:, None]
+        words, marks = np.where(wanted[:, None], words, 0), marks & wanted[:, None]
     m.memories.store_chunk(v, to, words, marks)
 
 
@@ -169,7 +170,7 @@ def store_chunk(m: Machine, v: Threads, node: StoreChunk) -> None:
         assert isinstance(node.source, Var)
         words = np.ascontiguousarray(source[:, : CHUNK // source.dtype.itemsize]).view(np.uint32)
         marks = v.mask(node.source.name)
-        mask = None if marks is None else np.broadcast_to(marks.any(1)[:, None], words.shape)
+        mask = None if marks is None else np.broadcast_to(np.any(marks, axis=1, keepdims=True), words.shape)
     m.memories.store_chunk(v, to, words, mask)
 
 
@@ -180,7 +181,8 @@ def store_rows(m: Machine, v: Threads, node: StoreRows) -> None:
     size = to.element.itemsize
     width = node.row_bytes // size
     for first in range(0, BOX_ROWS * width, WARP):
-        row, column = np.divmod(first + v["lane"].astype(np.int64), width)
+        lane: Any = first + v["lane"].astype(np.int64)
+        row, column = np.divmod(lane, width)
         byte = Swizzle(node.row_bytes)(row * node.row_bytes + column * size)[BYTE]
         wanted, place = (row < rows) & (column < columns), row * stride
         if node.above is not None and node.runs is not None:

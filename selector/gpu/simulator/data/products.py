@@ -124,7 +124,13 @@ def _where(layout: Strided, rows: int, columns: int, registers: int) -> tuple[Ar
 
 
 def _in_registers(
-    m: Machine, v: Threads, names: tuple[str, ...], layout: Strided, rows: int, depth: int, size: int
+    m: Machine,
+    v: Threads,
+    names: tuple[str, ...],
+    layout: Strided,
+    rows: int,
+    depth: int,
+    size: int,
 ) -> tuple[Array, Any]:
     """Elements of each unit by row and depth, and which nobody wrote."""
     threads = WARP if rows <= 16 else 4 * WARP

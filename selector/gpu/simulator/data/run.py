@@ -272,7 +272,9 @@ class Run:
                 here = here if on.all() else here.part(on)
             step = np.int32(1) if node.step is None else machine.value(here, node.step)
             here.put(var, here[var] + step)
-        self._join(here, v, self._sets(node.body) - {var} | ({var} if node.start is None else set()))
+        self._join(
+            here, v, self._sets(node.body) - {var} | ({var} if node.start is None else set())
+        )
         if node.start is not None:
             v.restore(var, outer)
         return left

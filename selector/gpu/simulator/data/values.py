@@ -36,6 +36,8 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 
+BOOLEAN = np.dtype("?")
+
 DTYPES: dict[Type, np.dtype[Any]] = {
     FLOAT16: np.dtype("f2"), BFLOAT16: np.dtype("u2"), FLOAT32: np.dtype("f4"),
     FLOAT64: np.dtype("f8"), INT8: np.dtype("i1"), INT16: np.dtype("i2"), INT32: np.dtype("i4"),
@@ -68,7 +70,7 @@ class Space:
     each: int = 0
 
     def typed(self, element: np.dtype[Any]) -> Array:
-        return self.data.view(np.uint8 if element == bool else element)
+        return self.data.view(np.uint8 if element == BOOLEAN else element)
 
     def marks(self, bytes_: int) -> Array:
         """Of elements of so many bytes, whether some of one is unwritten: what is not 0."""

@@ -112,7 +112,7 @@ def test_text_computes_what_the_interpreter_does(program: Run, verified: Verifie
 
 @SIMULATED
 def test_kernels_compute_what_the_interpreter_does(program: Run, verified: Verified) -> None:
-    """As nodes, for arrays that are aligned and have maps, if their rows let them, and for others."""
+    """As nodes, for arrays that are aligned and have maps, if their rows let them, and others."""
     module, case = program.program.kernel.module, CORPUS[program.program.name]
     if verified(program.program.kernel.source, str(module), *program.inputs):
         return

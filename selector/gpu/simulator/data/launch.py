@@ -59,7 +59,7 @@ def _run_blocks(launched: Launched, blocks: Any) -> Machine:
     kernel = launched.kernel
     declared = {n.name: n for n in walk(kernel.declarations) if isinstance(n, Map)}
     maps = {name: Boxes(declared[name], *given) for name, given in launched.maps.items()}
-    machine = Machine(kernel, blocks.size, launched.shared_bytes, maps)
+    machine = Machine(kernel, blocks.size, launched.shared_bytes, maps, launched.values)
     whole = _placed(launched, machine, blocks)
     roles = [_among(whole, mask) for mask in _roles(kernel, whole, machine.arithmetic)]
     with np.errstate(all="ignore"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.memory import Memories
 from selector.gpu.simulator.data.unwritten import Unwritten
 from selector.gpu.simulator.data.values import Index, Mask, Pointer, Space, Threads, per_thread
-from selector.ir.nodes import Expr
+from selector.ir.nodes import Expr, Var
 
 SHARED = "smem"
 WARP, GROUP = 32, 128
@@ -32,14 +32,24 @@ class Boxes:
     strides: tuple[int, ...]
 
 
+def _number(n: Number, given: Collection[str]) -> Expr:
+    """What it stands for: a parameter, where the launch brings it."""
+    return Var(n.text, n.value.type) if n.text in given else n.value
+
+
 class Machine:
-    """Of a launch of ``blocks`` blocks, clusters of ``cluster``."""
+    """Of a launch of ``blocks`` blocks, with parameters whose names are ``given``."""
 
     def __init__(
-        self, kernel: Kernel, blocks: int, shared_bytes: int, maps: Mapping[str, Boxes]
+        self,
+        kernel: Kernel,
+        blocks: int,
+        shared_bytes: int,
+        maps: Mapping[str, Boxes],
+        given: Collection[str],
     ) -> None:
         self.kernel, self.blocks, self.maps = kernel, blocks, maps
-        numbers = {n.name: n.value for n in kernel.declarations if isinstance(n, Number)}
+        numbers = {n.name: _number(n, given) for n in kernel.declarations if isinstance(n, Number)}
         each = -(-max(shared_bytes, 16) // 16) * 16
         room = np.full(blocks * each, 0xFF, np.uint8)
         shared = Space("shared memory", room, np.full(blocks * each, 0xFF, np.uint8), each, each)

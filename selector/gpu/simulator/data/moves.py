@@ -170,7 +170,11 @@ def store_chunk(m: Machine, v: Threads, node: StoreChunk) -> None:
         assert isinstance(node.source, Var)
         words = np.ascontiguousarray(source[:, : CHUNK // source.dtype.itemsize]).view(np.uint32)
         marks = v.mask(node.source.name)
-        mask = None if marks is None else np.broadcast_to(np.any(marks, axis=1, keepdims=True), words.shape)
+        mask = (
+            None
+            if marks is None
+            else np.broadcast_to(np.any(marks, axis=1, keepdims=True), words.shape)
+        )
     m.memories.store_chunk(v, to, words, mask)
 
 

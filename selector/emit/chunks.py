@@ -298,7 +298,7 @@ def _elements(
     copy: Copy, context: KernelContext, rows_inside: list[Expr], extent: Expr, wanted: Expr | None
 ) -> None:
     w, scalar = context.writer, context.scalar
-    context.names.bind(ELEMENT.name, "e")
+    context.names.variable("e")
     param, x = context.storages[copy.source.buffer].param, plus("c0", "e")
     assert param is not None
     tests, source = [below(x, extent), *rows_inside], number("e")

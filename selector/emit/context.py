@@ -150,7 +150,8 @@ class KernelContext:
     required: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()  # variables that the host knows at a launch
     grid: frozenset[str] = frozenset()  # variables of the grid's loops
-    units: dict[str, str] = field(default_factory=dict)  # gpu_thread variables of warps, as text
+    # What stands for gpu_thread variables of warps.
+    units: dict[str, Var] = field(default_factory=dict[str, Var])
     # What numbers that are worked out once are called; how, where that is not the host's work.
     quotients: dict[Expr, tuple[str, Expr | None]] = field(default_factory=dict)
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
@@ -205,14 +206,14 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
+        units = {v.name for v in self.units.values()}
         for name in free_vars(e):
-            known = self.units.get(name, name)
-            fixed = known in self.grid or known in self.units.values()
+            known = self.units[name].name if name in self.units else name
+            fixed = known in self.grid or known in units
             if known not in self.sizes and not (quotient and fixed):
                 return None  # most of them, so that this comes before any work
-        placed = self.grid | set(self.units.values())
-        units = {n: Var(self.names.verbatim(text)) for n, text in self.units.items()}
-        e = Binary(e.op, substitute(e.a, units), substitute(e.b, units))
+        placed = self.grid | units
+        e = Binary(e.op, substitute(e.a, self.units), substitute(e.b, self.units))
         names = free_vars(e)
         if not names:
             return None

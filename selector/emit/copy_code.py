@@ -46,7 +46,7 @@ from selector.gpu.ir.memory import CopyAsync, Point
 from selector.gpu.ir.nodes import Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Expr, IntImm, Var
+from selector.ir.nodes import Expr, IntImm
 
 UNROLL_COPIES = 16
 FEW_STEPS = 3  # as many addresses are worked out one by one
@@ -209,7 +209,7 @@ def _first_chunk(copy: Copy, context: KernelContext, thread: Expr, start: str, s
         **{d.var.name: quotient(thread, copy.chunks) for d in copy.rows[:1]},
     }
     values: dict[str, Expr] = {
-        name: Var(names.verbatim(f"({spell(e, {})})")) for name, e in exact.items()
+        name: names.stand(f"({spell(e, {})})", e) for name, e in exact.items()
     }
     zeros: dict[str, Expr] = {d.var.name: IntImm(0) for d in copy.rows[1:]}
     values, exact = values | zeros, exact | zeros

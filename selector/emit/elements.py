@@ -8,7 +8,9 @@ all elements and made legal once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from selector.emit.context import Element, KernelContext, Region
@@ -19,7 +21,7 @@ from selector.gpu.ir.expressions import element as element_of
 from selector.gpu.ir.expressions import half_of, packed, register
 from selector.intrinsics.functions import POWER_OF_TWO, ROUNDED, PureFunction
 from selector.ir.nodes import Call, Cast, Expr, Var
-from selector.ir.traverse import free_vars, map_expr
+from selector.ir.traverse import expr_children, free_vars, rebuilt
 from selector.ir.types import FLOAT16, UINT32, Type
 
 ROW, COLUMN = Var("$m"), Var("$n")
@@ -28,6 +30,9 @@ FIRST_ROW, FIRST_PAIR = Var("$row.first"), Var("$pair.first")
 """Those in the tiles of the lane's first element."""
 EVEN = Var("$pair.even")
 """The column in the tiles of an element, or of its left neighbour: an even one."""
+
+
+Form = Callable[[], Expr]
 
 
 class Leaf(Protocol):
@@ -57,6 +62,7 @@ class ElementScalar(ScalarEmitter):
         self._vars: dict[Leaf, Var] = {}
         # By identity: 0 and -0 are equal.
         self._legal: dict[int, tuple[Expr, Expr]] = {}
+        self._forms: dict[int, tuple[Expr, Form]] = {}
         self._numbers: dict[Expr, Expr] = {}
         self.at((0, 0, 0))
 
@@ -102,15 +108,25 @@ class ElementScalar(ScalarEmitter):
 
     def filled(self, legal: Expr) -> Expr:
         """A legal form for all elements as that for this one."""
-        match legal:
-            case Var(name) if name in self._leaves:
-                if name not in self._here:
-                    self._here[name] = self._leaves[name].at(self)
-                return self._here[name]
-            case _ if free_vars(legal).isdisjoint(self._leaves):
-                return legal
-            case _:
-                return map_expr(legal, self.filled)
+        if id(legal) not in self._forms:
+            self._forms[id(legal)] = legal, self._form(legal)
+        return self._forms[id(legal)][1]()
+
+    def _form(self, legal: Expr) -> Form:
+        """What makes a legal form for the element that this is at."""
+        if free_vars(legal).isdisjoint(self._leaves):
+            return lambda: legal
+        if isinstance(legal, Var):
+            return partial(self._held, legal.name)
+        parts, made = [self._form(x) for x in expr_children(legal)], rebuilt(legal)
+        return lambda: made(tuple([part() for part in parts]))
+
+    def _held(self, name: str) -> Expr:
+        """What a leaf is here."""
+        found = self._here.get(name)
+        if found is None:
+            found = self._here[name] = self._leaves[name].at(self)
+        return found
 
     def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
         """A term of a sum is as precise as sums."""

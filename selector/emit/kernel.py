@@ -70,6 +70,7 @@ from selector.ir.nodes import (
     LetStmt,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
@@ -322,16 +323,18 @@ class KernelEmitter:
             self._decode(loops, "item")
             self.threads.statement(body)
 
-    def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, str]:
-        """Declare the variables of the loops; what each is, of the number ``numbered``."""
-        texts: dict[str, str] = {}
+    def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, Var]:
+        """Declare the variables of the loops; what stands for each: the digit that it is of the
+        number ``numbered``.
+        """
+        digits: dict[str, Var] = {}
         rest = number(numbered)
         for position, (name, extent) in enumerate(loops):
             digit = rest if position == len(loops) - 1 else remainder(rest, extent)
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
-            texts[name] = f"({spell(digit, {})})"
+            digits[name] = self.context.names.stand(f"({spell(digit, {})})", digit)
             rest = quotient(rest, extent)
-        return texts
+        return digits
 
     # ------------------------------------------------------------------ memory and barriers
 

@@ -29,7 +29,7 @@ class LaneStores:
     def __init__(self, context: KernelContext, values: Callable[..., ElementValues]) -> None:
         self.context = context
         self._values = values
-        self._indices: dict[tuple[Affine | str, ...], Expr] = {}
+        self._indices: dict[tuple[Affine | Var, ...], Expr] = {}
 
     def store(self, plan: ReadOut) -> None:
         """Four neighbours at once where they are aligned, else two, else one by one."""

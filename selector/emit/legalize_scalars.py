@@ -133,8 +133,8 @@ class ScalarEmitter:
                 return e
             case FloatImm(value, t):
                 return converted(FloatImm(value, FLOAT32), t) if is_half(t) else e
-            case Var(name, t):
-                return Var(self.names.get(name), t)
+            case Var():
+                return self.names.legal(e)
             case Cast(t, Call() as v) if t.element == FLOAT16 and v.type.bits == 32:
                 return converted(self._call(v, rounded=True), t)
             case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:

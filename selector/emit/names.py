@@ -6,7 +6,7 @@ import re
 
 from selector.gpu.cuda.preamble import SNIPPET_NAMES
 from selector.intrinsics.functions import FUNCTIONS
-from selector.ir.nodes import Var
+from selector.ir.nodes import Expr, Var
 from selector.ir.types import INT32, Type
 
 _WORDS = """
@@ -46,6 +46,7 @@ class Names:
     def __init__(self, more: frozenset[str] = frozenset()) -> None:
         """``more``: words that are taken besides those of CUDA."""
         self._of: dict[str, str] = {}
+        self._standing: dict[str, Expr] = {}
         self._taken: set[str] = {*_RESERVED, *more}
 
     def fresh(self, wish: str) -> str:
@@ -76,13 +77,12 @@ class Names:
         self._of[name] = text
         return Var(name, t)
 
-    def verbatim(self, text: str) -> str:
-        """Let a variable of the IR stand for a piece of C as it is; the variable's name is the
-        text.
-        """
-        self._of[text] = text
-        return text
+    def stand(self, name: str, e: Expr) -> Var:
+        """The variable of the IR, of this name, that stands for a legal expression."""
+        self._standing[name] = e
+        return Var(name, e.type)
 
-    def bind(self, name: str, text: str) -> None:
-        """Spell an IR name as the given C expression."""
-        self._of[name] = text
+    def legal(self, v: Var) -> Expr:
+        """What a variable of the IR is in C: a variable, or what it stands for."""
+        found = self._standing.get(v.name)
+        return Var(self.get(v.name), v.type) if found is None else found

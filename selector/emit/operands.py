@@ -145,7 +145,7 @@ class BlockFetcher:
             index = first.symbolic + start
             for lanes, distance in zip(LANE_PARTS, (step_of, *apart), strict=False):
                 index += Affine.of(lanes) * distance
-            c.names.verbatim("lane")
+            c.names.stand("lane", Var("lane"))
             place = panels.place(index)
             if place is not None:  # a division by the pitch less, which may be no power of two
                 panels = replace(panels, pitch=panels.count * each)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
 from selector.emit.scalar import Space
@@ -27,11 +28,13 @@ def tiles_of(region: Region) -> list[tuple[int, int]]:
     return [(i, j) for i in range(rows) for j in range(columns)]
 
 
+@cache
 def row_at(down: int) -> Expr:
     """The row so many below that of a lane's first element."""
     return moved("g", down)
 
 
+@cache
 def column_at(across: int) -> Expr:
     return moved(times("q", 2), across)
 

@@ -7,6 +7,7 @@ A pass matches on the nodes it cares about and hands every other node to ``map_e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter, is_
 from typing import Any, assert_never
 
@@ -73,46 +74,36 @@ def expr_children(e: Expr) -> tuple[Expr, ...]:
     return _OPERANDS[type(e)](e)
 
 
-def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:  # noqa: C901 (one case per node)
+_REBUILT: dict[type, Callable[[Any, tuple[Expr, ...]], Expr]] = {
+    Binary: lambda e, new: Binary(e.op, new[0], new[1]),
+    Compare: lambda e, new: Compare(e.op, new[0], new[1]),
+    Call: lambda e, new: Call(e.type, e.name, new),
+    Cast: lambda e, new: Cast(e.type, new[0]),
+    Select: lambda _, new: Select(new[0], new[1], new[2]),
+    Load: lambda e, new: Load(e.type, e.buffer, new[0], new[1] if len(new) > 1 else None),
+    Not: lambda _, new: Not(new[0]),
+    Broadcast: lambda e, new: Broadcast(new[0], e.count),
+    Ramp: lambda e, new: Ramp(new[0], new[1], e.count),
+    VectorReduce: lambda e, new: VectorReduce(e.op, new[0], e.lanes),
+    LocToLoc: lambda e, new: LocToLoc(e.source, e.destination, new[0]),
+    ExprVar: lambda _, new: ExprVar(new[0]),
+    Shuffle: lambda e, new: Shuffle(new, e.indices),
+    Let: lambda e, new: Let(e.name, new[0], new[1]),
+}
+
+
+def rebuilt(e: Expr) -> Callable[[tuple[Expr, ...]], Expr]:
+    """What makes of operands the node that ``e`` is of its own."""
+    return partial(_REBUILT[type(e)], e)
+
+
+def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing
     changed."""
-    old = _OPERANDS[type(e)](e)
+    kind = type(e)
+    old = _OPERANDS[kind](e)
     new = tuple(map(f, old))
-    if all(map(is_, old, new)):
-        return e
-    match e:
-        case Cast(t, _):
-            return Cast(t, new[0])
-        case Not():
-            return Not(new[0])
-        case Broadcast(_, n):
-            return Broadcast(new[0], n)
-        case VectorReduce(op, _, lanes):
-            return VectorReduce(op, new[0], lanes)
-        case LocToLoc(s, d, _):
-            return LocToLoc(s, d, new[0])
-        case ExprVar():
-            return ExprVar(new[0])
-        case Binary(op, _, _):
-            return Binary(op, new[0], new[1])
-        case Compare(op, _, _):
-            return Compare(op, new[0], new[1])
-        case Ramp(_, _, n):
-            return Ramp(new[0], new[1], n)
-        case Select():
-            return Select(new[0], new[1], new[2])
-        case Load(t, b, _, _):
-            return Load(t, b, new[0], new[1] if len(new) > 1 else None)
-        case Call(t, name, _):
-            return Call(t, name, new)
-        case Shuffle(_, indices):
-            return Shuffle(new, indices)
-        case Let(name, _, _):
-            return Let(name, new[0], new[1])
-        case IntImm() | FloatImm() | Var():
-            return e
-        case _:
-            assert_never(e)
+    return e if all(map(is_, old, new)) else _REBUILT[kind](e, new)
 
 
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:

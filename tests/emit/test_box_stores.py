@@ -5,8 +5,10 @@ that they come from.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("halide")
@@ -17,15 +19,16 @@ from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.tiles import GroupChunks
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
-from selector.emit.warpgroups.box_stores import BoxStore, box_lines, merged
+from selector.emit.warpgroups.box_stores import BoxStore, box_stores, merged
 from selector.emit.warpgroups.boxes import in_order
 from selector.emit.warpgroups.left_boxes import LeftBox
 from selector.emit.warpgroups.left_rows import step_of, steps_of
 from selector.gpu.ir.expressions import number, times
-from selector.gpu.ir.memory import Map
-from selector.gpu.simulator.values import value_of
-from selector.ir.nodes import Expr, IntImm, Var
-from selector.ir.types import FLOAT16
+from selector.gpu.ir.memory import Map, StorePair
+from selector.gpu.ir.nodes import Body, Let, children
+from selector.gpu.simulator.values import value_of, values_of
+from selector.ir.nodes import Expr, IntImm, Select, Var
+from selector.ir.types import FLOAT16, FLOAT32
 from selector.runtime.plan import MapArgument
 
 
@@ -67,23 +70,49 @@ def test_swizzles_go_with_some_widths_only() -> None:
     assert merged([box(IntImm(8 * i), 8) for i in range(3)]) is None
 
 
+LANES = {"lane": np.arange(32), "q": np.arange(32) % 4}
+
+
+def stored(body: Body, lets: dict[str, Expr]) -> Iterator[tuple[StorePair, dict[str, Expr]]]:
+    """The stores of a body, with the constants that each has."""
+    for node in body:
+        match node:
+            case Let(_, names, values):
+                lets |= zip(names, values, strict=True)
+            case StorePair():
+                yield node, lets
+            case _:
+                yield from stored(children(node), dict(lets))
+
+
+def of_lane(value: Expr, lane: int, lets: dict[str, Expr]) -> Expr:
+    """What a lane stores."""
+    match value:
+        case Select(condition, then, otherwise):
+            return of_lane(then if values_of(condition)(LANES)[lane] else otherwise, lane, lets)
+        case Var(name):
+            return lets.get(name, value)
+        case _:
+            raise AssertionError(value)
+
+
 @pytest.mark.parametrize("columns", [16, 32, 64])
 @pytest.mark.parametrize("element", [2, 4])
 def test_pairs_lie_where_the_swizzle_wants_them_and_meet_in_no_bank(
     element: int, columns: int
 ) -> None:
-    """The text is evaluated for every lane: C and Python agree on these operators."""
     if columns * element not in (64, 128):
         return
+    t = {2: FLOAT16, 4: FLOAT32}[element]
     boxed = replace(box(IntImm(0), columns), element_bytes=element)
-    names = [[f"v{n}_0", f"v{n}_1"] for n in range(columns // 4)]
-    lines = [x.strip() for x in box_lines(boxed, "0", "T", names) if "store2" in x]
-    assert len(lines) == len(names)
-    found: dict[int, str] = {}
-    for line in lines:
-        match = re.fullmatch(r"store2\(\(T\*\)\((.*)\), (.*), (.*)\);", line)
-        assert match
-        places = {lane: eval(match[1], {"lane": lane, "q": lane & 3}) for lane in range(32)}
+    boxed = replace(boxed, map=replace(boxed.map, type=t))
+    pairs = [(Var(f"v{n}_0", t), Var(f"v{n}_1", t)) for n in range(columns // 4)]
+    stores = [*stored(tuple(box_stores(boxed, "box", pairs)), {})]
+    assert len(stores) == len(pairs)
+    found: dict[int, tuple[int, Expr]] = {}
+    for store, lets in stores:
+        assert store.to.index is not None
+        places = values_of(store.to.index)(LANES).tolist()
         lanes = 32 if element == 2 else 16  # of one access to all banks
         for first in range(0, 32, lanes):
             banks = [
@@ -92,26 +121,16 @@ def test_pairs_lie_where_the_swizzle_wants_them_and_meet_in_no_bank(
                 for i in range(element // 2)
             ]
             assert len(set(banks)) == 32
-        for lane, place in places.items():
-            found[place] = f"{lane} {match[2]}"
-    assert len(found) == 32 * len(lines)
+        for lane, place in enumerate(places):
+            found[place] = lane, of_lane(store.values[0], lane, lets)
+    assert len(found) == 32 * len(stores)
     rows = columns * element
-    for place in found:
+    for place, (lane, value) in found.items():
         row, byte = place // rows, place % rows
         turn = row & 7 if rows == 128 else row >> 1 & 3
         column = ((byte >> 4) ^ turn) * 16 // element + byte % 16 // element
-        lane = (row & 7) * 4 + column % 8 // 2
-        held = found[place].split(" ", 1)
-        assert int(held[0]) == lane
-        number = column // 8 * 2 + row // 8
-        if element == 2:
-            assert held[1] == f"v{number}_0"
-            continue
-        bit = 4 if rows == 128 else 8
-        near = re.fullmatch(rf"lane & {bit} \? (\w)0 : (\w)0", held[1])
-        assert near
-        half = len(names) // 2
-        assert near[1 if lane & bit else 2] == ("x" if number < half else "y")
+        assert lane == (row & 7) * 4 + column % 8 // 2
+        assert value == Var(f"v{column // 8 * 2 + row // 8}_0", t)
 
 
 def test_a_map_names_dimensions_in_the_order_of_its_rows() -> None:

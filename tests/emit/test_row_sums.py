@@ -31,7 +31,7 @@ def test_four_lanes_share_a_row() -> None:
     steps = re.findall(r"__shfl_xor_sync\(0xffffffffu, \w+, (\d)\)", source)
     assert steps == ["1", "2"] * 4  # two tiles of 16 rows, rows g and g + 8 of each
     assert re.findall(r"if \(q == 0\) \w+\[(.*?)\] =", source) == [
-        "g", "(g + 8)", "g + 16", "(g + 8) + 16",
+        "g", "g + 8", "g + 16", "g + 8 + 16",
     ]  # fmt: skip
 
 

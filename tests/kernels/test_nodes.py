@@ -227,7 +227,7 @@ def every() -> Kernel:
         w.add(StoreChunk(pointer("to"), pointer("run")))
         acc = element(FLOAT32, register("acc", 1), 2)
         w.add(StorePair(View("to", index=number(6)), (acc, of_lane(acc, 1))))
-        w.add(StorePair(View("box", index=exclusive_or(plus("g", 8), "q")), (X0, X0), "f16"))
+        w.add(StorePair(View("box", index=plus(8, exclusive_or("g", "q"))), (X0, X0), "f16"))
         w.add(StorePair(View("to"), (packed(half_of(register("kept", 1), 0), X0),)))
         w.add(StoreQuad(View("to", index=number(-2)), (acc, acc, *ZEROS)))
         with w.loop(
@@ -322,7 +322,7 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   (p + slot * 4)[i + 1] = total;
   *(uint4*)to = *(const uint4*)run;
   store2(to + 6, acc[1][2], __shfl_xor_sync(0xffffffffu, acc[1][2], 1));
-  store2((f16*)(box + ((g + 8) ^ q)), x[0], x[0]);
+  store2((f16*)(box + 8 + (g ^ q)), x[0], x[0]);
   *(u32*)(to) = pack16(half_of(kept[1], 0), x[0]);
   store4_of_two(to + -2, q, acc[1][2], acc[1][2], 0.0f, -0.0f);
   #pragma unroll 4

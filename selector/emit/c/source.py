@@ -142,7 +142,7 @@ def _size(b: BufferParam, c: CContext) -> tuple[Expr, str]:
     parts = [_reach(d, c) for d in b.dims]
     value = " + ".join((*parts, "1"))
     test = f"{' || '.join(empty)} ? 0 : " if empty else ""
-    return Var(c.names.verbatim(name)), f"const s64 {name} = {test}{value};"
+    return c.names.stand(name, Var(name)), f"const s64 {name} = {test}{value};"
 
 
 def _reach(d: Dim, c: CContext) -> str:

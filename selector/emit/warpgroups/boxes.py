@@ -88,7 +88,7 @@ class Boxes:
         p, storage = self.panels, context.storages[self.to]
         whole = p.count % share == 0  # panels, or else rows of every panel
         columns, rows = (p.count // share, self.rows) if whole else (p.count, self.rows // share)
-        rank = Affine.of(Var(context.names.verbatim(RANK))) if share > 1 else Affine()
+        rank = Affine.of(context.names.stand(RANK, Var(RANK))) if share > 1 else Affine()
         blocks = (1 << share) - 1 if share > 1 else 0
         panel, row = (rank * columns, Affine()) if whole else (Affine(), rank * rows)
         steps = range(0, rows, self.box_rows)

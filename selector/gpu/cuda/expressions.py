@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir.expressions import PAIR_IN_PANELS, PLACES
@@ -84,16 +84,7 @@ CUDA = Words(
 )
 
 
-class _Text(NamedTuple):
-    text: str
-    binds: int  # how closely its outermost operator does
-
-    def inside(self, binds: int, apart: tuple[int, ...] = ()) -> str:
-        """As an operand of an operator that binds so closely; ``apart``: in brackets whatever C
-        says, for readers and compilers that warn them.
-        """
-        clear = self.binds >= binds and self.binds not in apart
-        return self.text if clear else f"({self.text})"
+_Text = tuple[str, int]  # and how closely its outermost operator binds
 
 
 _SIGNS = {
@@ -117,19 +108,18 @@ _APART = {
     9: (10,),
 }
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
-_TYPED = frozenset(("bits_as", "saturate"))
 _CHOICE, _OR, _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 10, 11, 12, 13
 _PLACES = {name: f"(int){name}" for name in ("blockIdx.x", "blockIdx.y", "blockIdx.z", "gridDim.x")}
 
 
 def spell(e: Expr, numbers: Numbers, words: Words = CUDA) -> str:
     """The text of an expression."""
-    return _Speller(numbers, words).spell(e).text
+    return _Speller(numbers, words).spell(e)[0]
 
 
 def operand(e: Expr, numbers: Numbers, words: Words = CUDA) -> str:
     """The same in brackets, unless it needs none before any operator."""
-    return _Speller(numbers, words).spell(e).inside(_UNARY)
+    return _Speller(numbers, words).inside(e, _UNARY)
 
 
 def parity(phase: Expr, numbers: Numbers) -> str:
@@ -139,127 +129,165 @@ def parity(phase: Expr, numbers: Numbers) -> str:
 
 def summand(e: Expr, numbers: Numbers) -> str:
     """The same for what is added."""
-    return _Speller(numbers, CUDA).spell(e).inside(_PRODUCT)
+    return _Speller(numbers, CUDA).inside(e, _PRODUCT)
 
 
 class _Speller:
+    """Most of printing is this: tables, and no matching of one pattern after the other."""
+
     __slots__ = ("numbers", "words")
 
     def __init__(self, numbers: Numbers, words: Words) -> None:
         self.numbers, self.words = numbers, words
 
     def spell(self, e: Expr) -> _Text:
-        match e:
-            case Var(name):
-                return _Text(self.numbers.get(name) or _PLACES.get(name, name), _ATOM)
-            case IntImm(value, t):
-                return _integer(value, t)
-            case Binary(op, a, b) if op in _EXTREMA:
-                least = self.words.minima.get(e.type, "min")
-                return self.called(least.replace("min", _EXTREMA[op]), (a, b))
-            case Binary(BinaryOp.ADD, a, IntImm(value, t)) if value < 0:
-                return self.infix("-", _SUM, a, IntImm(-value, t))
-            case Binary(op, a, b) | Compare(op, a, b):
-                return self.infix(*_SIGNS[op], a, b)
-            case Call(t, name, arguments):
-                return self.call(t, name, arguments)
-            case Not(value):
-                return _Text(f"!{self.spell(value).inside(_UNARY)}", _UNARY)
-            case Cast(t, value):
-                return self.cast(t, value)
-            case Select(c, a, b):
-                test, one, other = self.spell(c), self.spell(a), self.spell(b)
-                text = f"{test.inside(_OR)} ? {one.inside(_OR)} : {other.inside(_CHOICE)}"
-                return _Text(text, _CHOICE)
-            case FloatImm(value, t):
-                return self.float(value, t)
-            case _:
-                raise InternalError(f"{e} has no form in a kernel")
+        form = _FORMS.get(type(e))
+        if form is None:
+            raise InternalError(f"{e} has no form in a kernel")
+        return form(self, e)
 
-    def float(self, value: float, t: Type) -> _Text:
+    def inside(self, e: Expr, binds: int) -> str:
+        """As an operand of an operator that binds so closely."""
+        text, own = self.spell(e)
+        return text if own >= binds else f"({text})"
+
+    def variable(self, e: Var) -> _Text:
+        name = e.name
+        return self.numbers.get(name) or _PLACES.get(name, name), _ATOM
+
+    def binary(self, e: Binary) -> _Text:
+        op, a, b = e.op, e.a, e.b
+        if op is BinaryOp.MIN or op is BinaryOp.MAX:
+            least = self.words.minima.get(e.type, "min")
+            return f"{least.replace('min', _EXTREMA[op])}({self.listed((a, b))})", _ATOM
+        if op is BinaryOp.ADD and isinstance(b, IntImm) and b.value < 0:
+            return self.infix("-", _SUM, a, IntImm(-b.value, b.type))
+        return self.infix(*_SIGNS[op], a, b)
+
+    def compare(self, e: Compare) -> _Text:
+        return self.infix(*_SIGNS[e.op], e.a, e.b)
+
+    def negation(self, e: Not) -> _Text:
+        return f"!{self.inside(e.value, _UNARY)}", _UNARY
+
+    def select(self, e: Select) -> _Text:
+        test, one = self.inside(e.condition, _OR), self.inside(e.then, _OR)
+        return f"{test} ? {one} : {self.inside(e.otherwise, _CHOICE)}", _CHOICE
+
+    def float(self, e: FloatImm) -> _Text:
+        value, t = e.value, e.type
         if t.bits == 16:
             code = _half_bits(value, t)
             form = self.words.half if code else self.words.no_half
-            return _Text(form.format(type=TYPES[t], bits=code), _UNARY)
+            return form.format(type=TYPES[t], bits=code), _UNARY
         if math.isnan(value):
-            return _Text(self.words.nan[t], _UNARY)
+            return self.words.nan[t], _UNARY
         if math.isinf(value):
             sign = "-" if value < 0 else ""
-            return _Text(f"{sign}{self.words.infinity[t]}", _UNARY)
-        return _Text(f"{value!r}{'f' if t.bits == 32 else ''}", _ATOM)
+            return f"{sign}{self.words.infinity[t]}", _UNARY
+        return f"{value!r}{'f' if t.bits == 32 else ''}", _ATOM
 
-    def cast(self, t: Type, value: Expr) -> _Text:
-        source, text = value.type, self.spell(value)
+    def cast(self, e: Cast) -> _Text:
+        t, source = e.type, e.value.type
         if t is source or t == source or (source.is_bool and t == INT32):
-            return text
+            return self.spell(e.value)
         if source.is_float and source.bits == 16:
-            return _Text(f"to_f32({text.text})", _ATOM)
+            return f"to_f32({self.spell(e.value)[0]})", _ATOM
         if t.is_float and t.bits == 16:
-            return _Text(f"to_{TYPES[t]}({text.text})", _ATOM)
-        return _Text(f"({TYPES[t]}){text.inside(_UNARY)}", _UNARY)
+            return f"to_{TYPES[t]}({self.spell(e.value)[0]})", _ATOM
+        return f"({TYPES[t]}){self.inside(e.value, _UNARY)}", _UNARY
 
-    def call(self, t: Type, name: str, arguments: tuple[Expr, ...]) -> _Text:
-        match arguments:
-            case (a, b) if name in _BITS:
-                return self.infix(*_BITS[name], a, b)
-            case (value,) if name == "bitwise_not":
-                return _Text(f"~{self.spell(value).inside(_UNARY)}", _UNARY)
-            case (pointer, *further, index) if name == "element":
-                text = self.pointer(pointer, further)
-                return _Text(f"{text}[{self.spell(index).text}]", _ATOM)
-            case (IntImm(value),) if name == "shared_address":
-                return _Text(f"{name}(smem + {value})", _ATOM)
-            case (pointer, *further) if name == "shared_address":
-                return _Text(f"{name}({self.pointer(pointer, further, bare=True)})", _ATOM)
-            case (*sizes, index) if name in PLACES:
-                texts = ", ".join(self.spell(x).text for x in sizes)
-                return _Text(f"{name}<{texts}>({self.spell(index).text})", _ATOM)
-            case (pointer, *further) if name == "behind":
-                return _Text(self.pointer(pointer, further, bare=True), _SUM)
-            case _ if name == "shuffle_xor":
-                return _Text(f"__shfl_xor_sync(0xffffffffu, {self.listed(arguments)})", _ATOM)
-            case (rows, row_bytes, down, *rest) if name == PAIR_IN_PANELS:
-                sizes, values = self.listed((rows, row_bytes, down)), self.listed(tuple(rest))
-                return _Text(f"{name}<{sizes}>({values})", _ATOM)
-            case _ if name in _TYPED:
-                values = self.listed(arguments)
-                text = self.words.typed.format(name=name, type=TYPES[t], values=values)
-                return _Text(text, _ATOM)
-            case _:
-                return self.called(name, arguments)
+    def call(self, e: Call) -> _Text:
+        name, arguments = e.name, e.args
+        if name in _BITS:
+            return self.infix(*_BITS[name], *arguments)
+        form = _CALLS.get(name)
+        return (f"{name}({self.listed(arguments)})", _ATOM) if form is None else form(self, e)
 
-    def called(self, name: str, arguments: tuple[Expr, ...]) -> _Text:
-        return _Text(f"{name}({self.listed(arguments)})", _ATOM)
+    def element(self, e: Call) -> _Text:
+        start, *further, index = e.args
+        text = self.pointer(start, further) if further else self.spell(start)[0]
+        return f"{text}[{self.spell(index)[0]}]", _ATOM
+
+    def behind(self, e: Call) -> _Text:
+        start, *further = e.args
+        return self.pointer(start, further, bare=True), _SUM
+
+    def address(self, e: Call) -> _Text:
+        start, *further = e.args
+        if isinstance(start, IntImm):
+            return f"{e.name}(smem + {start.value})", _ATOM
+        return f"{e.name}({self.pointer(start, further, bare=True)})", _ATOM
+
+    def template(self, e: Call) -> _Text:
+        """A function whose first arguments are those of a template."""
+        first = _TEMPLATES.get(e.name, len(e.args) - 1)
+        sizes, values = self.listed(e.args[:first]), self.listed(e.args[first:])
+        return f"{e.name}<{sizes}>({values})", _ATOM
+
+    def typed(self, e: Call) -> _Text:
+        values = self.listed(e.args)
+        return self.words.typed.format(name=e.name, type=TYPES[e.type], values=values), _ATOM
+
+    def complement(self, e: Call) -> _Text:
+        return f"~{self.inside(e.args[0], _UNARY)}", _UNARY
+
+    def shuffle(self, e: Call) -> _Text:
+        return f"__shfl_xor_sync(0xffffffffu, {self.listed(e.args)})", _ATOM
 
     def listed(self, arguments: tuple[Expr, ...]) -> str:
-        return ", ".join([self.spell(x).text for x in arguments])
+        return ", ".join([self.spell(x)[0] for x in arguments])
 
     def pointer(self, pointer: Expr, further: list[Expr], *, bare: bool = False) -> str:
         """A pointer moved on, step by step; ``bare``: brackets are around it."""
-        text = self.spell(pointer).text
+        text = self.spell(pointer)[0]
         for n, part in enumerate(further):
-            text = f"{f'({text})' if n else text} + {self.spell(part).inside(_PRODUCT)}"
+            text = f"{f'({text})' if n else text} + {self.inside(part, _PRODUCT)}"
         return text if bare or not further else f"({text})"
 
     def infix(self, sign: str, binds: int, a: Expr, b: Expr) -> _Text:
+        """In brackets are operands that need them, and some, whatever C says, for readers and
+        compilers that warn them.
+        """
+        (left, one), (right, other) = self.spell(a), self.spell(b)
         apart = _APART.get(binds, ())
-        left, right = self.spell(a).inside(binds, apart), self.spell(b).inside(binds + 1, apart)
-        return _Text(f"{left} {sign} {right}", binds)
+        if one < binds or one in apart:
+            left = f"({left})"
+        if other <= binds or other in apart:
+            right = f"({right})"
+        return f"{left} {sign} {right}", binds
 
 
 _SUFFIXES = {INT64: "ll", UINT64: "ull", UINT32: "u"}
 
 
-def _integer(value: int, t: Type) -> _Text:
+def _integer(_: _Speller, e: IntImm) -> _Text:
+    value, t = e.value, e.type
+    if t is INT32 and value > -(1 << 31):
+        return str(value), _ATOM
     if t.is_bool:
-        return _Text("true" if value else "false", _ATOM)
-    suffix = "" if t is INT32 else _SUFFIXES.get(t, "")
+        return "true" if value else "false", _ATOM
+    suffix = _SUFFIXES.get(t, "")
     if t.kind is Kind.INT and t.bits >= 32 and value == -(1 << (t.bits - 1)):
-        return _Text(f"{value + 1}{suffix} - 1", _SUM)  # C has no such literal
-    return _Text(f"{value}{suffix}", _ATOM)
+        return f"{value + 1}{suffix} - 1", _SUM  # C has no such literal
+    return f"{value}{suffix}", _ATOM
 
 
 def _half_bits(value: float, t: Type) -> int:
     if t == FLOAT16:
         return int.from_bytes(struct.pack("<e", value), "little")
     return int.from_bytes(struct.pack("<f", value), "little") >> 16
+
+
+_FORMS: dict[type, Callable[[_Speller, Any], _Text]] = {
+    Var: _Speller.variable, IntImm: _integer, FloatImm: _Speller.float, Binary: _Speller.binary,
+    Compare: _Speller.compare, Call: _Speller.call, Not: _Speller.negation, Cast: _Speller.cast,
+    Select: _Speller.select,
+}  # fmt: skip
+_TEMPLATES = {PAIR_IN_PANELS: 3}  # how many arguments; of the PLACES all but the last
+_CALLS: dict[str, Callable[[_Speller, Call], _Text]] = {
+    **dict.fromkeys((*PLACES, PAIR_IN_PANELS), _Speller.template),
+    **dict.fromkeys(("bits_as", "saturate"), _Speller.typed),
+    "element": _Speller.element, "behind": _Speller.behind, "shared_address": _Speller.address,
+    "bitwise_not": _Speller.complement, "shuffle_xor": _Speller.shuffle,
+}  # fmt: skip

@@ -12,6 +12,7 @@ The program's values come as legal expressions, too (``gpu.cuda.expressions`` sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from selector.ir.nodes import (
     Binary,
@@ -38,13 +39,12 @@ THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var
 
 
 def number(x: Number) -> Expr:
-    match x:
-        case int():
-            return IntImm(x)
-        case str():
-            return Var(x, INT32)
-        case _:
-            return x
+    return _named(x) if isinstance(x, int | str) else x
+
+
+@lru_cache(maxsize=1 << 12)
+def _named(x: int | str) -> Expr:
+    return IntImm(x) if isinstance(x, int) else Var(x, INT32)
 
 
 def flag(name: str) -> Expr:
@@ -188,9 +188,11 @@ def element(t: Type, of: Expr, index: Number, *further: Expr | None) -> Expr:
     """What lies ``index`` elements behind a pointer that is moved ``further``; of an array of
     several dimensions, what is an array, too, is a ``POINTER``.
     """
-    return Call(t, "element", (of, *(e for e in further if e is not None), number(index)))
+    moves = [e for e in further if e is not None]
+    return Call(t, "element", (of, *moves, number(index)))
 
 
+@lru_cache(maxsize=1 << 12)
 def register(name: str, index: int) -> Expr:
     """That of an array of registers, or the array of those of a tile."""
     return element(POINTER, pointer(name), index)

@@ -1,5 +1,5 @@
 """What is wrong with a kernel, seen without running it: so far, how its shared memory lies, what is
-copied there, and its products (``verify_products``).
+copied there, its products (``verify_products``), and what becomes of them (``verify_elements``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from selector.gpu.ir.memory import (
     Point,
 )
 from selector.gpu.ir.nodes import Kernel, Let, Memory, Number, walk
+from selector.gpu.ir.verify_elements import element_faults
 from selector.gpu.ir.verify_products import product_faults
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import Affine, to_affine
@@ -43,7 +44,8 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     """Layouts in which two elements share a byte, or one lies past its memory; swizzles that begin
     between their repetitions; boxes of the copy engine that are not those of their map, lie
     otherwise in shared memory, go to or from no memory, or past its end; chunks that do not begin
-    where one may; operands of products that lie otherwise than these read them.
+    where one may; operands of products that lie otherwise than these read them; elements that go
+    where none may.
     """
     maps = {node.name: node for node in kernel.declarations if isinstance(node, Map)}
     numbers = {node.name: node.value for node in kernel.declarations if isinstance(node, Number)}
@@ -69,7 +71,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
                 found += checked.box(view, name, at, None)
             case _:
                 pass
-    return (*found, *product_faults(kernel))
+    return (*found, *product_faults(kernel), *element_faults(kernel))
 
 
 def _faults(memory: Memory) -> Iterator[str]:

@@ -37,7 +37,7 @@ _SIGNS = {
     CompareOp.GE: ">=",
 }  # fmt: skip
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
-_CALLS = {"bitwise_and": "&", "shift_right": ">>"}
+_CALLS = {"bitwise_and": "&", "bitwise_xor": "^", "shift_right": ">>"}
 _LOGIC = {BinaryOp.AND: "&", BinaryOp.OR: "|"}
 _WORD = 0xFFFFFFFF
 

@@ -17,7 +17,7 @@ from corpus_programs import PROGRAMS, TARGETS, TURNS, Compiled, compiled
 from emulation import check, run
 from emulation.agreement import assert_close
 from known_code import assert_known
-from verified import EMULATED, INTERPRETED, MACHINE_CODE, Verified, text_of
+from verified import EMULATED, INTERPRETED, MACHINE_CODE, SIMULATED, Verified, text_of
 
 from selector.diagnostics import InternalError
 from selector.emit.cuda import emit_kernels
@@ -29,6 +29,7 @@ from selector.ir.interpreter import interpret
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_tensor_store
 from selector.runtime import nvrtc
+from selector.simulate import simulate
 from selector.targets import find_target
 
 RAW_LINES = 466  # of CUDA in a kernel that no node stands for: the number only falls
@@ -107,6 +108,21 @@ def test_text_computes_what_the_interpreter_does(program: Run, verified: Verifie
     if "maps_ready" in kernel.source:
         without = run(kernel, maps_ready=False, **given)
         assert_close(expected, without, program.elements, program.tolerance)
+
+
+@SIMULATED
+def test_kernels_compute_what_the_interpreter_does(program: Run, verified: Verified) -> None:
+    """As nodes, for arrays that are aligned and have maps, if their rows let them, and others."""
+    module, case = program.program.kernel.module, CORPUS[program.program.name]
+    if verified(program.program.kernel.source, str(module), *program.inputs):
+        return
+    kernels, plan = emit_kernels(module, find_target(program.program.target))
+    expected = interpret(module, program.arrays, scalars=case.scalars, sizes=program.shapes)
+    for flags in (True, False):
+        inputs = {**program.arrays, **case.scalars}
+        found = simulate(kernels, plan, inputs, program.shapes, flags=flags)
+        assert found.faults == ()
+        assert_close(expected, dict(found.outputs), program.elements, program.tolerance)
 
 
 def test_the_text_is_the_recorded_one(program: Run) -> None:

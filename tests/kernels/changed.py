@@ -98,8 +98,8 @@ def _misplaced(node: Node) -> Iterator[tuple[str, Node]]:
     """What may be wrong with a box or a chunk."""
     match node:
         case EngineCopy(to=view):
-            yield "16 bytes further", replace(node, to=_further(view, 16))
-            yield "a group of rows past the end", replace(node, to=_further(view, 1 << 18))
+            yield "16 bytes further", replace(node, to=further_on(view, 16))
+            yield "a group of rows past the end", replace(node, to=further_on(view, 1 << 18))
             yield "half of it awaited", replace(node, bytes=node.bytes // 2)
             yield "a coordinate less", replace(node, at=node.at[1:])
         case CopyAsync(to=to):
@@ -107,37 +107,37 @@ def _misplaced(node: Node) -> Iterator[tuple[str, Node]]:
         case Point("to", of=view) if view.index is not None:
             further = replace(view, index=plus(view.index, 1))
             yield "an element further", replace(node, of=further)
-            yield from ((what, replace(node, of=other)) for what, other in _laid_otherwise(view))
+            yield from ((what, replace(node, of=other)) for what, other in laid_otherwise(view))
         case Memory(layout=Composed(Swizzle(row), inner)):
-            yield "another swizzle", replace(node, layout=Composed(Swizzle(_other(row)), inner))
+            yield "another swizzle", replace(node, layout=Composed(Swizzle(other_row(row)), inner))
             yield "no swizzle", replace(node, layout=inner)
         case Descriptor(stride=stride, swizzle=swizzle) if swizzle:
             yield "rows further apart", replace(node, stride=stride + swizzle)
-            yield "another swizzle", replace(node, swizzle=_other(swizzle))
+            yield "another swizzle", replace(node, swizzle=other_row(swizzle))
         case EngineStore(view, at=at):
-            yield "16 bytes further", replace(node, source=_further(view, 16))
+            yield "16 bytes further", replace(node, source=further_on(view, 16))
             yield "a coordinate more", replace(node, at=(*at, number(0)))
         case _:
             pass
 
 
-def _laid_otherwise(view: View) -> Iterator[tuple[str, View]]:
+def laid_otherwise(view: View) -> Iterator[tuple[str, View]]:
     """Into panels, as if these lay otherwise."""
     match view.index:
         case Call(t, "panel_index", (pitch, rows, size, IntImm(row), index)):
-            sizes = pitch, rows, size, IntImm(_other(row)), index
+            sizes = pitch, rows, size, IntImm(other_row(row)), index
             yield "another swizzle", replace(view, index=Call(t, "panel_index", sizes))
             yield "no swizzle", replace(view, index=index)
         case _:
             pass
 
 
-def _other(row: int) -> int:
+def other_row(row: int) -> int:
     """Another size of swizzled rows."""
     return {32: 64, 64: 128, 128: 64}[row]
 
 
-def _further(view: View, bytes_: int) -> View:
+def further_on(view: View, bytes_: int) -> View:
     return replace(view, at=number(bytes_) if view.at is None else plus(view.at, bytes_))
 
 
@@ -149,12 +149,12 @@ def _wrong_maps(m: Map) -> Iterator[tuple[str, Map]]:
 
 def misplaced(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """Every one of a kernel whose boxes are not those of its maps, or go elsewhere, as chunks."""
-    for path, node in _places(kernel.body, ()):
+    for path, node in places(kernel.body, ()):
         for what, other in _misplaced(node):
-            yield f"{what}: {node}", replace(kernel, body=_replaced(kernel.body, path, (other,)))
-    for path, node in _places(kernel.declarations, ()):
+            yield f"{what}: {node}", replace(kernel, body=replaced(kernel.body, path, (other,)))
+    for path, node in places(kernel.declarations, ()):
         for what, wrong in _wrong_maps(node) if isinstance(node, Map) else ():
-            declarations = _replaced(kernel.declarations, path, (wrong,))
+            declarations = replaced(kernel.declarations, path, (wrong,))
             yield f"{what}: {node}", replace(kernel, declarations=declarations)
 
 
@@ -165,16 +165,16 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     arrived (``_since``), or touch nothing until they meet again (``_until``), or whose
     instructions are complete for all once they are for one (``_one_group``).
     """
-    places = list(_places(kernel.body, ()))
-    nodes = [node for _, node in places]
-    engine = any(isinstance(node, EngineCopy) for _, node in places)
-    yield from _early_releases(kernel, places)
-    for i, (path, node) in enumerate(places):
+    found = list(places(kernel.body, ()))
+    nodes = [node for _, node in found]
+    engine = any(isinstance(node, EngineCopy) for _, node in found)
+    yield from _early_releases(kernel, found)
+    for i, (path, node) in enumerate(found):
         mistakes = [] if _unseen(nodes, i) or _unread(nodes, i) else [*_mistakes(node)]
         if engine and node == Fence("barriers"):
             mistakes.append(("missing", None))
         for what, other in mistakes:
-            body = _replaced(kernel.body, path, () if other is None else (other,))
+            body = replaced(kernel.body, path, () if other is None else (other,))
             yield f"{what}: {node}", replace(kernel, body=body)
 
 
@@ -186,7 +186,8 @@ def _unseen(nodes: list[Node], i: int) -> bool:
     """Whether nobody can see that a node is missing, or another group is waited for."""
     match nodes[i]:
         case Sync():
-            told = _since(nodes, i, _meets_others, copies=False) and _until(nodes[i + 1 :])
+            told = _since(nodes, i, _meets_others, copies=False) or _around(nodes, i)
+            told = told and _until(nodes[i + 1 :])
             return not told or _over(nodes, i) or _one_group(nodes, i)
         case Drain("copies"):
             return _over(nodes, i) or not _since(nodes, i, _ends_copies, copies=True)
@@ -204,12 +205,24 @@ def _since(nodes: list[Node], i: int, ends: Callable[[Node], bool], *, copies: b
     return any(map(_copies if copies else _touches, before))
 
 
+def _around(nodes: list[Node], i: int) -> bool:
+    """Whether memory is touched in a loop around a node behind the last one there that meets."""
+    for loop in (n for n in nodes[:i] if isinstance(n, For)):
+        inside = list(walk(loop.body))
+        at = next((at for at, n in enumerate(inside) if n is nodes[i]), None)
+        if at is not None:
+            before = takewhile(lambda n: not _meets_others(n), reversed(inside[at + 1 :]))
+            if any(map(_touches, before)):
+                return True
+    return False
+
+
 def _copies(node: Node) -> bool:
     return isinstance(node, Touch) and node.how == "copied"
 
 
 def _touches(node: Node) -> bool:
-    return isinstance(node, _SEEN | Init)
+    return isinstance(node, _SEEN | Init | Drain)
 
 
 def _until(later: list[Node]) -> bool:
@@ -255,15 +268,13 @@ def _one_group(nodes: list[Node], i: int) -> bool:
     return isinstance(node, Sync) and node.threads == 128 and last == Drain("matrix", 0)
 
 
-def _early_releases(
-    kernel: Kernel, places: list[tuple[Path, Node]]
-) -> Iterator[tuple[str, Kernel]]:
+def _early_releases(kernel: Kernel, found: list[tuple[Path, Node]]) -> Iterator[tuple[str, Kernel]]:
     """Who arrives before what it has waited for is complete."""
-    for (path, node), (after, release) in pairwise(places):
+    for (path, node), (after, release) in pairwise(found):
         tells = any(isinstance(n, Arrive) for n in walk((release,)))
         if tells and isinstance(node, Drain) and path[:-1] == after[:-1]:
-            kept = _replaced(kernel.body, after, (node,))
-            yield f"before: {node}", replace(kernel, body=_replaced(kept, path, (release,)))
+            kept = replaced(kernel.body, after, (node,))
+            yield f"before: {node}", replace(kernel, body=replaced(kept, path, (release,)))
 
 
 def _fields(node: Node) -> tuple[str, ...]:
@@ -276,17 +287,17 @@ def _fields(node: Node) -> tuple[str, ...]:
             return ()
 
 
-def _places(body: Body, outer: Path) -> Iterator[tuple[Path, Node]]:
+def places(body: Body, outer: Path) -> Iterator[tuple[Path, Node]]:
     for i, node in enumerate(body):
         here = (*outer, (i, ""))
         yield here, node
         for name in _fields(node):
-            yield from _places(getattr(node, name), (*outer, (i, name)))
+            yield from places(getattr(node, name), (*outer, (i, name)))
 
 
-def _replaced(body: Body, path: Path, by: Body) -> Body:
+def replaced(body: Body, path: Path, by: Body) -> Body:
     (i, name), *rest = path
     if rest:
         node = body[i]
-        by = (replace(node, **{name: _replaced(getattr(node, name), tuple(rest), by)}),)
+        by = (replace(node, **{name: replaced(getattr(node, name), tuple(rest), by)}),)
     return (*body[:i], *by, *body[i + 1 :])

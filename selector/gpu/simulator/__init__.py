@@ -1,1 +1,3 @@
-"""Runs kernels without a GPU: so far what their threads do to meet (``protocol``)."""
+"""Runs kernels without a GPU: what their threads do to meet (``protocol``), and what they compute
+(``data``).
+"""

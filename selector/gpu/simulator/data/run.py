@@ -1,0 +1,286 @@
+"""Follows all threads of a launch through the nodes of its kernel, with numbers.
+
+Threads that go the same way are one, an axis of arrays, in all blocks at once. Where a condition
+parts them, each part goes its way and they go on together (warps do the same). Only kernels whose
+threads wait at barriers in shared memory have several that run beside each other: groups of warps,
+told apart by the conditions under which they wait (``roles``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+
+from selector.diagnostics import InternalError
+from selector.gpu.ir.memory import (
+    Array,
+    CopyAsync,
+    CopyElement,
+    CopyRun,
+    EngineCopy,
+    EngineStore,
+    Evaluate,
+    LoadShifted,
+    Map,
+    Point,
+    Prefetch,
+    Store,
+    StoreChunk,
+    StorePair,
+    StoreQuad,
+    StoreRows,
+    StoreWords,
+)
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Body,
+    Comment,
+    Commit,
+    Dependents,
+    Drain,
+    Fence,
+    For,
+    Fused,
+    If,
+    Init,
+    Leave,
+    Let,
+    Memory,
+    Node,
+    Number,
+    Raw,
+    Registers,
+    Retire,
+    State,
+    Sync,
+    Under,
+)
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    LoadFragment,
+    MatrixRows,
+    Mma,
+    Pin,
+    SetTile,
+)
+from selector.gpu.simulator.data import engine, moves, products
+from selector.gpu.simulator.data.barriers import Barriers
+from selector.gpu.simulator.data.machine import Machine
+from selector.gpu.simulator.data.scopes import declared_in, set_in
+from selector.gpu.simulator.data.values import Threads
+
+Left = Any  # of each thread how it leaves a body (0: not at all); None: nobody does
+Way = Generator[Callable[[], bool], None, Left]
+
+_LEAVES = {"loop": 1, "iteration": 2, "kernel": 3}
+_LOOP, _KERNEL = 1, 3
+MOST_STEPS = 200_000
+_NOTHING = (Raw, Comment, Number, Map, Prefetch, Commit, Drain, Pin, Registers, Dependents)
+_STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
+    **dict.fromkeys(_NOTHING, lambda m, v, node: None),
+    Fence: moves.fence,
+    Let: moves.declare,
+    State: moves.declare,
+    Memory: moves.memory,
+    Point: moves.point,
+    Array: moves.array,
+    Assign: moves.assign,
+    Advance: moves.advance,
+    Store: moves.store,
+    StorePair: moves.store_pair,
+    StoreQuad: moves.store_quad,
+    SetTile: moves.set_tile,
+    StoreWords: moves.store_words,
+    StoreChunk: moves.store_chunk,
+    StoreRows: moves.store_rows,
+    CopyAsync: moves.copy_async,
+    CopyElement: moves.copy_element,
+    LoadShifted: moves.load_part,
+    Evaluate: moves.evaluate,
+    Fragment: products.fragment,
+    MatrixRows: products.matrix_rows,
+    Descriptor: products.descriptor,
+    LoadFragment: products.load_fragment,
+    Mma: products.multiply,
+    EngineStore: engine.store,
+}
+
+
+class Stopped(Exception):  # noqa: N818
+    """Threads wait forever, or take too many steps."""
+
+
+class Run:
+    """One launch. ``roles`` are threads that run beside each other."""
+
+    def __init__(self, machine: Machine, roles: list[Threads]) -> None:
+        self.machine, self.steps = machine, 0
+        self.barriers = Barriers(machine, alone=len(roles) == 1)
+        self.assigned: dict[int, frozenset[str]] = {}
+        self.declared: dict[int, tuple[str, ...]] = {}
+        kernel = machine.kernel
+        self._schedule([self._body(v, (*kernel.declarations, *kernel.body)) for v in roles])
+
+    def _schedule(self, ways: list[Way]) -> None:
+        """Each goes on as far as it can."""
+        ready: dict[int, Callable[[], bool]] = dict.fromkeys(range(len(ways)), lambda: True)
+        nodes: dict[int, Node | None] = {}
+        while ready:
+            able = [i for i, test in ready.items() if test()]
+            if not able:
+                for i in ready:
+                    self.machine.node = nodes[i]
+                    self.machine.memories.fault("waits forever")
+                return
+            for i in able:
+                try:
+                    ready[i] = next(ways[i])
+                    nodes[i] = self.machine.node
+                except StopIteration:
+                    del ready[i]
+                except Stopped:
+                    self.machine.memories.fault("the kernel takes too many steps")
+                    return
+
+    # ------------------------------------------------------------------ control
+
+    def _body(self, v: Threads, body: Body) -> Way:
+        """Run it; what is declared in it ends with it."""
+        names = self.declared.get(id(body))
+        if names is None:
+            names = self.declared[id(body)] = tuple(declared_in(body))
+        outer = [(name, v.kept(name)) for name in names]
+        left, here = None, v
+        for node in body:
+            gone = yield from self._node(here, node)
+            if gone is None:
+                continue
+            left = np.zeros(v.count, np.int8) if left is None else left
+            left[here.places_in(v)] = gone
+            if gone.all():
+                break
+            here = here.part(gone == 0)
+        if here is not v:
+            self._join(here, v, self._sets(body))
+        for name, kept in outer:
+            v.restore(name, kept)
+        return left
+
+    def _join(self, here: Threads, v: Threads, names: frozenset[str]) -> None:
+        while here is not v:
+            assert here.within is not None
+            here.within.join(here, names)
+            here = here.within
+
+    def _sets(self, body: Body) -> frozenset[str]:
+        """Names from outside of a body that are set in it."""
+        found = self.assigned.get(id(body))
+        if found is None:
+            found = self.assigned[id(body)] = set_in(body)
+        return found
+
+    def _node(self, v: Threads, node: Node) -> Way:
+        machine = self.machine
+        machine.node = node
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise Stopped
+        step = _STEPS.get(type(node))
+        if step is not None:
+            machine.idle = False
+            step(machine, v, node)
+            if not machine.idle:
+                machine.reached.add(id(node))
+            return None
+        machine.reached.add(id(node))
+        match node:
+            case Under(_, body) | Fused(body):
+                return (yield from self._body(v, body))
+            case If():
+                return (yield from self._branch(v, node))
+            case For():
+                return (yield from self._loop(v, node))
+            case Leave(what):
+                return np.full(v.count, _LEAVES[what], np.int8)
+            case Await():
+                yield from self.barriers.wait(v, node)
+            case Sync():
+                yield from self.barriers.meet(v, node)
+            case _:
+                self._meet(v, node)
+        return None
+
+    def _meet(self, v: Threads, node: Node) -> None:
+        match node:
+            case Init():
+                self.barriers.init(v, node)
+            case Retire():
+                self.barriers.retire(v, node)
+            case Arrive():
+                self.barriers.arrive(v, node)
+            case EngineCopy():
+                engine.copy(self.machine, self.barriers, v, node)
+            case CopyRun():
+                engine.run(self.machine, self.barriers, v, node)
+            case _:
+                raise InternalError(f"{type(node).__name__} cannot be run with numbers")
+
+    def _branch(self, v: Threads, node: If) -> Way:
+        holds = self.machine.holds(v, node.condition)
+        if holds.all():
+            return (yield from self._body(v, node.then))
+        if not holds.any():
+            return (yield from self._body(v, node.otherwise)) if node.otherwise else None
+        left = None
+        for here, body in ((holds, node.then), (~holds, node.otherwise)):
+            if body:
+                part = v.part(here)
+                gone = yield from self._body(part, body)
+                v.join(part, self._sets(body))
+                if gone is not None:
+                    left = np.zeros(v.count, np.int8) if left is None else left
+                    left[part.chosen] = gone
+        return left
+
+    def _loop(self, v: Threads, node: For) -> Way:
+        machine, var = self.machine, node.var
+        outer = v.kept(var)
+        if node.start is not None:
+            v.put(var, machine.place(v, node.start))
+        here, left = v, None
+        while True:
+            machine.node = node
+            going = self._going(here, node)
+            if not going.any():
+                break
+            here = here if going.all() else here.part(going)
+            gone = yield from self._body(here, node.body)
+            if gone is not None:
+                ended = gone == _KERNEL
+                if ended.any():
+                    left = np.zeros(v.count, np.int8) if left is None else left
+                    left[here.places_in(v)] = np.where(ended, _KERNEL, 0)
+                on = (gone != _LOOP) & ~ended
+                if not on.any():
+                    break
+                here = here if on.all() else here.part(on)
+            step = np.int32(1) if node.step is None else machine.value(here, node.step)
+            here.put(var, here[var] + step)
+        self._join(
+            here, v, self._sets(node.body) - {var} | ({var} if node.start is None else set())
+        )
+        if node.start is not None:
+            v.restore(var, outer)
+        return left
+
+    def _going(self, v: Threads, node: For) -> Any:
+        """Who comes to one more iteration."""
+        going = True if node.also is None else self.machine.holds(v, node.also)
+        on = v[node.var] < self.machine.told(v, node.stop, "branched on")
+        return np.broadcast_to(going & on, (v.count,))

@@ -22,8 +22,8 @@ def problem_of(row: Row) -> tuple[str, Problem]:
 
 
 def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
-    """The names of the case's libraries that have the problem's types in and out, and can be ready
-    in a second.
+    """The names of the case's libraries that have the problem's types in and out, without those
+    that take long to compile where others do as well.
     """
     if case == "gemm":
         a, _, result = elements(problem.types)
@@ -34,7 +34,8 @@ def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
         return ("cuBLAS", "cuBLAS columns", "cuBLAS, then torch")
     if case == "attention":
         fused = ("cuDNN fused", "FlashAttention", "memory-efficient")
-        return ("torch 3 stages",) if problem.score == "soft_cap" else fused
+        alone = problem.score == "soft_cap" or problem.window  # for which these do too much
+        return (*fused, "flex_attention") if alone else fused
     return ("cuDNN NHWC", "cuDNN NCHW")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from casestudies.attention.problem import SOFT_CAP, Problem
@@ -133,18 +134,37 @@ def fused(
     return prepare
 
 
+@cache
+def _flexible() -> Any:
+    """One for all calls, which compiles once for each score and size."""
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+@cache
+def _causal_blocks(length: int, window: int) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def seen(b: Any, h: Any, m: Any, n: Any) -> Any:
+        return (n <= m) & (n > m - window) if window else n <= m
+
+    return create_block_mask(seen, None, None, length, length, device="cuda")
+
+
+def soft_cap(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+    return (s / SOFT_CAP).tanh() * SOFT_CAP
+
+
 def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``flex_attention``, compiled for the score of the problem; None for the plain one."""
     import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     if problem.score == "plain" and not problem.window:
         return None
     q, k, v = (x[None] for x in operands(problem, inputs))
     extra = {name: torch.from_dlpack(x) for name, x in inputs.items() if name not in "QKV"}
-
-    def soft_cap(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
-        return torch.tanh(s / SOFT_CAP) * SOFT_CAP
 
     def slopes(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
         return s + extra["slopes"][h] * (n - m)
@@ -152,15 +172,9 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     def bias(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
         return s + extra["bias"][h, m, n]
 
-    def seen(b: Any, h: Any, m: Any, n: Any) -> Any:
-        return (n <= m) & (n > m - problem.window) if problem.window else n <= m
-
     score = {"soft_cap": soft_cap, "slopes": slopes, "bias": bias}.get(problem.score)
-    blocks = None
-    if problem.causal:
-        places = (None, None, problem.length, problem.length)
-        blocks = create_block_mask(seen, *places, device="cuda")
-    attend: Any = torch.compile(flex_attention, dynamic=False)
+    blocks = _causal_blocks(problem.length, problem.window) if problem.causal else None
+    attend = _flexible()
 
     def call() -> object:
         return attend(

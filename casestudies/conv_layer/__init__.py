@@ -26,7 +26,7 @@ def build(problem: Problem, schedule: str) -> Any:
     dealt = schedule not in ("cuda", "plain")
     pipeline = layer(
         problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
-        residual=problem.residual, result=problem.result,
+        residual=problem.residual, result=problem.result, window=problem.window,
     )  # fmt: skip
     if schedule == "wgmma":
         size = group_tiles(problem.extents)
@@ -38,10 +38,11 @@ def build(problem: Problem, schedule: str) -> Any:
         pipeline.conv.compute_root()
         return pipeline.output
     room = NARROW if schedule == "narrow" else WARP_SHARED
-    layer = problem.channels, problem.filters, problem.stride, room
+    layer = problem.channels, problem.filters, problem.stride, room, problem.window
     if schedules.fits(*layer):
         return schedules.tensor(pipeline, schedules.tiles_for(*layer))
-    return chunks.warps(pipeline, warp_chunks(problem.filters, problem.stride, room))
+    size = warp_chunks(problem.filters, problem.stride, room, problem.window)
+    return chunks.warps(pipeline, size)
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:

@@ -1,10 +1,11 @@
-"""A convolution layer, in plain Halide: 3 x 3 taps over all channels, bias, ReLU.
+"""A convolution layer, in plain Halide: 3 x 3 taps (or others) over all channels, bias, ReLU.
 
 Channels are innermost (NHWC in NumPy's order of axes): with bias where the sum starts,
 ``conv(c, x, y, n) += f32(I(ci, x + rx, y + ry, n)) * f32(K(c, ci, rx, ry))`` and
 ``output = max(conv, 0)`` (paper section IV).
 
-A padded image has a pixel of zeros around it: taps read ``I(ci, x + rx - 1, y + ry - 1, n)``.
+A padded image has zeros around it, here a pixel of them: taps read ``I(ci, x + rx - 1, y + ry - 1,
+n)``. With a dilation they read every second pixel, say: ``I(ci, x + 2*rx, y + 2*ry, n)``.
 
 With a stride, taps read every second pixel, say. ``planes(c, x, y, n, p) = I(c, 2*x + p, y, n)``
 deals a row's pixels out, so that a tap reads neighbours of one plane, as tensor units want them.
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import halide as hl
 
-from casestudies.conv_layer.tiles import TAPS
+from casestudies.conv_layer.tiles import USUAL, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Layer:
     n: hl.Var
     r: hl.RDom
     planes: hl.Func | None = None
+    window: Window = USUAL
+
+    @property
+    def taps(self) -> tuple[int, int]:
+        return self.window.taps, self.window.taps
 
     @property
     def reader(self) -> hl.Func:
@@ -62,6 +68,7 @@ def layer(
     padded: bool = False,
     residual: bool = False,
     result: str = "f32",
+    window: Window = USUAL,
 ) -> Layer:
     """The unscheduled pipeline; the numbers of channels are constants of the compiled kernel, the
     number and size of the images are not. ``dealt``: with a stride pixels are dealt out.
@@ -72,15 +79,16 @@ def layer(
     bias = hl.ImageParam(hl.Float(16), 1, "bias")
     conv, output = hl.Func("conv"), hl.Func("output")
     c, x, y, n = hl.Var("c"), hl.Var("x"), hl.Var("y"), hl.Var("n")
-    r = hl.RDom([(0, inputs), (0, TAPS), (0, TAPS)], "r")
+    r = hl.RDom([(0, inputs), (0, window.taps), (0, window.taps)], "r")
+    across, down = (v if window.dilation == 1 else window.dilation * v for v in (r.y, r.z))
     conv[c, x, y, n] = hl.f32(bias[c])
-    planes, source = None, zeros_around(image) if padded else image
+    planes, source = None, zeros_around(image, window) if padded else image
     if stride == 1 or not dealt:
-        pixel = source[r.x, stride * x + r.y, stride * y + r.z, n]
+        pixel = source[r.x, stride * x + across, stride * y + down, n]
     else:
         planes, p = hl.Func("planes"), hl.Var("p")
         planes[c, x, y, n, p] = source[c, stride * x + p, y, n]
-        pixel = planes[r.x, x + r.y // stride, stride * y + r.z, n, r.y % stride]
+        pixel = planes[r.x, x + across // stride, stride * y + down, n, across % stride]
     conv[c, x, y, n] += hl.f32(pixel) * hl.f32(weights[c, r.x, r.y, r.z])
     arrays, value = (image, weights, bias), conv[c, x, y, n]
     if residual:
@@ -89,15 +97,20 @@ def layer(
     value = hl.max(value, 0.0)
     output[c, x, y, n] = value if result == "f32" else hl.cast(hl.Float(16), value)
     sizes = inputs, outputs, stride
-    return Layer(*sizes, arrays, source, weights, conv, output, c, x, y, n, r, planes)
+    return Layer(*sizes, arrays, source, weights, conv, output, c, x, y, n, r, planes, window)
 
 
-def zeros_around(image: hl.ImageParam) -> hl.Func:
-    """The image with a row and a column of zeros on each side, its own pixels from 1 on."""
+def zeros_around(image: hl.ImageParam, window: Window) -> hl.Func:
+    """The image with rows and columns of zeros on each side, as many as let a window be centred on
+    each of its pixels; the first of these is where the zeros end.
+    """
+    before = window.reach // 2
     padded = hl.Func("padded")
     c, x, y, n = (hl.Var(name) for name in "cxyn")
     wide, high = image.dim(1).extent(), image.dim(2).extent()
-    inside = (x >= 1) & (x <= wide) & (y >= 1) & (y <= high)
-    pixel = image[c, hl.clamp(x - 1, 0, wide - 1), hl.clamp(y - 1, 0, high - 1), n]
+    across = (x >= before) & (x < wide + before)
+    inside = across & (y >= before) & (y < high + before)
+    column, row = hl.clamp(x - before, 0, wide - 1), hl.clamp(y - before, 0, high - 1)
+    pixel = image[c, column, row, n]
     padded[c, x, y, n] = hl.select(inside, pixel, hl.cast(hl.Float(16), 0))
     return padded

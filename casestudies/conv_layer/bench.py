@@ -33,16 +33,17 @@ def cudnn(channels_last: bool) -> Callable[[Problem, Arrays, Any], Callable[[], 
         import torch
 
         image, weights, bias = operands(inputs, channels_last)
-        ones, around, steps = (1, 1), (int(problem.padded),) * 2, (problem.stride,) * 2
+        apart, steps = (problem.dilation,) * 2, (problem.stride,) * 2
+        around = (problem.border,) * 2
         if not problem.residual:
             return lambda: torch.cudnn_convolution_relu(
-                image, weights, bias, steps, around, ones, 1
+                image, weights, bias, steps, around, apart, 1
             )
         added = torch.from_dlpack(inputs["residual"]).permute(0, 3, 1, 2)
         if not channels_last:
             added = added.contiguous()
         return lambda: torch.cudnn_convolution_add_relu(
-            image, weights, added, 1.0, bias, steps, around, ones, 1
+            image, weights, added, 1.0, bias, steps, around, apart, 1
         )
 
     return prepare
@@ -57,7 +58,7 @@ def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
         arrays += (torch.from_dlpack(inputs["residual"]).permute(0, 3, 1, 2),)
 
     def layer(i: Any, k: Any, b: Any, added: Any = 0) -> Any:
-        out = torch.nn.functional.conv2d(i, k, b, problem.stride, int(problem.padded))
+        out = torch.nn.functional.conv2d(i, k, b, problem.stride, problem.border, problem.dilation)
         return (out + added).relu()
 
     call: Any = torch.compile(layer)

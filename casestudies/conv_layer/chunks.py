@@ -11,7 +11,7 @@ import halide as hl
 
 import halide_bridge as hb
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import DEPTH, TAPS, GroupChunks, WarpChunks, boxed, pixels_read
+from casestudies.conv_layer.tiles import DEPTH, GroupChunks, WarpChunks, boxed, pixels_read
 from casestudies.conv_layer.warpgroups import copy, vectorize
 
 
@@ -52,7 +52,7 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
     image = p.staged(p.image)
     c, x, y, n, *planes = image.args()
     image.reorder_storage(c, n, x, y, *planes).reorder(c, n, x, y, *planes)
-    stage(p, ro, size, size.read(p.stride), (c, n))
+    stage(p, ro, size, size.read(p.stride, p.window), (c, n))
     return p.output
 
 
@@ -93,7 +93,7 @@ def warps(p: Layer, size: WarpChunks) -> hl.Func:
     rows_of_warps(update, p, size)
     update.reorder(ri, p.c, xi, yi, p.r.y, p.r.z, xw, yw, ro)
     update.vectorize(ri).unroll(p.r.y).unroll(p.r.z)
-    pixels = pixels_read(size.width, size.height, p.stride)
+    pixels = pixels_read(size.width, size.height, p.stride, window=p.window)
     stage(p, ro, size, pixels, p.staged(p.image).args()[:2])
     return p.output
 
@@ -115,7 +115,7 @@ def stage(
     """Stage what a run of channels needs, ahead; a ``row`` of the image is one vector statement."""
     image, weights = p.staged(p.image), p.weights.in_(p.conv)
     copy(image.compute_at(p.conv, run), (size.run, *pixels), row)
-    extents = (size.filters, size.run, TAPS, TAPS)
+    extents = (size.filters, size.run, *p.taps)
     copy(weights.compute_at(p.conv, run), extents, weights.args()[:2])
     if size.stages > 1:
         hb.pipeline_stages(image, size.stages)

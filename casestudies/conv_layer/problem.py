@@ -1,4 +1,4 @@
-"""Sizes of the convolution layer: 3 x 3 taps over images, bias and ReLU; NHWC, f16 in, f32 or f16
+"""Sizes of the convolution layer: taps over images, bias and ReLU; NHWC, f16 in, f32 or f16
 out.
 """
 
@@ -7,15 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from casestudies.common.case import ArraySpec, check_known
-from casestudies.conv_layer.tiles import TAPS, Extents, tile_name
+from casestudies.conv_layer.tiles import TAPS, Extents, Window, tile_name
 from selector.diagnostics import UserError
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """``batch`` images of ``height`` x ``width`` outputs, ``channels`` of the input and
-    ``filters``, the channels of the output. The input is ``stride`` times as wide and as high, and
-    one pixel larger on every side; ``padded``: without that pixel, in whose place are zeros.
+    ``filters``, the channels of the output. There are ``taps`` x ``taps`` of them, of every
+    ``dilation``-th pixel. The input is ``stride`` times as wide and as high, and larger on every
+    side by half a window; ``padded``: without those pixels, in whose place are zeros.
     ``residual``: f16 of the output's shape, added before the ReLU. ``result``: the output's type.
     """
 
@@ -25,6 +26,8 @@ class Problem:
     channels: int
     filters: int
     stride: int = 1
+    taps: int = field(default=TAPS, kw_only=True)
+    dilation: int = field(default=1, kw_only=True)
     padded: bool = field(default=False, kw_only=True)
     residual: bool = field(default=False, kw_only=True)
     result: str = field(default="f32", kw_only=True)
@@ -35,6 +38,11 @@ class Problem:
                 f"conv_layer: {self.batch} images of {self.width} x {self.height} pixels, stride "
                 f"{self.stride}, {self.channels} to {self.filters} channels, is not a size"
             )
+        if self.taps < 1 or self.taps % 2 == 0 or self.dilation < 1:
+            raise UserError(
+                f"conv_layer: {self.taps} x {self.taps} taps of dilation {self.dilation} have no "
+                "middle"
+            )
         check_known("conv_layer", "result", self.result, ("f32", "f16"))
 
     @property
@@ -44,7 +52,12 @@ class Problem:
     @property
     def program(self) -> str:
         step = f"-s{self.stride}" if self.stride > 1 else ""
-        more = "-padded" * self.padded + "-residual" * self.residual
+        more = f"-t{self.taps}" * (self.taps != TAPS)
+        more += (
+            f"-d{self.dilation}" * (self.dilation > 1)
+            + "-padded" * self.padded
+            + "-residual" * self.residual
+        )
         more += f"-{self.result}" * (self.result != "f32")
         return f"conv_layer-c{self.channels}-{self.filters}{step}{more}{tile_name(self.extents)}"
 
@@ -52,17 +65,32 @@ class Problem:
     def extents(self) -> Extents:
         """All that tiles depend on."""
         return Extents(
-            self.batch, self.height, self.width, self.channels, self.filters, self.stride
+            self.batch,
+            self.height,
+            self.width,
+            self.channels,
+            self.filters,
+            self.stride,
+            self.window,
         )
 
     @property
+    def border(self) -> int:
+        """Zeros on each side of the image."""
+        return self.window.reach // 2 if self.padded else 0
+
+    @property
+    def window(self) -> Window:
+        return Window(self.taps, self.dilation)
+
+    @property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        border = 0 if self.padded else TAPS - 1
+        border = 0 if self.padded else self.window.reach
         high, wide = (self.stride * n + border for n in (self.height, self.width))
         image = (self.batch, high, wide, self.channels)
         return (
             ArraySpec("I", image, "f16"),
-            ArraySpec("K", (TAPS, TAPS, self.channels, self.filters), "f16"),
+            ArraySpec("K", (self.taps, self.taps, self.channels, self.filters), "f16"),
             ArraySpec("bias", (self.filters,), "f16"),
             *((ArraySpec("residual", self.output.shape, "f16"),) if self.residual else ()),
         )
@@ -75,7 +103,7 @@ class Problem:
     @property
     def multiply_adds(self) -> int:
         pixels = self.batch * self.height * self.width
-        return pixels * TAPS**2 * self.channels * self.filters
+        return pixels * self.taps**2 * self.channels * self.filters
 
 
 BENCHMARK = (

@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS
 
 
 def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
-    """``max(bias + sum_(s,t) I[:, s:, t:, :] @ K[s, t] + residual, 0)``, every ``stride``-th row
-    and pixel; float64, shape (batch, height, width, filters).
+    """``max(bias + sum_(s,t) I[:, d*s:, d*t:, :] @ K[s, t] + residual, 0)``, every ``stride``-th
+    row and pixel; float64, shape (batch, height, width, filters).
     """
     image = inputs["I"]
     if problem.padded:
-        image = xp.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        around = (problem.border,) * 2
+        image = xp.pad(image, ((0, 0), around, around, (0, 0)))
     result = xp.zeros(problem.output.shape, dtype=xp.float64)
     result += inputs["bias"]
-    for s in range(TAPS):
-        rows = image[:, s :: problem.stride][:, : problem.height]
-        for t in range(TAPS):
-            pixels = rows[:, :, t :: problem.stride][:, :, : problem.width]
+    taps, dilation = problem.taps, problem.dilation
+    for s in range(taps):
+        rows = image[:, dilation * s :: problem.stride][:, : problem.height]
+        for t in range(taps):
+            pixels = rows[:, :, dilation * t :: problem.stride][:, :, : problem.width]
             flat = pixels.reshape(-1, problem.channels) @ inputs["K"][s, t]
             result += flat.reshape(result.shape)
     if problem.residual:

@@ -18,7 +18,7 @@ from casestudies.common.multiples import largest_divisor, rounded
 from casestudies.common.stock import fix_sizes
 from casestudies.conv_layer.algorithm import Layer
 from casestudies.conv_layer.problem import Problem
-from casestudies.conv_layer.tiles import TAPS, UNIT, WARP_SHARED, pixels_read, vector
+from casestudies.conv_layer.tiles import UNIT, USUAL, WARP_SHARED, Window, pixels_read, vector
 from casestudies.conv_layer.warpgroups import copy
 
 LANES = 1 << 16  # that a vector of Halide's has less than
@@ -76,39 +76,45 @@ class Threads:
         return replace(self, pixels=pixels, x=x)
 
 
-def tiles_for(channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED) -> Tiles:
+def tiles_for(
+    channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED, window: Window = USUAL
+) -> Tiles:
     """About 64 registers of sums a lane, fewer pixels where there are many filters; a block goes
     down the image where its shared memory, so many bytes, holds the next strip, too.
     """
     vectors = max(1, min(4, 8 * UNIT // rounded(filters)))
     one = Tiles(vectors=vectors, warps_x=4 // vectors, warps_y=4 if vectors > 1 else 2)
     several = replace(one, strips=8, stages=2)
-    return several if shared_bytes(channels, filters, several, stride) <= room else one
+    return several if shared_bytes(channels, filters, several, stride, window) <= room else one
 
 
-def fits(channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED) -> bool:
+def fits(
+    channels: int, filters: int, stride: int = 1, room: int = WARP_SHARED, window: Window = USUAL
+) -> bool:
     """Whether shared memory holds the weights of all channels beside the image, and statements are
     neither too long for Halide nor too many to be compiled in time.
     """
-    size, deep = tiles_for(channels, filters, stride, room), vector(rounded(channels))
-    statements = size.vectors * size.rows * TAPS**2 * (rounded(channels) // deep)
+    size, deep = tiles_for(channels, filters, stride, room, window), vector(rounded(channels))
+    statements = size.vectors * size.rows * window.count * (rounded(channels) // deep)
     long = max(size.pixels * deep, rounded(channels)) * rounded(filters) >= LANES
-    fitting = shared_bytes(channels, filters, size, stride) <= room
+    fitting = shared_bytes(channels, filters, size, stride, window) <= room
     return fitting and statements <= STATEMENTS and not long
 
 
-def shared_bytes(channels: int, filters: int, size: Tiles, stride: int = 1) -> int:
+def shared_bytes(
+    channels: int, filters: int, size: Tiles, stride: int = 1, window: Window = USUAL
+) -> int:
     """What a block has in shared memory: rows of channels or filters, an odd number of units each,
     so that eight of them lie in different banks.
     """
     pixel, row = ((rounded(n) // UNIT | 1) * UNIT * 2 for n in (channels, filters))
-    image = prod(pixels_read(size.width, size.height, stride)) * pixel
-    return size.stages * image + TAPS**2 * rounded(channels) * row
+    image = prod(pixels_read(size.width, size.height, stride, window=window)) * pixel
+    return size.stages * image + window.count * rounded(channels) * row
 
 
 def tensor(p: Layer, tiles: Tiles | None = None) -> hl.Func:
     """Schedule for tensor instructions; returns the output."""
-    size = tiles or tiles_for(p.inputs, p.outputs, p.stride)
+    size = tiles or tiles_for(p.inputs, p.outputs, p.stride, window=p.window)
     xo, xi, xw, xv, no, ns, co = (hl.Var(n) for n in ("xo", "xi", "xw", "xv", "no", "ns", "co"))
     yo, yb, ys, yi, yw, yp = (hl.Var(n) for n in ("yo", "yb", "ys", "yi", "yw", "yp"))
     (
@@ -157,11 +163,11 @@ def accumulate(p: Layer, warp: hl.Var, size: Tiles) -> None:
 def stage(p: Layer, strip: hl.Var, block: hl.Var, size: Tiles) -> None:
     """Copy what a strip needs of the image, and once a block the weights, into shared memory."""
     image, weights = p.staged(p.image), p.weights.in_(p.conv)
-    extents = (rounded(p.inputs), *pixels_read(size.width, size.height, p.stride))
+    extents = (rounded(p.inputs), *pixels_read(size.width, size.height, p.stride, window=p.window))
     copy(image.compute_at(p.output, strip), extents, image.args()[:2])
     if size.stages > 1:
         hb.pipeline_stages(image, size.stages)
-    extents = (rounded(p.outputs), rounded(p.inputs), TAPS, TAPS)
+    extents = (rounded(p.outputs), rounded(p.inputs), *p.taps)
     copy(weights.compute_at(p.output, block), extents, weights.args()[:2])
 
 

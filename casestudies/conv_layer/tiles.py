@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from casestudies.common.multiples import rounded
+from selector.diagnostics import UserError
 
 TAPS = 3
 UNIT = 8  # filters come in eights, the columns of an instruction
@@ -38,17 +39,37 @@ BLOCKS = (  # filters, at most; rows; groups
 BYTES = 45  # from the L2 cache to a multiprocessor in a cycle, where all read
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``taps`` x ``taps`` pixels, every ``dilation``-th of a row and of the rows."""
+
+    taps: int = TAPS
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """From the first pixel to the last."""
+        return self.dilation * (self.taps - 1)
+
+    @property
+    def count(self) -> int:
+        return self.taps**2
+
+
+USUAL = Window()
+
+
 def pixels_read(
-    width: int, height: int, stride: int, images: int = 1, whole: int = 1
+    width: int, height: int, stride: int, images: int = 1, whole: int = 1, window: Window = USUAL
 ) -> tuple[int, ...]:
     """Columns, rows and images of what so many outputs read; with a stride of each plane, of which
     there are as many as taps meet, and which has a multiple of ``whole`` columns of images.
     """
     if stride == 1:
-        return width + TAPS - 1, height + TAPS - 1, images
-    columns = rounded(width + (TAPS - 1) // stride, whole // gcd(whole, images))
-    rows = stride * (height - 1) + TAPS
-    return columns, rows, images, min(stride, TAPS)
+        return width + window.reach, height + window.reach, images
+    columns = rounded(width + window.reach // stride, whole // gcd(whole, images))
+    rows = stride * (height - 1) + window.reach + 1
+    return columns, rows, images, min(stride, window.reach + 1)
 
 
 class Rows:
@@ -69,9 +90,9 @@ class Rows:
     def height(self) -> int:
         return self.rows * self.groups
 
-    def read(self, stride: int) -> tuple[int, ...]:
+    def read(self, stride: int, window: Window = USUAL) -> tuple[int, ...]:
         """The pixels that a tile reads: a plane of them begins where a swizzle does."""
-        return pixels_read(self.width, self.height, stride, self.images, SWIZZLED)
+        return pixels_read(self.width, self.height, stride, self.images, SWIZZLED, window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,33 +115,38 @@ class Groups(Rows):
 CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=1, groups=2))
 
 
-def groups_for(channels: int, filters: int, images: int = 1, stride: int = 1) -> Groups | None:
+def groups_for(
+    channels: int, filters: int, images: int = 1, stride: int = 1, window: Window = USUAL
+) -> Groups | None:
     """The largest tile that shared memory and registers hold, and that is compiled in time, of all
     filters or of some; None if there is none.
     """
     part = filters_of_block(filters, 128)
     for most in (rounded(filters, ROW), part):
         for size in (replace(c, images=images) for c in CANDIDATES):
-            if _fits(channels, most, size, stride):
+            if _fits(channels, most, size, stride, window):
                 return replace(size, filters=part) if most < filters else size
     return None
 
 
-def _fits(channels: int, filters: int, size: Groups, stride: int) -> bool:
+def _fits(channels: int, filters: int, size: Groups, stride: int, window: Window) -> bool:
     """Whether a block has room for that, and it is compiled in time."""
-    statements = size.rows * TAPS**2 * rounded(channels, DEPTH) // DEPTH * filters // boxed(filters)
+    products = window.count * rounded(channels, DEPTH) // DEPTH
+    statements = size.rows * products * filters // boxed(filters)
     sums, registers = size.rows * filters // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
     small = sums + ADDRESSES <= registers and statements <= STATEMENTS
-    return small and shared_bytes(channels, filters, size, stride) <= SHARED
+    return small and shared_bytes(channels, filters, size, stride, window) <= SHARED
 
 
-def shared_bytes(channels: int, filters: int, size: Groups, stride: int = 1) -> int:
+def shared_bytes(
+    channels: int, filters: int, size: Groups, stride: int = 1, window: Window = USUAL
+) -> int:
     """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
     panels of 128 bytes, and a box of results for each warp.
     """
     pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, ROW)))
-    image = prod(size.read(stride)) * pixel
-    weights = TAPS**2 * rounded(channels, DEPTH) * row
+    image = prod(size.read(stride, window)) * pixel
+    weights = window.count * rounded(channels, DEPTH) * row
     return size.stages * image + weights + size.groups * PIXELS * 128
 
 
@@ -179,7 +205,7 @@ class WarpChunks:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Images and their extents, channels of the input and filters of a layer."""
+    """Images and their extents, channels of the input and filters of a layer, and its taps."""
 
     batch: int
     height: int
@@ -187,6 +213,7 @@ class Extents:
     channels: int
     filters: int
     stride: int = 1
+    window: Window = USUAL
 
 
 def group_tiles(layer: Extents) -> Groups | GroupChunks:
@@ -195,7 +222,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     """
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
-        size = groups_for(layer.channels, layer.filters, images, layer.stride)
+        size = groups_for(layer.channels, layer.filters, images, layer.stride, layer.window)
         if size is not None:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
@@ -206,35 +233,48 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
         for images in IMAGES
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
-    sizes = [size for size in sizes if slot_bytes(size, layer.stride) <= MOST_SLOT]
+    alone = SHARED if layer.channels <= DEPTH else MOST_SLOT  # one run of channels, one slot
+    bytes_of = {size: slot_bytes(size, layer.stride, layer.window) for size in sizes}
+    sizes = [s for s in sizes if bytes_of[s] <= MOST_SLOT] or [
+        s for s in sizes if bytes_of[s] <= alone
+    ]
+    if not sizes:
+        raise UserError(
+            f"{layer.window.taps} x {layer.window.taps} taps of {layer.filters} filters are too "
+            "many for a block's shared memory"
+        )
     best = min(sizes, key=lambda size: (_time(layer, size), _staged(layer, size.images)))
     slots, room = rounded(layer.channels, DEPTH) // DEPTH, SHARED
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
         slots, room = MOST_STAGES, room - RESULTS * best.groups
-    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.stride), slots))
+    return replace(
+        best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.stride, layer.window), slots)
+    )
 
 
-def slot_bytes(size: GroupChunks, stride: int = 1) -> int:
+def slot_bytes(size: GroupChunks, stride: int = 1, window: Window = USUAL) -> int:
     """What a run of channels takes of shared memory."""
-    weights = TAPS**2 * size.run * row_bytes(size.filters)
-    return prod(size.read(stride)) * row_bytes(size.run) + weights
+    weights = window.count * size.run * row_bytes(size.filters)
+    return prod(size.read(stride, window)) * row_bytes(size.run) + weights
 
 
-def warp_chunks(filters: int, stride: int = 1, room: int = WARP_SHARED) -> WarpChunks:
+def warp_chunks(
+    filters: int, stride: int = 1, room: int = WARP_SHARED, window: Window = USUAL
+) -> WarpChunks:
     """The tile for warps, for many channels: the largest that shared memory holds."""
     size = WarpChunks(filters=filters_of_block(filters, 64, WARP_FILTERS))
     low = replace(size, rows=1)
     sizes = (size, replace(size, run=DEPTH), low, replace(low, run=DEPTH))
-    found = (s for s in sizes if s.stages * warp_slot_bytes(s, stride) <= room)
+    found = (s for s in sizes if s.stages * warp_slot_bytes(s, stride, window) <= room)
     return next(found, replace(sizes[-1], stages=1))
 
 
-def warp_slot_bytes(size: WarpChunks, stride: int) -> int:
+def warp_slot_bytes(size: WarpChunks, stride: int, window: Window = USUAL) -> int:
     """At most, of rows of an odd number of units."""
     pixel, row = (2 * (n + UNIT) for n in (size.run, size.filters))
-    pixels = prod(pixels_read(size.width, size.height, stride))
-    return pixels * pixel + TAPS**2 * size.run * row
+    pixels = prod(pixels_read(size.width, size.height, stride, window=window))
+    return pixels * pixel + window.count * size.run * row
 
 
 def filters_of_block(filters: int, most: int, sizes: tuple[int, ...] = BLOCK_FILTERS) -> int:
@@ -263,7 +303,7 @@ def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
 
 def _staged(layer: Extents, images: int) -> int:
     """Pixels that the blocks of a row read."""
-    columns, _, _, *planes = GroupChunks(images=images).read(layer.stride)
+    columns, _, _, *planes = GroupChunks(images=images).read(layer.stride, layer.window)
     return prod(_blocks(layer, images, layer.height)) * images * columns * prod(planes)
 
 
@@ -275,8 +315,9 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
 
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
-    products = size.height * TAPS**2 * instruction_cycles(size.filters)
-    return _rounds(layer, size) * max(products, slot_bytes(size, layer.stride) // BYTES)
+    products = size.height * layer.window.count * instruction_cycles(size.filters)
+    read = slot_bytes(size, layer.stride, layer.window) // BYTES
+    return _rounds(layer, size) * max(products, read)
 
 
 def instruction_cycles(filters: int) -> int:

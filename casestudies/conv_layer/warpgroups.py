@@ -12,7 +12,7 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.common.multiples import rounded
 from casestudies.conv_layer.algorithm import Layer
-from casestudies.conv_layer.tiles import ALIGNED, DEPTH, ROW, TAPS, Groups, boxed
+from casestudies.conv_layer.tiles import ALIGNED, DEPTH, ROW, Groups, boxed
 
 
 def warpgroups(p: Layer, size: Groups) -> hl.Func:
@@ -59,10 +59,10 @@ def warpgroups(p: Layer, size: Groups) -> hl.Func:
     if several:
         p.conv.bound_extent(p.n, size.images).reorder_storage(p.c, p.n, p.x, p.y)
         image.reorder_storage(*rows).reorder(*rows)
-    extents = (channels, *size.read(p.stride))
+    extents = (channels, *size.read(p.stride, p.window))
     copy(image.compute_at(p.output, ys), extents, rows[:2])
     hb.pipeline_stages(image, size.stages)
-    copy(weights.compute_at(p.output, xo), (filters, channels, TAPS, TAPS), weights.args()[:2])
+    copy(weights.compute_at(p.output, xo), (filters, channels, *p.taps), weights.args()[:2])
     hb.persistent(p.output, size.blocks)
     return hb.resident_blocks(p.output, size.blocks) if size.blocks > 1 else p.output
 

@@ -28,13 +28,16 @@ from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of a contender, all rounds together, and the number of rounds."""
+    """Seconds of a contender, all rounds together, the number of rounds, and how many sets of
+    arrays there are at most.
+    """
 
     budget: float
     rounds: int
+    sets: int
 
 
-USUAL, QUICK = Pace(0.3, 31), Pace(0.06, 15)
+USUAL, QUICK = Pace(0.3, 31, 8), Pace(0.06, 15, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def measure(
 
     size = sum(spec.bytes for spec in (*problem.inputs, problem.output))
     l2 = cupy.cuda.Device().attributes["L2CacheSize"]
-    count = rotation(size, l2) if timed else 1
+    count = rotation(size, l2, pace.sets) if timed else 1
     sets = [case_inputs(case, problem, seed + i, cupy) for i in range(count)]
     truths = [case.reference(problem, decoded(problem, i, cupy), cupy) for i in sets[:2]]
     cupy.cuda.Device().synchronize()

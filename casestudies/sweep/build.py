@@ -43,10 +43,11 @@ def _entry(row: Row) -> Entry:
     entry = Entry(row.family, row.group, row.name)
     try:
         case, problem = problem_of_row(row)
+        name = problem.name  # which says of some what blocks do
     except UserError as error:
         return dataclasses.replace(entry, reason=_reason(error))
     fields = dataclasses.asdict(problem)  # type: ignore[call-overload]
-    return dataclasses.replace(entry, case=case, problem=problem.name, fields=fields)
+    return dataclasses.replace(entry, case=case, problem=name, fields=fields)
 
 
 def _file(entry: Entry) -> str:

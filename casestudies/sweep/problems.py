@@ -8,7 +8,6 @@ from typing import Any
 from casestudies.attention.problem import Problem as Attention
 from casestudies.common.case import Problem
 from casestudies.conv_layer.problem import Problem as ConvLayer
-from casestudies.conv_layer.tiles import TAPS
 from casestudies.gemm.problem import Problem as Gemm
 from casestudies.gemm.problem import elements
 from casestudies.sweep.rows import Fields, Row
@@ -23,8 +22,8 @@ def problem_of(row: Row) -> tuple[str, Problem]:
 
 
 def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
-    """The names of the case's libraries that have the problem's types in and out, and can be ready
-    in a second.
+    """The names of the case's libraries that have the problem's types in and out, without those
+    that take long to compile where others do as well.
     """
     if case == "gemm":
         a, _, result = elements(problem.types)
@@ -35,7 +34,8 @@ def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
         return ("cuBLAS", "cuBLAS columns", "cuBLAS, then torch")
     if case == "attention":
         fused = ("cuDNN fused", "FlashAttention", "memory-efficient")
-        return ("torch 3 stages",) if problem.score == "soft_cap" else fused
+        alone = problem.score == "soft_cap" or problem.window  # for which these do too much
+        return (*fused, "flex_attention") if alone else fused
     return ("cuDNN NHWC", "cuDNN NCHW")
 
 
@@ -52,7 +52,7 @@ def _attention(fields: Fields) -> tuple[str, Problem]:
 
 
 def _conv(fields: Fields) -> tuple[str, Problem]:
-    """3 x 3 taps around each pixel, or 1 x 1, which is a product of pixels and weights."""
+    """A layer; of 1 x 1 taps and no stride it is a product of pixels and weights."""
     values: dict[str, Any] = dict(fields)
     if values["layout"] != "NHWC":
         raise UserError(f"conv_layer: images lie as NHWC, not {values['layout']}")
@@ -60,21 +60,14 @@ def _conv(fields: Fields) -> tuple[str, Problem]:
         raise UserError(f"conv_layer: no operands and results of {values['types']}")
     if values.get("transposed"):
         raise UserError("conv_layer: no transposed convolution")
-    if values.get("dilation", 1) != 1:
-        raise UserError("conv_layer: taps are neighbours, there is no dilation")
     pixels = values["batch"] * values["height"] * values["width"]
     if values["taps"] == 1 and values["stride"] == 1:
         sizes = pixels, values["filters"], values["channels"]
         return "gemm", Gemm(*sizes, "f16-f16", "nt", "bias-relu")
-    if values["taps"] != TAPS:
-        taps = values["taps"]
-        raise UserError(
-            f"conv_layer: {TAPS} x {TAPS} taps, not {taps} x {taps} of stride {values['stride']}"
-        )
-    names = ("batch", "height", "width", "channels", "filters", "stride")
-    residual = bool(values.get("residual"))
-    layer = {name: values[name] for name in names}
-    return "conv_layer", ConvLayer(**layer, padded=True, residual=residual, result="f16")
+    names = ("batch", "height", "width", "channels", "filters", "stride", "taps")
+    others = {name: values[name] for name in ("dilation", "residual") if name in values}
+    layer = {name: values[name] for name in names} | others
+    return "conv_layer", ConvLayer(**layer, padded=True, result="f16")
 
 
 def _made(kind: Callable[..., Problem], fields: Fields) -> Problem:

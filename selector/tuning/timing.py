@@ -31,11 +31,11 @@ class Timing:
     method: str
 
 
-def rotation(bytes_per_call: int, l2_bytes: int) -> int:
+def rotation(bytes_per_call: int, l2_bytes: int, most: int = 8) -> int:
     """How many buffer sets exceed the L2 cache twice over, so that no call finds its inputs there;
-    1 to 8.
+    1 to ``most``.
     """
-    return int(min(8, max(1, -(-2 * l2_bytes // max(bytes_per_call, 1)))))
+    return int(min(most, max(1, -(-2 * l2_bytes // max(bytes_per_call, 1)))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,11 @@ FORMS = [
     (CONV_LAYER, Layer(1, 9, 70, 128, 64, padded=True, result="f16")),
     (CONV_LAYER, Layer(3, 5, 9, 20, 12, padded=True)),
     (CONV_LAYER, Layer(17, 3, 5, 100, 72, residual=True, result="f16")),
+    (CONV_LAYER, Layer(1, 20, 33, 3, 64, 2, taps=7, padded=True, result="f16")),
+    (CONV_LAYER, Layer(2, 12, 70, 48, 48, taps=5, padded=True, result="f16")),
+    (CONV_LAYER, Layer(2, 9, 9, 256, 96, 2, taps=1, padded=True, result="f16")),
+    (CONV_LAYER, Layer(1, 15, 17, 96, 64, dilation=2, padded=True, result="f16")),
+    (CONV_LAYER, Layer(2, 9, 13, 16, 24, 2, taps=5, dilation=2)),
 ]
 
 
@@ -97,12 +102,12 @@ def test_a_window_is_the_last_keys_of_those_before() -> None:
 
 
 def test_a_padded_layer_has_zeros_around() -> None:
-    padded = Layer(2, 5, 6, 3, 4, padded=True, residual=True)
+    padded = Layer(2, 5, 6, 3, 4, taps=5, dilation=2, padded=True, residual=True)
     inputs = decoded(padded, case_inputs(CONV_LAYER, padded, 5, np), np)
     assert inputs["I"].shape == (2, 5, 6, 3)
-    around = np.pad(inputs["I"], ((0, 0), (1, 1), (1, 1), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), axis=(1, 2))
-    expected = np.einsum("nyxcst,stcf->nyxf", windows, inputs["K"])
+    around = np.pad(inputs["I"], ((0, 0), (4, 4), (4, 4), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (9, 9), axis=(1, 2))
+    expected = np.einsum("nyxcst,stcf->nyxf", windows[..., ::2, ::2], inputs["K"])
     expected = np.maximum(expected + inputs["bias"] + inputs["residual"], 0)
     truth = CONV_LAYER.reference(padded, inputs, np)
     np.testing.assert_allclose(truth, expected, rtol=1e-11, atol=1e-12)
@@ -118,6 +123,8 @@ def test_a_padded_layer_has_zeros_around() -> None:
         (lambda: Attention(2, 8, 16, True, keys=9), "as many keys as queries"),
         (lambda: Attention(2, 8, 16, window=4), "window is causal"),
         (lambda: Layer(1, 8, 8, 8, 8, result="s8"), "no result 's8'"),
+        (lambda: Layer(1, 8, 8, 8, 8, taps=4), "4 x 4 taps of dilation 1 have no middle"),
+        (lambda: Layer(1, 8, 8, 8, 512, taps=15).name, "too many for a block's shared memory"),
     ],
 )
 def test_what_is_no_problem_is_said(make: Any, message: str) -> None:

@@ -144,10 +144,11 @@ def _filling(
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * shape.k
     cache = through / 1e6 / machine.l2
     own = blocks * (rows_a + rows_b) * shape.k / 1e3
-    slots = max(t.stages - fitted.held, 0.5)
-    ring = together * slots * t.k * (rows_a + rows_b) / 1e3
-    full = machine.kilobytes(machine.fill)
-    rate = min(full, ring / fitted.arrival)
+    rate = full = machine.kilobytes(machine.fill)
+    if shape.k > t.stages * t.k:  # else all is on its way at once
+        slots = max(t.stages - fitted.held, 0.5)
+        ring = together * slots * t.k * (rows_a + rows_b) / 1e3
+        rate = min(full, ring / fitted.arrival)
     if _left(shape.odd, t.copied):
         feeding = fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
         return cache, own / min(rate, together * feeding)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
-from selector.families.contraction.tiling import Shape, Tiling
+from selector.families.contraction.tiling import LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
 from selector.targets import Target, find_target
 
@@ -32,20 +32,20 @@ class Fitted:
     clocks between runs of a group alone; ``step``: from a warp's loads to its next ones.
     """
 
-    overlap: float = 3.0
-    start: float = 0.8
-    arrival: float = 1.1
-    held: float = 1.0
-    odd_lines: float = 0.4
-    by_threads: float = 14.0
-    by_warp: float = 6.0
-    multicast: float = 0.4
-    again: float = 1.0
-    copy_kernel: float = 2.0
-    store: float = 0.2
-    sector: float = 0.4
-    turn: float = 20.0
-    step: float = 45.0
+    overlap: float = 2.0
+    start: float = 0.52
+    arrival: float = 1.08
+    held: float = 0.75
+    odd_lines: float = 0.73
+    by_threads: float = 6.0
+    by_warp: float = 1.1
+    multicast: float = 0.67
+    again: float = 1.9
+    copy_kernel: float = 2.9
+    store: float = 0.03
+    sector: float = 0.165
+    turn: float = 1.6
+    step: float = 105.0
 
 
 FITTED = Fitted()
@@ -78,8 +78,8 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     """Of a schedule that ``limits.why_not`` lets pass."""
     target = find_target(machine.target)
     tiles_n, tiles_m = -(-shape.n // t.n), -(-shape.m // t.m)
-    if t.band:  # neighbours down a band, else along n, form clusters
-        tiles_m = -(-tiles_m // t.cluster) * t.cluster
+    if t.band:  # all bands are as high: blocks beyond C multiply for nothing
+        tiles_m = -(-tiles_m // t.band) * t.band
     else:
         tiles_n = -(-tiles_n // t.cluster) * t.cluster
     running = machine.running(t.cluster)
@@ -139,7 +139,8 @@ def _filling(
     together: int,
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
-    rows_a, rows_b = min(t.m, shape.m) * shape.bytes, min(t.n, shape.n) * shape.bytes
+    rows_a, split_a = _loaded(t.m, shape.m, shape.along_a, shape.bytes)
+    rows_b, split_b = _loaded(t.n, shape.n, shape.along_b, shape.bytes)
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * shape.k
     cache = through / 1e6 / machine.l2
@@ -152,9 +153,20 @@ def _filling(
     if _left(shape.odd, t.copied):
         feeding = fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
         return cache, own / min(rate, together * feeding)
-    if _left(shape.split, t.copied):
+    if split_a or split_b or _left(shape.split, t.copied):
         rate = min(rate, fitted.odd_lines * full * t.cluster**0.5)
     return cache, own / rate
+
+
+def _loaded(tile: int, extent: int, along: bool, size: int) -> tuple[int, bool]:
+    """Bytes that a block gets of an operand for one element of the sum, and whether these lie
+    across lines that are not its own: across the sum, rows come in whole panels.
+    """
+    used = min(tile, extent) * size
+    if along:
+        return used, False
+    panel = LINE if used > 64 else 64 if used > 32 else 32
+    return -(-used // panel) * panel, extent > tile and tile * size % LINE != 0
 
 
 def _left(names: str, copied: str) -> bool:

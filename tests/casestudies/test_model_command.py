@@ -22,11 +22,13 @@ from casestudies.gemm.problem import Problem
 from casestudies.gemm.tiles import groups_for, shape_of
 from casestudies.measuring.measure import Row
 from casestudies.measuring.model.build import build, candidates_of
+from casestudies.measuring.model.fit import Sample, fit, loss
 from casestudies.measuring.model.plan import Candidate, Trial, read, write
 from casestudies.measuring.model.sizes import LEAST_MACS, MOST_MACS, SWEEP, drawn
 from casestudies.measuring.model.verdict import report, spearman, verdicts
 from selector.diagnostics import ArtifactError
-from selector.families.contraction import pick, ranked
+from selector.families.contraction import estimate, pick, ranked
+from selector.families.contraction.cost import FITTED
 from selector.machine import machine_for
 from selector.tuning.timing import Timing
 
@@ -54,7 +56,9 @@ def test_candidates_are_the_best_and_others(problem: Problem) -> None:
     assert len(tilings) == len(set(tilings)) <= 13
     assert [t for _, t in ranked(shape_of(problem), H200)][:5] == tilings[:5]
     assert groups_for(problem) in tilings
-    assert found[-2][0] > 1.1 * found[0][0]
+    times = [us for us, _ in found[:12]]
+    assert times == sorted(times)
+    assert times[-1] > 1.05 * times[4]
     assert pick(shape_of(problem), H200) == tilings[0]
 
 
@@ -77,10 +81,12 @@ def test_what_is_in_a_folder_is_timed(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(FAKE))
     kernel = hb.compile(find_case("gemm").build(SMALL, "plain"), target="amx")
-    labels = [t.label for _, t in ranked(shape_of(SMALL), H200)[:2]]
+    *tilings, gone = (t for _, t in ranked(shape_of(SMALL), H200)[:3])
+    labels = [t.label for t in tilings]
     for label in labels:
         kernel.save(tmp_path / f"{label}.kernel")
-    candidates = (*(Candidate(x, f"{x}.kernel", 1.0) for x in labels), Candidate("gone", "no", 1.0))
+    found = [Candidate(t, f"{t.label}.kernel", 1.0) for t in tilings]
+    candidates = (*found, Candidate(gone, "no", 1.0))
     write(tmp_path, "H200", [Trial(dataclasses.asdict(SMALL), candidates)])
     results = tmp_path / "results.json"
     assert main(["model", str(tmp_path), "--run", "--results", str(results)]) == 1  # one is gone
@@ -91,6 +97,24 @@ def test_what_is_in_a_folder_is_timed(
     assert "1 problems, 2 schedules" in said
     assert main(["model", str(tmp_path), "--results", str(results)]) == 1
     assert capsys.readouterr().out == said
+
+
+def test_constants_are_fitted() -> None:
+    """Times of a model with other constants: what is found foretells them better."""
+    machine = dataclasses.replace(H200, fill=40.0)
+    truth = dataclasses.replace(FITTED, start=3.0)
+    problems: dict[str, list[Sample]] = {}
+    for problem in drawn(3, 1):
+        shape = shape_of(problem)
+        tilings = [t for _, t in ranked(shape, H200)][::40]
+        times = (estimate(t, shape, machine, truth).microseconds for t in tilings)
+        problems[problem.name] = [
+            Sample(shape, t, us) for t, us in zip(tilings, times, strict=True)
+        ]
+    before = loss(problems, FITTED, H200)
+    fitted, gpu, after = fit(problems, FITTED, H200, 60, 1)
+    assert loss(problems, truth, machine) == pytest.approx(0, abs=0.02)
+    assert after == loss(problems, fitted, gpu) < 0.8 * before
 
 
 def test_ranks_are_correlated() -> None:

@@ -55,8 +55,7 @@ def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
     elif tiling.unit == "group" or tiling.self_fed:
         assert launch.shared_bytes == foretold, tiling.label
     else:
-        assert launch.shared_bytes <= foretold + 256
-        assert problem.operand == "s8" or launch.shared_bytes >= foretold
+        assert foretold <= launch.shared_bytes <= foretold + 256
 
 
 @pytest.mark.nvrtc

@@ -31,7 +31,7 @@ def build(problems: Iterable[Problem], most: int, machine: Machine, folder: Path
     trials: list[Trial] = []
     for problem in problems:
         candidates = [
-            Candidate(t.label, file, microseconds)
+            Candidate(t, file, microseconds)
             for microseconds, t in candidates_of(problem, most, machine)
             if (file := _compiled(problem, t, machine.target, folder, known))
         ]

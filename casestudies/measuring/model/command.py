@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from casestudies.gemm.problem import Problem
+from casestudies.gemm.tiles import shape_of
 from casestudies.measuring.measure import Row, row_of
 from casestudies.measuring.model import plan, verdict
+from casestudies.measuring.model.fit import Sample, fit, loss
+from casestudies.measuring.model.sizes import SWEEP, drawn
 from casestudies.measuring.record import Record
+from casestudies.measuring.worker import supervise
 from selector.diagnostics import UserError
+from selector.families.contraction import estimate
+from selector.families.contraction.cost import FITTED
+from selector.machine import machine_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drawn", type=int, default=24, help="sizes that are drawn")
     parser.add_argument("--seed", type=int, default=1, help="of the sizes and the random inputs")
     parser.add_argument("--most", type=int, default=12, help="candidates of a size")
+    parser.add_argument("--fit", type=int, metavar="TURNS", help="look for better constants")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--gpu", default="", help="whose costs: H200, A100, ...")
     parser.set_defaults(command=model)
@@ -36,40 +46,56 @@ def model(options: argparse.Namespace) -> int:
     elif options.results is not None:
         rows = _read(options.results)
     if rows:
-        print(verdict.report(verdict.verdicts(foretold(options), rows)))
+        found = verdict.verdicts(foretold(options), rows)
+        print(verdict.report(found))
+        if options.fit:
+            _fit(options, found)
     return 1 if any(not row.passed for row in rows) else 0
 
 
 def foretold(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Microseconds by problem and label, of the model as it is now where it knows the label, else
-    as it was when the kernels were built.
-    """
-    from casestudies.gemm.problem import Problem
-    from casestudies.gemm.tiles import shape_of
-    from selector.families.contraction import ranked
-    from selector.machine import machine_for
-
+    """Microseconds by problem and label, by the model as it is now."""
     machine = machine_for(options.target, options.gpu)
     found: dict[str, dict[str, float]] = {}
     for trial in plan.read(options.folder):
         problem = Problem(**trial.problem)
-        now = {t.label: us for us, t in ranked(shape_of(problem), machine)}
-        found[problem.name] = {c.label: now.get(c.label, c.foretold) for c in trial.candidates}
+        shape = shape_of(problem)
+        times = (estimate(c.tiling, shape, machine).microseconds for c in trial.candidates)
+        labels = (c.label for c in trial.candidates)
+        found[problem.name] = dict(zip(labels, times, strict=True))
     return found
+
+
+def _fit(options: argparse.Namespace, found: Sequence[verdict.Verdict]) -> None:
+    """Print constants that suit the times better."""
+    problems: dict[str, list[Sample]] = {}
+    timed = {v.problem: {t.label: t.measured for t in v.timed} for v in found}
+    for trial in plan.read(options.folder):
+        problem = Problem(**trial.problem)
+        times = timed.get(problem.name, {})
+        samples = [
+            Sample(shape_of(problem), c.tiling, times[c.label])
+            for c in trial.candidates
+            if c.label in times
+        ]
+        if samples:
+            problems[problem.name] = samples
+    machine = machine_for(options.target, options.gpu)
+    before = loss(problems, FITTED, machine)
+    fitted, machine, after = fit(problems, FITTED, machine, options.fit, options.seed)
+    print(
+        f"loss {before:.4f} -> {after:.4f}\n{fitted}\nl2={machine.l2:.1f} fill={machine.fill:.1f}"
+    )
 
 
 def _build(options: argparse.Namespace) -> None:
     from casestudies.measuring.model.build import build
-    from casestudies.measuring.model.sizes import SWEEP, drawn
-    from selector.machine import machine_for
 
     problems = (*SWEEP, *drawn(options.drawn, options.seed))
     build(problems, options.most, machine_for(options.target, options.gpu), options.folder)
 
 
 def _run(options: argparse.Namespace) -> list[Row]:
-    from casestudies.measuring.worker import supervise
-
     record = Record(options.results, options.seed, stream=sys.stderr)
     tasks = [trial.task for trial in plan.read(options.folder)]
     supervise(tasks, options.folder, options.seed, record, patience=45)

@@ -11,17 +11,22 @@ from typing import Any
 
 from casestudies.measuring.tasks import Task
 from selector.diagnostics import ArtifactError
+from selector.families.contraction import Tiling
 
 FILE = "model.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule by its label, its kernel's file, and the microseconds that were foretold."""
+    """A schedule, its kernel's file, and the microseconds that were foretold."""
 
-    label: str
+    tiling: Tiling
     file: str
     foretold: float
+
+    @property
+    def label(self) -> str:
+        return self.tiling.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ def read(folder: Path) -> list[Trial]:
     if not path.exists():
         raise ArtifactError(f"no {FILE} in {folder}", hint="model --build writes it")
     data = json.loads(path.read_text(encoding="utf-8"))
-    return [
-        Trial(t["problem"], tuple(Candidate(**c) for c in t["candidates"])) for t in data["trials"]
-    ]
+    return [Trial(t["problem"], tuple(map(_candidate, t["candidates"]))) for t in data["trials"]]
+
+
+def _candidate(data: dict[str, Any]) -> Candidate:
+    return Candidate(Tiling(**data["tiling"]), data["file"], data["foretold"])

@@ -3,8 +3,8 @@
 Everything at once: what comes from memory, through the L2 cache and into one multiprocessor, and
 what its tensor units do, as a norm of these times (the exponent says how well they overlap). One
 after the other: the launch, the results' way out of a block, and what a block that follows another
-on a multiprocessor waits for. The numbers that are no property of a GPU were fitted to times of an
-H200 (``python -m casestudies model``).
+on a multiprocessor waits for. What is no property of a GPU was fitted to times of an H200
+(``python -m casestudies model --fit``).
 """
 
 from __future__ import annotations
@@ -12,23 +12,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
-from selector.families.contraction.tiling import Shape, Tiling
+from selector.families.contraction.tiling import LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
 from selector.targets import Target, find_target
 
-OVERLAP = 3.5  # exponent of the norm
-IN_FLIGHT = 1.0  # microseconds from asking for a slot to having it, under load
-HALF_LINES = 0.4  # of the rate, where rows lie across two lines each
-BY_THREADS = 14.0  # 10^3 bytes a microsecond that the threads of a feeding group copy
-BY_WARP = 6.0  # that a warp copies which multiplies as well
-MULTICAST = 0.24  # microseconds of meeting in a cluster
-START = 1.1  # microseconds until the first run is there, and from the last result to the end
-AGAIN = 0.9  # microseconds until the next block on a multiprocessor multiplies
-COPY_KERNEL = 2.0  # microseconds beside the bytes, of a copy ahead of the product
-STORE = 0.3  # microseconds until results are out, and
-SECTOR = 2.0  # clocks for 32 bytes of them
-TURN = 20.0  # clocks of a run, for one group alone
-STEP = 45.0  # clocks from a warp's loads to its next ones
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Microseconds unless said otherwise.
+
+    ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
+    result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
+    load; ``held``: slots of a ring that multiplication keeps. ``odd_lines``: of the rate into a
+    multiprocessor, where rows lie across two lines each. ``by_threads``, ``by_warp``: 10^3 bytes a
+    microsecond that the threads of a feeding group copy where the copy engine cannot, and a warp
+    that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next block
+    on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes. ``store``:
+    until a block's results are out, and clocks for a ``sector`` of 32 bytes of them. ``turn``:
+    clocks between runs of a group alone; ``step``: from a warp's loads to its next ones.
+    """
+
+    overlap: float = 2.0
+    start: float = 0.52
+    arrival: float = 1.08
+    held: float = 0.75
+    odd_lines: float = 0.73
+    by_threads: float = 6.0
+    by_warp: float = 1.1
+    multicast: float = 0.67
+    again: float = 1.9
+    copy_kernel: float = 2.9
+    store: float = 0.03
+    sector: float = 0.165
+    turn: float = 1.6
+    step: float = 105.0
+
+
+FITTED = Fitted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +74,30 @@ class Estimate:
         return max(names, key=lambda name: getattr(self, name))
 
 
-def estimate(t: Tiling, shape: Shape, machine: Machine) -> Estimate:
+def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> Estimate:
     """Of a schedule that ``limits.why_not`` lets pass."""
     target = find_target(machine.target)
     tiles_n, tiles_m = -(-shape.n // t.n), -(-shape.m // t.m)
-    if t.band:  # neighbours down a band, else along n, form clusters
-        tiles_m = -(-tiles_m // t.cluster) * t.cluster
+    if t.band:  # all bands are as high: blocks beyond C multiply for nothing
+        tiles_m = -(-tiles_m // t.band) * t.band
     else:
         tiles_n = -(-tiles_n // t.cluster) * t.cluster
     running = machine.running(t.cluster)
     blocks = -(-tiles_n * tiles_m // running)
     together = min(blocks, t.persistent or resident(t, shape, target))
     memory = _memory(t, shape, machine, running * together)
-    cache, filling = _filling(t, shape, machine, tiles_n * tiles_m, blocks, together)
-    multiplying = blocks * _multiplying(t, shape, machine, together)
-    storing = _storing(t, shape, machine)
-    rounds = -(-blocks // together)
-    storing *= 1 if t.persistent else rounds if together == 1 else 1 + (rounds - 1) / together
-    waiting = (
-        machine.launch + START + (MULTICAST if t.cluster > 1 else 0.0) + _copies(t, shape, machine)
-    )
+    cache, filling = _filling(t, shape, machine, fitted, tiles_n * tiles_m, blocks, together)
+    multiplying = blocks * _multiplying(t, shape, machine, fitted, together)
+    waiting = machine.launch + fitted.start + _copies(t, shape, machine, fitted)
+    if t.cluster > 1:
+        waiting += fitted.multicast
+    storing = _storing(t, shape, machine, fitted)
     if not t.persistent:
-        waiting += (rounds - 1) * AGAIN / together
-    powers = memory**OVERLAP + cache**OVERLAP + filling**OVERLAP + multiplying**OVERLAP
-    overlapped = powers ** (1 / OVERLAP)
+        rounds = -(-blocks // together)
+        storing *= rounds if together == 1 else 1 + (rounds - 1) / together
+        waiting += (rounds - 1) * fitted.again / together
+    p = fitted.overlap
+    overlapped = (memory**p + cache**p + filling**p + multiplying**p) ** (1 / p)
     return Estimate(
         overlapped + storing + waiting,
         memory, cache, filling, multiplying, storing, waiting, blocks, together,
@@ -110,22 +130,43 @@ def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:
 
 
 def _filling(
-    t: Tiling, shape: Shape, machine: Machine, tiles: int, blocks: int, together: int
+    t: Tiling,
+    shape: Shape,
+    machine: Machine,
+    fitted: Fitted,
+    tiles: int,
+    blocks: int,
+    together: int,
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
-    rows_a, rows_b = min(t.m, shape.m) * shape.bytes, min(t.n, shape.n) * shape.bytes
+    rows_a, split_a = _loaded(t.m, shape.m, shape.along_a, shape.bytes)
+    rows_b, split_b = _loaded(t.n, shape.n, shape.along_b, shape.bytes)
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * shape.k
     cache = through / 1e6 / machine.l2
     own = blocks * (rows_a + rows_b) * shape.k / 1e3
-    ring = together * t.stages * t.k * (rows_a + rows_b) / 1e3
-    rate = min(machine.kilobytes(machine.fill), ring / IN_FLIGHT)
+    rate = full = machine.kilobytes(machine.fill)
+    if shape.k > t.stages * t.k:  # else all is on its way at once
+        slots = max(t.stages - fitted.held, 0.5)
+        ring = together * slots * t.k * (rows_a + rows_b) / 1e3
+        rate = min(full, ring / fitted.arrival)
     if _left(shape.odd, t.copied):
-        feeding = BY_THREADS if t.unit == "group" else BY_WARP * t.parts
+        feeding = fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
         return cache, own / min(rate, together * feeding)
-    if _left(shape.split, t.copied):
-        rate = min(rate, HALF_LINES * machine.kilobytes(machine.fill) * t.cluster**0.5)
+    if split_a or split_b or _left(shape.split, t.copied):
+        rate = min(rate, fitted.odd_lines * full * t.cluster**0.5)
     return cache, own / rate
+
+
+def _loaded(tile: int, extent: int, along: bool, size: int) -> tuple[int, bool]:
+    """Bytes that a block gets of an operand for one element of the sum, and whether these lie
+    across lines that are not its own: across the sum, rows come in whole panels.
+    """
+    used = min(tile, extent) * size
+    if along:
+        return used, False
+    panel = LINE if used > 64 else 64 if used > 32 else 32
+    return -(-used // panel) * panel, extent > tile and tile * size % LINE != 0
 
 
 def _left(names: str, copied: str) -> bool:
@@ -133,7 +174,7 @@ def _left(names: str, copied: str) -> bool:
     return bool(names) and (not copied or any(x not in copied for x in names))
 
 
-def _multiplying(t: Tiling, shape: Shape, machine: Machine, together: int) -> float:
+def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int) -> float:
     """Of one block's tile, by tensor units that are its own."""
     runs = -(-shape.k // t.k)
     if t.unit == "group":
@@ -141,24 +182,25 @@ def _multiplying(t: Tiling, shape: Shape, machine: Machine, together: int) -> fl
         full = 64 * t.depth * t.columns / machine.rates[rate]
         clocks = max(full, full / 2 + 16)  # the rows are read again for few columns
         strips = t.parts * t.rows / 64
-        turn = TURN / (t.parts * together)
+        turn = fitted.turn / (t.parts * together)
         return runs * (strips * t.k / t.depth * clocks + turn) / machine.megahertz
     rate = "mma.s8" if shape.integers else "mma.f16"
     macs = t.m * t.n * t.k / machine.rates[rate]
     read = t.parts * (t.part_n + t.part_m) * t.k * shape.bytes / machine.shared
-    alone = STEP * t.k * shape.bytes / 32 / together
+    alone = fitted.step * t.k * shape.bytes / 32 / together
     return runs * max(macs, read, alone) / machine.megahertz
 
 
-def _storing(t: Tiling, shape: Shape, machine: Machine) -> float:
+def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Results of one block: by the copy engine in whole rows, by threads in halves of sectors."""
     elements = min(t.m, shape.m) * min(t.n, shape.n)
     boxes = t.unit == "group" and not t.swapped and shape.n * shape.result_bytes % 16 == 0
     sectors = elements * shape.result_bytes / (32 if boxes else 16)
-    return STORE + SECTOR * sectors / machine.megahertz
+    return fitted.store + fitted.sector * sectors / machine.megahertz
 
 
-def _copies(t: Tiling, shape: Shape, machine: Machine) -> float:
+def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Kernels that copy operands before."""
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
-    return sum(COPY_KERNEL + 2 * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
+    moved = (2 * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
+    return sum(fitted.copy_kernel + microseconds for microseconds in moved)

@@ -119,7 +119,7 @@ def beside_bytes(stages: int) -> int:
 
 def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:
     """Both operands of a run. Panels of warpgroups, and of warps that feed themselves, are
-    swizzled; what warps copy has 16 bytes more in a row.
+    swizzled; what warps copy has 16 bytes more in a row that is longer than that.
     """
     total = 0
     for name, extent, along in (("A", m, shape.along_a), ("B", n, shape.along_b)):
@@ -127,7 +127,7 @@ def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: b
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
-            total += rows * (row + 16)
+            total += rows * (row + 16 if row > 16 else row)
             continue
         width = LINE if row > 64 else 64 if row > 32 else 32
         total += -(-rows // 8) * 8 * (-(-row // width) * width)

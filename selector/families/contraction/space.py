@@ -33,6 +33,7 @@ TURNS = 24  # tiles of a multiprocessor beyond which larger ones are better in a
 RUNS = (64, 128)  # two-byte elements of the sum; twice as many bytes
 SMALL_SLOT = 36 << 10  # bytes of a slot that may hold the longer run
 WORTH_COPIES = 1 << 26  # multiply-adds
+USUAL_BAND, HIGHEST_BAND = 8, 16  # block rows
 MOST_STAGES = 12  # of a ring: more wait for the same bytes
 RESERVED = 1024  # bytes of a block's shared memory that the system has
 OWN_RESULTS = 2 * BOX * 4  # bytes of a group's results on their way while its block stays
@@ -89,12 +90,12 @@ def _rings(t: Tiling, shape: Shape, machine: Machine, target: Target) -> Iterato
             swizzled = fed or t.unit == "group"
             slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
             runs = max(2, -(-shape.k // k))
-            for cluster, persistent in grids:
+            for cluster, persistent, band in grids:
                 kept = OWN_RESULTS * t.parts if persistent else 0
                 for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
                     yield Tiling(
                         t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
-                        t.band, persistent, 1, cluster, fed, copied,
+                        band, persistent, 1, cluster, fed, copied,
                     )  # fmt: skip
 
 
@@ -122,14 +123,23 @@ def _copied(shape: Shape, t: Tiling) -> tuple[str, ...]:
     return (needed,) if wanted == needed else (needed, wanted)
 
 
-def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int]]:
-    """Blocks of a cluster, and those that stay on a multiprocessor."""
+def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int, int]]:
+    """Blocks of a cluster, those that stay on a multiprocessor, and block rows of a band."""
     tiles_m = -(-shape.m // t.m)
     tiles = tiles_m * -(-shape.n // t.n)
     for cluster in (1, 2) if t.unit == "group" and tiles_m > 1 and t.m >= 64 else (1,):
-        yield cluster, 0
+        band = t.band and band_of(tiles_m, cluster)
+        yield cluster, 0, band
         if t.unit == "group" and tiles > machine.multiprocessors:
-            yield cluster, 1
+            yield cluster, 1, band
+
+
+def band_of(tiles_m: int, cluster: int) -> int:
+    """Block rows of a band, a multiple of the cluster: those that leave least beyond the last row
+    of C, of these the most usual ones.
+    """
+    heights = range(cluster, HIGHEST_BAND + 1, cluster)
+    return min(heights, key=lambda b: (-(-tiles_m // b) * b, abs(b - USUAL_BAND)))
 
 
 def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,14 +214,21 @@ def test_half_precision_scalars(cupy: Any) -> None:
     cupy.testing.assert_array_equal(run(x, 0.5), x * 0.5)
 
 
-def test_a_call_is_captured_and_replayed(cupy: Any) -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_a_call_is_captured_and_replayed(cupy: Any, before: bool) -> None:
+    """Whether or not there was a call before, and although the kernel is gone and other calls
+    allocate: the intermediate array is the graph's.
+    """
     run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
     x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
-    run(x, 3.0, out=out, stream=stream)  # loads the code, allocates the intermediate
+    if before:
+        run(x, 3.0, out=out, stream=stream)
     with stream:
         stream.begin_capture()
         run(x, 3.0, out=out, stream=stream)
         graph = stream.end_capture()
+    del run
+    others = [cupy.full(1000, 11, cupy.float32) for _ in range(20)]
     for value in (5, 7):
         x.fill(value)
         out.fill(cupy.nan)
@@ -228,6 +236,148 @@ def test_a_call_is_captured_and_replayed(cupy: Any) -> None:
         graph.launch(stream)
         stream.synchronize()
         assert (out == 3 * value).all()
+    assert all((other == 11).all() for other in others)
+
+
+def test_a_captured_call_may_make_its_output(cupy: Any) -> None:
+    run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
+    x = cupy.ones(1000, cupy.float32)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        result = run(x, 3.0)
+        graph = stream.end_capture()
+        graph.launch(stream)
+    stream.synchronize()
+    assert (result == 3).all()
+
+
+def test_what_a_graph_held_is_let_go(cupy: Any) -> None:
+    from selector.runtime import capture
+
+    run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
+    x, out = cupy.ones(1 << 20, cupy.float32), cupy.empty(1 << 20, cupy.float32)
+    capture.let_go()
+    begin = len(capture._held)
+    with stream:
+        stream.begin_capture()
+        run(x, 3.0, out=out, stream=stream)
+        graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    capture.let_go()
+    assert len(capture._held) == begin + 1
+    del graph
+    for _ in range(50):  # the driver tells in its own time
+        time.sleep(0.02)
+        capture.let_go()
+    assert len(capture._held) == begin
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("given", [True, False])
+def test_several_launches_in_a_graph_of_torch(torch: Any, before: bool, given: bool) -> None:
+    run = kernel(scale_plan())
+    x, y = torch.ones(1000, device="cuda"), torch.empty(1000, device="cuda")
+    if before:
+        run(x, 3.0, out=y)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        first = run(x, 3.0, out=y) if given else run(x, 3.0)
+        second = run(first, 0.5)
+        third = second + 1
+    del run
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert (first == 3 * value).all()
+        assert (second == 1.5 * value).all()
+        assert (third == 1.5 * value + 1).all()
+
+
+def test_arrays_of_cupy_in_a_graph_of_torch(cupy: Any, torch: Any) -> None:
+    run = kernel(scale_plan())
+    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
+    graph = torch.cuda.CUDAGraph()
+    cupy.cuda.Device().synchronize()
+    with torch.cuda.graph(graph):
+        run(x, 3.0, out=out, stream=torch.cuda.current_stream())
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (out == 3).all()
+
+
+def test_the_default_stream_waits_for_one_that_is_captured(cupy: Any) -> None:
+    """That is an error; the capture goes on."""
+    run, stream = kernel(scale_plan()), cupy.cuda.Stream()
+    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
+    run(x, 3.0, out=out)
+    cupy.cuda.Device().synchronize()
+    stream.begin_capture()
+    with pytest.raises(ArgumentError, match="another stream is being captured"):
+        run(x, 5.0, out=out)
+    run(x, 7.0, out=out, stream=stream)
+    graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    assert (out == 7).all()
+
+
+def test_an_early_launch_in_a_graph_of_torch(torch: Any) -> None:
+    if torch.cuda.get_device_capability()[0] < 9:
+        pytest.skip("griddepcontrol needs compute capability 9.0")
+    run = kernel(early_plan())
+    x, y = torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run(x, 3.0, out=y)
+    for _ in range(20):
+        x.copy_(torch.randn(1000, device="cuda"))
+        y.fill_(float("nan"))
+        graph.replay()
+        assert (y == 3 * x).all()
+
+
+def test_the_native_launcher_is_here(cupy: Any) -> None:
+    from selector.runtime.cuda import driver
+
+    assert driver().native() is not None, "selector/runtime/_launch is not built"
+
+
+def test_both_ways_give_the_same(cupy: Any, inputs: tuple[Array, Array]) -> None:
+    run = kernel(conv_plan())
+    image, taps = map(cupy.asarray, inputs)
+    results = [run(image, taps) for _ in range(3)]
+    assert run._executable._known is not None
+    assert len(run._executable._known.launcher) == 1
+    for result in results:
+        cupy.testing.assert_array_equal(result, results[0])
+    close(results[-1].get(), inputs)
+
+
+def test_threads_call_one_kernel(cupy: Any) -> None:
+    """On one stream, where calls share the intermediate array, and on streams of their own."""
+    run = kernel(scale_plan())
+    inputs = [cupy.full(100_000, n, cupy.float32) for n in range(4)]
+    outs = [cupy.empty(100_000, cupy.float32) for _ in inputs]
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in inputs]
+    wrong: list[int] = []
+
+    def work(number: int, stream: Any) -> None:
+        cupy.cuda.Device(0).use()
+        for _ in range(50):
+            run(inputs[number], 2.0, out=outs[number], stream=stream)
+            stream.synchronize()
+            if not (outs[number] == 2 * number).all():
+                wrong.append(number)
+
+    for chosen in (streams, streams[:1] * 4):
+        cupy.cuda.Device().synchronize()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4), chosen))
+    assert wrong == []
 
 
 def test_a_graph_is_replayed_on_any_stream(cupy: Any) -> None:
@@ -372,7 +522,7 @@ def test_code_for_another_gpu_is_refused(inputs: tuple[Array, Array]) -> None:
 
 
 def test_a_repeated_call_costs_little(cupy: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Python's share of a call with device arrays and ``out=``: the aim is 15 us."""
+    """The host's share of a call with device arrays and ``out=``: the aim is 5 us."""
     run = kernel(conv_plan())
     image, taps = cupy.zeros((8, 64), cupy.float16), cupy.zeros(9, cupy.float16)
     out = cupy.empty((8, 56), cupy.float32)
@@ -387,4 +537,4 @@ def test_a_repeated_call_costs_little(cupy: Any, capsys: pytest.CaptureFixture[s
     best = 1e6 * min(times)
     with capsys.disabled():
         print(f"\na repeated call: {best:.1f} us")
-    assert best < 30
+    assert best < 12

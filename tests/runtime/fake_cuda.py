@@ -138,7 +138,7 @@ class DriverError(RuntimeError):
         super().__init__(f"the driver says {status}")
 
 
-class RuntimeFailure(RuntimeError):
+class CudaRuntimeError(RuntimeError):
     def __init__(self, status: int) -> None:
         super().__init__(f"the runtime says {status}")
         self.status = status
@@ -198,6 +198,41 @@ class FakeCuda:
         self.capture_modes.append(self.number("fake_mode").value)
         return kind(*args)
 
+    @contextmanager
+    def _on_device(self, device: int) -> Iterator[None]:
+        old = self.current.device
+        self.use(device)
+        yield
+        self.use(old)
+
+    @contextmanager
+    def _on_stream(self, stream: Any) -> Iterator[None]:
+        old = self._current_stream().ptr
+        self.current.stream = stream.ptr
+        yield
+        self.current.stream = old
+
+    def _current_stream(self, device: int = -1) -> Any:
+        return SimpleNamespace(ptr=getattr(self.current, "stream", 0))
+
+    def _is_capturing(self, stream: int) -> int:
+        status = ctypes.c_int()
+        failure = self.library.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status))
+        if failure:
+            raise CudaRuntimeError(failure)
+        return status.value
+
+    def _device(self, device: int) -> Any:
+        """A context manager with attributes."""
+        inside: Any = self._on_device(device)
+        inside.compute_capability, inside.attributes = "90", {"MultiProcessorCount": 4}
+        return inside
+
+    def _module(self) -> Any:
+        return SimpleNamespace(
+            load=lambda cubin: None, get_function=lambda entry: Function(self, self.kernels[entry])
+        )
+
     def _cupy(self) -> Any:
         fake = self
 
@@ -206,68 +241,22 @@ class FakeCuda:
                 fake.allocations.append("cupy")
                 super().__init__(shape, dtype, device)
 
-        @contextmanager
-        def device_of(device: int) -> Iterator[None]:
-            old = fake.current.device
-            fake.use(device)
-            yield
-            fake.use(old)
-
-        @contextmanager
-        def external(stream: Any) -> Iterator[None]:
-            old = get_current_stream()
-            fake.current.stream = stream.ptr
-            yield
-            fake.current.stream = old.ptr
-
-        def get_current_stream(device: int = -1) -> Any:
-            return SimpleNamespace(ptr=getattr(fake.current, "stream", 0))
-
-        def zeros(shape: Any, dtype: Any) -> Any:
-            return fake._made("cupy zeros", Array, shape, dtype)
-
-        def is_capturing(stream: int) -> int:
-            status = ctypes.c_int()
-            failure = fake.library.cuStreamIsCapturing(
-                ctypes.c_void_p(stream), ctypes.byref(status)
-            )
-            if failure:
-                raise RuntimeFailure(failure)
-            return status.value
-
-        class Module:
-            def load(self, cubin: bytes) -> None:
-                pass
-
-            def get_function(self, entry: str) -> Function:
-                return Function(fake, fake.kernels[entry])
-
-        class Device:
-            def __init__(self, device: int) -> None:
-                self.compute_capability, self.attributes = "90", {"MultiProcessorCount": 4}
-                self._inside = device_of(device)
-
-            def __enter__(self) -> None:
-                self._inside.__enter__()
-
-            def __exit__(self, *error: object) -> None:
-                self._inside.__exit__(None, None, None)
-
-        runtime = SimpleNamespace(
-            getDevice=lambda: fake.current.device,
-            streamIsCapturing=is_capturing,
-            CUDARuntimeError=RuntimeFailure,
-            pointerGetAttributes=lambda pointer: SimpleNamespace(device=0),
-        )
         cuda = SimpleNamespace(
-            Device=Device,
-            Stream=SimpleNamespace(from_external=external),
-            get_current_stream=get_current_stream,
-            runtime=runtime,
+            Device=self._device,
+            Stream=SimpleNamespace(from_external=self._on_stream),
+            get_current_stream=self._current_stream,
+            runtime=SimpleNamespace(
+                getDevice=lambda: self.current.device,
+                streamIsCapturing=self._is_capturing,
+                CUDARuntimeError=CudaRuntimeError,
+                pointerGetAttributes=lambda pointer: SimpleNamespace(device=0),
+            ),
             driver=SimpleNamespace(CUDADriverError=DriverError),
-            function=SimpleNamespace(Module=Module),
+            function=SimpleNamespace(Module=self._module),
         )
-        return SimpleNamespace(ndarray=ndarray, zeros=zeros, cuda=cuda)
+        return SimpleNamespace(
+            ndarray=ndarray, zeros=lambda *given: self._made("cupy zeros", Array, *given), cuda=cuda
+        )
 
     def _torch(self) -> ModuleType:
         torch: Any = ModuleType("torch")

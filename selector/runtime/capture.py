@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -32,7 +32,7 @@ _alone = threading.Lock()
 
 
 @contextmanager
-def relaxed() -> Iterator[None]:
+def relaxed() -> Generator[None]:
     """While this thread captures a stream, it may allocate and load code inside."""
     exchange = driver_function("cuThreadExchangeStreamCaptureMode")
     if exchange is None:

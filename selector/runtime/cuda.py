@@ -170,10 +170,11 @@ class CupyDriver:
         stack.enter_context(self._cupy.cuda.Device(device))
         stack.enter_context(self._cupy.cuda.Stream.from_external(_Stream(stream.ptr)))
         torch = sys.modules.get("torch")
-        initialized = torch is not None and torch.cuda.is_initialized()
-        if initialized and torch.cuda.current_stream(device).cuda_stream != stream.ptr:
-            external = torch.cuda.ExternalStream(stream.ptr, device)
-            stack.enter_context(torch.cuda.stream(external))
+        if torch is not None and torch.cuda.is_initialized():
+            now = torch.cuda.current_stream(device)
+            if now.cuda_stream != stream.ptr:
+                now = torch.cuda.ExternalStream(stream.ptr, device)
+            stack.enter_context(torch.cuda.stream(now))
         return stack
 
     def allocation(

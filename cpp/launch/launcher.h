@@ -33,17 +33,14 @@ class Launcher {
     if (!stream_of(request, *program, stream, allocates, on)) return missed();
     const Handle handle = reinterpret_cast<Handle>(on);
     int capturing = 0;
-    if (driver.capturing(handle, &capturing)) return Outcome::MISSED;
-    if ((allocates || program->needs_scratch) && capturing) return Outcome::MISSED;
+    if (driver.capturing(handle, &capturing) || capturing) return Outcome::MISSED;
     if (allocates ? elsewhere : program->overlap(request.addresses, signature.inputs))
       return Outcome::MISSED;
-    const Scratch *scratch = program->needs_scratch ? program->scratch_of(on) : nullptr;
-    if (program->needs_scratch && !scratch) return Outcome::MISSED;
-    const Object owner = scratch ? scratch->owner : Object();
+    Scratch scratch;
+    if (program->needs_scratch && !program->find_scratch(on, scratch)) return Outcome::MISSED;
     if (allocates && !allocate(request, *program)) return Outcome::RAISED;
-    if (scratch)
-      request.addresses.insert(request.addresses.end(), scratch->addresses.begin(),
-                               scratch->addresses.end());
+    request.addresses.insert(request.addresses.end(), scratch.addresses.begin(),
+                             scratch.addresses.end());
     const int status = launch(*program, request, handle, elsewhere);
     if (status) return raised(status);
     result = named_results(request.outs);

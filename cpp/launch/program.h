@@ -77,11 +77,15 @@ struct Program {
   std::vector<Allocation> allocations;
   std::vector<Scratch> scratch;
 
-  const Scratch *scratch_of(uint64_t stream) const {
+  // A copy: while Python runs, another thread may put other sets in their place.
+  bool find_scratch(uint64_t stream, Scratch &found) const {
     const uint64_t thread = stream == PER_THREAD ? PyThread_get_thread_ident() : 0;
-    for (const Scratch &s : scratch)
-      if (s.stream == stream && s.thread == thread) return &s;
-    return nullptr;
+    for (const Scratch &s : scratch) {
+      if (s.stream != stream || s.thread != thread) continue;
+      found = s;
+      return true;
+    }
+    return false;
   }
 
   // Whether an output (they come behind the inputs) shares memory with another array.

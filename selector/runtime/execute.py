@@ -2,12 +2,13 @@
 between.
 
 The first call with some shapes, strides and dtypes is prepared (``runtime.prepare``) and kept by
-its signature. A repeated call looks it up, fills in the addresses and launches. With ``out=`` on
-the device it neither allocates nor waits, so it can be captured in a CUDA graph after one
-ordinary call on the same stream.
+its signature. A repeated call looks it up, fills in the addresses and launches: in C++ where the
+native module is there (``runtime.native``), else here.
 
 A plan with intermediate buffers keeps one set per stream and size: calls on one stream follow
-each other. Launches whose results follow from the sizes alone run in the first of them.
+each other, and threads that share one launch in turns. Launches whose results follow from the
+sizes alone run in the first call. A call on a stream that is being captured has buffers of its
+own, which live as long as the graph, and all launches.
 """
 
 from __future__ import annotations
@@ -178,7 +179,8 @@ class Executable:
         on: Any,
     ) -> list[Any]:
         """Run on a stream that is being captured: all launches, on intermediate buffers of the
-        graph's own. torch keeps what it allocates meanwhile for the graph; what CuPy does is held.
+        graph's own. Its code is held with the graph, and what CuPy allocates; torch keeps by itself
+        for the graph what it allocates meanwhile.
         """
         driver = self._driver
         with driver.active(prepared.device, on):
@@ -186,10 +188,10 @@ class Executable:
             scratch = new_scratch(driver, prepared)
             addresses += scratch.addresses
             again = len(prepared.repeated) == len(prepared.launches) and bool(scratch.owners)
-            launch(driver, prepared.launches, addresses, numbers, on, early=again)
             made = scratch.owners if outs is not None else scratch.owners + results
-            if made and prepared.library is not Library.TORCH:
-                driver.hold(on, made)
+            held = None if prepared.library is Library.TORCH else made
+            driver.hold(on, (prepared.launches, held))
+            launch(driver, prepared.launches, addresses, numbers, on, early=again)
         return results
 
     def _results(

@@ -590,22 +590,34 @@ def test_torch_keeps_what_is_made_for_its_graph(cuda: FakeCuda) -> None:
     run((x, 2.0), {}, out=out)
     assert cuda.allocations[-1] == "torch zeros"
     assert [r[0] for r in cuda.taken()] == ["first", "second"]
-    assert cuda.number("fake_graph_objects").value == 0
-
-
-def test_one_launch_without_buffers_is_captured_as_it_is(cuda: FakeCuda) -> None:
-    pixels, taps, out = conv_arrays(cuda)
-    run = executable(cuda, conv_plan())
-    run((pixels, taps), {}, out=out, stream=50)
-    run((pixels, taps), {}, stream=None)
-    cuda.capture(50)
-    known(run)(pixels, taps, out=out, stream=50)
-    with cuda.cupy.cuda.Stream.from_external(type("S", (), {"ptr": 50})):
-        unknown(run, pixels, taps)  # its output has to be held
-        run((pixels, taps), {})
-    assert cuda.number("fake_graph_objects").value == 1
-    cuda.capture(0)
+    (owner,) = capture._held.values()
+    assert not any(isinstance(o, Tensor) for o in gc.get_referents(owner, *gc.get_referents(owner)))
     cuda.library.fake_destroy_graph()
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_graph_holds_the_code_and_the_output_of_a_captured_call(
+    cuda: FakeCuda, native: bool
+) -> None:
+    pixels, taps, out = conv_arrays(cuda)
+    run = executable(cuda, conv_plan(), native)
+    run((pixels, taps), {}, out=out, stream=50)
+    cuda.capture(50)
+    run((pixels, taps), {}, out=out, stream=50)
+    with cuda.cupy.cuda.Stream.from_external(type("S", (), {"ptr": 50})):
+        result = weakref.ref(run((pixels, taps), {}))
+    cuda.capture(0)
+    code = weakref.ref(next(iter(run._functions.values())))
+    del run
+    gc.collect()
+    capture.let_go()
+    assert code() is not None
+    assert result() is not None
+    cuda.library.fake_destroy_graph()
+    capture.let_go()
+    gc.collect()
+    assert code() is None
+    assert result() is None
 
 
 @pytest.mark.parametrize("native", [True, False])

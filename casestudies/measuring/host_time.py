@@ -7,6 +7,7 @@ begins with an empty queue and is too short to fill it, so that no call waits fo
 from __future__ import annotations
 
 import argparse
+import datetime
 import gc
 import json
 import statistics
@@ -34,11 +35,13 @@ Call = Callable[[], object]
 @dataclass(frozen=True, slots=True)
 class HostTime:
     """Microseconds of the host for a call: the median of all batches, and their tenth percentile.
-    ``launches`` is 0 where it is a library's own business.
+    ``way`` is how a kernel of ours is called; ``launches`` is 0 where they are a library's own
+    business.
     """
 
     problem: str
     contender: str
+    way: str
     launches: int
     median: float
     p10: float
@@ -64,6 +67,15 @@ def host_time(call: Call, synchronize: Call) -> tuple[float, float]:
     return statistics.median(batches), statistics.quantiles(batches, n=10)[0]
 
 
+def torch_of_gpus() -> Any:
+    """torch, or None where it is not installed or has no GPU."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
 def our_calls(case: Case, problem: Problem, kernel: Any, seed: int) -> Iterator[tuple[str, Call]]:
     """Calls of a kernel with CuPy's arrays and torch's, into an array and into new ones."""
     import cupy
@@ -73,9 +85,8 @@ def our_calls(case: Case, problem: Problem, kernel: Any, seed: int) -> Iterator[
     yield "CuPy, out=", lambda: kernel(**inputs, out=output)
     sizes = problem.output.shape
     yield "CuPy", lambda: kernel(**inputs, sizes=sizes)
-    try:
-        import torch
-    except ImportError:
+    torch = torch_of_gpus()
+    if torch is None:
         return
     tensors = {name: torch.as_tensor(array, device="cuda") for name, array in inputs.items()}
     tensor = torch.as_tensor(output, device="cuda")
@@ -85,9 +96,8 @@ def our_calls(case: Case, problem: Problem, kernel: Any, seed: int) -> Iterator[
 
 def other_launchers() -> Iterator[tuple[str, Call]]:
     """Triton's launcher and torch's product of small matrices, where they are installed."""
-    try:
-        import torch
-    except ImportError:
+    torch = torch_of_gpus()
+    if torch is None:
         return
     a, b, c = (torch.ones((128, 128), dtype=torch.float16, device="cuda") for _ in range(3))
     yield "torch.mm, out=", lambda: torch.mm(a, b, out=c)
@@ -124,10 +134,10 @@ def measure(tasks: list[Task], folder: Path, seed: int) -> Iterator[HostTime]:
             kernel = load(folder / file, trust=True)
             for name, call in our_calls(task.study, problem, kernel, seed):
                 median, p10 = host_time(call, synchronize)
-                label = name if schedule == "tensor" else f"{schedule}, {name}"
-                yield HostTime(problem.name, label, len(kernel.plan.launches), median, p10)
+                launches = len(kernel.plan.launches)
+                yield HostTime(problem.name, schedule, name, launches, median, p10)
     for name, call in other_launchers():
-        yield HostTime("", name, 0, *host_time(call, synchronize))
+        yield HostTime("", name, "", 0, *host_time(call, synchronize))
 
 
 def host_times(options: argparse.Namespace) -> int:
@@ -138,15 +148,17 @@ def host_times(options: argparse.Namespace) -> int:
     if not any(task.kernels for task in tasks):
         raise UserError("there is no kernel to call", hint="see manifest.json of the artifacts")
     way = "native" if find_spec("selector.runtime._launch") else "Python"
-    about = graphics() | {"launcher": way, "batches": BATCHES, "calls": CALLS}
+    about: dict[str, Any] = {"date": datetime.date.today().isoformat(), **graphics()}
+    about |= {"launcher": way, "batches": BATCHES, "calls": CALLS}
     print(f"{about['device']}, {way} launcher; microseconds of the host for a call")
-    print(f"{'problem':36} {'contender':24} {'launches':>8} {'median':>8} {'p10':>8}")
+    print(f"{'problem':36} {'contender':24} {'call':12} {'launches':>8} {'median':>8} {'p10':>8}")
     rows: list[HostTime] = []
     for row in measure(tasks, options.artifacts, options.seed):
         rows.append(row)
         launches = str(row.launches or "")
         print(
-            f"{row.problem:36} {row.contender:24} {launches:>8} {row.median:8.2f} {row.p10:8.2f}",
+            f"{row.problem:36} {row.contender:24} {row.way:12} {launches:>8} {row.median:8.2f} "
+            f"{row.p10:8.2f}",
             flush=True,
         )
     if options.out is not None:

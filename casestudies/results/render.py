@@ -1,6 +1,6 @@
 """The tables of measured times in README.md and ``docs/``; those of the GPU come from one run of
 ``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of the CPU from ``cpu``,
-those of the tutorial from ``tutorial``.
+those of the tutorial from ``tutorial``, those of the host from ``host``.
 
     python -m casestudies.results.render            rewrite the tables
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.measuring.record import OURS
-from casestudies.results import cpu, plots, summary, tutorial
+from casestudies.results import cpu, host, plots, summary, tutorial
 from casestudies.results.jobs import HERE, Result, digits, read, results_of
 
 ROOT = HERE.parent.parent
@@ -194,6 +194,7 @@ def sections() -> dict[Path, dict[str, str]]:
             "compile cases": cpu.compile_cases(read("compile_cases.json")),
         },
         DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
+        DOCS / "howto" / "call.md": {"host time": host.render(host.read())},
         DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
     }
 

@@ -92,6 +92,7 @@ class Launcher {
 
   // Python looks at the call again, and says what is wrong with it if anything is.
   static Outcome missed() {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return Outcome::RAISED;
     PyErr_Clear();
     return Outcome::MISSED;
   }
@@ -150,13 +151,15 @@ class Launcher {
     Arguments arguments(program, request.addresses, request.scalars, driver);
     int status = 0;
     Py_BEGIN_ALLOW_THREADS;
-    std::unique_lock<std::recursive_mutex> alone(mutex, std::defer_lock);
-    if (program.needs_scratch) alone.lock();
-    if (elsewhere) status = driver.push(program.context);
-    if (!status) {
-      status = arguments.launch(program, stream, driver);
-      Handle pushed;
-      if (elsewhere) driver.pop(&pushed);
+    {  // the mutex is free again before the interpreter's lock is waited for
+      std::unique_lock<std::recursive_mutex> alone(mutex, std::defer_lock);
+      if (program.needs_scratch) alone.lock();
+      if (elsewhere) status = driver.push(program.context);
+      if (!status) {
+        status = arguments.launch(program, stream, driver);
+        Handle pushed;
+        if (elsewhere) driver.pop(&pushed);
+      }
     }
     Py_END_ALLOW_THREADS;
     return status;

@@ -36,7 +36,7 @@ struct Request {
     if (!key.add(outs.size())) return false;
     for (const Object &array : outs)
       if (!read_array(libraries, array.get(), hold)) return false;
-    if (!(sizes == Py_None ? key.add(-1) : key.add_tuple(sizes))) return false;
+    if (!add_sizes(signature, sizes)) return false;
     for (size_t i = 0; i < signature.scalars.size(); i++) {
       uint64_t bits;
       if (!scalar_bits(signature.scalars[i], given[inputs + i], bits)) return false;
@@ -47,6 +47,18 @@ struct Request {
   }
 
  private:
+  // A shape for one output, or a dict of shapes.
+  bool add_sizes(const Signature &signature, PyObject *sizes) {
+    if (sizes == Py_None) return key.add(-1);
+    if (!PyDict_Check(sizes)) return signature.outputs.size() == 1 && key.add_tuple(sizes);
+    if (size_t(PyDict_GET_SIZE(sizes)) != signature.outputs.size()) return false;
+    for (const Object &name : signature.outputs) {
+      PyObject *shape = PyDict_GetItemWithError(sizes, name.get());
+      if (!shape || !key.add_tuple(shape)) return false;
+    }
+    return true;
+  }
+
   bool read_array(const Libraries &libraries, PyObject *array, bool hold) {
     uint64_t address;
     int64_t at;

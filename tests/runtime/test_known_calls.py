@@ -216,6 +216,8 @@ def test_several_outputs_are_a_dict(cuda: FakeCuda) -> None:
     sizes = {"K": (2, 2), "output": (3, 3)}
     outs = run((x,), {}, sizes=sizes)
     run((x,), {}, out=outs)
+    assert known(run)(x, sizes=dict(reversed(sizes.items())))["K"].shape == (2, 2)
+    assert run._known.call((x,), {}, None, None, {"K": (2, 2), "output": (3, 4)}) is NotImplemented
     found = known(run)(x, out={"output": outs["output"], "K": outs["K"]})
     assert list(found) == ["K", "output"]
     assert found["K"] is outs["K"]
@@ -226,7 +228,9 @@ def test_sizes_are_part_of_the_signature(cuda: FakeCuda) -> None:
     run = executable(cuda, conv_plan())
     for sizes in (None, (3, 100), (2, 50)):
         run((pixels, taps), {}, sizes=sizes)
-    for sizes, shape in ((None, (5, 192)), ((3, 100), (3, 100)), ((2, 50), (2, 50))):
+    for sizes, shape in (
+        (None, (5, 192)), ((3, 100), (3, 100)), ((2, 50), (2, 50)), ({"output": (3, 100)}, (3, 100))
+    ):  # fmt: skip
         assert known(run)(pixels, taps, sizes=sizes).shape == shape
     assert run._known.call((pixels, taps), {}, None, None, (1, 50)) is NotImplemented
 

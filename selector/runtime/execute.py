@@ -156,7 +156,7 @@ class Executable:
         if driver.capturing(on):
             with driver.relaxed():
                 prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
-                return self._record(prepared, arrays, numbers, outs, on)
+                return self._record(prepared, arrays, numbers, outs, stream)
         prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
         with driver.active(prepared.device, on):
             results, addresses = self._results(prepared, arrays, outs)
@@ -176,20 +176,21 @@ class Executable:
         arrays: list[Any],
         numbers: list[Any],
         outs: list[Any] | None,
-        on: Any,
+        stream: Any,
     ) -> list[Any]:
         """Run on a stream that is being captured: all launches, on intermediate buffers of the
-        graph's own. Its code is held with the graph, and what CuPy allocates; torch keeps by itself
-        for the graph what it allocates meanwhile.
+        graph's own. Its code is held with the graph, and what is allocated, but on torch's current
+        stream: torch keeps by itself for its graph what it allocates meanwhile.
         """
         driver = self._driver
+        on = driver.stream(stream, arrays if outs is None else arrays + outs)
         with driver.active(prepared.device, on):
             results, addresses = self._results(prepared, arrays, outs)
             scratch = new_scratch(driver, prepared)
             addresses += scratch.addresses
             again = len(prepared.repeated) == len(prepared.launches) and bool(scratch.owners)
             made = scratch.owners if outs is not None else scratch.owners + results
-            held = None if prepared.library is Library.TORCH else made
+            held = None if prepared.library is Library.TORCH and stream is None else made
             driver.hold(on, (prepared.launches, held))
             launch(driver, prepared.launches, addresses, numbers, on, early=again)
         return results
@@ -272,6 +273,12 @@ class Executable:
         device = arguments.check_devices(views)
         device = driver.current_device() if device == HOST else device
         on = driver.stream(stream, [a for a in arrays if driver.signature(a) is not None])
+        if driver.capturing(on):
+            raise ArgumentError(
+                "a call with arrays that are not on the GPU cannot be captured",
+                why="a graph replays what is done on the GPU, and these would be copied once",
+                hint="make them with CuPy or torch: cupy.asarray(array)",
+            )
         with driver.active(device, on):
             there = [
                 driver.upload(host.to_upload(a)) if driver.signature(a) is None else a

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_kernels import early_plan, kernel
 from runtime_plans import buffer, conv, conv_plan, scale_plan
 
 import selector
@@ -27,34 +28,10 @@ from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
 from selector.ir.nodes import IntImm, Role, Var
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.pipeline import Clock
-from selector.runtime.artifact import Artifact
 from selector.runtime.plan import BufferArgument, Intermediate, Launch, Plan
-from selector.targets import target_for
 
 pytestmark = pytest.mark.gpu
 Array = np.ndarray[Any, Any]
-
-
-def kernel(plan: Plan) -> Kernel:
-    """A kernel for the GPU at hand."""
-    from selector.runtime.cuda import driver
-
-    gpu = driver()
-    plan = replace(plan, target=target_for(gpu.capability(gpu.current_device())).name)
-    return Kernel(Artifact(plan, "", "", {"statements": [], "seconds": {}}), Clock(), None)
-
-
-@pytest.fixture
-def cupy() -> Any:
-    return pytest.importorskip("cupy")
-
-
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("this torch has no CUDA")
-    return torch
 
 
 @pytest.fixture
@@ -101,22 +78,6 @@ def test_mixed_numpy_and_cupy_stays_on_the_gpu(cupy: Any, inputs: tuple[Array, A
     result = kernel(conv_plan())(cupy.asarray(inputs[0]), inputs[1])
     assert type(result) is cupy.ndarray
     close(result.get(), inputs)
-
-
-SPIN = "for (long long until = clock64() + 100000; clock64() < until;) {}"
-
-
-def early_plan() -> Plan:
-    """``scale_plan`` with a second launch that comes up while the first one runs: the first writes
-    late, the second waits late.
-    """
-    plan = scale_plan()
-    first, second = plan.launches
-    write, store = "    if (i < n) middle", "    if (i < n) output"
-    start = f'    asm volatile("griddepcontrol.launch_dependents;");\n    {SPIN}\n'
-    wait = f'    {SPIN}\n    asm volatile("griddepcontrol.wait;" ::: "memory");\n'
-    source = plan.source.replace(write, start + write).replace(store, wait + store)
-    return replace(plan, source=source, launches=(first, replace(second, early=True)))
 
 
 def test_a_launch_that_starts_early_reads_what_the_one_before_leaves(cupy: Any) -> None:
@@ -214,132 +175,6 @@ def test_half_precision_scalars(cupy: Any) -> None:
     cupy.testing.assert_array_equal(run(x, 0.5), x * 0.5)
 
 
-@pytest.mark.parametrize("before", [True, False])
-def test_a_call_is_captured_and_replayed(cupy: Any, before: bool) -> None:
-    """Whether or not there was a call before, and although the kernel is gone and other calls
-    allocate: the intermediate array is the graph's.
-    """
-    run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
-    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
-    if before:
-        run(x, 3.0, out=out, stream=stream)
-    with stream:
-        stream.begin_capture()
-        run(x, 3.0, out=out, stream=stream)
-        graph = stream.end_capture()
-    del run
-    others = [cupy.full(1000, 11, cupy.float32) for _ in range(20)]
-    for value in (5, 7):
-        x.fill(value)
-        out.fill(cupy.nan)
-        cupy.cuda.Device().synchronize()
-        graph.launch(stream)
-        stream.synchronize()
-        assert (out == 3 * value).all()
-    assert all((other == 11).all() for other in others)
-
-
-def test_a_captured_call_may_make_its_output(cupy: Any) -> None:
-    run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
-    x = cupy.ones(1000, cupy.float32)
-    cupy.cuda.Device().synchronize()
-    with stream:
-        stream.begin_capture()
-        result = run(x, 3.0)
-        graph = stream.end_capture()
-        graph.launch(stream)
-    stream.synchronize()
-    assert (result == 3).all()
-
-
-def test_what_a_graph_held_is_let_go(cupy: Any) -> None:
-    from selector.runtime import capture
-
-    run, stream = kernel(scale_plan()), cupy.cuda.Stream(non_blocking=True)
-    x, out = cupy.ones(1 << 20, cupy.float32), cupy.empty(1 << 20, cupy.float32)
-    capture.let_go()
-    begin = len(capture._held)
-    with stream:
-        stream.begin_capture()
-        run(x, 3.0, out=out, stream=stream)
-        graph = stream.end_capture()
-    graph.launch(stream)
-    stream.synchronize()
-    capture.let_go()
-    assert len(capture._held) == begin + 1
-    del graph
-    for _ in range(50):  # the driver tells in its own time
-        time.sleep(0.02)
-        capture.let_go()
-    assert len(capture._held) == begin
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("given", [True, False])
-def test_several_launches_in_a_graph_of_torch(torch: Any, before: bool, given: bool) -> None:
-    run = kernel(scale_plan())
-    x, y = torch.ones(1000, device="cuda"), torch.empty(1000, device="cuda")
-    if before:
-        run(x, 3.0, out=y)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        first = run(x, 3.0, out=y) if given else run(x, 3.0)
-        second = run(first, 0.5)
-        third = second + 1
-    del run
-    for value in (5, 7):
-        x.fill_(value)
-        graph.replay()
-        torch.cuda.synchronize()
-        assert (first == 3 * value).all()
-        assert (second == 1.5 * value).all()
-        assert (third == 1.5 * value + 1).all()
-
-
-def test_arrays_of_cupy_in_a_graph_of_torch(cupy: Any, torch: Any) -> None:
-    run = kernel(scale_plan())
-    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
-    graph = torch.cuda.CUDAGraph()
-    cupy.cuda.Device().synchronize()
-    with torch.cuda.graph(graph):
-        run(x, 3.0, out=out, stream=torch.cuda.current_stream())
-    graph.replay()
-    torch.cuda.synchronize()
-    assert (out == 3).all()
-
-
-def test_the_default_stream_waits_for_one_that_is_captured(cupy: Any) -> None:
-    """That is an error; the capture goes on."""
-    run, stream = kernel(scale_plan()), cupy.cuda.Stream()
-    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
-    run(x, 3.0, out=out)
-    cupy.cuda.Device().synchronize()
-    stream.begin_capture()
-    with pytest.raises(ArgumentError, match="another stream is being captured"):
-        run(x, 5.0, out=out)
-    run(x, 7.0, out=out, stream=stream)
-    graph = stream.end_capture()
-    graph.launch(stream)
-    stream.synchronize()
-    assert (out == 7).all()
-
-
-def test_an_early_launch_in_a_graph_of_torch(torch: Any) -> None:
-    if torch.cuda.get_device_capability()[0] < 9:
-        pytest.skip("griddepcontrol needs compute capability 9.0")
-    run = kernel(early_plan())
-    x, y = torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run(x, 3.0, out=y)
-    for _ in range(20):
-        x.copy_(torch.randn(1000, device="cuda"))
-        y.fill_(float("nan"))
-        graph.replay()
-        assert (y == 3 * x).all()
-
-
 def test_the_native_launcher_is_here(cupy: Any) -> None:
     from selector.runtime.cuda import driver
 
@@ -380,50 +215,6 @@ def test_threads_call_one_kernel(cupy: Any) -> None:
     assert wrong == []
 
 
-def test_a_graph_is_replayed_on_any_stream(cupy: Any) -> None:
-    x, out = cupy.ones(1000, cupy.float32), cupy.empty(1000, cupy.float32)
-    graph = kernel(scale_plan()).graph(x, 3.0, out=out)
-    streams = (cupy.cuda.Stream(), cupy.cuda.Stream(non_blocking=True), None)
-    for value, stream in zip((5, 7, 9), streams, strict=True):
-        x.fill(value)
-        out.fill(cupy.nan)
-        cupy.cuda.Device().synchronize()
-        assert graph.launch(stream) is out
-        cupy.cuda.Device().synchronize()
-        assert (out == 3 * value).all()
-
-
-def test_graphs_and_calls_on_two_streams_do_not_disturb_each_other(cupy: Any) -> None:
-    """Each has intermediate arrays of its own: large ones, so that the launches overlap."""
-    run, count = kernel(scale_plan()), 1 << 24
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    inputs = [cupy.full(count, value, cupy.float32) for value in (1, 2, 3, 4)]
-    outs = [cupy.empty(count, cupy.float32) for _ in inputs]
-    graphs = [run.graph(x, 2.0, out=out) for x, out in zip(inputs[:2], outs[:2], strict=True)]
-    cupy.cuda.Device().synchronize()
-    for _ in range(5):
-        for graph, stream in zip(graphs, streams, strict=True):
-            graph.launch(stream)
-        for x, out, stream in zip(inputs[2:], outs[2:], streams, strict=True):
-            run(x, 2.0, out=out, stream=stream)
-    cupy.cuda.Device().synchronize()
-    for x, out in zip(inputs, outs, strict=True):
-        assert (out == 2 * x).all()
-
-
-def test_a_graph_takes_torch_s_stream_and_refuses_host_arrays(cupy: Any, torch: Any) -> None:
-    run = kernel(scale_plan())
-    x = torch.ones(1000, device="cuda")
-    graph = run.graph(x, 3.0)
-    with torch.cuda.stream(torch.cuda.Stream()):
-        result = graph()
-        torch.cuda.synchronize()
-    assert isinstance(result, torch.Tensor)
-    assert (result == 3).all()
-    with pytest.raises(ArgumentError, match="on the GPU"):
-        run.graph(np.ones(1000, np.float32), 3.0)
-
-
 def test_large_shared_memory_is_asked_for(cupy: Any) -> None:
     plan = scale_plan()
     wide = tuple(replace(launch, shared_bytes=96 * 1024) for launch in plan.launches)
@@ -432,7 +223,8 @@ def test_large_shared_memory_is_asked_for(cupy: Any) -> None:
 
 
 IN_VAIN = """
-from test_runtime_on_gpu import WAITS, kernel, waits_in_vain
+from gpu_kernels import kernel
+from test_runtime_on_gpu import WAITS, waits_in_vain
 kernel(waits_in_vain(0.2, WAITS[{name!r}]))(sizes=(4,))
 """
 

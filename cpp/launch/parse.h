@@ -73,8 +73,7 @@ inline bool parse_argument(PyObject *described, Argument &argument, Program &pro
     argument.bytes = MAP_BYTES;
     if (!parse_map(map, argument.map)) return false;
   }
-  const size_t alignment = kind == Argument::MAP ? MAP_ALIGNMENT : 16;
-  argument.offset = (program.room.size() + alignment - 1) / alignment * alignment;
+  argument.offset = (program.room.size() + 15) / 16 * 16;
   program.room.resize(argument.offset + argument.bytes);
   if (value) std::memcpy(program.room.data() + argument.offset, value, argument.bytes);
   program.arguments++;

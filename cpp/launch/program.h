@@ -9,7 +9,7 @@
 
 namespace launch {
 
-constexpr size_t MAP_BYTES = 128, MAP_ALIGNMENT = 64, MAPS_AT_MOST = 256, RANK_AT_MOST = 5;
+constexpr size_t MAP_BYTES = 128, MAPS_AT_MOST = 256, RANK_AT_MOST = 5;
 
 // What cuTensorMapEncodeTiled takes besides an address, and the maps that it made.
 struct MapShape {
@@ -19,7 +19,7 @@ struct MapShape {
   uint64_t extents[RANK_AT_MOST] = {}, strides[RANK_AT_MOST] = {};
   uint32_t box[RANK_AT_MOST] = {};
 
-  struct alignas(MAP_ALIGNMENT) Map {
+  struct alignas(64) Map {
     uint8_t bytes[MAP_BYTES] = {};
     bool made = false;
   };
@@ -103,10 +103,8 @@ class Arguments {
  public:
   Arguments(Program &program, const std::vector<uint64_t> &addresses,
             const std::vector<uint64_t> &scalars, const Driver &driver)
-      : room_(program.room.size() + MAP_ALIGNMENT) {
+      : room_(program.room) {
     uint8_t *start = room_.data();
-    start += -reinterpret_cast<uintptr_t>(start) % MAP_ALIGNMENT;
-    std::memcpy(start, program.room.data(), program.room.size());
     pointers_.reserve(program.arguments);
     for (Launch &launch : program.launches) {
       for (Argument &a : launch.arguments) {

@@ -86,6 +86,10 @@ def test_arrays_of_every_kind(cuda: FakeCuda, kind: str) -> None:
     assert known(run)(I=pixels, K=taps, out=out) is out
     unknown(run, make(np.zeros((5, 200), np.float16)), taps, out=out)  # other strides
     unknown(run, make(np.zeros((5, 208), np.int16)[:, :200]), taps, out=out)  # another type
+    if kind == "foreign":
+        out.values.flags.writeable = False
+        with pytest.raises(ArgumentError, match="read-only"):
+            run((pixels, taps), {}, out=out)
 
 
 @pytest.mark.parametrize("kind", ["cupy", "torch"])
@@ -183,6 +187,9 @@ def test_another_device_is_made_current(cuda: FakeCuda) -> None:
     records = both(cuda, scale_plan(), lambda run: run((x, 2.0), {}, out=out))
     assert {r[5] for r in records} == {CONTEXTS[1]}
     run = executable(cuda, scale_plan())
+    for device in (0, 1, 0, 1):
+        run([cuda.cupy.ndarray((100,), np.float32, device), 2.0], {}, out=None)
+        assert {r[5] for r in cuda.taken()} == {CONTEXTS[device]}
     run((x, 2.0), {})
     unknown(run, x, 2.0)  # Python makes arrays there
     cuda.use(1)

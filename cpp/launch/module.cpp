@@ -140,14 +140,17 @@ PyObject *new_launcher(PyTypeObject *type, PyObject *args, PyObject *) {
   return whole ? boxed(type, std::move(made)) : nullptr;
 }
 
-bool well_formed(PyObject *const *given, Py_ssize_t count) {
-  if (count == 5 && PyTuple_Check(given[0]) && PyDict_Check(given[1])) return true;
-  PyErr_SetString(PyExc_TypeError, "expected a tuple, a dict and three more arguments");
+bool is_five(Py_ssize_t count) {
+  if (count == 5) return true;
+  PyErr_SetString(PyExc_TypeError, "expected 5 arguments");
   return false;
 }
 
+bool are_plain(PyObject *args, PyObject *named) { return PyTuple_Check(args) && PyDict_Check(named); }
+
 PyObject *launcher_call(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-  if (!well_formed(given, count)) return nullptr;
+  if (!is_five(count)) return nullptr;
+  if (!are_plain(given[0], given[1])) Py_RETURN_NOTIMPLEMENTED;
   Object result;
   switch (inside<Launcher>(self).call(given[0], given[1], given[2], given[3], given[4], result)) {
     case Outcome::DONE: return result.release();
@@ -158,12 +161,13 @@ PyObject *launcher_call(PyObject *self, PyObject *const *given, Py_ssize_t count
 }
 
 PyObject *launcher_add(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-  if (!well_formed(given, count)) return nullptr;
+  if (!is_five(count)) return nullptr;
   if (!PyObject_TypeCheck(given[4], program_type)) {
     PyErr_SetString(PyExc_TypeError, "expected a Program");
     return nullptr;
   }
-  const bool added = inside<Launcher>(self).add(given[0], given[1], given[2], given[3],
+  const bool added = are_plain(given[0], given[1]) &&
+                     inside<Launcher>(self).add(given[0], given[1], given[2], given[3],
                                                 inside<SharedProgram>(given[4]));
   if (!added) PyErr_Clear();
   return PyBool_FromLong(added);

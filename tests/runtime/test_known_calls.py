@@ -163,6 +163,11 @@ def test_torch_runs_on_its_own_stream(cuda: FakeCuda) -> None:
     cuda.torch_stream = 60
     records = both(cuda, scale_plan(), lambda run: run((x, 2.0), {}, out=out))
     assert {r[4] for r in records} == {60}
+    pixels, taps = Tensor((5, 200), np.float16), Tensor((9,), np.float16)
+    run = executable(cuda, conv_plan())
+    run((pixels, taps), {})
+    known(run)(pixels, taps)
+    assert {r[4] for r in cuda.taken()} == {60}
 
 
 def test_each_stream_has_its_own_intermediates(cuda: FakeCuda) -> None:

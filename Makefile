@@ -16,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 # Modules are compiled once, for all processes: pip is told not to, and some environments keep Python
 # from writing what it compiled.
 VENV := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/.venv/pyc" .venv/bin/python
-SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock cpp/*)
+SOURCES := pyproject.toml requirements/install.py $(wildcard requirements/*.lock cpp/* cpp/*/*)
 # Two workers on two cores; `make test WORKERS=0` runs in one process. A worker has tests of the same
 # files, which share what they compiled, until it is idle and takes from the other's.
 WORKERS ?= 2

@@ -1,5 +1,5 @@
-"""The command line of the case studies: ``list``, ``run``, ``bench``, ``sweep``, ``tune``,
-``model``, ``gallery`` and ``demo``.
+"""The command line of the case studies: ``list``, ``run``, ``bench``, ``sweep``, ``host-time``,
+``tune``, ``model``, ``gallery`` and ``demo``.
 
 Results go to standard output (``--json``: as data), progress to standard error. A mistake of the
 user ends in one message and exit code 2, a wrong result in exit code 1.
@@ -28,7 +28,8 @@ from casestudies.common.options import (
 from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from casestudies.common.tune import add_arguments, tune_case
-from casestudies.measuring.benching import bench_cases
+from casestudies.measuring.benching import ARTIFACTS, bench_cases
+from casestudies.measuring.host_time import host_times
 from casestudies.measuring.model.command import add_arguments as add_model_arguments
 from casestudies.sweep.command import add_sweep
 from selector.diagnostics import UserError
@@ -61,7 +62,8 @@ def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m casestudies", description=__doc__)
     commands = parser.add_subparsers(
-        required=True, metavar="list | run | bench | sweep | tune | model | gallery | demo"
+        required=True,
+        metavar="list | run | bench | sweep | host-time | tune | model | gallery | demo",
     )
     listing = commands.add_parser("list", help="the case studies and their schedules")
     listing.add_argument("--json", action="store_true", help="as data")
@@ -87,6 +89,15 @@ def _parser() -> argparse.ArgumentParser:
     measuring.set_defaults(command=bench_cases)
     sweeping = commands.add_parser("sweep", help="the public sweep, beside the best library (GPU)")
     add_sweep(sweeping)
+    calling = commands.add_parser("host-time", help="what calls cost the host (GPU)")
+    calling.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NAMES))
+    calling.add_argument(
+        "--artifacts", type=Path, default=ARTIFACTS, help="folder of saved kernels; they are run"
+    )
+    calling.add_argument("--match", default="", help="only problems whose name holds this (regex)")
+    calling.add_argument("--seed", type=int, default=1, help="of the random inputs")
+    calling.add_argument("--out", type=Path, help="file for the results as data")
+    calling.set_defaults(command=host_times)
     tuning = commands.add_parser("tune", help="try schedules of a space, the fastest wins (GPU)")
     tuning.add_argument("name", metavar="NAME", help="gemm")
     _add_problem(tuning)

@@ -59,10 +59,17 @@ class Kernel:
         Inputs are NumPy, CuPy or torch arrays; the result is of the same kind: an array, or a dict
         by name if there are several outputs. ``out=`` (array or dict) is written instead of new
         arrays; ``sizes=`` gives the shapes of outputs that neither the plan nor the inputs fix;
-        ``stream=`` is a CuPy or torch stream or a handle. With device arrays and ``out=`` a call
-        only launches, so it can be captured in a CUDA graph after one call on that stream.
+        ``stream=`` is a CuPy or torch stream or a handle; default: the current one of the arrays'
+        library on their device. Threads may call one kernel.
 
-        ``ArgumentError`` for arrays that do not fit, ``TargetError`` where the kernel cannot run.
+        With device arrays a call only launches, and can be captured in a CUDA graph, CuPy's or
+        torch's. What it allocates then comes from the arrays' library: torch keeps it for its
+        graph; what CuPy allocates, and the kernel's code, are held until the graph and all that was
+        made of it are gone.
+
+        ``ArgumentError`` for arrays that do not fit, and for a call on the default stream that
+        another one, which is being captured, would have to wait for; ``TargetError`` where the
+        kernel cannot run.
         """
         return self._executable(args, named, out, stream, sizes)
 

@@ -53,6 +53,7 @@ CLOSE = {
     "rules": ("tests/eqsat",),
     "selector/eqsat": ("tests/rules/test_soundness.py",),
     "tests/gpu": ("tests/emit/test_corpus.py",),
+    "cpp/launch": ("tests/runtime",),
 }
 
 

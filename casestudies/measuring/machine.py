@@ -45,7 +45,7 @@ def graphics() -> dict[str, str]:
         "CUDA": f"{version // 1000}.{version % 1000 // 10}",
         "CuPy": str(cupy.__version__),
     }
-    for name in ("torch", "jax"):
+    for name in ("torch", "jax", "triton"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

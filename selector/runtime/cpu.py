@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from selector.diagnostics import ArgumentError, ArtifactError, TargetError
+from selector.diagnostics import ArgumentError, ArtifactError, InternalError, TargetError
 from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
-from selector.runtime.driver import Function, Grid, Recorded
-from selector.runtime.execute import CALLS_AT_MOST, Executable, remember
+from selector.runtime.driver import Function, Grid, Making, Recorded, StreamKey
+from selector.runtime.execute import CALLS_AT_MOST, Executable
+from selector.runtime.launches import remember
 from selector.runtime.plan import Plan, ValueArgument
 from selector.runtime.prepare import Prepared
 from selector.runtime.tensor_map import TensorMap
@@ -83,16 +84,27 @@ class CpuDriver:
             )
         return None
 
-    def stream_key(self, stream: Any) -> Hashable:
-        return None
+    def stream_key(self, stream: Any) -> StreamKey:
+        return (0, 0)
 
     def capturing(self, stream: Any) -> bool:
         return False
 
+    def relaxed(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hold(self, stream: Any, owner: object) -> None:
+        raise AssertionError("calls on the CPU are not recorded")
+
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
+    def allocation(
+        self, shape: tuple[int, ...], dtype: str, library: Library, device: int
+    ) -> Making:
+        return self.empty, (shape, dtype), {}
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """NumPy's own arrays lie at multiples of 16 bytes, where every row of a tile would cross a
         cache line.
         """
@@ -102,11 +114,11 @@ class CpuDriver:
         first = -room.ctypes.data % _CACHE_LINE
         return room[first : first + count].view(kind).reshape(shape)
 
-    def zeros(self, size: int, device: int) -> Any:
+    def zeros(self, size: int, library: Library, device: int) -> Any:
         return np.zeros(size, np.uint8)
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        copy = self.empty(array.shape, array.dtype.name, Library.NUMPY, HOST)
+        copy = self.empty(array.shape, array.dtype.name)
         copy[...] = array
         return copy
 
@@ -120,6 +132,12 @@ class CpuDriver:
         self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
     ) -> Recorded:
         raise AssertionError("Kernel.graph refuses kernels for the CPU")
+
+    def native(self) -> None:
+        return None  # ctypes converts the arguments
+
+    def failed(self, status: int) -> Exception:
+        return InternalError(f"a kernel on the CPU ended with status {status}")
 
     def failure(self, stream: Any) -> str:
         return ""  # calls return when they are done

@@ -11,18 +11,24 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from selector.diagnostics import ArgumentError, TargetError
+from selector.runtime import capture, libcuda
 from selector.runtime.arrays import Library, is_torch
-from selector.runtime.driver import Driver, Function, Recorded
+from selector.runtime.driver import Driver, Function, Making, Recorded, StreamKey
 from selector.runtime.early import early_function
+from selector.runtime.libcuda import native_module
 from selector.runtime.tensor_map import BYTES, TensorMap
+
+if TYPE_CHECKING:
+    from selector.runtime import _launch
 
 _INTERPRET = "kernel.interpret(...) runs the selected program on any machine"
 _MAP = np.dtype((np.void, BYTES))  # CuPy passes such a scalar by value
+_CAPTURE_IMPLICIT = 906  # cudaErrorStreamCaptureImplicit
 _PER_THREAD = 2  # the handle that stands for another default stream in each thread
 _STATIC_SHARED_LIMIT = 48 * 1024  # more dynamic shared memory than this has to be asked for
 
@@ -58,15 +64,30 @@ def driver() -> Driver:
         why = "CUDA sees no device"
     if count == 0:
         raise TargetError("there is no CUDA GPU here", why=why, hint=_INTERPRET)
-    return CupyDriver(cupy)
+    return CupyDriver(cupy, native_libraries(cupy))
+
+
+def native_libraries(cupy: Any) -> _launch.Libraries | None:
+    """How ``_launch`` reads CuPy's arrays; None where it was not built, or this driver is too old
+    for it.
+    """
+    module = native_module()
+    if module is None:
+        return None
+    current = cupy.cuda.get_current_stream
+    try:
+        return module.Libraries(libcuda.NAME, cupy.ndarray, current, np.floating, np.integer)
+    except OSError:
+        return None
 
 
 class CupyDriver:
     """``Driver`` over CuPy's modules, streams and memory pool."""
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, native: _launch.Libraries | None = None) -> None:
         self._cupy = cupy
         self._ndarray: type[Any] = cupy.ndarray
+        self._native = native
 
     def capability(self, device: int) -> int:
         return int(self._cupy.cuda.Device(device).compute_capability)
@@ -100,9 +121,11 @@ class CupyDriver:
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
         if given is None:
-            if any(is_torch(a) for a in arrays):
-                return _Stream(sys.modules["torch"].cuda.current_stream().cuda_stream)
-            return self._cupy.cuda.get_current_stream()
+            for array in arrays:
+                if is_torch(array) and array.is_cuda:
+                    current = sys.modules["torch"].cuda.current_stream(array.device)
+                    return _Stream(current.cuda_stream)
+            return self._cupy.cuda.get_current_stream(self._device_of(arrays))
         if hasattr(given, "ptr"):
             return given
         if isinstance(given, int):
@@ -116,13 +139,28 @@ class CupyDriver:
             hint="pass a CuPy or torch stream, anything with __cuda_stream__, or its handle",
         )
 
-    def stream_key(self, stream: Any) -> Hashable:
-        if stream.ptr == _PER_THREAD:
-            return (stream.ptr, threading.get_ident())
-        return stream.ptr
+    def stream_key(self, stream: Any) -> StreamKey:
+        return (stream.ptr, threading.get_ident() if stream.ptr == _PER_THREAD else 0)
 
     def capturing(self, stream: Any) -> bool:
-        return bool(self._cupy.cuda.runtime.streamIsCapturing(stream.ptr))
+        runtime = self._cupy.cuda.runtime
+        try:
+            return bool(runtime.streamIsCapturing(stream.ptr))
+        except runtime.CUDARuntimeError as error:
+            if error.status != _CAPTURE_IMPLICIT:
+                raise
+            raise ArgumentError(
+                "the call is on the default stream, and another stream is being captured",
+                why="work on the default stream waits for all others, which a graph cannot hold",
+                hint="pass the stream that is captured as stream=, or make it the current one "
+                "of the arrays' library",
+            ) from error
+
+    def relaxed(self) -> AbstractContextManager[None]:
+        return capture.relaxed()
+
+    def hold(self, stream: Any, owner: object) -> None:
+        capture.hold(stream.ptr, owner)
 
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         current = self._cupy.cuda.get_current_stream().ptr
@@ -133,16 +171,25 @@ class CupyDriver:
         stack.enter_context(self._cupy.cuda.Stream.from_external(_Stream(stream.ptr)))
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr, device)))
+            now = torch.cuda.current_stream(device)
+            if now.cuda_stream != stream.ptr:
+                now = torch.cuda.ExternalStream(stream.ptr, device)
+            stack.enter_context(torch.cuda.stream(now))
         return stack
 
-    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
+    def allocation(
+        self, shape: tuple[int, ...], dtype: str, library: Library, device: int
+    ) -> Making:
         if library is Library.TORCH:
             torch = sys.modules["torch"]
-            return torch.empty(shape, dtype=getattr(torch, dtype), device=f"cuda:{device}")
-        return self._cupy.empty(shape, np.dtype(dtype))
+            named = {"dtype": getattr(torch, dtype), "device": torch.device("cuda", device)}
+            return torch.empty, (shape,), named
+        return self._ndarray, (shape, np.dtype(dtype)), {}
 
-    def zeros(self, size: int, device: int) -> Any:
+    def zeros(self, size: int, library: Library, device: int) -> Any:
+        if library is Library.TORCH:
+            torch = sys.modules["torch"]
+            return torch.zeros(size, dtype=torch.uint8, device=torch.device("cuda", device))
         return self._cupy.zeros((size,), np.uint8)
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -167,6 +214,18 @@ class CupyDriver:
                 raise
             return stream.end_capture()
 
+    def native(self) -> _launch.Libraries | None:
+        if self._native is None:
+            return None
+        torch = sys.modules.get("torch")
+        current = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+        if torch is not None and current is not None:
+            self._native.torch(torch.Tensor, current)
+        return self._native
+
+    def failed(self, status: int) -> Exception:
+        return self._cupy.cuda.driver.CUDADriverError(status)
+
     def failure(self, stream: Any) -> str:
         try:
             self._cupy.cuda.runtime.streamSynchronize(stream.ptr)
@@ -189,11 +248,21 @@ class CupyDriver:
 
     def early(self, function: Function) -> Function:
         handle: Any = function
-        return early_function(handle.ptr) or function
+        return early_function(handle.ptr, self.failed) or function
 
     def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
         made = shape.encode(address)
         return None if made is None else np.frombuffer(made, _MAP)[0]
+
+    def _device_of(self, arrays: Sequence[Any]) -> int:
+        """The device of the first array that is on one; else the current one."""
+        for array in arrays:
+            if type(array) is self._ndarray:
+                return array.data.device_id
+            interface = getattr(array, "__cuda_array_interface__", None)
+            if interface is not None:
+                return self._device_at(interface["data"][0])
+        return self.current_device()
 
     def _device_at(self, pointer: int) -> int:
         """The device that an address lies on; 0 for none."""

@@ -6,14 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from selector.runtime.arrays import Library
 from selector.runtime.tensor_map import TensorMap
 
+if TYPE_CHECKING:
+    from selector.runtime import _launch
+
 Grid = tuple[int, int, int]
+StreamKey = tuple[int, int]  # a handle, and a thread where each has another stream of it
+Making = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Function(Protocol):
@@ -55,25 +60,43 @@ class Driver(Protocol):
     def pointer(self, value: Any) -> int: ...
 
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
-        """The stream to launch on: the one given, else the current one of the arrays' library."""
+        """The stream to launch on: the one given, else the current one of the arrays' library on
+        their device.
+        """
         ...
 
-    def stream_key(self, stream: Any) -> Hashable: ...
+    def stream_key(self, stream: Any) -> StreamKey: ...
 
     def capturing(self, stream: Any) -> bool:
-        """Whether launches are being recorded instead of executed."""
+        """Whether launches are being recorded instead of executed. ``ArgumentError`` for a default
+        stream while another one records.
+        """
+        ...
+
+    def relaxed(self) -> AbstractContextManager[None]:
+        """While this thread records a stream: allocating and loading code are allowed inside."""
+        ...
+
+    def hold(self, stream: Any, owner: object) -> None:
+        """Keep ``owner`` as long as the graph that is being recorded from ``stream``."""
         ...
 
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         """Makes ``device`` current, and allocations belong to ``stream``."""
         ...
 
-    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
-        """A contiguous array, torch's or CuPy's, on the current device. Inside ``active``."""
+    def allocation(
+        self, shape: tuple[int, ...], dtype: str, library: Library, device: int
+    ) -> Making:
+        """A callable and its arguments, which give a contiguous array, torch's or CuPy's, on the
+        current device. Inside ``active``.
+        """
         ...
 
-    def zeros(self, size: int, device: int) -> Any:
-        """That many bytes of zeros on the current device. Inside ``active``."""
+    def zeros(self, size: int, library: Library, device: int) -> Any:
+        """That many bytes of zeros on the current device, from torch's memory or CuPy's. Inside
+        ``active``.
+        """
         ...
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -90,6 +113,14 @@ class Driver(Protocol):
         """What ``record(stream)`` launches, to be replayed; ``before(stream)`` is executed, and
         complete, when this returns.
         """
+        ...
+
+    def native(self) -> _launch.Libraries | None:
+        """How the native module reads arrays of this device; None where it cannot be used."""
+        ...
+
+    def failed(self, status: int) -> Exception:
+        """The exception for what a function of the device's driver returned."""
         ...
 
     def failure(self, stream: Any) -> str:

@@ -10,13 +10,12 @@ one leaves in memory. CUDA graphs keep it. Source: CUDA Driver API, ``cuLaunchKe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from selector.diagnostics import InternalError
 from selector.runtime.driver import Function, Grid
 from selector.runtime.libcuda import driver_function
 
@@ -51,11 +50,14 @@ _EARLY = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
 
 
 class EarlyFunction:
-    """An entry point by its handle. Arguments are addresses and NumPy scalars."""
+    """An entry point by its handle. Arguments are addresses and NumPy scalars; ``failed`` makes the
+    exception for a status of the driver.
+    """
 
-    def __init__(self, handle: int, launch: Any) -> None:
+    def __init__(self, handle: int, launch: Any, failed: Callable[[int], Exception]) -> None:
         self._handle = ctypes.c_void_p(handle)
         self._launch = launch
+        self._failed = failed
 
     def __call__(
         self, grid: Grid, block: Grid, args: Sequence[Any], shared_bytes: int, stream: Any
@@ -73,13 +75,13 @@ class EarlyFunction:
         )
         status = self._launch(ctypes.byref(config), self._handle, pointers, None)
         if status:
-            raise InternalError(f"cuLaunchKernelEx ended with status {status}")
+            raise self._failed(status)
 
 
-def early_function(handle: int) -> Function | None:
+def early_function(handle: int, failed: Callable[[int], Exception]) -> Function | None:
     """The entry point with that handle (CUfunction); None if the driver cannot launch it so."""
     launch = _launcher()
-    return None if launch is None else EarlyFunction(handle, launch)
+    return None if launch is None else EarlyFunction(handle, launch, failed)
 
 
 @cache

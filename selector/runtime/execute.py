@@ -2,35 +2,34 @@
 between.
 
 The first call with some shapes, strides and dtypes is prepared (``runtime.prepare``) and kept by
-its signature. A repeated call looks it up, fills in the addresses and launches. With ``out=`` on
-the device it neither allocates nor waits, so it can be captured in a CUDA graph after one
-ordinary call on the same stream.
+its signature. A repeated call looks it up, fills in the addresses and launches: in C++ where the
+native module is there (``runtime.native``), else here.
 
 A plan with intermediate buffers keeps one set per stream and size: calls on one stream follow
-each other. Launches whose results follow from the sizes alone run in the first of them.
+each other, and threads that share one launch in turns. Launches whose results follow from the
+sizes alone run in the first call. A call on a stream that is being captured has buffers of its
+own, which live as long as the graph, and all launches.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from selector.diagnostics import ArgumentError, InternalError, TargetError
 from selector.runtime import arguments, host
-from selector.runtime.arrays import HOST, ArrayView
+from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
 from selector.runtime.graph import LaunchGraph
+from selector.runtime.launches import kept_scratch, launch, new_scratch, remember
+from selector.runtime.native import known_calls
 from selector.runtime.plan import Launch, Plan
-from selector.runtime.prepare import Prepared, PreparedLaunch, Scratch, prepare, sizes_use_scalars
-from selector.runtime.tensor_map import BYTES as MAP_BYTES
+from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
 from selector.targets import find_target, runs_on
 
 CALLS_AT_MOST = 128
-_SCRATCH_SETS_AT_MOST = 16
-_MAPS_AT_MOST = 256
-V = TypeVar("V")
 
 
 class Executable:
@@ -47,6 +46,8 @@ class Executable:
         self._modules: dict[int, Any] = {}
         self._prepared: dict[Hashable, Prepared] = {}
         self._sizes_use_scalars = sizes_use_scalars(plan)
+        self._known = known_calls(plan, driver, CALLS_AT_MOST)
+        self._alone: AbstractContextManager[Any] = self._known or threading.RLock()
 
     def __call__(
         self,
@@ -57,12 +58,20 @@ class Executable:
         sizes: Any = None,
     ) -> Any:
         """Run; the output, or a dict of outputs by name if there are several."""
+        if self._known is not None:
+            results = self._known.call(args, named, out, stream, sizes)
+            if results is not NotImplemented:
+                return results
         arrays, numbers, outs = self._matched(args, named, out)
         signatures = tuple(map(self._driver.signature, arrays if outs is None else arrays + outs))
         if None in signatures:
             results = self._run_from_host(arrays, numbers, outs, stream, sizes)
         else:
             results = self._run(arrays, numbers, outs, stream, sizes, signatures)
+            if self._known is not None:
+                prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
+                with self._driver.active(prepared.device, self._driver.stream(None, arrays)):
+                    self._known.add(args, named, out, sizes, prepared)
         return self._named(results)
 
     def graph(
@@ -84,16 +93,16 @@ class Executable:
         prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
         with driver.active(prepared.device, driver.stream(None, arrays)):
             results = self._allocate(prepared) if outs is None else outs
-            scratch = self._new_scratch(prepared)
+            scratch = new_scratch(driver, prepared)
         addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
         if outs is not None:
             self._check_overlap(prepared.spans, addresses)
         addresses += scratch.addresses
-        once = [launch for launch in prepared.launches if launch.once]
+        once = [each for each in prepared.launches if each.once]
         recorded = driver.capture(
             prepared.device,
-            lambda on: self._launch(once, addresses, numbers, on),
-            lambda on: self._launch(prepared.repeated, addresses, numbers, on, early=True),
+            lambda on: launch(driver, once, addresses, numbers, on),
+            lambda on: launch(driver, prepared.repeated, addresses, numbers, on, early=True),
         )
         owners = (self, arrays, results, scratch)
         return LaunchGraph(driver, prepared.device, recorded, self._named(results), arrays, owners)
@@ -143,50 +152,59 @@ class Executable:
     ) -> list[Any]:
         """Run on device arrays."""
         driver = self._driver
+        on = driver.stream(stream, arrays if outs is None else arrays + outs)
+        if driver.capturing(on):
+            with driver.relaxed():
+                prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
+                return self._record(prepared, arrays, numbers, outs, stream)
         prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
-        on = driver.stream(stream, arrays)
         with driver.active(prepared.device, on):
-            results = self._allocate(prepared) if outs is None else outs
-            addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
-            if outs is not None:
-                self._check_overlap(prepared.spans, addresses)
-            scratch = None
-            if prepared.scratch_bytes:
-                scratch = self._scratch(prepared, driver.stream_key(on))
-                addresses += scratch.addresses
-            again = scratch is not None and scratch.filled
-            launches = prepared.repeated if again else prepared.launches
-            self._launch(launches, addresses, numbers, on, early=again)
-            if self.plan.patience is not None and not driver.capturing(on):
+            results, addresses = self._results(prepared, arrays, outs)
+            with self._alone if prepared.scratch_bytes else nullcontext():
+                scratch = kept_scratch(driver, prepared, on)
+                again = scratch.filled and bool(scratch.owners)
+                launches = prepared.repeated if again else prepared.launches
+                launch(driver, launches, addresses + scratch.addresses, numbers, on, early=again)
+                scratch.filled = True
+            if self.plan.patience is not None:
                 self._check_waits(on)
-            if scratch is not None and not scratch.filled:
-                scratch.filled = not driver.capturing(on)
         return results
 
-    def _launch(
+    def _record(
         self,
-        launches: Sequence[PreparedLaunch],
-        addresses: list[int],
+        prepared: Prepared,
+        arrays: list[Any],
         numbers: list[Any],
-        on: Any,
-        *,
-        early: bool = False,
-    ) -> None:
-        """``early``: all launches are of the kind that is repeated, so that each may start while
-        the one before it ends, but the first, before which anything may run.
+        outs: list[Any] | None,
+        stream: Any,
+    ) -> list[Any]:
+        """Run on a stream that is being captured: all launches, on intermediate buffers of the
+        graph's own. Its code is held with the graph, and what is allocated, but on torch's current
+        stream: torch keeps by itself for its graph what it allocates meanwhile.
         """
-        for number, launch in enumerate(launches):
-            values = list(launch.template)
-            for position, index in launch.addresses:
-                values[position] = addresses[index]
-            for position, index in launch.scalars:
-                values[position] = numbers[index]
-            if launch.maps:
-                for position, value in self._maps(launch, addresses):
-                    values[position] = value
-            function = launch.early if early and number else None
-            function = function or launch.function
-            function(launch.grid, launch.block, values, launch.shared_bytes, on)
+        driver = self._driver
+        on = driver.stream(stream, arrays if outs is None else arrays + outs)
+        with driver.active(prepared.device, on):
+            results, addresses = self._results(prepared, arrays, outs)
+            scratch = new_scratch(driver, prepared)
+            addresses += scratch.addresses
+            again = len(prepared.repeated) == len(prepared.launches) and bool(scratch.owners)
+            made = scratch.owners if outs is not None else scratch.owners + results
+            held = None if prepared.library is Library.TORCH and stream is None else made
+            driver.hold(on, (prepared.launches, held))
+            launch(driver, prepared.launches, addresses, numbers, on, early=again)
+        return results
+
+    def _results(
+        self, prepared: Prepared, arrays: list[Any], outs: list[Any] | None
+    ) -> tuple[list[Any], list[int]]:
+        """The outputs of a call, made if none are given, and addresses of inputs and outputs."""
+        pointer = self._driver.pointer
+        results = self._allocate(prepared) if outs is None else outs
+        addresses = [*map(pointer, arrays), *map(pointer, results)]
+        if outs is not None:
+            self._check_overlap(prepared.spans, addresses)
+        return results, addresses
 
     def _check_waits(self, on: Any) -> None:
         """``InternalError`` if a launch of a plan whose waits are bounded did not end well."""
@@ -212,6 +230,7 @@ class Executable:
             outs is None,
             None if sizes is None else repr(sizes),
             tuple(n.item() for n in numbers) if self._sizes_use_scalars else None,
+            None if signatures else self._driver.current_device(),
         )
         prepared = self._prepared.get(key)
         if prepared is None:
@@ -236,7 +255,7 @@ class Executable:
             sizes,
             device,
             self._driver.multiprocessors,
-            lambda launch, early: self._function(launch, device, early),
+            lambda each, early: self._function(each, device, early),
         )
 
     def _run_from_host(
@@ -254,6 +273,12 @@ class Executable:
         device = arguments.check_devices(views)
         device = driver.current_device() if device == HOST else device
         on = driver.stream(stream, [a for a in arrays if driver.signature(a) is not None])
+        if driver.capturing(on):
+            raise ArgumentError(
+                "a call with arrays that are not on the GPU cannot be captured",
+                why="a graph replays what is done on the GPU, and these would be copied once",
+                hint="make them with CuPy or torch: cupy.asarray(array)",
+            )
         with driver.active(device, on):
             there = [
                 driver.upload(host.to_upload(a)) if driver.signature(a) is None else a
@@ -294,11 +319,11 @@ class Executable:
             shapes[buffer.name] = seen.shape
         return shapes
 
-    def _function(self, launch: Launch, device: int, early: bool) -> Function:
+    def _function(self, planned: Launch, device: int, early: bool) -> Function:
         """The entry point of a launch, loaded once per device."""
         if early:
-            return self._driver.early(self._function(launch, device, False))
-        key = (device, launch.entry, launch.shared_bytes)
+            return self._driver.early(self._function(planned, device, False))
+        key = (device, planned.entry, planned.shared_bytes)
         if key not in self._functions:
             driver = self._driver
             with driver.active(device, driver.stream(None, ())):
@@ -306,7 +331,7 @@ class Executable:
                     self._check_runs_on(device)
                     self._modules[device] = driver.load(self._cubin())
                 module = self._modules[device]
-                self._functions[key] = driver.function(module, launch.entry, launch.shared_bytes)
+                self._functions[key] = driver.function(module, planned.entry, planned.shared_bytes)
         return self._functions[key]
 
     def _check_runs_on(self, device: int) -> None:
@@ -323,44 +348,9 @@ class Executable:
             )
 
     def _allocate(self, prepared: Prepared) -> list[Any]:
-        empty, library = self._driver.empty, prepared.library
-        return [empty(o.shape, o.dtype, library, prepared.device) for o in prepared.outputs]
-
-    def _scratch(self, prepared: Prepared, stream: Hashable) -> Scratch:
-        """The intermediate buffers for one stream; allocated at the first call on it, as zeros:
-        what no kernel writes may meet the zeros of a band (``intrinsics.windows``).
-        """
-        found = prepared.scratch.get(stream)
-        if found is None:
-            found = self._new_scratch(prepared)
-            remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
-        return found
-
-    def _new_scratch(self, prepared: Prepared) -> Scratch:
-        owners = [self._driver.zeros(size, prepared.device) for size in prepared.scratch_bytes]
-        return Scratch(owners, [self._driver.pointer(o) for o in owners])
-
-    def _maps(
-        self, launch: PreparedLaunch, addresses: Sequence[int]
-    ) -> tuple[tuple[int, Any], ...]:
-        """Positions and values of the tensor maps, and whether those that belong together could be
-        made.
-        """
-        key = tuple(addresses[index] for _, index, _ in launch.maps)
-        found = launch.made.get(key)
-        if found is None:
-            made = [
-                (position, self._driver.tensor_map(shape, addresses[index]))
-                for position, index, shape in launch.maps
-            ]
-            missing = {position for position, value in made if value is None}
-            nothing = np.zeros((), (np.void, MAP_BYTES))[()]
-            found = (
-                *((p, nothing if p in missing else value) for p, value in made),
-                *((p, np.int32(not missing & wanted)) for p, wanted in launch.ready),
-            )
-            remember(launch.made, key, found, _MAPS_AT_MOST)
-        return found
+        allocation, library, device = self._driver.allocation, prepared.library, prepared.device
+        makings = (allocation(o.shape, o.dtype, library, device) for o in prepared.outputs)
+        return [make(*args, **named) for make, args, named in makings]
 
     def _check_overlap(self, spans: tuple[int, ...], addresses: list[int]) -> None:
         """No output may share memory with an input or with another output."""
@@ -373,10 +363,3 @@ class Executable:
                     names = [b.name for b in self._inputs + self._outputs]
                     theirs = (other, other + spans[j])
                     arguments.check_overlap(names[i], (low, high), names[j], theirs)
-
-
-def remember(cache: dict[Hashable, V], key: Hashable, value: V, at_most: int) -> None:
-    """Keep ``value``; the oldest entry goes when there are too many."""
-    while len(cache) >= at_most:
-        cache.pop(next(iter(cache)))
-    cache[key] = value

@@ -17,7 +17,7 @@ from selector.ir.traverse import free_vars
 from selector.ir.types import Kind
 from selector.runtime import arguments
 from selector.runtime.arrays import ArrayView, Library, accepted_dtypes, numpy_dtype
-from selector.runtime.driver import Function, Grid
+from selector.runtime.driver import Function, Grid, StreamKey
 from selector.runtime.host import result_library
 from selector.runtime.plan import (
     BufferArgument,
@@ -90,13 +90,13 @@ class Scratch:
     filled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """What all calls of one signature share.
 
     ``spans`` are the bytes from the address that each input, then each output reaches over.
     ``scratch`` holds the intermediate buffers of each stream, ``repeated`` the launches of a call
-    that finds those done that run once.
+    that finds those done that run once, ``program`` the same for the native module.
     """
 
     device: int
@@ -105,12 +105,12 @@ class Prepared:
     library: Library
     spans: tuple[int, ...]
     scratch_bytes: tuple[int, ...]
-    scratch: dict[Hashable, Scratch] = field(default_factory=dict[Hashable, Scratch])
+    scratch: dict[StreamKey, Scratch] = field(default_factory=dict[StreamKey, Scratch])
     repeated: tuple[PreparedLaunch, ...] = field(init=False)
+    program: Any = None
 
     def __post_init__(self) -> None:
-        again = tuple(launch for launch in self.launches if not launch.once)
-        object.__setattr__(self, "repeated", again)
+        self.repeated = tuple(launch for launch in self.launches if not launch.once)
 
 
 def prepare(

@@ -20,6 +20,7 @@ _DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a box's rows
 _PROMOTE_64, _PROMOTE_256 = 1, 3
 _LARGEST_BOX = 256
+Ints = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,16 @@ class TensorMap:
             and not (self.stored and self.extents[0] * self.type.bytes % 16)
         )
 
+    def described(self) -> tuple[bool, int, Ints, Ints, Ints, int, int]:
+        """What the driver is told besides the address: whether one that is a multiple of 16 will
+        do, type, extents, strides, box, swizzle and promotion.
+        """
+        if not self.possible(0):
+            return (False, 0, (), (), (), 0, 0)
+        swizzle = _SWIZZLES.get(self.box[0] * self.type.bytes, 0)
+        kind = _DATA_TYPES[self.type]
+        return (True, kind, self.extents, self.strides, self.box, swizzle, self.promotion)
+
     def encode(self, address: int) -> bytes | None:
         """The map of the array at ``address``; None if there is none, or no driver that makes
         one.
@@ -69,18 +80,19 @@ class TensorMap:
         room = ctypes.create_string_buffer(BYTES + _ALIGNMENT)
         start = -ctypes.addressof(room) % _ALIGNMENT
         rank = len(self.extents)
+        _, kind, extents, strides, box, swizzle, promotion = self.described()
         status = function(
             ctypes.c_void_p(ctypes.addressof(room) + start),
-            _DATA_TYPES[self.type],
+            kind,
             rank,
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * rank)(*self.extents),
-            (ctypes.c_uint64 * max(rank - 1, 1))(*self.strides),
-            (ctypes.c_uint32 * rank)(*self.box),
+            (ctypes.c_uint64 * rank)(*extents),
+            (ctypes.c_uint64 * max(rank - 1, 1))(*strides),
+            (ctypes.c_uint32 * rank)(*box),
             (ctypes.c_uint32 * rank)(*[1] * rank),
             0,  # elements are not interleaved
-            _SWIZZLES.get(self.box[0] * self.type.bytes, 0),
-            self.promotion,
+            swizzle,
+            promotion,
             0,  # zeros outside
         )
         return None if status else room.raw[start : start + BYTES]

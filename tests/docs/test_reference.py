@@ -92,7 +92,7 @@ def test_every_command_that_is_named_exists(capsys: pytest.CaptureFixture[str]) 
 
     mains = {"casestudies": of_cases, "selector": of_selector}
     page = read(REFERENCE / "commands.md")
-    lines = re.findall(r"^python -m (selector|casestudies) (\w+)(.*)$", page, re.MULTILINE)
+    lines = re.findall(r"^python -m (selector|casestudies) ([\w-]+)(.*)$", page, re.MULTILINE)
     assert len(lines) > 8
     for module, command, rest in {(m, c, r.split("#")[0]) for m, c, r in lines}:
         options = re.findall(r"--[a-z][a-z-]+", rest)

@@ -11,7 +11,7 @@ from doc_pages import DOCS, read
 from test_examples import block
 
 from casestudies.common.registry import all_cases, gpu_schedules
-from casestudies.results import jobs, plots, render, summary, tutorial
+from casestudies.results import host, jobs, plots, render, summary, tutorial
 
 
 def test_tables_are_those_of_the_data() -> None:
@@ -73,3 +73,23 @@ def test_the_tutorials_times() -> None:
     assert re.search(r"^\| 3 \| .* \| - \| - \| - \|$", text, re.MULTILINE)
     steps = re.findall(r"<!-- file: (step\d)\.py", read(DOCS / "tutorial.md"))
     assert steps == list(tutorial.STEPS)
+
+
+def test_the_hosts_times() -> None:
+    """The kernel in the middle of each kind, and the slowest; then others' launchers."""
+    rows: list[dict[str, object]] = [
+        {"problem": f"p{n}", "contender": "tensor", "way": way, "launches": launches, "median": m,
+         "p10": m - 0.5}
+        for n, (way, launches, m) in enumerate(
+            [("CuPy", 1, 3.0), ("CuPy", 1, 4.0), ("CuPy", 1, 9.0), ("torch, out=", 3, 6.0)]
+        )
+    ]  # fmt: skip
+    rows.append({"problem": "", "contender": "Triton", "way": "", "launches": 0, "median": 8.25,
+                 "p10": 8.0})  # fmt: skip
+    data = {"date": "a day", "device": "a GPU", "launcher": "native", "batches": 2, "calls": 3}
+    text = host.render(data | {"rows": rows})
+    assert text.splitlines()[-3:] == [
+        "| CuPy | one | 3 | **4.0** | 3.5 | 9.0 |",
+        "| torch, out= | several | 1 | **6.0** | 5.5 | 6.0 |",
+        "| Triton | | | 8.2 | 8.0 | |",
+    ]

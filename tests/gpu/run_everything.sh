@@ -30,7 +30,9 @@ corpus() {
   return "${PIPESTATUS[0]}"
 }
 
+step tests/gpu/build_launcher.sh
 if [ "$part" != 2 ]; then
+  step python3 -m casestudies host-time --out "$results/host_time.json"
   step python3 tests/gpu/run_all.py --results "$results/results.json"
   if [ -d artifacts/tutorial ]; then
     step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"

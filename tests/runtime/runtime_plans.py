@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from selector.diagnostics import InternalError
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -22,7 +23,7 @@ from selector.ir.nodes import (
 from selector.ir.remarks import Requirement
 from selector.ir.types import FLOAT16, FLOAT32, INT32, Type
 from selector.runtime.arrays import Library
-from selector.runtime.driver import Grid
+from selector.runtime.driver import Grid, Making, StreamKey
 from selector.runtime.plan import (
     BufferArgument,
     Intermediate,
@@ -188,6 +189,7 @@ class Recorder:
         self.effects: dict[str, Callable[..., None]] = {}
         self.memory: dict[int, np.ndarray[Any, Any]] = {}
         self.captured: set[Any] = set()
+        self.held: list[tuple[Any, object]] = []
         self.maps: list[tuple[TensorMap, int]] = []
         self.early_launches: list[str] = []
         self.recording: list[tuple[Any, ...]] | None = None
@@ -217,20 +219,31 @@ class Recorder:
     def stream(self, given: Any, arrays: Sequence[Any]) -> Any:
         return 0 if given is None else given
 
-    def stream_key(self, stream: Any) -> Hashable:
-        return stream
+    def stream_key(self, stream: Any) -> StreamKey:
+        return (stream, 0)
 
     def capturing(self, stream: Any) -> bool:
         return stream in self.captured
 
+    def relaxed(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hold(self, stream: Any, owner: object) -> None:
+        self.held.append((stream, owner))
+
     def active(self, device: int, stream: Any) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def empty(self, shape: tuple[int, ...], dtype: str, library: Library, device: int) -> Any:
+    def allocation(
+        self, shape: tuple[int, ...], dtype: str, library: Library, device: int
+    ) -> Making:
+        return self.empty, (shape, dtype), {}
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         self.allocations += 1
         return DeviceArray(np.empty(shape, dtype))
 
-    def zeros(self, size: int, device: int) -> Any:
+    def zeros(self, size: int, library: Library, device: int) -> Any:
         self.allocations += 1
         return DeviceArray(np.zeros(size, np.uint8))
 
@@ -260,6 +273,12 @@ class Recorder:
         """What a map would be made of; None where none can be made."""
         self.maps.append((shape, address))
         return ("map", shape, address) if shape.possible(address) else None
+
+    def native(self) -> None:
+        return None
+
+    def failed(self, status: int) -> Exception:
+        return InternalError(f"status {status}")
 
     def failure(self, stream: Any) -> str:
         return self.ends_in

@@ -1,0 +1,60 @@
+"""What calls cost the host: the table of the page on calls.
+
+``host_time.json`` is what ``python -m casestudies host-time --out`` writes, unchanged. While there
+is no such file the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parent / "host_time.json"
+COMMANDS = """```
+python tests/gpu/build_artifacts.py --no-stock                              # where Halide is
+python -m casestudies host-time --out casestudies/results/host_time.json    # where the GPU is
+python -m casestudies.results.render
+```"""
+WAYS = ("CuPy, out=", "CuPy", "torch, out=", "torch")
+VERSIONS = ("driver", "CuPy", "torch", "triton")
+
+
+def read(path: Path = FILE) -> dict[str, Any] | None:
+    """The data of the run; None if there was none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def render(data: dict[str, Any] | None) -> str:
+    """A row for each way to call kernels of one launch, of several, and for others' launchers."""
+    if data is None:
+        return f"No run of it is in the repository yet. To make one:\n\n{COMMANDS}"
+    versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS if name in data)
+    lines = [
+        f"Measured {data['date']} on one {data['device']} ({versions}), {data['launcher']} "
+        f"launcher: microseconds of the host for a call, {data['batches']} batches of "
+        f"{data['calls']} calls behind an empty queue. `median` and `tenth` (percentile of the "
+        "batches) are those of the kernel in the middle, `slowest` is the median of the slowest "
+        "kernel.",
+        "",
+        "| call | launches | kernels | median | tenth | slowest |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for launches, several in (("one", False), ("several", True)):
+        for way in WAYS:
+            rows = [r for r in data["rows"] if r["way"] == way]
+            chosen = [r for r in rows if (r["launches"] > 1) is several]
+            if chosen:
+                lines.append(f"| {way} | {launches} | {len(chosen)} | {_cells(chosen)} |")
+    for r in data["rows"]:
+        if not r["way"]:
+            lines.append(f"| {r['contender']} | | | {r['median']:.1f} | {r['p10']:.1f} | |")
+    return "\n".join(lines)
+
+
+def _cells(rows: list[dict[str, Any]]) -> str:
+    middle = statistics.median(r["median"] for r in rows)
+    tenth = statistics.median(r["p10"] for r in rows)
+    slowest = max(r["median"] for r in rows)
+    return f"**{middle:.1f}** | {tenth:.1f} | {slowest:.1f}"

@@ -41,6 +41,7 @@ from selector.gpu.ir.nodes import (
     Let,
     Memory,
     Node,
+    Raw,
     Sync,
 )
 from selector.gpu.ir.products import (
@@ -321,6 +322,11 @@ def test_a_wait_for_nothing_is_told() -> None:
     )
     assert launched(body, 32, {}, {}) == ("waits forever: await spinning full + (8*0) phase 0",)
     assert launched((If(flag("aligned"), ()),), 32, {}, {}) == ()
+
+
+def test_text_is_not_run() -> None:
+    lines = Raw(("// what follows", "out[0] = 1.0f;"))
+    assert launched((lines,), 32, {}, {}) == ("not run: 1 lines of text",)
 
 
 def test_pairs_are_packed_as_they_lie() -> None:

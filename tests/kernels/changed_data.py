@@ -126,7 +126,7 @@ def data_mutants(kernel: Kernel) -> Iterator[tuple[Node, str, Kernel]]:
     """Every one of a kernel: the node that is wrong, what is wrong with it. What changes no number
     is left out: a product that is the first of a tile of zeros forgets nothing (``_forgets``); each
     thread fences before every stage that it fills, so that one fence less is made good by the next
-    one, and only the lack of all is a mistake.
+    one, and only the lack of all that say the same is a mistake.
     """
     found = list(places(kernel.body, ()))
     for path, node in found:
@@ -138,11 +138,12 @@ def data_mutants(kernel: Kernel) -> Iterator[tuple[Node, str, Kernel]]:
             by = () if other is None else (other,)
             yield node, what, replace(kernel, body=replaced(kernel.body, path, by))
     fences = [(p, n) for p, n in found if isinstance(n, Fence) and n.what == "proxy"]
-    if fences:
+    for note in dict.fromkeys(n.note for _, n in fences):
+        own = [(p, n) for p, n in fences if n.note == note]
         body = kernel.body
-        for path, _ in reversed(fences):
+        for path, _ in reversed(own):
             body = replaced(body, path, ())
-        yield fences[0][1], "all are missing", replace(kernel, body=body)
+        yield own[0][1], "all like it are missing", replace(kernel, body=body)
 
 
 def _forgets(around: list[tuple[Path, Node]], path: Path, node: Node) -> bool:

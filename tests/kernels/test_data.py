@@ -46,6 +46,8 @@ FORMS = (
     ("group_windows_halves_of_edges_unaligned", "sm_90a", (1024, 48), (517, 19)),
 )
 NAMES = [form[0] for form in FORMS]
+# Its rows begin inside of the image: the engine writes nowhere where threads have stored zeros.
+UNNEEDED = {("ring_plain_2_64", "all like it are missing")}
 EVERY = 9  # of so many mutants one is tried, but at night
 CHUNK = 16  # elements to whose multiples rows are padded
 
@@ -122,7 +124,10 @@ def unseen(p: Program, every: int, seed: int) -> Iterator[str]:
         wanted = interpret_plan(p.plan, p.module, (), call.inputs, call.shapes)
         assert_close({**found.outputs} | _named(wanted, found), found.outputs, p.elements, 1e-2)
     reached = frozenset[int]().union(*(found.reached for found in right))
-    mutants = [m for m in data_mutants(p.kernels[-1]) if id(m[0]) in reached]
+    mutants = [
+        m for m in data_mutants(p.kernels[-1])
+        if id(m[0]) in reached and (p.plan.name, m[1]) not in UNNEEDED
+    ]  # fmt: skip
     for node, what, mutant in mutants[seed % min(every, len(mutants)) :: every]:
         calls = ((c, r) for c, r in zip(p.calls, right, strict=True) if id(node) in r.reached)
         seen = any(differs(p.run(c, mutant), r) for c, r in calls)

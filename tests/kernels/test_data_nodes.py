@@ -16,6 +16,7 @@ from selector.gpu.ir.expressions import (
     equal,
     flag,
     less,
+    masked,
     number,
     packed,
     plus,
@@ -28,7 +29,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.layouts import parse_layout, places
-from selector.gpu.ir.memory import CopyAsync, EngineCopy, EngineStore, Map, Point, Store
+from selector.gpu.ir.memory import CopyAsync, CopyRun, EngineCopy, EngineStore, Map, Point, Store
 from selector.gpu.ir.nodes import (
     Arrive,
     Await,
@@ -40,6 +41,7 @@ from selector.gpu.ir.nodes import (
     Let,
     Memory,
     Node,
+    Raw,
     Sync,
 )
 from selector.gpu.ir.products import (
@@ -56,8 +58,8 @@ from selector.gpu.ir.products import (
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.data.launch import Launched, run_launch
 from selector.gpu.simulator.data.values import Pointer, Space
-from selector.ir.nodes import Expr, FloatImm, IntImm, Select, Var
-from selector.ir.types import FLOAT16, FLOAT32, INT32
+from selector.ir.nodes import Cast, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.types import FLOAT16, FLOAT32, INT32, UINT64
 
 SHARED = 4096
 PLAIN = parse_layout("strided(4)")
@@ -284,6 +286,33 @@ def test_the_engine_does_not_see_what_is_not_fenced() -> None:
     assert any("without a fence" in fault for fault in boxed_out()[0])
 
 
+def copied_over(*between: Node) -> tuple[str, ...]:
+    """A thread stores zeros where the engine then copies a run of 16 bytes to."""
+    run = CopyRun(address("m"), number("in"), IntImm(16), barrier("full"))
+    body = (
+        MEMORY,
+        Let("u32", ("full",), (shared_address(1024),)),
+        If(equal(THREAD, 0), (Init(barrier("full"), number(1)),)),
+        If(less(THREAD, 4), (Store(THERE, FloatImm(0.0, FLOAT32)),)),
+        *between,
+        Sync("block"),
+        If(equal(THREAD, 0), (run, Arrive(barrier("full")))),
+        Await("spinning", barrier("full"), number(0)),
+        If(less(THREAD, 4), (Store(OUT, THERE),)),
+    )
+    out = np.zeros(32, np.float32)
+    given = {"in": array("in", np.arange(4, dtype=np.float32)), "out": array("out", out)}
+    faults = launched(body, 32, given, {})
+    assert out[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
+    return faults
+
+
+def test_a_run_over_what_is_stored_needs_a_fence() -> None:
+    assert copied_over(Fence("proxy")) == ()
+    (fault,) = copied_over()
+    assert fault.startswith("was stored without a fence for the asynchronous proxy: copy_run")
+
+
 def test_a_wait_for_nothing_is_told() -> None:
     body = (
         Let("u32", ("full",), (shared_address(64),)),
@@ -295,6 +324,11 @@ def test_a_wait_for_nothing_is_told() -> None:
     assert launched((If(flag("aligned"), ()),), 32, {}, {}) == ()
 
 
+def test_text_is_not_run() -> None:
+    lines = Raw(("// what follows", "out[0] = 1.0f;"))
+    assert launched((lines,), 32, {}, {}) == ("not run: 1 lines of text",)
+
+
 def test_pairs_are_packed_as_they_lie() -> None:
     out = np.zeros(32, np.uint32)
     halves = np.arange(64).astype(np.float16)
@@ -303,3 +337,13 @@ def test_pairs_are_packed_as_they_lie() -> None:
     given = {"in": array("in", halves), "out": array("out", out, written=False)}
     assert launched(body, 32, given, {}) == ()
     assert np.array_equal(out.view(np.float16), halves)
+
+
+def test_a_flag_says_how_an_array_lies() -> None:
+    out = np.zeros(33, np.float32)
+    where = masked(Cast(UINT64, pointer("out")), 15)
+    value = Select(equal(where, 0), FloatImm(1.0, FLOAT32), FloatImm(2.0, FLOAT32))
+    for offset, told in ((0, 1.0), (4, 2.0)):
+        to = array("out", out, written=False).moved(np.int64(offset))
+        assert launched((Store(OUT, value),), 32, {"out": to}, {}) == ()
+        assert (out[offset // 4 :][:32] == told).all()

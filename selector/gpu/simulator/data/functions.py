@@ -85,6 +85,11 @@ def shifted_left(a: Any, by: Any) -> Any:
     return shifted_right(a, -by.astype(np.int64))
 
 
+def _of_bits(f: Function) -> Function:
+    """Of two integers, the second as one of the first one's type."""
+    return lambda a, b: f(a, b.astype(a.dtype))
+
+
 def _population(a: Any) -> Any:
     return np.bitwise_count(a).astype(np.int32)
 
@@ -238,11 +243,11 @@ FUNCTIONS: dict[str, Function] = {
     "floor_mod": floor_mod,
     "shifted_left": shifted_left,
     "shifted_right": shifted_right,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
+    "bitwise_and": _of_bits(np.bitwise_and),
+    "bitwise_or": _of_bits(np.bitwise_or),
+    "bitwise_xor": _of_bits(np.bitwise_xor),
     "bitwise_not": np.bitwise_not,
-    "shift_right": np.right_shift,
+    "shift_right": _of_bits(np.right_shift),
     "__popc": _population, "__popcll": _population,
     "__clz": _leading_zeros, "__clzll": _leading_zeros,
     "__ffs": _first_set, "__ffsll": _first_set,

@@ -15,6 +15,7 @@ from selector.gpu.ir.products import Mma
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.machine import GROUP, SHARED, WARP, Boxes, Machine
 from selector.gpu.simulator.data.run import Run
+from selector.gpu.simulator.data.scopes import text_in
 from selector.gpu.simulator.data.values import Mask, Pointer, Threads
 from selector.ir.nodes import Binary, BinaryOp, Expr, Var
 from selector.ir.traverse import walk_expr
@@ -43,6 +44,9 @@ def run_launch(launched: Launched) -> tuple[tuple[str, ...], set[int]]:
     ids of the nodes that somebody came to.
     """
     kernel = launched.kernel
+    text = text_in(kernel)
+    if text:
+        return (f"not run: {text} lines of text",), set()
     x, y, z = launched.grid
     most = max(MOST_THREADS // kernel.threads // kernel.cluster, 1) * kernel.cluster
     faults: dict[str, None] = {}

@@ -322,12 +322,6 @@ def walk(body: Body) -> Iterator[Node]:
         yield from walk(children(node))
 
 
-def meets(body: Body) -> bool:
-    """Whether threads wait for each other or tell each other something in a body."""
-    kinds = Init | Retire | Arrive | Await | Sync | EngineCopy
-    return any(isinstance(node, kinds) for node in walk(body))
-
-
 def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:

@@ -356,12 +356,6 @@ def of_groups(kernel: Kernel) -> bool:
     return any(isinstance(x, Let) and "group" in x.names for x in kernel.declarations)
 
 
-def meets(body: Body) -> bool:
-    """Whether threads wait for each other or tell each other something in a body."""
-    kinds = Init | Retire | Arrive | Await | Sync | EngineCopy
-    return any(isinstance(node, kinds) for node in walk(body))
-
-
 def expressions(node: Node | Kernel) -> Iterator[Expr]:
     """Those of a node's own fields."""
     for name in type(node).__dataclass_fields__:

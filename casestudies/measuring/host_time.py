@@ -28,6 +28,7 @@ from casestudies.measuring.tasks import Choice, Task, tasks_of
 from selector.diagnostics import UserError
 
 BATCHES, CALLS = 200, 20
+FEWEST, SECONDS = 20, 0.5  # batches of a contender that keeps the GPU busy for long
 LARGEST = 1 << 30  # bytes of a problem: the host does not see how large it is
 Call = Callable[[], object]
 
@@ -54,8 +55,9 @@ def host_time(call: Call, synchronize: Call) -> tuple[float, float]:
     batches: list[float] = []
     gc.collect()
     gc.disable()
+    end = time.perf_counter() + SECONDS
     try:
-        for _ in range(BATCHES):
+        while len(batches) < BATCHES and (len(batches) < FEWEST or time.perf_counter() < end):
             synchronize()
             begin = time.perf_counter_ns()
             for _ in range(CALLS):

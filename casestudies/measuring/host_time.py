@@ -124,12 +124,14 @@ def one_of_each_program(tasks: list[Task]) -> Iterator[Task]:
 
 
 def measure(tasks: list[Task], folder: Path, seed: int) -> Iterator[HostTime]:
-    """Host times of all kernels of the tasks, then of the other launchers."""
+    """Host times of the other launchers, then of all kernels of the tasks."""
     import cupy
 
     from selector import load
 
     synchronize: Call = cupy.cuda.Device().synchronize
+    for name, call in other_launchers():
+        yield HostTime("", name, "", 0, *host_time(call, synchronize))
     for task in one_of_each_program(tasks):
         problem = task.instance()
         for schedule, file in task.kernels:
@@ -138,8 +140,6 @@ def measure(tasks: list[Task], folder: Path, seed: int) -> Iterator[HostTime]:
                 median, p10 = host_time(call, synchronize)
                 launches = len(kernel.plan.launches)
                 yield HostTime(problem.name, schedule, name, launches, median, p10)
-    for name, call in other_launchers():
-        yield HostTime("", name, "", 0, *host_time(call, synchronize))
 
 
 def host_times(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from casestudies.measuring.tasks import Choice, Task, tasks_of
 from selector.diagnostics import UserError
 
 BATCHES, CALLS = 200, 20
+FEWEST, SECONDS = 20, 0.5  # batches of a contender that keeps the GPU busy for long
 LARGEST = 1 << 30  # bytes of a problem: the host does not see how large it is
 Call = Callable[[], object]
 
@@ -54,8 +55,9 @@ def host_time(call: Call, synchronize: Call) -> tuple[float, float]:
     batches: list[float] = []
     gc.collect()
     gc.disable()
+    end = time.perf_counter() + SECONDS
     try:
-        for _ in range(BATCHES):
+        while len(batches) < BATCHES and (len(batches) < FEWEST or time.perf_counter() < end):
             synchronize()
             begin = time.perf_counter_ns()
             for _ in range(CALLS):
@@ -122,12 +124,14 @@ def one_of_each_program(tasks: list[Task]) -> Iterator[Task]:
 
 
 def measure(tasks: list[Task], folder: Path, seed: int) -> Iterator[HostTime]:
-    """Host times of all kernels of the tasks, then of the other launchers."""
+    """Host times of the other launchers, then of all kernels of the tasks."""
     import cupy
 
     from selector import load
 
     synchronize: Call = cupy.cuda.Device().synchronize
+    for name, call in other_launchers():
+        yield HostTime("", name, "", 0, *host_time(call, synchronize))
     for task in one_of_each_program(tasks):
         problem = task.instance()
         for schedule, file in task.kernels:
@@ -136,8 +140,6 @@ def measure(tasks: list[Task], folder: Path, seed: int) -> Iterator[HostTime]:
                 median, p10 = host_time(call, synchronize)
                 launches = len(kernel.plan.launches)
                 yield HostTime(problem.name, schedule, name, launches, median, p10)
-    for name, call in other_launchers():
-        yield HostTime("", name, "", 0, *host_time(call, synchronize))
 
 
 def host_times(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ def render(data: dict[str, Any] | None) -> str:
     versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS if name in data)
     lines = [
         f"Measured {data['date']} on one {data['device']} ({versions}), {data['launcher']} "
-        f"launcher: microseconds of the host for a call, {data['batches']} batches of "
+        f"launcher: microseconds of the host for a call, up to {data['batches']} batches of "
         f"{data['calls']} calls behind an empty queue. `median` and `tenth` (percentile of the "
         "batches) are those of the kernel in the middle, `slowest` is the median of the slowest "
         "kernel.",

@@ -63,6 +63,7 @@ class KnownCalls:
         prepared: Prepared,
     ) -> None:
         """Remember a call that went well. The device of ``prepared`` has to be current."""
+        self._driver.native()  # torch may have been imported since
         if prepared.program is None:
             prepared.program = self._program(prepared)
         filled = [(*key, s.addresses, s) for key, s in prepared.scratch.items() if s.filled]

@@ -13,7 +13,7 @@ import pytest
 from fake_cuda import ROOT, FakeCuda, build
 
 import selector.runtime
-from selector.runtime import libcuda, tensor_map
+from selector.runtime import early, libcuda, tensor_map
 
 MODULE = "selector.runtime._launch"
 
@@ -44,6 +44,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("driver"), source, "libcuda.so", "-lpthread")
 
 
+def forget_driver() -> None:
+    """Functions of the driver are looked for anew."""
+    tensor_map._encoder.cache_clear()
+    early._launcher.cache_clear()
+
+
 @pytest.fixture
 def cuda(
     native_module: ModuleType, library: Path, monkeypatch: pytest.MonkeyPatch
@@ -53,9 +59,9 @@ def cuda(
     monkeypatch.setattr(selector.runtime, "_launch", native_module, raising=False)
     monkeypatch.setattr(libcuda, "NAME", str(library))
     monkeypatch.setitem(sys.modules, "torch", cuda.torch)
-    tensor_map._encoder.cache_clear()
+    forget_driver()
     for name in ("launches", "maps", "status", "map_status", "mode"):
         cuda.number(f"fake_{name}").value = 0
     cuda.capture(0)
     yield cuda
-    tensor_map._encoder.cache_clear()
+    forget_driver()

@@ -108,6 +108,10 @@ class Tensor:
     def get_device(self) -> int:
         return self.device.index
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.values.__array_interface__, "version": 3}
+
     def data_ptr(self) -> int:
         return self.values.__array_interface__["data"][0]
 

@@ -23,8 +23,8 @@ SCALARS: list[tuple[Type, Any]] = [
     (FLOAT32, 0.1), (FLOAT32, 3), (FLOAT32, True), (FLOAT32, np.float32(0.3)),
     (FLOAT32, np.float64(0.3)), (FLOAT32, np.int8(-3)), (FLOAT32, float("inf")), (FLOAT64, 0.1),
     (FLOAT16, 0.1), (FLOAT16, -65504), (BFLOAT16, 1.1), (BFLOAT16, 3.3e38), (BFLOAT16, -1e-3),
-    (BFLOAT16, -float("nan")),
-    (INT32, -7), (INT8, -128), (UINT16, 65535), (INT32, np.int64(9)), (BOOL, True),
+    (BFLOAT16, -float("nan")), (INT32, -7), (INT8, -128), (UINT16, 65535), (INT32, np.int64(9)),
+    (BOOL, True),
 ]  # fmt: skip
 
 

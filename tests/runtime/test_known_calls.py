@@ -170,6 +170,26 @@ def test_torch_runs_on_its_own_stream(cuda: FakeCuda) -> None:
     assert {r[4] for r in cuda.taken()} == {60}
 
 
+def test_torch_may_be_imported_after_the_first_call(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arrays are never taken for others with ``__cuda_array_interface__``, whose stream is
+    CuPy's.
+    """
+    monkeypatch.delitem(sys.modules, "torch")
+    run = executable(cuda, conv_plan())
+    pixels, taps, out = conv_arrays(cuda)
+    run((pixels, taps), {}, out=out)
+    monkeypatch.setitem(sys.modules, "torch", cuda.torch)
+    cuda.torch_stream = 60
+    cuda.taken()
+    image, weights = Tensor((5, 200), np.float16), Tensor((9,), np.float16)
+    for _ in range(2):
+        assert isinstance(run((image, weights), {}), Tensor)
+    assert isinstance(known(run)(image, weights), Tensor)
+    assert {r[4] for r in cuda.taken()} == {60}
+
+
 def test_each_stream_has_its_own_intermediates(cuda: FakeCuda) -> None:
     run = executable(cuda, scale_plan())
     x, out = cuda.cupy.ndarray((100,)), cuda.cupy.ndarray((100,))

@@ -40,7 +40,7 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
     """``index`` with ``min(a, b)`` and ``max(a, b)`` replaced by the side that they take wherever
     ``mask`` holds.
     """
-    if not any(_is_clamp(e) for e in walk_expr(index)):
+    if not any(is_clamp(e) for e in walk_expr(index)):
         return index
     facts = [(c.type.lanes, room) for c in _conjuncts(mask) if (room := _room(c)) is not None]
 
@@ -54,9 +54,9 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
     def rewrite(e: Expr) -> Expr:
         e = map_expr(e, rewrite)
         match e:
-            case Binary(BinaryOp.MIN, a, b) if _is_clamp(e):
+            case Binary(BinaryOp.MIN, a, b) if is_clamp(e):
                 return a if at_most(a, b) else b if at_most(b, a) else e
-            case Binary(BinaryOp.MAX, a, b) if _is_clamp(e):
+            case Binary(BinaryOp.MAX, a, b) if is_clamp(e):
                 return a if at_most(b, a) else b if at_most(a, b) else e
             case _:
                 return e
@@ -93,7 +93,7 @@ class BoundedClamps:
         return known[1]
 
     def _rewritten(self, e: Expr) -> Expr:
-        if not isinstance(e, Load) or not any(_is_clamp(x) for x in walk_expr(e.index)):
+        if not isinstance(e, Load) or not any(is_clamp(x) for x in walk_expr(e.index)):
             return e
         index = self._unclamped(e.index)
         if index is e.index:
@@ -103,7 +103,7 @@ class BoundedClamps:
     def _unclamped(self, e: Expr) -> Expr:
         e = map_expr(e, self._unclamped)
         match e:
-            case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if _is_clamp(e):
+            case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if is_clamp(e):
                 less, more = (a, b) if op is BinaryOp.MIN else (b, a)
                 return a if self._at_most(less, more) else b if self._at_most(more, less) else e
             case _:
@@ -115,7 +115,8 @@ class BoundedClamps:
         return found is not None and self.ranges.at_least_zero(found[0])
 
 
-def _is_clamp(e: Expr) -> bool:
+def is_clamp(e: Expr) -> bool:
+    """Whether a value is a minimum or maximum of integers as indices are."""
     match e:
         case Binary(BinaryOp.MIN | BinaryOp.MAX, a, _):
             return a.type.element == INT32

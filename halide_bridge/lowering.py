@@ -95,7 +95,8 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
     body = reader.stmt(lowered["body"])
     if reader.has_vector_lets:
         body = normalise(body)
-    body = BoundedClamps().stmt(body)
+    if reader.has_clamps:
+        body = BoundedClamps().stmt(body)
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():

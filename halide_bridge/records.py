@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from halide_bridge.clamps import is_clamp
 from halide_bridge.names import Names
 from halide_bridge.normalise import can_inline, normal_expr, whole_reduction
 from halide_bridge.ramps import canonical_index
@@ -77,6 +78,7 @@ class Reader:
         self._marked = marked
         self._types: dict[Record, Type] = {}
         self.has_vector_lets = False  # then ``normalise`` still has them to inline
+        self.has_clamps = False  # of indices, or what looks like them
         for record in records:
             self._nodes.append(self._read(record))
 
@@ -101,7 +103,9 @@ class Reader:
     def _read(self, record: Record) -> Any:
         kind = record[0]
         if kind in _BINARY:
-            return ir.Binary(_BINARY[kind], self._nodes[record[1]], self._nodes[record[2]])
+            node = ir.Binary(_BINARY[kind], self._nodes[record[1]], self._nodes[record[2]])
+            self.has_clamps = self.has_clamps or is_clamp(node)
+            return node
         if kind in _COMPARE:
             return normal_expr(
                 ir.Compare(_COMPARE[kind], self._nodes[record[1]], self._nodes[record[2]])

@@ -83,7 +83,9 @@ def test_names_are_found_wherever_a_node_has_them() -> None:
     }  # fmt: skip
     rows = StoreRows(View("to"), View("box"), 128, number(1), number("rows"), number(3))
     assert mentioned((rows, Prefetch("map"))) == {"lane", "to", "box", "rows", "map"}
-    assert {"base", "x"} <= mentioned((LoadFragment(("r",), "elements", "base", 0, ("x[0]",)),))
+    assert {"base", "x"} <= mentioned(
+        (LoadFragment(("r",), "elements", "base", 0, (number("x"),)),)
+    )
 
 
 def test_text_mentions_its_words_and_numbers_what_they_are_made_of() -> None:

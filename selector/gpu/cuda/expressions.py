@@ -236,6 +236,9 @@ class _Speller:
     def shuffle(self, e: Call) -> _Text:
         return f"__shfl_xor_sync(0xffffffffu, {self.listed(e.args)})", _ATOM
 
+    def first_lane(self, e: Call) -> _Text:
+        return f"__shfl_sync(0xffffffffu, {self.listed(e.args)}, 0)", _ATOM
+
     def listed(self, arguments: tuple[Expr, ...]) -> str:
         return ", ".join([self.spell(x)[0] for x in arguments])
 
@@ -296,4 +299,5 @@ _CALLS: dict[str, Callable[[_Speller, Call], _Text]] = {
     **dict.fromkeys(("bits_as", "saturate"), _Speller.typed),
     "element": _Speller.element, "behind": _Speller.behind, "shared_address": _Speller.address,
     "bitwise_not": _Speller.complement, "shuffle_xor": _Speller.shuffle,
+    "first_lane": _Speller.first_lane,
 }  # fmt: skip

@@ -87,7 +87,11 @@ def shifted_left(a: Any, by: Any) -> Any:
 
 def _of_bits(f: Function) -> Function:
     """Of two integers, the second as one of the first one's type."""
-    return lambda a, b: f(a, b.astype(a.dtype))
+
+    def of_both(a: Any, b: Any) -> Any:
+        return f(a, b.astype(a.dtype))
+
+    return of_both
 
 
 def _population(a: Any) -> Any:

@@ -24,7 +24,7 @@ def build(problem: Problem, schedule: str) -> Any:
     check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
     product = multiply(problem.types, problem.layout, problem.epilogue)
     if schedule == "wgmma":
-        return schedules.tensor(product, groups_for(problem))
+        return schedules.tensor(product, groups_for(problem.shape))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -34,7 +34,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         product.mm.compute_root()
         return product.output
-    return schedules.tensor(product, warps_for(problem, narrow=schedule == "narrow"))
+    return schedules.tensor(product, warps_for(problem.shape, narrow=schedule == "narrow"))
 
 
 def space(problem: Problem) -> Iterable[Any]:

@@ -37,7 +37,7 @@ def build(problem: Problem, schedule: str) -> Any:
     batched = problem.batch > 1
     product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
     if schedule == "wgmma":
-        return schedules.tensor(product, groups_for(problem))
+        return schedules.tensor(product, groups_for(problem.shape))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -47,7 +47,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         product.mm.compute_root()
         return product.output
-    return schedules.tensor(product, warps_for(problem, narrow=schedule == "narrow"))
+    return schedules.tensor(product, warps_for(problem.shape, narrow=schedule == "narrow"))
 
 
 def space(problem: Problem) -> Iterable[Any]:

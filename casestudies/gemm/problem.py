@@ -5,16 +5,15 @@ unless the layout says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
-from casestudies.common.case import ArraySpec, check_known
+from casestudies.common.case import ELEMENT_BYTES, ArraySpec, check_known
+from casestudies.gemm.tiles import groups_for, is_large, is_tall, usual_groups
 from selector.diagnostics import UserError
+from selector.families.contraction import Shape
 
 USUAL = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
 TYPES = (*USUAL, "u8s8-s32", "s8-s8", "u8s8-s8")
 LAYOUTS = ("nn", "nt", "tn", "tt")
-MULTIPROCESSORS = 132  # of an H100 or H200
-WORTH_COPIES = 1 << 28  # multiply-adds
 EPILOGUES = ("", "relu", "bias", "bias-relu", "scale", "scale-bias-relu")
 
 
@@ -69,36 +68,21 @@ class Problem:
         return "-".join(filter(None, (self.types, layout, self.epilogue, batched)))
 
     @property
-    def is_large(self) -> bool:
-        """Whether blocks of 128 x 256 keep a large GPU busy."""
-        return self.m * self.n >= 1 << 21
-
-    @property
-    def is_tall(self) -> bool:
-        """Whether blocks of 256 x 128 instead take fewer rounds on such a GPU."""
-        return self.is_large and self._rounds(256, 128) < self._rounds(128, 256)
-
-    def _rounds(self, m: int, n: int) -> int:
-        blocks = -(-self.m // m) * -(-self.n // n)
-        return -(-blocks // MULTIPROCESSORS)
-
-    @property
-    def copied(self) -> str:
-        """Operands that are worth a copy before the product: rows that no tensor map describes,
-        where there is much to do, and bytes that do not lie along the sum.
-        """
-        names = ""
-        for spec, side in zip(self.inputs[:2], self.layout, strict=True):
-            along = side == ("n" if spec.name == "A" else "t")
-            odd = spec.bytes * spec.shape[-1] // prod(spec.shape) % 16
-            if (self.operand == "s8" and not along) or (odd and self.multiply_adds >= WORTH_COPIES):
-                names += spec.name
-        return names
+    def shape(self) -> Shape:
+        """The problem as its family of schedules knows it."""
+        a, b = self.layout
+        sizes = ELEMENT_BYTES[self.operand], ELEMENT_BYTES[self.output.element]
+        return Shape(self.m, self.n, self.k, *sizes, a == "n", b == "t")
 
     @property
     def program(self) -> str:
-        copied = f"-copied{self.copied}" if self.copied else ""
-        size = "-tall" if self.is_tall else "-large" if self.is_large else ""
+        """Named by the tiles where they are not the usual ones."""
+        shape = self.shape
+        found = groups_for(shape)
+        if found != usual_groups(shape):
+            return f"gemm-{self.variant}-{found.label}"
+        copied = f"-copied{found.copied}" if found.copied else ""
+        size = "-tall" if is_tall(shape) else "-large" if is_large(shape) else ""
         return f"gemm-{self.variant}{copied}{size}"
 
     @property

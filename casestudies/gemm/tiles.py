@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from casestudies.common.case import ELEMENT_BYTES
-from casestudies.gemm.problem import Problem
-from selector.families.contraction import Shape, Tiling
+from selector.families.contraction import Shape, Tiling, estimate, pick
+from selector.machine import machine_for
 
 SMALL = Tiling(n=128, m=64, parts_m=1, stages=8)
 LARGE = Tiling(persistent=1, cluster=2)
@@ -18,30 +17,62 @@ WARPS = Tiling(n=64, m=128, parts_n=2, parts_m=2, unit="warp", band=0)
 LARGE_WARPS = replace(WARPS, n=256, parts_n=4, stages=3)
 NARROW_WARPS = replace(WARPS, n=128, parts_m=4, stages=2)
 SHARED = 160 << 10  # bytes of a block that the tiles of warps may take, but for narrow ones
+WORTH_COPIES = 1 << 28  # multiply-adds
+WORTH = 0.95  # of the usual schedule's time, for a program of its own
+TARGET = "sm_90a"
 
 
-def shape_of(problem: Problem) -> Shape:
-    """The problem as the family knows it."""
-    a, b = problem.layout
-    sizes = ELEMENT_BYTES[problem.operand], ELEMENT_BYTES[problem.output.element]
-    return Shape(problem.m, problem.n, problem.k, *sizes, a == "n", b == "t")
+def is_large(shape: Shape) -> bool:
+    """Whether blocks of 128 x 256 keep a large GPU busy."""
+    return shape.m * shape.n >= 1 << 21
 
 
-def groups_for(problem: Problem) -> Tiling:
+def is_tall(shape: Shape) -> bool:
+    """Whether blocks of 256 x 128 instead take fewer rounds on such a GPU."""
+    return is_large(shape) and _rounds(shape, 256, 128) < _rounds(shape, 128, 256)
+
+
+def _rounds(shape: Shape, m: int, n: int) -> int:
+    blocks = -(-shape.m // m) * -(-shape.n // n)
+    return -(-blocks // machine_for(TARGET).multiprocessors)
+
+
+def copied(shape: Shape) -> str:
+    """Operands that are worth a copy before the product: rows that no tensor map describes, where
+    there is much to do, and bytes that do not lie along the sum.
+    """
+    odd = shape.odd if shape.multiply_adds >= WORTH_COPIES else ""
+    return "".join(x for x in "AB" if x in shape.across or x in odd)
+
+
+def usual_groups(shape: Shape) -> Tiling:
     """Small tiles where there would be too few blocks for a GPU, else large ones, lying or upright,
     whichever take fewer rounds; a run of k is 128 bytes.
     """
-    size = TALL if problem.is_tall else LARGE if problem.is_large else SMALL
-    size = replace(size, copied=problem.copied)
-    if problem.operand == "s8":
+    size = TALL if is_tall(shape) else LARGE if is_large(shape) else SMALL
+    size = replace(size, copied=copied(shape))
+    if shape.integers:
         return replace(size, k=128, depth=32, persistent=0, cluster=1)
     return size
 
 
-def warps_for(problem: Problem, *, narrow: bool = False) -> Tiling:
+def groups_for(shape: Shape) -> Tiling:
+    """The usual schedule, or the model's choice where that is worth a program. Products of bytes
+    have the usual one: the model has not been held against their times.
+    """
+    usual = usual_groups(shape)
+    if shape.integers:
+        return usual
+    machine = machine_for(TARGET)
+    found = pick(shape, machine)
+    time = estimate(found, shape, machine).microseconds
+    return found if time < WORTH * estimate(usual, shape, machine).microseconds else usual
+
+
+def warps_for(shape: Shape, *, narrow: bool = False) -> Tiling:
     """Small tiles where there would be too few blocks for a GPU, else the ones that read least;
     ``narrow``: for GPUs with less shared memory.
     """
     if narrow:
-        return NARROW_WARPS if problem.is_large else replace(WARPS, stages=3)
-    return LARGE_WARPS if problem.is_large else WARPS
+        return NARROW_WARPS if is_large(shape) else replace(WARPS, stages=3)
+    return LARGE_WARPS if is_large(shape) else WARPS

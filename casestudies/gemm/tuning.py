@@ -36,7 +36,7 @@ def space(problem: Problem) -> Iterator[Tiling]:
 
     Blocks that stay keep room for results that leave: their rings may have to be shorter.
     """
-    usual = groups_for(problem)
+    usual = groups_for(problem.shape)
     yield usual
     bytes_of_k = usual.k * (1 if problem.operand == "s8" else 2)
     for n, m, groups_n, groups_m in TILES:

@@ -13,11 +13,11 @@ import pytest
 
 import halide_bridge as hb
 from casestudies.common.data import case_inputs, decoded, relative_error
-from casestudies.gemm import CASE, build
+from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import groups_for
+from casestudies.gemm.tiles import copied, is_large, is_tall, usual_groups
 from selector.diagnostics import ScheduleError, SelectionError
 from selector.families.contraction import Tiling
 from selector.runtime.nvrtc import resource_usage, sass
@@ -57,11 +57,12 @@ def test_machine_code(types: str, size: tuple[int, int, int]) -> None:
     """Four instructions for a run of 64, none waited for but by the ring: ptxas would put an
     ARRIVE and a DEPBAR around each if it could not keep the accumulators in flight."""
     problem = Problem(*size, types)
-    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
-    columns = 256 if problem.is_large else 128
+    product = multiply(problem.types, problem.layout, problem.epilogue)
+    kernel = hb.compile(tensor(product, usual_groups(problem.shape)), target="sm_90a")
+    columns = 256 if is_large(problem.shape) else 128
     found = counts(kernel, "HGMMA", "UTMALDG", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMASTG")
     panels = columns // 64  # of B, asked for ahead of the loop; and in it, by two blocks
-    boxes = 1 + panels + 1 + (panels // 2 if problem.is_large else panels)
+    boxes = 1 + panels + 1 + (panels // 2 if is_large(problem.shape) else panels)
     stored = columns * (2 if types == "f16-f16" else 4) // 128  # rows of 128 bytes
     assert found == (4, boxes, 1, 2, stored)
     assert f"HGMMA.64x{columns}x16" in next(iter(sass_of(kernel)))
@@ -166,19 +167,19 @@ def test_copies_ahead_of_the_product(types: str, layout: str, copied: str) -> No
 
 def test_tiles_that_take_fewer_rounds() -> None:
     """32 x 17 blocks of 128 x 256 are five rounds on 132 multiprocessors, 16 x 33 are four."""
-    assert Problem(4095, 4097, 4093).is_tall
-    assert not any(Problem(n, n, 64).is_tall for n in (1024, 2048, 4096, 8192))
-    assert not Problem(4097, 4095, 4093).is_tall
-    assert groups_for(Problem(4095, 4097, 64)).m == 256
+    assert is_tall(Problem(4095, 4097, 4093).shape)
+    assert not any(is_tall(Problem(n, n, 64).shape) for n in (1024, 2048, 4096, 8192))
+    assert not is_tall(Problem(4097, 4095, 4093).shape)
+    assert usual_groups(Problem(4095, 4097, 64).shape).m == 256
 
 
 def test_what_is_worth_a_copy() -> None:
-    assert Problem(4096, 4096, 4096).copied == Problem(129, 127, 65).copied == ""
-    assert Problem(4095, 4097, 4093).copied == "AB"
-    assert Problem(4096, 4096, 4095).copied == "A"
-    assert Problem(64, 64, 64, "s8-s32").copied == "B"
-    assert Problem(64, 64, 64, "s8-s32", "tt").copied == "A"
-    assert Problem(4096, 4096, 4096, "s8-s32", "nt").copied == ""
+    assert copied(Problem(4096, 4096, 4096).shape) == copied(Problem(129, 127, 65).shape) == ""
+    assert copied(Problem(4095, 4097, 4093).shape) == "AB"
+    assert copied(Problem(4096, 4096, 4095).shape) == "A"
+    assert copied(Problem(64, 64, 64, "s8-s32").shape) == "B"
+    assert copied(Problem(64, 64, 64, "s8-s32", "tt").shape) == "A"
+    assert copied(Problem(4096, 4096, 4096, "s8-s32", "nt").shape) == ""
     assert len({Problem(2048, 2048, k).program for k in (2048, 2047)}) == 2
 
 
@@ -186,7 +187,8 @@ def test_what_is_worth_a_copy() -> None:
 def test_an_epilogue_stays_in_registers() -> None:
     """Results leave by the copy engine; what is added comes from memory, once for a column."""
     problem = Problem(128, 128, 64, epilogue="scale-bias-relu")
-    kernel = hb.compile(build(problem, "wgmma"), target="sm_90a")
+    product = multiply(problem.types, problem.layout, problem.epilogue)
+    kernel = hb.compile(tensor(product, usual_groups(problem.shape)), target="sm_90a")
     assert counts(kernel, "HGMMA", "UTMASTG") == (4, 4)
     assert not kernel.plan.intermediates
 

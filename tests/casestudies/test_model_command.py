@@ -19,7 +19,7 @@ import halide_bridge as hb
 from casestudies.cli import main
 from casestudies.common.registry import find_case
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.tiles import groups_for, shape_of
+from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.measure import Row
 from casestudies.measuring.model.build import build, candidates_of
 from casestudies.measuring.model.fit import Sample, fit, loss
@@ -54,12 +54,12 @@ def test_candidates_are_the_best_and_others(problem: Problem) -> None:
     found = candidates_of(problem, 12, H200)
     tilings = [t for _, t in found]
     assert len(tilings) == len(set(tilings)) <= 13
-    assert [t for _, t in ranked(shape_of(problem), H200)][:5] == tilings[:5]
-    assert groups_for(problem) in tilings
+    assert [t for _, t in ranked(problem.shape, H200)][:5] == tilings[:5]
+    assert usual_groups(problem.shape) in tilings
     times = [us for us, _ in found[:12]]
     assert times == sorted(times)
     assert times[-1] > 1.05 * times[4]
-    assert pick(shape_of(problem), H200) == tilings[0]
+    assert pick(problem.shape, H200) == tilings[0]
 
 
 @pytest.mark.nvrtc
@@ -81,7 +81,7 @@ def test_what_is_in_a_folder_is_timed(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(FAKE))
     kernel = hb.compile(find_case("gemm").build(SMALL, "plain"), target="amx")
-    *tilings, gone = (t for _, t in ranked(shape_of(SMALL), H200)[:3])
+    *tilings, gone = (t for _, t in ranked(SMALL.shape, H200)[:3])
     labels = [t.label for t in tilings]
     for label in labels:
         kernel.save(tmp_path / f"{label}.kernel")
@@ -105,7 +105,7 @@ def test_constants_are_fitted() -> None:
     truth = dataclasses.replace(FITTED, start=3.0)
     problems: dict[str, list[Sample]] = {}
     for problem in drawn(3, 1):
-        shape = shape_of(problem)
+        shape = problem.shape
         tilings = [t for _, t in ranked(shape, H200)][::40]
         times = (estimate(t, shape, machine, truth).microseconds for t in tilings)
         problems[problem.name] = [

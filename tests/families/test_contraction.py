@@ -21,7 +21,6 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import LAYOUTS, Problem
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import shape_of
 from selector.diagnostics import UserError
 from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
@@ -48,7 +47,7 @@ def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
     """Nothing spills, and shared memory is what the model says."""
     usages = resource_usage(kernel.cubin())
     assert not any(u.local_accesses for u in usages.values()), tiling.label
-    foretold = shared_bytes(tiling, shape_of(problem))
+    foretold = shared_bytes(tiling, problem.shape)
     launch = kernel.plan.launches[-1]
     if tiling.persistent:
         assert foretold <= launch.shared_bytes <= HOPPER.shared_memory
@@ -62,7 +61,7 @@ def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
 @settings(max_examples=12, deadline=None)
 @given(SHAPES, st.integers(0, 10_000))
 def test_what_the_space_holds_compiles(problem: Problem, index: int) -> None:
-    found = list(space(shape_of(problem), H200))
+    found = list(space(problem.shape, H200))
     tiling = found[index % len(found)]
     has_room(compiled(problem, tiling), problem, tiling)
 
@@ -72,7 +71,7 @@ def test_what_the_space_holds_compiles(problem: Problem, index: int) -> None:
 @pytest.mark.parametrize("index", [0, 7, 40])
 def test_spaces_of_other_targets_compile(target: str, index: int) -> None:
     problem = Problem(200, 264, 136, "f16-f16")
-    found = list(space(shape_of(problem), machine_for(target)))
+    found = list(space(problem.shape, machine_for(target)))
     tiling = found[index % len(found)]
     assert tiling.unit == "warp"
     kernel = compiled(problem, tiling, target)
@@ -151,7 +150,7 @@ def test_a_target_without_the_instructions() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SHAPES)
 def test_the_choice_is_quick_and_always_the_same(problem: Problem) -> None:
-    shape = shape_of(problem)
+    shape = problem.shape
     _picked.cache_clear()
     begin = time.process_time()
     found = pick(shape, H200)
@@ -167,7 +166,7 @@ def test_the_choice_is_quick_and_always_the_same(problem: Problem) -> None:
 @settings(max_examples=8, deadline=None)
 @given(SHAPES.filter(lambda p: p.multiply_adds <= 1 << 22))
 def test_the_choice_is_right(problem: Problem) -> None:
-    kernel = compiled(problem, pick(shape_of(problem), H200))
+    kernel = compiled(problem, pick(problem.shape, H200))
     inputs = case_inputs(CASE, problem, 3, np)
     result = kernel.interpret(**inputs, sizes=problem.output.shape)
     truth = CASE.reference(problem, decoded(problem, inputs, np), np)
@@ -190,7 +189,7 @@ def test_swapped_operands_are_right() -> None:
         usual = GROUP if unit == "group" else WARP
         tiling = replace(usual, **({"parts_n": 1} | tile), parts_m=1, swapped=True)
         problem = Problem(19, 130, 100, "f16-f16", "nt")
-        assert not why_not(tiling, shape_of(problem), HOPPER)
+        assert not why_not(tiling, problem.shape, HOPPER)
         kernel = compiled(problem, tiling)
         inputs = case_inputs(CASE, problem, 3, np)
         result = kernel.interpret(**inputs, sizes=problem.output.shape)

@@ -11,7 +11,7 @@ from casestudies.common.progress import say
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import groups_for, shape_of
+from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.model.plan import Candidate, Trial, write
 from selector.diagnostics import UserError
 from selector.families.contraction import Tiling, estimate, ranked, why_not
@@ -45,7 +45,7 @@ def candidates_of(problem: Problem, most: int, machine: Machine) -> list[tuple[f
     """The model's best, others at equal distances in its order, and last what the case study has
     without the model.
     """
-    shape = shape_of(problem)
+    shape = problem.shape
     order = ranked(shape, machine)
     near = [pair for pair in order if pair[0] <= FAR * order[0][0]]
     first, rest = near[:FIRST], near[FIRST:]
@@ -53,7 +53,7 @@ def candidates_of(problem: Problem, most: int, machine: Machine) -> list[tuple[f
     step = max(1.0, len(rest) / room) if room else 1.0
     spread = [rest[int(i * step)] for i in range(room) if int(i * step) < len(rest)]
     chosen = first + spread
-    usual = groups_for(problem)
+    usual = usual_groups(shape)
     if usual not in [t for _, t in chosen] and not why_not(
         usual, shape, find_target(machine.target)
     ):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.tiles import shape_of
 from casestudies.measuring.measure import Row, row_of
 from casestudies.measuring.model import plan, verdict
 from casestudies.measuring.model.fit import Sample, fit, loss
@@ -59,7 +58,7 @@ def foretold(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for trial in plan.read(options.folder):
         problem = Problem(**trial.problem)
-        shape = shape_of(problem)
+        shape = problem.shape
         times = (estimate(c.tiling, shape, machine).microseconds for c in trial.candidates)
         labels = (c.label for c in trial.candidates)
         found[problem.name] = dict(zip(labels, times, strict=True))
@@ -74,7 +73,7 @@ def _fit(options: argparse.Namespace, found: Sequence[verdict.Verdict]) -> None:
         problem = Problem(**trial.problem)
         times = timed.get(problem.name, {})
         samples = [
-            Sample(shape_of(problem), c.tiling, times[c.label])
+            Sample(problem.shape, c.tiling, times[c.label])
             for c in trial.candidates
             if c.label in times
         ]

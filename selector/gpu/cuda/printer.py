@@ -6,6 +6,7 @@ from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import product_lines
+from selector.gpu.cuda.tensor import tensor_line
 from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
     Array,
@@ -53,11 +54,18 @@ from selector.gpu.ir.nodes import (
     Under,
 )
 from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, Pin
+from selector.gpu.ir.tensor import TensorAlloc, TensorFree, TensorMemory, TensorTile
 from selector.ir.nodes import Expr
 
 INDENT = "  "
 
-_FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
+_FENCES = {
+    "proxy": "async_fence",
+    "barriers": "barriers_made",
+    "matrix": "group_fence",
+    "tensor_before": "tensor_before",
+    "tensor_after": "tensor_after",
+}
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
@@ -174,6 +182,8 @@ class _Printer:
                 return self.advance(node)
             case Registers() | Dependents():
                 return [self.launched(node)]
+            case TensorAlloc() | TensorMemory() | TensorTile() | TensorFree():
+                return [tensor_line(node, self.numbers)]
             case EngineCopy() | EngineStore() | Prefetch() | CopyRun():
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
@@ -222,6 +232,8 @@ class _Printer:
                 at = self.text(barrier)
                 if bytes_ is not None:
                     return f"barrier_expect({at}, {self.text(bytes_)});"
+                if after == "matrix":
+                    return f"tensor_commit({at});"
                 if block is not None:
                     return f"barrier_arrive_at({at}, {self.text(block)});"
                 return f"barrier_arrive{'_copies' if after else ''}({at});"
@@ -235,6 +247,8 @@ class _Printer:
                 return f"{_FENCES[what]}();{_noted(note)}"
             case Commit(queue):
                 return f"{_QUEUES[queue]}_commit();"
+            case Drain("tensor"):
+                return "tensor_loaded();"
             case Drain(queue, pending, half):
                 return f"{_QUEUES[queue]}_wait{'_read' if half else ''}<{pending}>();"
             case _:

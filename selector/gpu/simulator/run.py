@@ -27,6 +27,7 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import Busy, Pin
+from selector.gpu.ir.tensor import TensorAlloc, TensorBusy, TensorFree, TensorLoad
 from selector.gpu.ir.text import line
 from selector.gpu.ir.touched import Read
 from selector.gpu.simulator.lanes import Lanes
@@ -35,6 +36,7 @@ from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.memories import Memories
 from selector.gpu.simulator.moved import is_moved
 from selector.gpu.simulator.phases import Phases
+from selector.gpu.simulator.tensor import Tensors
 from selector.gpu.simulator.threads import FENCED, KNOWN, Agent
 from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.variables import assign, declared
@@ -68,10 +70,12 @@ class Run:
         self.phases = Phases(self.launch)
         self.instructions = Instructions(self.launch.agents)
         self.memories = Memories(self.launch, self.phases, followed.lanes)
+        self.tensors = Tensors(self.launch, self.memories)
         self.steps = 0
         self._schedule(followed.body)
         if not self.launch.faults:
             self.phases.end()
+            self.tensors.end()
 
     # ------------------------------------------------------------------ schedule
 
@@ -177,6 +181,8 @@ class Run:
         match node:
             case Init():
                 self.phases.init(agent, node)
+            case Arrive(after="matrix"):
+                self.phases.commit(agent, node, self.tensors.complete(agent))
             case Arrive():
                 self.phases.arrive(agent, node)
             case Retire():
@@ -188,6 +194,12 @@ class Run:
             case Fence("proxy"):
                 agent.clock[FENCED] = np.maximum(agent.clock[FENCED], agent.clock[KNOWN])
                 agent.tick()
+            case Fence("tensor_before"):
+                self.tensors.before(agent)
+            case Fence("tensor_after"):
+                self.tensors.after(agent)
+            case Drain("tensor", 0):
+                self.tensors.drain(agent)
             case Commit() | Drain():
                 self._queue(agent, node)
             case _:
@@ -211,13 +223,21 @@ class Run:
             case Pin(name) if name in agent.memories:
                 self.memories.text(agent, name)
             case Pin(name):
-                if self.instructions.have(agent, name):
+                if self.instructions.have(agent, name) or self.tensors.have(agent, name):
                     self.launch.fault(f"`{name}` is touched while instructions have it")
             case Busy():
                 access = self.instructions.issue(agent, node)
                 self.memories.multiply(agent, node, access)
             case Read():
                 self.memories.read(agent, node)
+            case TensorAlloc():
+                self.tensors.alloc(agent, node)
+            case TensorFree():
+                self.tensors.free(agent, node)
+            case TensorBusy():
+                self.tensors.multiply(agent, node)
+            case TensorLoad():
+                self.tensors.load(agent, node)
             case EngineCopy():
                 self.memories.copy(agent, node)
             case EngineStore():

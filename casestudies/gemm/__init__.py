@@ -15,7 +15,7 @@ from selector.targets import Target
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
-    memory), ``wgmma`` (sm_90a), ``cuda``, ``amx`` or ``plain`` (Halide's default, for the CPU).
+    memory), ``wgmma`` (sm_90a), ``tcgen05`` (sm_100a), ``cuda``, ``amx`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
@@ -26,6 +26,10 @@ def build(problem: Problem, schedule: str) -> Any:
         from casestudies.gemm.warpgroups import groups_for, warpgroups
 
         return warpgroups(product, groups_for(problem))
+    if schedule == "tcgen05":
+        from casestudies.gemm.warpgroups import tensor_groups_for, warpgroups
+
+        return warpgroups(product, tensor_groups_for(problem))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -56,12 +60,12 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
     from casestudies.gemm.schedule import SHARED
 
-    wide = target.has("wgmma")
+    wide = next((name for name in ("wgmma", "tcgen05") if target.has(name)), "")
     if schedule == "mma" and not wide:
         raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
     if schedule != "tensor" or target.family == "amx":
         return schedule
-    return "wgmma" if wide else "narrow" if target.shared_memory < SHARED else schedule
+    return wide or ("narrow" if target.shared_memory < SHARED else schedule)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

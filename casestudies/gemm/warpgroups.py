@@ -68,6 +68,15 @@ def groups_for(problem: Problem) -> Groups:
     return size
 
 
+def tensor_groups_for(problem: Problem) -> Groups:
+    """Tiles of 128 rows for each group, the most that an instruction of tcgen05 has: nothing else
+    was measured, since there was no such GPU.
+    """
+    size = Groups(groups_n=2, groups_m=1, persistent=1, vector_m=128, vector_n=16)
+    size = replace(size if problem.is_large else replace(size, n=128, stages=6), copied=problem.copied)
+    return replace(size, k=128, vector_k=32) if problem.operand == "s8" else size
+
+
 def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
     size = groups or Groups()

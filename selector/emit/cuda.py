@@ -309,7 +309,7 @@ def _prologue(context: KernelContext, w: Builder, *, tensor: bool, warps: bool) 
             w.add(Prefetch(m.name))
     if context.group:
         w.line("const int lane = threadIdx.x & 31, q = lane & 3;")
-        w.line("const int g = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);")
+        w.line(f"const int g = (threadIdx.x >> 5 & 3) * {context.warp_rows} + (lane >> 2);")
         w.line("const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);")
     elif tensor:
         w.line("const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;")

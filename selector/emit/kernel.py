@@ -36,9 +36,10 @@ from selector.emit.unwritten import loops_of
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.boxes import STORES_READY
 from selector.emit.warpgroups.iterations import is_loaded_fill
-from selector.emit.warpgroups.lasting import emit_lasting
+from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.self_fed import SelfFedRing
+from selector.emit.warpgroups.tensor_rings import TensorRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
@@ -120,7 +121,8 @@ class KernelEmitter:
         arrange_groups(self.kernel.body, self.placement.in_registers, c)
         if c.group:
             self.last_loop = last_for_all(self.kernel.body)
-        c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
+        others = 128 * c.producer + 32 * c.tensor
+        c.threads = c.consumers + others if self.tensor else max([1, *threads])
         self._check_threads()
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)
@@ -134,7 +136,7 @@ class KernelEmitter:
             c.writer.add(ALLOW_NEXT)
         if c.persistent or c.teams > 1:
             self.early.finish()
-            emit_lasting(self)
+            emit_lasting(self, TensorRing if c.tensor else LastingRing)
         else:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)

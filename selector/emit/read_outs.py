@@ -243,7 +243,7 @@ class RegionCode:
         names = [f"box{number}" for number in range(len(boxes))]
         with w.block(""):
             for name, box, (_, region, _, i) in zip(names, boxes, parts, strict=True):
-                row = region.rows * i
+                row = region.row(i)
                 open_box(box, self.context, name, row=row, among=len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
                 text = self._texts(plan, region, outer, guarded=False)
@@ -303,7 +303,7 @@ class RegionCode:
         texts = [self._texts(p, r, o, guarded=False) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
-                name = open_box(box, self.context, row=parts[0][1].rows * i)
+                name = open_box(box, self.context, row=parts[0][1].row(i))
                 self._put(name, box, texts, i)
                 close_boxes([name], self.context)
 

@@ -332,9 +332,10 @@ def test_products_that_there_are_not(change: Callable[[Mma], Mma], told: str) ->
     ("change", "told"),
     [
         (lambda n: replace(n, at=8 * LANE), "a warp loads lanes 0 or 16"),
+        (lambda n: replace(n, registers=n.registers[:4] * 2), "these are not 8 of the 16 tiles"),
         (lambda n: replace(n, at=8), "`own` has 64 columns"),
         (lambda n: replace(n, registers=n.registers[:3]), "no load has 3 times"),
-        (lambda n: replace(n, registers=n.registers[::-1]), "tiles do not follow"),
+        (lambda n: replace(n, registers=n.registers[:7] * 2), "no load has 14 times"),
     ],
 )
 def test_loads_that_there_are_not(

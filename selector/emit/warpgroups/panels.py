@@ -121,7 +121,7 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
     found: dict[str, Panels] = {}
     for s in walk_stmt(body):
         statement = as_accumulate(s) if isinstance(s, Store) else None
-        if statement is None or statement.instruction.family != "wgmma":
+        if statement is None or not statement.instruction.reads_memory:
             continue
         if isinstance(statement.a, Banded):
             raise _banded(statement.a.buffer, statement)

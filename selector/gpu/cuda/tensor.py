@@ -43,35 +43,39 @@ def product_line(node: Mma) -> str:
 
 
 def load_line(node: LoadFragment, fragments: dict[str, Fragment], wrappers: dict[str, str]) -> str:
-    """A load of tiles that follow each other, into the registers of a fragment."""
-    name, _, first = node.registers[0].removesuffix("]").partition("[")
-    called, source = _load(fragments[name].kind, len(node.registers), add=node.how == "tensor_add")
+    """A load of tiles into the registers of a fragment."""
+    name = node.registers[0].partition("[")[0]
+    tiles = tuple(int(r.removesuffix("]").partition("[")[2]) for r in node.registers)
+    places = tuple(tile - tiles[0] for tile in tiles)
+    called, source = _load(fragments[name].kind, places, add=node.how == "tensor_add")
     wrappers[called] = source
-    to = f"{name} + {first}" if first != "0" else name
+    to = f"{name} + {tiles[0]}" if tiles[0] else name
     return f"{called}({to}, {f'{node.base} + {node.at:#x}u' if node.at else node.base});"
 
 
 @lru_cache(maxsize=64)
-def _load(kind: str, pieces: int, *, add: bool) -> Form:
+def _load(kind: str, places: tuple[int, ...], *, add: bool) -> Form:
     """16 lanes of tensor memory by so many times eight columns, as an m16n8 accumulator lies in a
-    warp (PTX ISA, "tcgen05.ld", shape .16x256b); to ``add``, they are waited for.
+    warp (PTX ISA, "tcgen05.ld", shape .16x256b), to tiles at these places; to ``add``, they are
+    waited for.
     """
     constraint = next(c for ctype, c, count in PIECES.values() if ctype == kind and count == 4)
-    name = f"tensor_{'add' if add else 'load'}{pieces}_{kind}"
-    to = "x" if add else "d"
-    registers = ", ".join(f"%{i}" for i in range(4 * pieces))
-    outputs = ", ".join(f'"={constraint}"({to}[{i // 4}][{i % 4}])' for i in range(4 * pieces))
-    wait = ' tcgen05.wait::ld.sync.aligned;"' if add else '"'
+    count = len(places)
+    run = next((i for i, x in enumerate(places) if x != i), count)
+    dealt = "" if run == count else f"_{run}of{places[run]}"
+    name = f"tensor_{'add' if add else 'load'}{count}{dealt}_{kind}"
+    registers = ", ".join(f"%{i}" for i in range(4 * count))
+    targets = [f"x[{i}]" for i in range(count)] if add else [f"d[{place}]" for place in places]
+    outputs = ", ".join(f'"={constraint}"({x}[{e}])' for x in targets for e in range(4))
+    wait, clobber = (' tcgen05.wait::ld.sync.aligned;"', ' : "memory"') if add else ('"', "")
     lines = [
         f"__device__ __forceinline__ void {name}({kind} (*d)[4], u32 from) {{",
-        *([f"  {kind} x[{pieces}][4];"] if add else []),
-        f'  asm volatile("tcgen05.ld.sync.aligned.16x256b.x{pieces}.b32 {{{registers}}}, "',
-        f'    "[%{4 * pieces}];{wait}',
-        f'    : {outputs}\n    : "r"(from){" : " + chr(34) + "memory" + chr(34) if add else ""});',
+        *([f"  {kind} x[{count}][4];"] if add else []),
+        f'  asm volatile("tcgen05.ld.sync.aligned.16x256b.x{count}.b32 {{{registers}}}, "',
+        f'    "[%{4 * count}];{wait}',
+        f"    : {outputs}",
+        f'    : "r"(from){clobber});',
     ]
-    if add:
-        lines.append("  #pragma unroll")
-        lines.append(
-            f"  for (int i = 0; i < {4 * pieces}; ++i) d[i / 4][i % 4] += x[i / 4][i % 4];"
-        )
+    for i, place in enumerate(places) if add else ():
+        lines.append("  " + " ".join(f"d[{place}][{e}] += x[{i}][{e}];" for e in range(4)))
     return name, "\n".join([*lines, "}\n"])

@@ -84,7 +84,7 @@ def _load(node: LoadFragment, declared: Mapping[str, Node]) -> Iterator[str]:
     numbers = [int(t[2]) for t in tiles if t is not None]
     match [declared.get(name) for name in names]:
         case [Fragment(_, _, (pieces, 4), layout)] if layout == ACCUMULATOR:
-            if numbers != list(range(numbers[0], numbers[0] + count)) or numbers[-1] >= pieces:
-                yield "tiles do not follow each other"
+            if len(set(numbers)) < count or max(numbers) >= pieces:
+                yield f"these are not {count} of the {pieces} tiles"
         case _:
             yield "registers are no accumulator"

@@ -20,8 +20,8 @@ __device__ __forceinline__ void tensor_mma_{kind}(u32 d, u64 a, u64 b, u32 shape
 
 TENSOR: dict[str, str] = {
     "tensor_alloc": """\
-// Columns of tensor memory for this block, by a whole warp, which allocates no more after that; their
-// address goes to shared memory (PTX ISA: tcgen05.alloc).
+// Columns of tensor memory for this block, by a whole warp, which allocates no more after that;
+// their address goes to shared memory (PTX ISA: tcgen05.alloc).
 template <int columns> __device__ __forceinline__ void tensor_alloc(u32 to) {
   asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;"
     :: "r"(to), "n"(columns) : "memory");

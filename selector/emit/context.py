@@ -159,7 +159,7 @@ class KernelContext:
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
-    tensor: bool = False  # accumulators in tensor memory; one more warp asks for all products
+    tensor: bool = False  # accumulators in tensor memory; a warp of that group asks for products
     tall: bool = False  # by instructions of 128 rows
     self_fed: bool = False  # no such group: those that multiply ask for their operands
     threads: int = 32

@@ -121,8 +121,7 @@ class KernelEmitter:
         arrange_groups(self.kernel.body, self.placement.in_registers, c)
         if c.group:
             self.last_loop = last_for_all(self.kernel.body)
-        others = 128 * c.producer + 32 * c.tensor
-        c.threads = c.consumers + others if self.tensor else max([1, *threads])
+        c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
         self._check_threads()
         collect_accumulators(self.kernel.body, c, self.tables)
         self.windows.prepare(self.kernel.body)

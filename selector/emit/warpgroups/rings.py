@@ -217,7 +217,7 @@ class GroupRing(Ring):
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
         with w.when(equal(THREAD, c.consumers)):  # who asks for the first slots
             with w.loop("i", number(0), number(self.stages)):
-                w.add(Init(barrier("full", "i"), self._fillers(c.unit_threads)))
+                w.add(Init(barrier("full", "i"), self._fillers(self._feeders().size)))
                 w.add(Init(barrier("free_", "i"), self._releases()))
             w.add(Fence("barriers"))
             if self.early:
@@ -275,9 +275,13 @@ class GroupRing(Ring):
             self._ask()
             self._advance()
 
+    def _feeders(self) -> Unit:
+        """Who copies where no engine does."""
+        return group_unit()
+
     def _copy_rows(self) -> None:
         """Every slot by ordinary copies, as the copy engine would have filled it."""
-        w, unit = self.context.writer, group_unit()
+        w, unit = self.context.writer, self._feeders()
         with self._slots():
             if self.few and len(self.producers) > ADDRESSES:
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))

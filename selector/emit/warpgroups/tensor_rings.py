@@ -1,5 +1,6 @@
-"""Kernels with accumulators in tensor memory, by three kinds of threads: a group brings operands, a
-thread of one more warp asks for all products, and groups take complete sums out and store results.
+"""Kernels with accumulators in tensor memory, by three kinds of threads: three warps of a group bring
+operands, a thread of its last one asks for all products, and the other groups take complete sums
+out and store results.
 
 A slot of the ring is free when the products that read it are complete: the thread's commits say so
 to the group that feeds. They say the same of a run's sums to the groups, which tell the thread when
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.emitter import Emitter
-from selector.emit.units import Unit
+from selector.emit.units import Unit, named_sync
 from selector.emit.warpgroups.iterations import only_accumulates, read_by_threads
 from selector.emit.warpgroups.lasting import LastingRing, Turns
 from selector.emit.warpgroups.products import is_zero_fill
@@ -34,6 +35,7 @@ from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     FIRST_LANE,
     THREAD,
+    THREAD_OF_GROUP,
     barrier,
     equal,
     flag,
@@ -43,6 +45,8 @@ from selector.gpu.ir.expressions import (
     plus,
     quotient,
     shared_address,
+    shifted,
+    signed,
 )
 from selector.gpu.ir.nodes import (
     Advance,
@@ -62,6 +66,7 @@ from selector.ir.traverse import walk_stmt
 
 MORE = "more"  # whether sums were begun
 WARP_ENDS = Leave("kernel")
+FEEDERS = 3  # warps of the group of which the last one asks for products
 
 
 class TensorRing(LastingRing):
@@ -136,17 +141,30 @@ class TensorRing(LastingRing):
 
     def _asking(self) -> Expr:
         """Whether this is the warp that asks for products."""
-        return equal("group", self.context.warps + 1)
+        return equal(shifted(THREAD, 5), 4 * self.context.warps + FEEDERS)
+
+    def _feeders(self) -> Unit:
+        """The other warps of its group."""
+        threads = 32 * FEEDERS
+        return Unit(signed(THREAD_OF_GROUP), threads, named_sync(plus(2, "group"), threads))
 
     def _releases(self) -> Expr:
         return number(1)
 
     def open(self, repeated: Repeated) -> None:
         super().open(repeated)
-        w, columns = self.context.writer, self.sums.columns
+        self._find_memory()
+
+    def _find_memory(self) -> None:
+        """Where it is, for those who have met the warp that has allocated it."""
+        w = self.context.writer
         w.add(Fence("tensor_after"))
-        w.add(TensorMemory(MEMORY, self.address, columns.allocated))
+        w.add(TensorMemory(MEMORY, self.address, self.sums.columns.allocated))
+
+    def _feed(self) -> None:
+        w = self.context.writer
         with w.when(self._asking()):
+            self._find_memory()
             with w.when(FIRST_LANE):
                 self._begin(number(0), number(0))
                 w.add(State("int", (TILE,), (number(0),)))
@@ -154,8 +172,9 @@ class TensorRing(LastingRing):
                     self._multiply()
                 self._await_all()
             w.add(Sync("warp"))
-            w.add(TensorFree(MEMORY, columns.allocated))
+            w.add(TensorFree(MEMORY, self.sums.columns.allocated))
             w.add(WARP_ENDS)
+        super()._feed()
 
     # ------------------------------------------------------------------ the thread that asks
 

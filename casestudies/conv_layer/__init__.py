@@ -21,13 +21,13 @@ from casestudies.conv_layer.tiles import (
 from selector.diagnostics import UserError
 from selector.targets import Target
 
-
 WARPGROUPS = ("wgmma", "tcgen05")
 
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (warps), ``narrow`` (the same with less shared
-    memory), ``wgmma`` (warpgroups, sm_90a), ``tcgen05`` (sm_100a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
+    memory), ``wgmma`` (warpgroups, sm_90a), ``tcgen05`` (sm_100a), ``cuda`` or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules

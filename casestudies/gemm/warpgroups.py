@@ -73,7 +73,9 @@ def tensor_groups_for(problem: Problem) -> Groups:
     was measured, since there was no such GPU.
     """
     size = Groups(groups_n=2, groups_m=1, persistent=1, vector_m=128, vector_n=16)
-    size = replace(size if problem.is_large else replace(size, n=128, stages=6), copied=problem.copied)
+    if not problem.is_large:
+        size = replace(size, n=128, stages=6)
+    size = replace(size, copied=problem.copied)
     return replace(size, k=128, vector_k=32) if problem.operand == "s8" else size
 
 

@@ -197,7 +197,9 @@ INSTRUCTIONS: dict[str, Meaning] = {
     rf"{_TENSOR}\.mma{_ONE}\.kind::(f16|i8)": lambda m, o: (
         f"tensor_multiply({'true' if m[1] == 'i8' else 'false'}, {', '.join(map(str, o.values))});"
     ),
-    rf"{_TENSOR}\.commit{_ONE}\.mbarrier::arrive::one\.shared::cluster\.b64": _call("tensor_commit"),
+    rf"{_TENSOR}\.commit{_ONE}\.mbarrier::arrive::one\.shared::cluster\.b64": (
+        _call("tensor_commit")
+    ),
     rf"{_TENSOR}\.ld\.sync\.aligned\.16x256b\.x(\d+)\.b32": lambda m, o: (
         f"{_pointers('to', o.several(0))} tensor_load({m[1]}, to, {o.one(1)});"
     ),

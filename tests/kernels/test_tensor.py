@@ -81,6 +81,7 @@ ADDRESS, BARRIERS = 73728, 73744
 RECORD = Record(M, N, 16, "f32", "f16", "f16", tensor=True)
 SUMS = barrier("sums", "stage")
 READ = barrier("read", "stage")
+STAGE = Let("int", ("stage", "before"), (remainder("tile", TILES), quotient("tile", TILES)))
 
 
 def kernel() -> Kernel:
@@ -188,7 +189,7 @@ def _multiply(w: Builder) -> None:
 def _read(w: Builder) -> None:
     w.add(State("int", ("tile",), (number(0),)))
     with _turns(w):
-        w.add(Let("int", ("stage", "before"), (remainder("tile", TILES), quotient("tile", TILES))))
+        w.add(STAGE)
         w.add(Fragment("d", "float", (2 * N // 8, 4), ACCUMULATOR))
         w.add(Await("asleep", SUMS, number("before")))
         w.add(Fence("tensor_after"))

@@ -46,7 +46,8 @@ def check_tensor(c: KernelContext) -> None:
         why = f"{c.teams} teams would have to take turns with one thread that asks for products"
         hint = "drop teams(...): results are stored during the next products anyway"
     elif c.self_fed:
-        why, hint = "one thread asks for all products, and others bring operands", "drop self_fed(...)"
+        why = "one thread asks for all products, and others bring operands"
+        hint = "drop self_fed(...)"
     elif not c.producer:
         why = "operands come by one pipelined loop, which nothing stages ahead"
         hint = "give the staged operands pipeline_stages(...), in one loop"

@@ -1,6 +1,6 @@
-"""Kernels with accumulators in tensor memory, by three kinds of threads: three warps of a group bring
-operands, a thread of its last one asks for all products, and the other groups take complete sums
-out and store results.
+"""Kernels with accumulators in tensor memory, by three kinds of threads: three warps of a group
+bring operands, a thread of its last one asks for all products, and the other groups take complete
+sums out and store results.
 
 A slot of the ring is free when the products that read it are complete: the thread's commits say so
 to the group that feeds. They say the same of a run's sums to the groups, which tell the thread when
@@ -272,5 +272,3 @@ def _units(run: Sums) -> int:
 
 def _is_fill(s: Store) -> bool:
     return isinstance(s.value, Call) and s.value.name == "tile.fill"
-
-

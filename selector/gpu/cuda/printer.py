@@ -69,6 +69,7 @@ _FENCES = {
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
+_ARRIVES = {"": "barrier_arrive", "copies": "barrier_arrive_copies", "matrix": "tensor_commit"}
 _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
 _PRAGMAS = {
     "rolled": ("#pragma unroll 1",),
@@ -170,7 +171,7 @@ class _Printer:
             case Let(kind, names, values, note) | State(kind, names, values, note):
                 constant = "const " if isinstance(node, Let) else ""
                 return [f"{constant}{self.declared(kind, names, values)}{_noted(note)}"]
-            case Memory():
+            case Memory() | TensorAlloc() | TensorMemory() | TensorTile() | TensorFree():
                 return [self.memory(node)]
             case Leave(what, note):
                 return [_LEAVES[what] + _noted(note)]
@@ -182,8 +183,6 @@ class _Printer:
                 return self.advance(node)
             case Registers() | Dependents():
                 return [self.launched(node)]
-            case TensorAlloc() | TensorMemory() | TensorTile() | TensorFree():
-                return [tensor_line(node, self.numbers)]
             case EngineCopy() | EngineStore() | Prefetch() | CopyRun():
                 return [engine_line(node, self.numbers)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
@@ -200,7 +199,9 @@ class _Printer:
             case Dependents(what):
                 return _DEPENDENTS[what]
 
-    def memory(self, node: Memory) -> str:
+    def memory(self, node: Memory | TensorAlloc | TensorMemory | TensorTile | TensorFree) -> str:
+        if not isinstance(node, Memory):
+            return tensor_line(node, self.numbers)
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")
         start = start if node.kind == "unsigned char" else f"({node.kind}*)({start})"
         return f"{node.kind}* const {node.name} = {start};"
@@ -232,11 +233,9 @@ class _Printer:
                 at = self.text(barrier)
                 if bytes_ is not None:
                     return f"barrier_expect({at}, {self.text(bytes_)});"
-                if after == "matrix":
-                    return f"tensor_commit({at});"
                 if block is not None:
                     return f"barrier_arrive_at({at}, {self.text(block)});"
-                return f"barrier_arrive{'_copies' if after else ''}({at});"
+                return f"{_ARRIVES[after]}({at});"
             case Await(how, barrier, phase):
                 return f"{_AWAITS[how]}({self.text(barrier)}, {parity(phase, self.numbers)});"
             case Sync(scope, barrier, threads, note):
@@ -245,14 +244,19 @@ class _Printer:
                 return f"group_sync({self.text(barrier)}, {threads});{_noted(note)}"
             case Fence(what, note):
                 return f"{_FENCES[what]}();{_noted(note)}"
+            case Commit() | Drain():
+                return self.queued(node)
+            case _:
+                raise AssertionError(f"{type(node).__name__} has no text of its own")
+
+    def queued(self, node: Commit | Drain) -> str:
+        match node:
             case Commit(queue):
                 return f"{_QUEUES[queue]}_commit();"
             case Drain("tensor"):
                 return "tensor_loaded();"
             case Drain(queue, pending, half):
                 return f"{_QUEUES[queue]}_wait{'_read' if half else ''}<{pending}>();"
-            case _:
-                raise AssertionError(f"{type(node).__name__} has no text of its own")
 
 
 def _remote(node: Node) -> bool:

@@ -185,12 +185,8 @@ class _Reduction:
                 return (node,)
             case Pin(name):
                 return (node,) if name in self.watched else ()
-            case Mma(record=record) if record.tensor:
-                return (self.product(node),)
-            case LoadFragment(how=how) if how in LOADS:
-                fragment = node.registers[0].partition("[")[0]
-                load = TensorLoad(fragment, node.base, node.at, len(node.registers))
-                return (load,) if how == "tensor" else (load, Drain("tensor", 0), Pin(fragment))
+            case Mma() | LoadFragment():
+                return self.tensor(node)
             case _:
                 declare(node, names)
                 return (node,) if _meets(node) else ()
@@ -239,8 +235,20 @@ class _Reduction:
         first, last = zip(*spans.values(), strict=True)
         return Busy(tuple(fragments), tuple(spans), first, last)
 
+    def tensor(self, node: Mma | LoadFragment) -> Body:
+        """Of a product or load of tensor memory."""
+        match node:
+            case Mma(record=record) if record.tensor:
+                return (self.product(node),)
+            case LoadFragment(how=how) if how in LOADS:
+                fragment = node.registers[0].partition("[")[0]
+                load = TensorLoad(fragment, node.base, node.at, len(node.registers))
+                return (load,) if how == "tensor" else (load, Drain("tensor", 0), Pin(fragment))
+            case _:
+                return ()
+
     def product(self, node: Mma) -> TensorBusy:
-        """What one in tensor memory has."""
+        """What one has."""
         add = number({"fresh": 0, "add": 1}.get(node.how, node.how))
         names, start, end = zip(*self.spans(node), strict=True)
         return TensorBusy(node.to, node.piece, node.record.n // 8, add, names, start, end)

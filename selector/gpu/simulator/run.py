@@ -27,7 +27,6 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import Busy, Pin
-from selector.gpu.ir.tensor import TensorAlloc, TensorBusy, TensorFree, TensorLoad
 from selector.gpu.ir.text import line
 from selector.gpu.ir.touched import Read
 from selector.gpu.simulator.lanes import Lanes
@@ -176,7 +175,7 @@ class Run:
 
     def _step(self, agent: Agent, node: Node) -> None:
         """One that nobody waits at."""
-        if assign(agent, node):
+        if assign(agent, node) or self.tensors.follow(agent, node):
             return
         match node:
             case Init():
@@ -194,12 +193,6 @@ class Run:
             case Fence("proxy"):
                 agent.clock[FENCED] = np.maximum(agent.clock[FENCED], agent.clock[KNOWN])
                 agent.tick()
-            case Fence("tensor_before"):
-                self.tensors.before(agent)
-            case Fence("tensor_after"):
-                self.tensors.after(agent)
-            case Drain("tensor", 0):
-                self.tensors.drain(agent)
             case Commit() | Drain():
                 self._queue(agent, node)
             case _:
@@ -230,14 +223,6 @@ class Run:
                 self.memories.multiply(agent, node, access)
             case Read():
                 self.memories.read(agent, node)
-            case TensorAlloc():
-                self.tensors.alloc(agent, node)
-            case TensorFree():
-                self.tensors.free(agent, node)
-            case TensorBusy():
-                self.tensors.multiply(agent, node)
-            case TensorLoad():
-                self.tensors.load(agent, node)
             case EngineCopy():
                 self.memories.copy(agent, node)
             case EngineStore():

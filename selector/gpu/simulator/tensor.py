@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from selector.gpu.ir.nodes import Node
+from selector.gpu.ir.nodes import Drain, Fence, Node
 from selector.gpu.ir.tensor import (
     LANE,
     PIECE,
@@ -50,6 +50,28 @@ class Tensors:
         self.blocks = [_Block() for _ in range(launch.kernel.cluster)]
         self.seen: dict[int, Clock] = {}  # what each thread has been told and fenced
         self.loading: dict[int, set[str]] = {}  # fragments, of each thread
+
+    def follow(self, agent: Agent, node: Node) -> bool:
+        """A node of tensor memory; whether it is one."""
+        match node:
+            case TensorAlloc():
+                self.alloc(agent, node)
+            case TensorFree():
+                self.free(agent, node)
+            case TensorBusy():
+                self.multiply(agent, node)
+            case TensorLoad():
+                self.load(agent, node)
+            case Drain("tensor", pending):
+                if not pending:
+                    self.drain(agent)
+            case Fence("tensor_before"):
+                self.before(agent)
+            case Fence("tensor_after"):
+                self.after(agent)
+            case _:
+                return False
+        return True
 
     # ------------------------------------------------------------------ allocation
 

@@ -76,7 +76,8 @@ def tensor_groups_for(problem: Problem) -> Groups:
     if not problem.is_large:
         size = replace(size, n=128, stages=6)
     size = replace(size, copied=problem.copied)
-    return replace(size, k=128, vector_k=32) if problem.operand == "s8" else size
+    bytes_ = problem.operand == "s8"  # statements of 128 rows would be longer than Halide allows
+    return replace(size, k=128, vector_k=32, vector_m=64) if bytes_ else size
 
 
 def warpgroups(p: Product, groups: Groups | None = None) -> hl.Func:

@@ -10,6 +10,9 @@ from dataclasses import replace
 import pytest
 from changed import mutants
 
+import halide_bridge as hb
+from casestudies.common.registry import find_case
+from selector.emit.cuda import emit_kernels
 from selector.gpu.cuda.preamble import preamble
 from selector.gpu.cuda.printer import print_body, print_kernel
 from selector.gpu.ir.builder import Builder
@@ -74,9 +77,11 @@ from selector.gpu.simulator.protocol import first_fault, protocol_faults
 from selector.ir.nodes import Var
 from selector.ir.types import FLOAT16
 from selector.runtime import nvrtc
+from selector.targets import find_target
 
 M, N, K, STAGES, TILES = 128, 64, 64, 3, 2
 BYTES = 2 * K * (M + N)  # of a stage
+EVERY = 9  # of so many mutants of an emitted kernel one is tried
 ADDRESS, BARRIERS = 73728, 73744
 RECORD = Record(M, N, 16, "f32", "f16", "f16", tensor=True)
 SUMS = barrier("sums", "stage")
@@ -313,6 +318,17 @@ def test_mutants_are_found() -> None:
     whole = meeting_only(kernel())
     missed = [what for what, mutant in mutants(whole) if first_fault(mutant) is None]
     assert not missed
+
+
+def test_some_mistakes_of_an_emitted_kernel_are_found() -> None:
+    case = find_case("conv_layer")
+    problem = next(p for p in case.small if p.program == "conv_layer-c64-64-f64-i1-r1")
+    target = find_target("sm_100a")
+    emitted = hb.compile(case.scheduled(problem, "tensor", target.name), target=target.name)
+    kernel = meeting_only(emit_kernels(emitted.module, target)[0][-1])
+    tried = [m for i, m in enumerate(mutants(kernel)) if i % EVERY == 0]
+    assert tried
+    assert not [what for what, mutant in tried if first_fault(mutant) is None]
 
 
 @pytest.mark.parametrize(

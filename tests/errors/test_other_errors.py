@@ -66,7 +66,8 @@ def test_unknown_target() -> None:
     text = said(TargetError, lambda: selector.compile(parse_module(COPY), target="sm_75"))
     assert text == (
         "unknown target 'sm_75'\n"
-        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, amx"
+        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, "
+        "sm_120, amx"
     )
 
 

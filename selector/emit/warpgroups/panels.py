@@ -154,8 +154,9 @@ def _is_beside(s: Allocate, body: Stmt) -> bool:
 
 def not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
     """The error for an operand that is not staged."""
+    family = statement.instruction.family
     return ScheduleError(
-        f"`{buffer}` is an operand of wgmma and does not lie in shared memory",
+        f"`{buffer}` is an operand of {family} and does not lie in shared memory",
         f"{statement.instruction.name} reads both operands from there, as they are",
         f"stage it: {buffer}.in_(...).compute_at(...).store_in(MemoryType.GPUShared)",
         Where(func=statement.accumulator),

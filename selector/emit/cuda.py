@@ -20,6 +20,7 @@ from selector.emit.places import column_text, row_text
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
+from selector.emit.warpgroups.tensor_kernels import NAMES
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.preamble import preamble, words
 from selector.gpu.cuda.printer import INDENT, print_body, print_kernel
@@ -222,7 +223,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     """The state that a kernel's emission begins with: what is asked of its grid, and what is known
     of sizes.
     """
-    names = Names()
+    names = Names(NAMES if target.has("tcgen05") else frozenset())
     context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
     for r in module.requirements:
         if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):

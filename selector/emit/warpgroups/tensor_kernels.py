@@ -10,6 +10,10 @@ from selector.ir.nodes import Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
+NAMES = frozenset(
+    ("tensor", "sums", "read", "tile", "stage", "before", "uses", "part", "own", "turn")
+)
+"""That such kernels declare: no Func's memory is called so."""
 ELSEWHERE = "place `{}` in MemoryType.WMMAAccumulator, or compile for sm_90a"
 
 

@@ -12,7 +12,7 @@ A load gives registers as an m16n8 accumulator has them. Of instructions of 128 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
@@ -91,7 +91,10 @@ def columns_of(c: KernelContext) -> Columns:
             f"a block has {COLUMNS}, of {rows_of(c)} rows here",
             "use smaller tiles, or fewer groups",
         )
-    return Columns(starts, each, c.warps, 2 if 2 * each * c.warps <= COLUMNS else 1)
+    found = Columns(starts, each, c.warps, 2)
+    if found.allocated * c.persistent <= COLUMNS:  # of all blocks of a multiprocessor
+        return found
+    return replace(found, stages=1)
 
 
 def rows_of(c: KernelContext) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import halide as hl
 import numpy as np
 import pytest
 from emulation import Fault, run
@@ -15,7 +16,7 @@ import halide_bridge as hb
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case
-from casestudies.gemm.algorithm import multiply
+from casestudies.gemm.algorithm import Product, multiply
 from casestudies.gemm.warpgroups import Groups, warpgroups
 from selector.diagnostics import ScheduleError
 from selector.emit.cuda import emit_kernels
@@ -29,6 +30,7 @@ from selector.targets import COMPILE_ONLY, find_target
 
 TARGET = "sm_100a"
 CASES = [find_case(name) for name in ("gemm", "conv_layer")]
+SMALL_TILES = Groups(n=128, groups_n=2, groups_m=1, stages=3, vector_m=128, vector_n=16)
 BY_DAY = {
     "gemm-f16-f32-256x128x96",
     "gemm-s8-s32-tt-129x127x65",  # instructions of 64 rows
@@ -126,6 +128,22 @@ def test_instructions_have_128_rows_where_statements_do() -> None:
 
 def test_the_report_says_that_nobody_has_run_it() -> None:
     assert f"{TARGET}: {COMPILE_ONLY}" in str(compiled("gemm-f16-f32").report).splitlines()
+
+
+@pytest.mark.gcc
+def test_funcs_may_be_called_as_what_kernels_declare() -> None:
+    a, b = hl.ImageParam(hl.Float(16), 2, "A"), hl.ImageParam(hl.Float(16), 2, "B")
+    sums, read = hl.Func("sums"), hl.Func("read")
+    n, m, k = hl.Var("own"), hl.Var("tile"), hl.RDom([(0, a.width())], "stage")
+    sums[n, m] = hl.f32(0.0)
+    sums[n, m] += hl.f32(a[k.x, m]) * hl.f32(b[n, k.x])
+    read[n, m] = sums[n, m]
+    output = warpgroups(Product(a, b, sums, read, n, m, k), SMALL_TILES)
+    numbers = np.random.default_rng(3)
+    left, right = (numbers.random(shape).astype(np.float16) for shape in ((130, 72), (72, 136)))
+    found = run(hb.compile(output, target=TARGET), A=left, B=right, sizes=(130, 136))
+    truth = left.astype(np.float64) @ right.astype(np.float64)
+    assert relative_error(found, truth, np) <= 1e-6
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from selector.emit.warpgroups.box_stores import (
     takes,
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
+from selector.emit.warpgroups.tensor_kernels import refuse_sums
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
@@ -285,6 +286,7 @@ class RegionCode:
         """Sums over the rows of accumulators, or of tiles that are kept in registers; several
         statements are parts of one sum.
         """
+        refuse_sums(self.context)
         code = RowSumCode(self.context, self._term)
         code.write([(s, row_sums(s, self.context.register_tiles), self._summed(s)) for s in stmts])
 

@@ -60,6 +60,16 @@ def check_tensor(c: KernelContext) -> None:
     raise ScheduleError(f"`{c.name}` cannot have its accumulators in tensor memory", why, hint)
 
 
+def refuse_sums(c: KernelContext) -> None:
+    """``ScheduleError`` for sums over the rows of instructions of 128 rows."""
+    if c.tall:
+        raise ScheduleError(
+            f"`{c.name}` sums over rows of accumulators in tensor memory",
+            "lanes have other rows of an instruction of 128 than numbers of rows are kept for",
+            "vectorize 64 rows in a statement of the accumulator",
+        )
+
+
 def _accumulates(body: Stmt) -> Iterator[Accumulate]:
     for s in walk_stmt(body):
         statement = as_accumulate(s) if isinstance(s, Store) else None

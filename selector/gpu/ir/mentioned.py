@@ -14,7 +14,7 @@ from selector.gpu.ir.views import View
 from selector.ir.traverse import free_vars
 
 _TEXTS = ("lines", "head", "elements")  # fields of C
-_NAMES = ("base", "map", "pointer", "to", "unit")  # fields that are the name of something
+_NAMES = ("base", "map", "memory", "pointer", "to", "unit")  # fields that are the name of something
 _BY_LANE = (StoreRows, MatrixRows)  # where a lane's part is follows from its number
 
 

@@ -17,7 +17,11 @@ def assign(agent: Agent, node: Node) -> bool:
     v = agent.values
     match node:
         case Let(_, names, values) | State(_, names, values):
-            v.update(zip(names, [value_of(e)(v) for e in values], strict=True))
+            for name, e in zip(names, values, strict=True):
+                try:
+                    v[name] = value_of(e)(v)
+                except KeyError:  # of a size: the same is assumed of all numbers that mention it
+                    v.pop(name, None)
         case Assign(name, value):
             v[name] = value_of(value)(v)
         case Advance(_, phase, stages, by):

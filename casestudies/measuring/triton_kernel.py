@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 
-def _add(a: Any, b: Any, c: Any, count: Any, BLOCK: tl.constexpr) -> None:  # noqa: N803
+def _add(a: tl.tensor, b: tl.tensor, c: tl.tensor, count: tl.tensor, BLOCK: tl.constexpr):  # noqa: N803
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < count
     total = tl.load(a + places, mask=inside) + tl.load(b + places, mask=inside)

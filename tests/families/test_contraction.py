@@ -51,10 +51,8 @@ def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
     launch = kernel.plan.launches[-1]
     if tiling.persistent:
         assert foretold <= launch.shared_bytes <= HOPPER.shared_memory
-    elif tiling.unit == "group" or tiling.self_fed:
-        assert launch.shared_bytes == foretold, tiling.label
     else:
-        assert foretold <= launch.shared_bytes <= foretold + 256
+        assert launch.shared_bytes == foretold, tiling.label
 
 
 @pytest.mark.nvrtc

@@ -24,7 +24,7 @@ import selector
 from selector.api import Kernel
 from selector.diagnostics import ArgumentError, TargetError
 from selector.gpu.cuda.preamble import preamble
-from selector.gpu.cuda.snippets.barriers import ARRIVALS_BYTES, RESET
+from selector.gpu.passes.bound_waits import ARRIVALS_BYTES
 from selector.ir.nodes import IntImm, Role, Var
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.pipeline import Clock
@@ -236,24 +236,24 @@ WAITS = {
   const u32 barrier = shared_address(&room);
   if (threadIdx.x == 0) { barrier_init(barrier, 2); barrier_arrive(barrier); }
   __syncthreads();
-  barrier_wait(barrier, 0);
+  barrier_wait_within(barrier, 0, LIMIT);
 """,
-    "named": "  if (threadIdx.x < 32) group_sync(1, 64);\n",
-    "block": "  if (threadIdx.x < 32) __syncthreads();\n",
+    "named": "  if (threadIdx.x < 32) group_sync_within(1, 64, LIMIT);\n",
+    "block": "  if (threadIdx.x < 32) group_sync_within(0, 64, LIMIT);\n",
 }
 
 
 def waits_in_vain(seconds: float, wait: str) -> Plan:
     """A kernel that waits for what never comes."""
     body = f"""extern "C" __global__ void kernel_waits(float* output) {{
-  {RESET}();
-{wait}  output[threadIdx.x & 3] = 1;
+  arrivals_reset();
+{wait.replace("LIMIT", f"{round(seconds * 1e9)}ull")}  output[threadIdx.x & 3] = 1;
 }}
 """
     one = IntImm(1)
     shared = ARRIVALS_BYTES
     launch = Launch("kernel_waits", (one, one, one), 64, shared, (BufferArgument("output"),))
-    source, output = preamble(body, {}, seconds) + body, buffer("output", 1, FLOAT32, Role.OUTPUT)
+    source, output = preamble(body, {}) + body, buffer("output", 1, FLOAT32, Role.OUTPUT)
     return Plan("waits", "sm_90", source, (output,), (), (), (), (launch,), seconds)
 
 

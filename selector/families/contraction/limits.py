@@ -109,12 +109,12 @@ def shared_bytes(t: Tiling, shape: Shape) -> int:
     """
     swizzled = t.unit == "group" or t.self_fed
     ring = t.stages * slot_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
-    return ring + (beside_bytes(t.stages) if swizzled else 0)
+    return ring + beside_bytes(t.stages, swizzled=swizzled)
 
 
-def beside_bytes(stages: int) -> int:
-    """What a ring of swizzled slots takes beside them: alignment and barriers."""
-    return ALIGNMENT + -(-16 * stages // LINE) * LINE
+def beside_bytes(stages: int, *, swizzled: bool = True) -> int:
+    """What a ring takes beside its slots: alignment and barriers."""
+    return (ALIGNMENT if swizzled else LINE) + -(-16 * stages // LINE) * LINE
 
 
 def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:

@@ -84,6 +84,8 @@ def _rings(t: Tiling, shape: Shape, machine: Machine, target: Target) -> Iterato
     for copied in _copied(shape, t):
         for run in RUNS:
             k = run * 2 // shape.bytes
+            if run > RUNS[0] and t.unit == "warp" and shape.integers:
+                continue  # operands of that many instructions spill
             if run > RUNS[0] and (shape.k <= k or t.slot_bytes(shape.bytes) * 2 > SMALL_SLOT):
                 continue
             fed = t.unit == "warp" and _fed(t, k, shape, target)

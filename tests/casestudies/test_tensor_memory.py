@@ -18,7 +18,7 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case
 from casestudies.gemm.algorithm import Product, multiply
 from casestudies.gemm.schedule import tensor
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import ScheduleError, TargetError
 from selector.emit.cuda import emit_kernels
 from selector.families.contraction import Tiling
 from selector.gpu.ir.nodes import Kernel, walk
@@ -27,6 +27,7 @@ from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.simulator.protocol import protocol_faults
 from selector.runtime.nvrtc import compile_to_cubin, resource_usage, sass
+from selector.simulate import simulate
 from selector.targets import COMPILE_ONLY, find_target
 
 TARGET = "sm_100a"
@@ -119,6 +120,12 @@ def test_mistakes_of_the_text_are_found(before: str, after: str) -> None:
     except Fault:
         return
     assert not relative_error(found, truth, np) <= case.tolerance[problem.output.element]
+
+
+def test_simulation_with_numbers_is_refused() -> None:
+    kernels, plan = emit_kernels(compiled("gemm-f16-f32").module, find_target(TARGET))
+    with pytest.raises(TargetError, match="cannot be simulated"):
+        simulate(kernels, plan, {})
 
 
 def test_instructions_have_128_rows_where_statements_do() -> None:

@@ -7,10 +7,8 @@ from functools import lru_cache
 from selector.gpu.cuda.expressions import Numbers, spell
 from selector.gpu.cuda.instructions import PIECES, Form
 from selector.gpu.ir.descriptors import instruction_descriptor
-from selector.gpu.ir.products import Fragment, InMemory, LoadFragment, Mma
+from selector.gpu.ir.products import ADDS, Fragment, InMemory, LoadFragment, Mma
 from selector.gpu.ir.tensor import TensorAlloc, TensorFree, TensorMemory, TensorTile
-
-_ADDS = {"fresh": "0", "add": "1"}
 
 
 def tensor_line(
@@ -36,7 +34,7 @@ def product_line(node: Mma) -> str:
     shape = instruction_descriptor(r, a_across=a.across, b_across=b.across)
     to = f"{node.to} + {8 * node.piece}" if node.piece else node.to
     left, right = (f"{x.descriptor} + {x.at // 16}" if x.at else x.descriptor for x in (a, b))
-    add = _ADDS.get(node.how, node.how)
+    add = ADDS.get(node.how, node.how)
     return (
         f"tensor_mma_{'f16' if r.bytes == 2 else 'i8'}({to}, {left}, {right}, {shape:#x}u, {add});"
     )

@@ -17,6 +17,7 @@ from selector.ir.nodes import Expr
 
 _RECORD = re.compile(r"(tcgen05\.)?m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
 GROUP_ROWS = 64  # of an instruction of four warps
+ADDS = {"fresh": 0, "add": 1}  # whether a product is added to what is there; else a variable says
 
 
 @dataclass(frozen=True, slots=True)

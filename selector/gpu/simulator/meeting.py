@@ -49,6 +49,7 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import (
+    ADDS,
     Busy,
     Descriptor,
     Fragment,
@@ -271,7 +272,7 @@ class _Reduction:
 
     def product(self, node: Mma) -> TensorBusy:
         """What one has."""
-        add = number({"fresh": 0, "add": 1}.get(node.how, node.how))
+        add = number(ADDS.get(node.how, node.how))
         names, start, end = zip(*self.spans(node), strict=True)
         return TensorBusy(node.to, node.piece, node.record.n // 8, add, names, start, end)
 

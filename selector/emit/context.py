@@ -54,8 +54,7 @@ class Region:
     are of one warp, 64 of the four warps of a group, 16 each. A block of fewer columns is one part
     of a tile, which it shares with those beside it.
 
-    ``swapped``: the tiles hold the transposed block (their rows run along n). ``tall``: of every
-    two tiles a warp has 32 rows that follow each other, as it loads them from tensor memory.
+    ``swapped``: tiles hold the transposed block. ``tall``: every two of a warp are 32 rows in turn.
     """
 
     offset: int

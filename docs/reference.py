@@ -151,11 +151,12 @@ def targets() -> str:
         "the best of these for the GPU at hand. Compiling needs no GPU.\n\n"
         f"{table(head, rows)}\n"
         "Machine code runs on its own major version from its own minor version on; that of "
-        "`sm_90a` on 9.0 alone. Code for `amx` is compiled by the system's C compiler when it is "
-        "first called; on a CPU without AMX the tile registers are done in software.\n\n"
+        "`sm_90a` on 9.0 alone, of `sm_100a` on 10.0. Code for `amx` is compiled by the system's C "
+        "compiler when it is first called; on a CPU without AMX the tile registers are done in "
+        "software.\n\n"
         "`boxes`: what warps stage ahead comes by tensor maps where it can; on `sm_90`, too, where "
         "`self_fed` asks for it. Code for Blackwell uses the instructions of warps (`mma.sync`), "
-        "not `tcgen05`.\n"
+        "that for `sm_100a` `tcgen05`, too, where accumulators are `WGMMAAccumulator`.\n"
     )
 
 

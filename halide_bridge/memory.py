@@ -35,7 +35,11 @@ class MemoryType(Enum):
     whose windows along x and y they are; the first may come from other accumulators, rounded in
     registers. A convolution is statements of 512 neighbouring outputs, 256 or 128 where these lie 2
     or 4 pixels apart, its rows staged as they are. Staged tiles lie swizzled, as the hardware wants
-    them; where their copies are staged ahead, the copy engine (TMA) brings them."""
+    them; where their copies are staged ahead, the copy engine (TMA) brings them.
+
+    On ``sm_100a`` sums lie in tensor memory, 128 or 64 rows of an instruction, until a group loads
+    them into its registers: both operands are plain tiles, staged ahead in one loop, and blocks are
+    persistent. Nobody has run that on a GPU."""
     AMXTile = Memory.AMX_TILE.value
     """The tile registers of a CPU thread, of which there are eight, 16 rows of 64 bytes each. There
     are no blocks and threads; ``parallel`` loops run on all cores."""

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from selector.diagnostics import TargetError
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Kernel, walk
+from selector.gpu.ir.tensor import TensorAlloc
 from selector.gpu.simulator.data.launch import Launched, run_launch
 from selector.gpu.simulator.data.values import Pointer, Space
 from selector.ir.interpreter import evaluate_scalar
@@ -56,7 +58,15 @@ def simulate(
 ) -> Simulated:
     """Run the ``kernels`` of a plan on arrays. ``flags``: False for a call whose arrays begin
     anywhere, so that there are no tensor maps of them. ``maps``: False where no driver makes any.
+    ``TargetError`` for kernels with accumulators in tensor memory.
     """
+    for kernel in kernels:
+        if any(isinstance(node, TensorAlloc) for node in walk(kernel.body)):
+            raise TargetError(
+                f"`{kernel.name}` cannot be simulated with its numbers",
+                "what is in tensor memory is not followed",
+                "ask Kernel.interpret(...), or compile for sm_90a",
+            )
     return _Call(plan, inputs, sizes, flags, maps).run(kernels)
 
 

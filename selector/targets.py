@@ -84,6 +84,10 @@ TARGETS: dict[str, Target] = {
             compile_only=True,
         ),
         Target(
+            "sm_100a", "cuda", 100, 227 * 1024, features=_BLACKWELL | {"tcgen05"},
+            multiprocessor=_SM_100, compile_only=True,
+        ),
+        Target(
             "sm_120", "cuda", 120, 99 * 1024, features=_BLACKWELL, multiprocessor=_SM_120,
             compile_only=True,
         ),

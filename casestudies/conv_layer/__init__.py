@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from casestudies.common.case import Case, Option, positive, size_of
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv_layer.reference import reference
-from casestudies.conv_layer.tiles import NARROW, WARP_SHARED, Groups, group_tiles, warp_chunks
+from casestudies.conv_layer.tiles import (
+    NARROW,
+    WARP_SHARED,
+    GroupChunks,
+    Groups,
+    group_tiles,
+    warp_chunks,
+)
 from selector.diagnostics import UserError
 from selector.targets import Target
+
+WARPGROUPS = ("wgmma", "tcgen05")
 
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (warps), ``narrow`` (the same with less shared
-    memory), ``wgmma`` (warpgroups, sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
+    memory), ``wgmma`` (warpgroups, sm_90a), ``tcgen05`` (sm_100a), ``cuda`` or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
@@ -28,8 +39,10 @@ def build(problem: Problem, schedule: str) -> Any:
         problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
         residual=problem.residual, result=problem.result, window=problem.window,
     )  # fmt: skip
-    if schedule == "wgmma":
+    if schedule in WARPGROUPS:
         size = group_tiles(problem.extents)
+        if schedule == "tcgen05" and isinstance(size, GroupChunks):
+            size = replace(size, cluster=1)
         resident = isinstance(size, Groups)
         return warpgroups(pipeline, size) if resident else chunks.groups(pipeline, size)
     if schedule == "cuda":
@@ -47,12 +60,12 @@ def build(problem: Problem, schedule: str) -> Any:
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
-    wide = target.has("wgmma")
+    wide = next((name for name in WARPGROUPS if target.has(name)), "")
     if schedule == "mma" and not wide:
         raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
     if schedule != "tensor":
         return schedule
-    return "wgmma" if wide else "narrow" if target.shared_memory < WARP_SHARED else schedule
+    return wide or ("narrow" if target.shared_memory < WARP_SHARED else schedule)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

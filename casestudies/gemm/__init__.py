@@ -25,11 +25,12 @@ from selector.targets import Target
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
-    memory), ``wgmma`` (sm_90a), ``cuda``, ``amx`` or ``plain`` (Halide's default, for the CPU).
+    memory), ``wgmma`` (sm_90a), ``tcgen05`` (sm_100a), ``cuda``, ``amx`` or ``plain`` (Halide's
+    default, for the CPU).
     """
     from casestudies.gemm import schedule as schedules
     from casestudies.gemm.algorithm import multiply
-    from casestudies.gemm.tiles import groups_for, warps_for
+    from casestudies.gemm.tiles import groups_for, tensor_groups_for, warps_for
 
     check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
     if problem.batch > 1 and schedule in ("amx", "cuda"):
@@ -38,6 +39,8 @@ def build(problem: Problem, schedule: str) -> Any:
     product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
     if schedule == "wgmma":
         return schedules.tensor(product, groups_for(problem.shape))
+    if schedule == "tcgen05":
+        return schedules.tensor(product, tensor_groups_for(problem.shape))
     if schedule == "amx":
         from casestudies.gemm.amx import amx
 
@@ -68,12 +71,12 @@ def on_target(problem: Problem, schedule: str, target: Target) -> str:
     """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
     from casestudies.gemm.tiles import SHARED
 
-    wide = target.has("wgmma")
+    wide = next((name for name in ("wgmma", "tcgen05") if target.has(name)), "")
     if schedule == "mma" and not wide:
         raise UserError(f"gemm of {problem.types} on {target.name}: tensor is mma already")
     if schedule != "tensor" or target.family == "amx":
         return schedule
-    return "wgmma" if wide else "narrow" if target.shared_memory < SHARED else schedule
+    return wide or ("narrow" if target.shared_memory < SHARED else schedule)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

@@ -12,6 +12,7 @@ from selector.machine import machine_for
 SMALL = Tiling(n=128, m=64, parts_m=1, stages=8)
 LARGE = Tiling(persistent=1, cluster=2)
 TALL = Tiling(n=128, m=256, persistent=1)
+TENSOR = Tiling(parts_n=2, parts_m=1, persistent=1, tall=True)
 
 WARPS = Tiling(n=64, m=128, parts_n=2, parts_m=2, unit="warp", band=0)
 LARGE_WARPS = replace(WARPS, n=256, parts_n=4, stages=3)
@@ -67,6 +68,17 @@ def groups_for(shape: Shape) -> Tiling:
     found = pick(shape, machine)
     time = estimate(found, shape, machine).microseconds
     return found if time < WORTH * estimate(usual, shape, machine).microseconds else usual
+
+
+def tensor_groups_for(shape: Shape) -> Tiling:
+    """Tiles of 128 rows for each group, the most that an instruction of tcgen05 has: nothing else
+    was measured, since there was no such GPU. Wide ones where those of ``groups_for`` are large.
+    """
+    found = groups_for(shape)
+    size = TENSOR if found.m * found.n >= LARGE.m * LARGE.n else replace(TENSOR, n=128, stages=6)
+    size = replace(size, copied=found.copied)
+    # Of bytes, statements of 128 rows would be longer than Halide allows.
+    return replace(size, k=128, depth=32, tall=False) if shape.integers else size
 
 
 def warps_for(shape: Shape, *, narrow: bool = False) -> Tiling:

@@ -77,7 +77,7 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
 
 def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:
     offset = slice_offset(s.offset, context, s.accumulator)
-    region = Region(offset, s.m, s.n, is_swapped(s), 64 if context.group else 16)
+    region = Region(offset, s.m, s.n, is_swapped(s), 64 if context.group else 16, context.tall)
     known = context.accumulators[s.accumulator].regions.setdefault(offset, region)
     if known != region:
         raise EmitError(

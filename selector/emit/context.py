@@ -54,7 +54,7 @@ class Region:
     are of one warp, 64 of the four warps of a group, 16 each. A block of fewer columns is one part
     of a tile, which it shares with those beside it.
 
-    ``swapped``: the tiles hold the transposed block (their rows run along n).
+    ``swapped``: tiles hold the transposed block. ``tall``: every two of a warp are 32 rows in turn.
     """
 
     offset: int
@@ -62,6 +62,7 @@ class Region:
     n: int
     swapped: bool
     rows: int = 16
+    tall: bool = False
 
     @property
     def first(self) -> int:
@@ -91,11 +92,15 @@ class Region:
     def fragment(self, i: int, j: int) -> int:
         return self.first + i * self.tiles[1] + j
 
+    def row(self, i: int) -> int:
+        """From a lane's first row to that of its tile number ``i`` of a column."""
+        return i // 2 * 128 + i % 2 * 16 if self.tall else self.rows * i
+
     def offsets(self, element: Element) -> tuple[int, int]:
         """Rows and columns of the tiles from a lane's first element to this one."""
         i, j, e = element
         row, column = ELEMENTS[e]
-        return self.rows * i + row, 8 * j + column
+        return self.row(i) + row, 8 * j + column
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +163,8 @@ class KernelContext:
     warps: int = 1  # or groups of four of them, in a kernel with wgmma
     group: bool = False
     producer: bool = False  # one more group, behind the others, feeds the rings
+    tensor: bool = False  # accumulators in tensor memory; a warp of that group asks for products
+    tall: bool = False  # by instructions of 128 rows
     self_fed: bool = False  # no such group: those that multiply ask for their operands
     threads: int = 32
     panels: dict[str, Panels] = field(default_factory=dict)
@@ -266,6 +273,11 @@ class KernelContext:
     def consumers(self) -> int:
         """Threads of all warps or groups of all teams."""
         return self.teams * self.warps * self.unit_threads
+
+    @property
+    def warp_rows(self) -> int:
+        """Rows of an instruction of a group that a warp has one after the other."""
+        return 32 if self.tall else 16
 
     @property
     def shared_alignment(self) -> int:

@@ -17,6 +17,7 @@ from selector.emit.names import Names, comment, identifier
 from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.boxes import READY, STORES_READY
 from selector.emit.warpgroups.clusters import clamped
+from selector.emit.warpgroups.tensor_kernels import NAMES
 from selector.gpu.cuda.preamble import preamble
 from selector.gpu.cuda.printer import print_kernel
 from selector.gpu.ir import nodes as ir
@@ -202,7 +203,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     """The state that a kernel's emission begins with: what is asked of its grid, and what is known
     of sizes.
     """
-    names = Names()
+    names = Names(NAMES if target.has("tcgen05") else frozenset())
     context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
     for r in module.requirements:
         if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
@@ -271,7 +272,8 @@ def _prologue(context: KernelContext, w: Builder, *, tensor: bool) -> None:
     lane, g, q = masked(THREAD, 31), shifted("lane", 2), masked("lane", 3)
     if context.group:
         w.add(ir.Let("int", ("lane", "q"), (lane, q)))
-        w.add(ir.Let("int", ("g",), (plus(times(masked(shifted(THREAD, 5), 3), 16), g),)))
+        first = times(masked(shifted(THREAD, 5), 3), context.warp_rows)
+        w.add(ir.Let("int", ("g",), (plus(first, g),)))
         w.add(ir.Let("int", ("group",), (of_first_lane(shifted(THREAD, 7)),)))
     elif tensor:
         w.add(ir.Let("int", ("lane", "g", "q"), (lane, g, q)))

@@ -5,7 +5,7 @@ that they add to.
 from __future__ import annotations
 
 from selector.gpu.ir.lane_maps import ACCUMULATOR
-from selector.gpu.ir.products import GROUP_ROWS, Fragment, Record
+from selector.gpu.ir.products import Fragment, Record
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.types import Kind, Type
 from selector.lowering.fragments import BLOCK_BYTES
@@ -28,9 +28,10 @@ def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
 
 
 def group_record(instruction: TensorInstruction, n: int) -> Record:
-    """wgmma of ``n`` columns."""
+    """wgmma or tcgen05 of ``n`` columns."""
     a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
-    return Record(GROUP_ROWS, n, instruction.k, c, a, b)
+    tensor = instruction.family == "tcgen05"
+    return Record(instruction.m, n, instruction.k, c, a, b, tensor)
 
 
 def accumulators(t: Type, name: str, pieces: int) -> Fragment:

@@ -35,9 +35,10 @@ from selector.emit.units import Unit, block_unit, group_unit, warp_unit
 from selector.emit.unwritten import loops_of
 from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
 from selector.emit.warpgroups.iterations import is_loaded_fill
-from selector.emit.warpgroups.lasting import emit_lasting
+from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
 from selector.emit.warpgroups.self_fed import SelfFedRing
+from selector.emit.warpgroups.tensor_rings import TensorRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
@@ -127,7 +128,7 @@ class KernelEmitter:
         self.exchanged -= self.placement.by_rows.keys()
         one_warp = self.tensor and not warps
         if c.persistent or c.teams > 1:
-            emit_lasting(self)
+            emit_lasting(self, TensorRing if c.tensor else LastingRing)
         else:
             unit = self._tensor_unit() if one_warp else block_unit(c.threads)
             self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)

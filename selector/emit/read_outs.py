@@ -50,6 +50,7 @@ from selector.emit.warpgroups.box_stores import (
     takes,
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
+from selector.emit.warpgroups.tensor_kernels import refuse_sums
 from selector.gpu.ir.expressions import equal, packed, quotient, remainder
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import Let
@@ -246,7 +247,7 @@ class RegionCode:
         names = [f"box{number}" for number in range(len(boxes))]
         with w.block(""):
             for name, box, (_, region, _, i) in zip(names, boxes, parts, strict=True):
-                row = region.rows * i
+                row = region.row(i)
                 open_box(box, self.context, name, row=row, among=len(boxes))
             for name, box, (plan, region, outer, i) in zip(names, boxes, parts, strict=True):
                 values = self._values(plan, region, outer, guarded=False)
@@ -287,6 +288,7 @@ class RegionCode:
         """Sums over the rows of accumulators, or of tiles that are kept in registers; several
         statements are parts of one sum.
         """
+        refuse_sums(self.context)
         code = RowSumCode(self.context, self._term)
         code.write([(s, row_sums(s, self.context.register_tiles), self._summed(s)) for s in stmts])
 
@@ -305,7 +307,7 @@ class RegionCode:
         values = [self._values(p, r, o, guarded=False) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block(""):
-                name = open_box(box, self.context, row=parts[0][1].rows * i)
+                name = open_box(box, self.context, row=parts[0][1].row(i))
                 self._put(name, box, values, i)
                 close_boxes([name], self.context)
 

@@ -155,7 +155,7 @@ def settled(s: Accumulate, context: KernelContext) -> Accumulate:
 
 def _by_group(s: Accumulate) -> bool:
     """Whether an instruction of a warpgroup reads the operands, from memory as it is."""
-    return s.instruction.family == "wgmma"
+    return s.instruction.reads_memory
 
 
 def _settled(operand: Operand, context: KernelContext) -> Operand:

@@ -69,8 +69,8 @@ def _is_gathered(operand: object, instruction: TensorInstruction) -> bool:
         case ("Matrix", _, _, _, ("Int", int(outer)), _, ("Int", int(inner)), int(count), _):
             per = 16 // instruction.a_type.bytes
             rows, columns = inner == 1 and outer % per == 0, outer == 1 and inner % per == 0
-            if instruction.family == "wgmma" and outer < count and outer != per:
-                rows = False
+            if instruction.reads_memory and outer < count:
+                rows = rows and instruction.family == "wgmma" and outer == per
             return not (rows or columns or instruction.configurable)
         case ("Materialize", ("Toeplitz", _, _, _, _, _, int(phases), ("Load", _, _, taps, _))):
             return _windows_overlap(taps, phases)

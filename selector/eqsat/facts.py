@@ -13,7 +13,7 @@ from selector.targets import Target
 
 EXECUTES: dict[Location, tuple[str, ...]] = {
     Location.WMMA: ("wmma", "mma"),
-    Location.WGMMA: ("wgmma",),
+    Location.WGMMA: ("wgmma", "tcgen05"),
     Location.AMX: ("amx",),
 }
 """Families of instructions whose accumulators live in each location."""

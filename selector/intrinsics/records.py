@@ -34,6 +34,7 @@ Array = NDArray[np.generic]
 _WMMA = "PTX ISA 8.5, section 9.7.14.3 (wmma.mma)"
 _MMA = "PTX ISA 8.5, section 9.7.14.5 (mma)"
 _WGMMA = "PTX ISA 8.5, section 9.7.15.5 (wgmma.mma_async)"
+_TCGEN05 = "PTX ISA 8.7, section 9.7.16.10 (tcgen05.mma)"
 _AMX = "Intel SDM volume 2, TDPBF16PS and TDPBSSD/TDPBSUD/TDPBUSD/TDPBUUD"
 
 
@@ -75,10 +76,15 @@ class TensorInstruction:
         return f"m{self.m}n{self.n}k{self.k}"
 
     @property
+    def reads_memory(self) -> bool:
+        """Whether operands are read from shared memory, as they lie there."""
+        return self.family in ("wgmma", "tcgen05")
+
+    @property
     def granule(self) -> int:
         """Depth to which a block's K is padded: 16 bytes, since each warp-level form has a short
         one of half its depth; the others cost their full depth."""
-        whole = self.configurable or self.family == "wgmma"
+        whole = self.configurable or self.reads_memory
         return self.k if whole else min(self.k, 16 // self.a_type.bytes)
 
     def issued_macs(self, block_m: int, block_n: int, block_k: int) -> int:
@@ -197,6 +203,10 @@ _WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
 _WGMMA_COLUMNS = (256, 192, 128, 96, 64, 32, 16, 8)
 _WGMMA_SHAPES = tuple((64, n, 16) for n in _WGMMA_COLUMNS)
 _WGMMA_BYTES = tuple((64, n, 32) for n in _WGMMA_COLUMNS)
+# M = 64 fills half of the lanes of tensor memory, and leaves half of the unit idle.
+_TCGEN05_ROWS = ((128, _WGMMA_COLUMNS[:-1]), (64, _WGMMA_COLUMNS))
+_TCGEN05_SHAPES = tuple((m, n, 16) for m, columns in _TCGEN05_ROWS for n in columns)
+_TCGEN05_BYTES = tuple((m, n, 32) for m, columns in _TCGEN05_ROWS for n in columns)
 _WGMMA_PARTS = ((FLOAT16, FLOAT32), (FLOAT16, FLOAT16), (BFLOAT16, FLOAT32))
 
 INSTRUCTIONS: tuple[TensorInstruction, ...] = (
@@ -218,6 +228,11 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
     *_mixed("wgmma", _WGMMA_BYTES, _WGMMA),
     *(_part(n, *types) for n in (4, 2) for types in _WGMMA_PARTS),
+    *_family("tcgen05", _TCGEN05_SHAPES, (FLOAT16, FLOAT32), _TCGEN05),
+    *_family("tcgen05", _TCGEN05_SHAPES, (BFLOAT16, FLOAT32), _TCGEN05),
+    *_family("tcgen05", _TCGEN05_BYTES, (INT8, INT32), _TCGEN05),
+    *_family("tcgen05", _TCGEN05_BYTES, (UINT8, INT32), _TCGEN05),
+    *_mixed("tcgen05", _TCGEN05_BYTES, _TCGEN05),
     _amx("tdpbf16ps", 32, BFLOAT16, BFLOAT16, FLOAT32),
     _amx("tdpbssd", 64, INT8, INT8, INT32),
     _amx("tdpbsud", 64, INT8, UINT8, INT32),

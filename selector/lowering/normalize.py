@@ -36,7 +36,8 @@ from selector.ir.traverse import (
 )
 
 LARGEST_UNROLL = 64
-TENSOR_CALLS = ("tile.", "mma.", "wmma.", "wgmma.", "amx.")
+PRODUCTS = ("mma.", "wmma.", "wgmma.", "tcgen05.")  # on a GPU
+TENSOR_CALLS = ("tile.", *PRODUCTS, "amx.")
 TENSOR_MEMORY = (Memory.WMMA_ACCUMULATOR, Memory.WGMMA_ACCUMULATOR, Memory.AMX_TILE)
 
 
@@ -189,7 +190,7 @@ def _tensor_call(s: Stmt) -> str:
 def _is_other_accumulate(s: Stmt, fill: Stmt) -> bool:
     return (
         isinstance(s, Store)
-        and _tensor_call(s).startswith(("mma.", "wmma.", "wgmma."))
+        and _tensor_call(s).startswith(PRODUCTS)
         and not _mentions(fill, s.buffer)
     )
 

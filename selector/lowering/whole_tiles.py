@@ -39,6 +39,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, map_stmt
 from selector.lowering.masks import Floors, floors_of, is_mask, masks_in_place, unmasked
+from selector.lowering.normalize import PRODUCTS
 from selector.lowering.predicates import conjunction, conjuncts, lane_slacks
 from selector.lowering.structure import loaded_names, stored_names
 
@@ -96,7 +97,7 @@ class _Splitting:
 
 def _multiplies(s: Store) -> bool:
     """Whether a statement fills an accumulator or adds to it."""
-    return isinstance(s.value, Call) and s.value.name.startswith(("mma.", "wmma.", "wgmma."))
+    return isinstance(s.value, Call) and s.value.name.startswith(PRODUCTS)
 
 
 def _whole(masked: list[Store]) -> Expr | None:

@@ -27,7 +27,9 @@ body {
 }
 """
 _RULES_LIMIT = _PROGRAM_LIMIT = 1 << 18
-TargetName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120", "amx"]
+TargetName = Literal[
+    "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "amx"
+]
 assert set(TARGETS) == set(get_args(TargetName))
 
 

@@ -114,7 +114,9 @@ def test_warpgroups_are_refused_with_the_way_out() -> None:
     case = find_case("gemm")
     with pytest.raises(SelectionError) as error:
         hb.compile(case.build(case.small[0], "wgmma"), target="sm_120")
-    assert "compile for sm_90a, or place the Func in MemoryType.WMMAAccumulator" in str(error.value)
+    assert "compile for sm_90a, sm_100a, or place the Func in MemoryType.WMMAAccumulator" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_the_plan_takes_maps_bounded_by_what_the_sum_reads() -> None:
 
 
 def test_another_target_says_what_is_missing() -> None:
-    with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
+    with pytest.raises(SelectionError, match="target sm_80 has no wgmma or tcgen05 instructions"):
         hb.compile(tensor(multiply("f16-f32"), Tiling()), target="sm_80")
 
 

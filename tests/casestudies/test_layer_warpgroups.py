@@ -76,7 +76,7 @@ def test_slots_are_free_before_results_are_stored() -> None:
 
 
 def test_other_targets_say_what_is_missing() -> None:
-    with pytest.raises(SelectionError, match="target sm_80 has no wgmma instructions"):
+    with pytest.raises(SelectionError, match="target sm_80 has no wgmma or tcgen05 instructions"):
         hb.compile(warpgroups(layer(16, 16), Groups()), target="sm_80")
 
 

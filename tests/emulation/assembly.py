@@ -146,6 +146,8 @@ def _nothing(_: re.Match[str], __: Operands) -> str:
 
 
 _SHARED = r"\.shared(?:::cta)?"
+_TENSOR = r"tcgen05"
+_ONE = r"\.cta_group::1"
 _BULK = r"cp\.async\.bulk"
 _LANDS = r"\.shared::(?:cluster|cta)\.global\.mbarrier::complete_tx::bytes"
 INSTRUCTIONS: dict[str, Meaning] = {
@@ -160,7 +162,9 @@ INSTRUCTIONS: dict[str, Meaning] = {
     r"set\.(eq|lt|le|gt|ge)\.u32\.f16x2": lambda m, o: _result(f"{m[1]}_halves")(m, o),
     r"mov\.[bu](?:32|64)": lambda _, o: f"{o.one(0)} = {_SPECIAL.get(o.one(1), o.one(1))};",
     r"add\.[su](?:32|64)": lambda _, o: f"{o.one(0)} = {o.one(1)} + {o.one(2)};",
-    r"setp\.eq\.[su]32": lambda _, o: f"{o.one(0)} = {o.one(1)} == {o.one(2)};",
+    r"setp\.(eq|ne)\.[su]32": lambda m, o: (
+        f"{o.one(0)} = {o.one(1)} {'==' if m[1] == 'eq' else '!='} {o.one(2)};"
+    ),
     r"selp\.[su]32": lambda _, o: f"{o.one(0)} = {o.one(3)} ? {o.one(1)} : {o.one(2)};",
     r"bra": lambda _, o: f"goto {o.one(0)};",
     r"mma\.sync\.aligned\.m16n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.\2": _mma,
@@ -187,6 +191,20 @@ INSTRUCTIONS: dict[str, Meaning] = {
     r"wgmma\.fence\.sync\.aligned": _call("group_fence"),
     r"wgmma\.commit_group\.sync\.aligned": _call("group_commit"),
     r"wgmma\.wait_group\.sync\.aligned": _call("group_wait"),
+    rf"{_TENSOR}\.alloc{_ONE}\.sync\.aligned\.shared::cta\.b32": _call("tensor_allocate"),
+    rf"{_TENSOR}\.relinquish_alloc_permit{_ONE}\.sync\.aligned": _nothing,
+    rf"{_TENSOR}\.dealloc{_ONE}\.sync\.aligned\.b32": _call("tensor_free"),
+    rf"{_TENSOR}\.mma{_ONE}\.kind::(f16|i8)": lambda m, o: (
+        f"tensor_multiply({'true' if m[1] == 'i8' else 'false'}, {', '.join(map(str, o.values))});"
+    ),
+    rf"{_TENSOR}\.commit{_ONE}\.mbarrier::arrive::one\.shared::cluster\.b64": (
+        _call("tensor_commit")
+    ),
+    rf"{_TENSOR}\.ld\.sync\.aligned\.16x256b\.x(\d+)\.b32": lambda m, o: (
+        f"{_pointers('to', o.several(0))} tensor_load({m[1]}, to, {o.one(1)});"
+    ),
+    rf"{_TENSOR}\.wait::ld\.sync\.aligned": _call("tensor_await_loads"),
+    rf"{_TENSOR}\.fence::(?:before|after)_thread_sync": _nothing,
     r"mapa\.shared::cluster\.u32": _result("place_in"),
     r"barrier\.cluster\.arrive(?:\.\w+)*": _call("cluster_arrive"),
     r"barrier\.cluster\.wait(?:\.\w+)*": _call("cluster_wait"),

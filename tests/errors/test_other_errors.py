@@ -66,7 +66,8 @@ def test_unknown_target() -> None:
     text = said(TargetError, lambda: selector.compile(parse_module(COPY), target="sm_75"))
     assert text == (
         "unknown target 'sm_75'\n"
-        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, amx"
+        "  hint:  known targets: cuda, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, "
+        "sm_120, amx"
     )
 
 
@@ -111,6 +112,8 @@ def test_a_gpu_without_target() -> None:
         ("sm_90a", 90, True),
         ("sm_90a", 100, False),
         ("sm_100", 103, True),
+        ("sm_100a", 100, True),
+        ("sm_100a", 103, False),
         ("sm_100", 120, False),
         ("sm_120", 121, True),
         ("sm_120", 100, False),
@@ -129,7 +132,7 @@ def test_which_code_runs_where(target: str, capability: int, expected: bool) -> 
         (87, "sm_86"),
         (89, "sm_89"),
         (90, "sm_90a"),
-        (100, "sm_100"),
+        (100, "sm_100a"),
         (120, "sm_120"),
         (121, "sm_120"),
     ],

@@ -39,7 +39,9 @@ extern "C" __global__ void spill(const float *x, float *y, int n) {
 """
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"])
+@pytest.mark.parametrize(
+    "arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120"]
+)
 def test_a_kernel_compiles_for_every_target(arch: str) -> None:
     cubin = nvrtc.compile_to_cubin(CONV_SOURCE, arch)
     assert cubin[:4] == b"\x7fELF"

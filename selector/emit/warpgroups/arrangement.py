@@ -5,6 +5,7 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.panels import find_panels
+from selector.emit.warpgroups.tensor_kernels import arrange_tensor, check_tensor
 from selector.emit.warpgroups.windows import find_slots, find_windows
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt
 from selector.ir.traverse import walk_stmt
@@ -31,10 +32,14 @@ def arrange_groups(body: Stmt, in_registers: frozenset[str], context: KernelCont
             "keep all of them in one kind of memory",
         )
     c.group = True
+    if c.target.has("tcgen05"):
+        arrange_tensor(body, c)
     c.panels |= find_panels(body, in_registers)
     c.windows |= find_windows(body, c.panels)
     c.slots |= find_slots(body, {} if c.self_fed else c.windows)
     c.producer = not c.self_fed and bool(c.slots & c.group_operands)
+    if c.tensor:
+        check_tensor(c)
 
 
 def last_for_all(body: Stmt) -> Stmt | None:

@@ -270,8 +270,8 @@ class LastingRing(GroupRing):
                 w.add(Assign(EARLY, number(0)))
 
 
-def emit_lasting(emitter: Emitter) -> None:
-    """The body of a kernel of such blocks."""
+def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> None:
+    """The body of a kernel of such blocks, whose ring is of a ``kind``."""
     c, kernel = emitter.context, emitter.kernel
     loop, lets = _only_ring(kernel.body, c)
     allocations, body = hoist_allocations(loop.body)
@@ -281,7 +281,7 @@ def emit_lasting(emitter: Emitter) -> None:
     emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
     turns = Turns(kernel.grid, lets, c)
     _check_teams(loop, kernel.body, staged, c)
-    ring = LastingRing(emitter, loop, body, staged, turns)
+    ring = kind(emitter, loop, body, staged, turns)
     repeated = split_repeated(kernel.body, loop, {g.name for g in kernel.grid})
     ring.open(repeated)
     groups = consumer_unit(c.consumers) if c.teams == 1 else team_unit(c.warps * c.unit_threads)

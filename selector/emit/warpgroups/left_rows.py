@@ -90,7 +90,7 @@ def _times(part: Expr, step: int) -> Expr:
 
 def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ...]:
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
-    at, warp = [*box.first], times(WARP_OF_GROUP, ROWS)
+    at, warp = [*box.first], times(WARP_OF_GROUP, context.warp_rows)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
     places = [*map(context.scalar.number, at)]
     if box.above is None:

@@ -121,7 +121,7 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
     found: dict[str, Panels] = {}
     for s in walk_stmt(body):
         statement = as_accumulate(s) if isinstance(s, Store) else None
-        if statement is None or statement.instruction.family != "wgmma":
+        if statement is None or not statement.instruction.reads_memory:
             continue
         if isinstance(statement.a, Banded):
             raise _banded(statement.a.buffer, statement)
@@ -154,8 +154,9 @@ def _is_beside(s: Allocate, body: Stmt) -> bool:
 
 def not_shared(buffer: str, statement: Accumulate) -> ScheduleError:
     """The error for an operand that is not staged."""
+    family = statement.instruction.family
     return ScheduleError(
-        f"`{buffer}` is an operand of wgmma and does not lie in shared memory",
+        f"`{buffer}` is an operand of {family} and does not lie in shared memory",
         f"{statement.instruction.name} reads both operands from there, as they are",
         f"stage it: {buffer}.in_(...).compute_at(...).store_in(MemoryType.GPUShared)",
         Where(func=statement.accumulator),

@@ -89,8 +89,10 @@ class GroupEmitter:
     """Writes runs of accumulate statements. ``deferred``: the caller waits for the groups.
 
     ``trailing``: accumulators whose products run on into the next iteration of a loop, until the
-    first wait there, after which ``landed`` is called.
+    first wait there, after which ``landed`` is called. ``version``: of descriptors.
     """
+
+    version = 0
 
     def __init__(self, context: KernelContext, fill: Callable[[Store], None]) -> None:
         self.context = context
@@ -189,10 +191,10 @@ class GroupEmitter:
         region = accumulator.regions[slice_offset(s.offset, context, s.accumulator)]
         found: list[Product] = []
         for step in range(s.k // instruction.k):
-            for i in range(s.m // GROUP_M):
-                left = self._left(s, a, GROUP_M * i, instruction.k * step)
+            for i in range(s.m // instruction.m):
+                left = self._left(s, a, instruction.m * i, instruction.k * step)
                 right = self._matrix(s, b, 0, instruction.k * step, s.n)
-                first = region.fragment(i, 0)
+                first = region.fragment(i * instruction.m // GROUP_M, 0)
                 found.append(Product(s.accumulator, instruction, first, s.n, left, right))
         return found
 
@@ -200,7 +202,7 @@ class GroupEmitter:
         """The first operand: in registers, as accumulators that it was made of, or in panels."""
         tiles = self.context.register_tiles.get(a.buffer)
         if tiles is None:
-            return self._matrix(s, a, row, depth, GROUP_M)
+            return self._matrix(s, a, row, depth, s.instruction.m)
         found: list[str] = []
         for down, across in BLOCKS:
             at = depth + across // a.type.bytes
@@ -256,7 +258,7 @@ class GroupEmitter:
             return False
         after = (row + last.n, column) if p.b.along else (row, column + last.n)
         return (
-            p.first == last.first + last.n // 8
+            p.first == last.first + last.n // 8 * p.instruction.m // GROUP_M
             and _is_width(last.n + p.n, p.instruction)
             and panels.element(p.b.offset) == after
         )
@@ -272,7 +274,7 @@ class GroupEmitter:
             behind = c.number(m.symbolic.to_expr()) if m.symbolic.terms else None
             view = replace(c.storages[m.buffer].view, at=behind)
             steps = steps_of(c.panels[m.buffer].layout, across=not m.along)
-            c.writer.add(Descriptor(name, view, *steps))
+            c.writer.add(Descriptor(name, view, *steps, self.version))
             known[key] = name
         return known[key]
 

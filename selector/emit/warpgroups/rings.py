@@ -149,7 +149,7 @@ class GroupRing(FedRing):
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
         with w.when(equal(THREAD, c.consumers)):  # who asks for the first slots
             with w.loop("i", number(0), number(self.stages)):
-                w.add(Init(barrier("full", "i"), self._fillers(c.unit_threads)))
+                w.add(Init(barrier("full", "i"), self._fillers(self._feeders().size)))
                 w.add(Init(barrier("free_", "i"), self._releases()))
             w.add(Fence("barriers"))
             if self.early:

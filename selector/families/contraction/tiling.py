@@ -8,6 +8,7 @@ from typing import Literal
 
 MOST_LANES = 65535  # of a vector of Halide's
 GROUP_ROWS = 64  # of a product by a warpgroup
+TALL_ROWS = 128  # at most, in tensor memory
 WARP_ROWS = 16  # of a product by a warp
 COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
@@ -65,7 +66,8 @@ class Tiling:
     """Block tile ``n`` x ``m`` and run of ``k``; its parts along n and m, one for each warpgroup
     (``unit`` "group", wgmma) or warp ("warp", mma.sync); a ring of ``stages`` runs.
 
-    ``depth``: elements of the sum in an instruction of a group. ``swapped``: the columns of C, not
+    ``depth``: elements of the sum in an instruction of a group. ``tall``: that has 128 rows, in
+    tensor memory (tcgen05). ``swapped``: the columns of C, not
     its rows, are the rows of the instruction, so that a narrow tile has few rows of C. ``band``:
     blocks are numbered down that many block rows first, then along n (0: along n first).
     ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that
@@ -88,6 +90,7 @@ class Tiling:
     cluster: int = 1
     self_fed: bool = False
     copied: str = ""
+    tall: bool = False
 
     @property
     def part_n(self) -> int:
@@ -109,6 +112,8 @@ class Tiling:
 
     @property
     def instruction_rows(self) -> int:
+        if self.tall:
+            return TALL_ROWS
         return GROUP_ROWS if self.unit == "group" else WARP_ROWS
 
     @property
@@ -160,6 +165,7 @@ class Tiling:
         unit = "g" if self.unit == "group" else "w"
         text = f"{self.m}x{self.n}x{self.k}-{unit}{self.parts_m}x{self.parts_n}-s{self.stages}"
         said = (
+            ("-tall", self.tall),
             ("-swapped", self.swapped),
             (f"-band{self.band}", self.band not in (0, 8)),
             (f"-persistent{self.persistent}", self.persistent),

@@ -15,6 +15,7 @@ from selector.gpu.cuda.snippets.copies import COPIES
 from selector.gpu.cuda.snippets.fragments import FRAGMENTS
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES
+from selector.gpu.cuda.snippets.tensor import TENSOR
 from selector.gpu.ir.mentioned import words
 
 _ALWAYS = """\
@@ -25,7 +26,7 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 """
 
-_SNIPPETS: dict[str, str] = ARITHMETIC | COPIES | BARRIERS | GROUPS | FRAGMENTS | STORES
+_SNIPPETS: dict[str, str] = ARITHMETIC | COPIES | BARRIERS | GROUPS | FRAGMENTS | STORES | TENSOR
 
 # Copies to the block's own shared memory that say so (PTX ISA 8.6): else, code for sm_120 asks
 # before each whether the address is another block's, and has a stack for what it does then.

@@ -6,6 +6,7 @@ from selector.gpu.cuda.copies import StoreNode, copy_line, engine_line, store_li
 from selector.gpu.cuda.expressions import TYPES, Numbers, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import ProductNode, product_lines
+from selector.gpu.cuda.tensor import tensor_line
 from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
     CopyAsync,
@@ -51,14 +52,22 @@ from selector.gpu.ir.nodes import (
 )
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Fragment
+from selector.gpu.ir.tensor import TensorAlloc, TensorFree, TensorMemory, TensorTile
 from selector.ir.nodes import Expr
 
 INDENT = "  "
 
-_FENCES = {"proxy": "async_fence", "barriers": "barriers_made", "matrix": "group_fence"}
+_FENCES = {
+    "proxy": "async_fence",
+    "barriers": "barriers_made",
+    "matrix": "group_fence",
+    "tensor_before": "tensor_before",
+    "tensor_after": "tensor_after",
+}
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
 _SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
+_ARRIVES = {"": "barrier_arrive", "copies": "barrier_arrive_copies", "matrix": "tensor_commit"}
 _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}
 _PRAGMAS = {
     "rolled": ("#pragma unroll 1",),
@@ -194,7 +203,7 @@ class _Printer:
             case Let(kind, names, values, note) | State(kind, names, values, note):
                 constant = "const " if isinstance(node, Let) else ""
                 return [f"{constant}{self.declared(kind, names, values)}{_noted(note)}"]
-            case Memory():
+            case Memory() | TensorAlloc() | TensorMemory() | TensorTile() | TensorFree():
                 return [self.memory(node)]
             case Leave(what, note):
                 return [_LEAVES[what] + _noted(note)]
@@ -222,7 +231,9 @@ class _Printer:
             case Dependents(what):
                 return _DEPENDENTS[what]
 
-    def memory(self, node: Memory) -> str:
+    def memory(self, node: Memory | TensorAlloc | TensorMemory | TensorTile | TensorFree) -> str:
+        if not isinstance(node, Memory):
+            return tensor_line(node, self.numbers)
         start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")
         start = start if node.kind == "unsigned char" else f"({node.kind}*)({start})"
         return f"{node.kind}* const {node.name} = {start};"
@@ -256,7 +267,7 @@ class _Printer:
                     return f"barrier_expect({at}, {self.text(bytes_)});"
                 if block is not None:
                     return f"barrier_arrive_at({at}, {self.text(block)});"
-                return f"barrier_arrive{'_copies' if after else ''}({at});"
+                return f"{_ARRIVES[after]}({at});"
             case Await(how, barrier, phase, within):
                 name, limit = _limited(_AWAITS[how], within)
                 return f"{name}({self.text(barrier)}, {parity(phase, self.numbers)}{limit});"
@@ -267,12 +278,19 @@ class _Printer:
                 return f"{name}({self.text(barrier)}, {threads}{limit});{_noted(note)}"
             case Fence(what, note):
                 return f"{_FENCES[what]}();{_noted(note)}"
-            case Commit(queue):
-                return f"{_QUEUES[queue]}_commit();"
-            case Drain(queue, pending, half):
-                return f"{_QUEUES[queue]}_wait{'_read' if half else ''}<{pending}>();"
+            case Commit() | Drain():
+                return self.queued(node)
             case _:
                 raise AssertionError(f"{type(node).__name__} has no text of its own")
+
+    def queued(self, node: Commit | Drain) -> str:
+        match node:
+            case Commit(queue):
+                return f"{_QUEUES[queue]}_commit();"
+            case Drain("tensor"):
+                return "tensor_loaded();"
+            case Drain(queue, pending, half):
+                return f"{_QUEUES[queue]}_wait{'_read' if half else ''}<{pending}>();"
 
 
 def _remote(node: Node) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from selector.gpu.cuda.expressions import Numbers, spell
 from selector.gpu.cuda.instructions import form, hold_form
+from selector.gpu.cuda.tensor import load_line, product_line
 from selector.gpu.cuda.views import address, pointer
+from selector.gpu.ir.descriptors import SWIZZLE_CODES
 from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.products import (
     Descriptor,
@@ -18,11 +20,10 @@ from selector.gpu.ir.products import (
     Pin,
     SetTile,
 )
+from selector.gpu.ir.tensor import LOADS
 from selector.ir.nodes import IntImm
 
 ProductNode = Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin
-
-SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row
 
 
 def product_lines(
@@ -40,10 +41,14 @@ def product_lines(
             return [" ".join(texts)]
         case MatrixRows():
             return [f"const u32 {node.name} = {_rows(node, numbers)};"]
+        case LoadFragment(how=how) if how in LOADS:
+            return [load_line(node, fragments, wrappers)]
         case LoadFragment():
             return _load(node, numbers)
         case Descriptor(name):
             return [f"const u64 {name} = {descriptor(node, numbers)};"]
+        case Mma(record=record) if record.tensor:
+            return [product_line(node)]
         case Mma(_, record, to, piece, a, b):
             called, source = form(node)
             wrappers[called] = source
@@ -60,8 +65,8 @@ def descriptor(node: Descriptor, numbers: Numbers) -> str:
     start = address(node.view, numbers)
     if not node.swizzle:
         return f"core_descriptor({start}, {node.leading}, {node.stride})"
-    code = SWIZZLES[node.swizzle]
-    return f"matrix_descriptor({start}, {node.leading}, {node.stride}, {code})"
+    code, kind = SWIZZLE_CODES[node.version][node.swizzle], ("matrix", "tensor")[node.version]
+    return f"{kind}_descriptor({start}, {node.leading}, {node.stride}, {code})"
 
 
 def _rows(node: MatrixRows, numbers: Numbers) -> str:

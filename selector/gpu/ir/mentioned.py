@@ -9,12 +9,12 @@ from typing import Any
 
 from selector.gpu.ir.memory import StoreRows
 from selector.gpu.ir.nodes import Body, Number, walk
-from selector.gpu.ir.products import MatrixRows
+from selector.gpu.ir.products import ADDS, MatrixRows, Mma
 from selector.gpu.ir.views import View
 from selector.ir.traverse import free_vars
 
 _TEXTS = ("lines", "head", "elements")  # fields of C
-_NAMES = ("base", "map", "pointer", "to", "unit")  # fields that are the name of something
+_NAMES = ("base", "map", "memory", "pointer", "to", "unit")  # fields that are the name of something
 _BY_LANE = (StoreRows, MatrixRows)  # where a lane's part is follows from its number
 
 
@@ -32,6 +32,8 @@ def mentioned(body: Body) -> set[str]:
                 collect(value, found, texts)
         if isinstance(node, _BY_LANE):
             found.add("lane")
+        if isinstance(node, Mma) and node.how not in ADDS:
+            found.add(node.how)
     texts += (numbers[name] for name in numbers.keys() & found)
     return found | words(" ".join(texts))
 

@@ -5,7 +5,7 @@ nodes of its own, as has the control around it; ``Raw`` and ``Under`` hold the t
 Conditions that mention a thread's place (``expressions``) say who comes to what stands under them.
 
 A barrier in shared memory is its address. Queues are those of PTX: ``copies`` (cp.async),
-``stores`` (bulk groups), ``matrix`` (wgmma).
+``stores`` (bulk groups), ``matrix`` (wgmma), ``tensor`` (loads of tensor memory).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from selector.gpu.ir.products import (
     Pin,
     SetTile,
 )
+from selector.gpu.ir.tensor import TensorNode
 from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
@@ -228,8 +229,9 @@ class Retire:
 @dataclass(frozen=True, slots=True)
 class Arrive:
     """An arrival of each thread that comes here. ``bytes`` of the copy engine are awaited, too;
-    ``after`` copies: one more arrival when this thread's copies are complete; ``block``: at the
-    barrier of another block of the cluster.
+    ``after`` copies: one more arrival when this thread's copies are complete, after ``matrix``: the
+    only one, when the products in tensor memory are; ``block``: at the barrier of another block of
+    the cluster.
     """
 
     barrier: Expr
@@ -271,7 +273,7 @@ class ResetArrivals:
 @dataclass(frozen=True, slots=True)
 class Fence:
     """For what follows to see: stores by the asynchronous ``proxy``, made ``barriers`` by it,
-    registers by ``matrix`` instructions.
+    registers by ``matrix`` instructions; what threads do to tensor memory (``gpu.ir.tensor``).
     """
 
     what: str
@@ -328,7 +330,7 @@ Node = (
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
     | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
     | Evaluate | Comment | Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin
-    | Busy | Touch | Read
+    | Busy | Touch | Read | TensorNode
 )  # fmt: skip
 Body = tuple[Node, ...]
 

@@ -15,15 +15,16 @@ from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
-_RECORD = re.compile(r"m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
+_RECORD = re.compile(r"(tcgen05\.)?m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
 GROUP_ROWS = 64  # of an instruction of four warps
+ADDS = {"fresh": 0, "add": 1}  # whether a product is added to what is there; else a variable says
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A tensor instruction of PTX: m x k elements of type ``a`` times k x n of ``b``, added to m x
     n of ``c``. That of a group of four warps (wgmma) is asynchronous: it reads memory and registers
-    until it is drained.
+    until it is drained. ``tensor``: the accumulators lie in tensor memory (``gpu.ir.tensor``).
     """
 
     m: int
@@ -32,10 +33,11 @@ class Record:
     c: str
     a: str
     b: str
+    tensor: bool = False
 
     @property
     def asynchronous(self) -> bool:
-        return self.m == GROUP_ROWS
+        return self.m == GROUP_ROWS and not self.tensor
 
     @property
     def bytes(self) -> int:
@@ -43,7 +45,8 @@ class Record:
         return int(self.a.strip("bfsu")) // 8
 
     def __str__(self) -> str:
-        return f"m{self.m}n{self.n}k{self.k}.{self.c}.{self.a}.{self.b}"
+        family = "tcgen05." if self.tensor else ""
+        return f"{family}m{self.m}n{self.n}k{self.k}.{self.c}.{self.a}.{self.b}"
 
 
 def parse_record(text: str) -> Record:
@@ -51,8 +54,8 @@ def parse_record(text: str) -> Record:
     found = _RECORD.fullmatch(text)
     if found is None:
         raise InternalError(f"`{text}` is no tensor instruction")
-    m, n, k, *types = found.groups()
-    return Record(int(m), int(n), int(k), *types)
+    family, m, n, k, *types = found.groups()
+    return Record(int(m), int(n), int(k), *types, tensor=bool(family))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class MatrixRows:
 class LoadFragment:
     """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
     rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
-    or by ``elements``, packed.
+    by ``elements``, packed; or from ``tensor`` memory, into tiles of a fragment or added to them.
     """
 
     registers: tuple[str, ...]
@@ -148,6 +151,7 @@ class LoadFragment:
 class Descriptor:
     """An operand of wgmma in shared memory, as that takes it: ``leading`` and ``stride`` bytes
     between its parts (``descriptors``), rows of so many bytes swizzled (0: core matrices).
+    ``version`` 1: of tcgen05.
     """
 
     name: str
@@ -155,12 +159,14 @@ class Descriptor:
     leading: int
     stride: int
     swizzle: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mma:
     """A tensor instruction: a product is added to the tiles of a fragment from number ``piece`` on;
-    ``how``: ``fresh`` where these need no value before, else ``add``.
+    ``how``: ``fresh`` where these need no value before, else ``add``; in tensor memory also the
+    variable that says whether to add.
     """
 
     how: str

@@ -67,6 +67,14 @@ from selector.gpu.ir.products import (
     Pin,
     SetTile,
 )
+from selector.gpu.ir.tensor import (
+    TensorAlloc,
+    TensorBusy,
+    TensorFree,
+    TensorLoad,
+    TensorMemory,
+    TensorTile,
+)
 from selector.gpu.ir.touched import Read, Touch
 
 TEMPLATES: dict[type, str] = {
@@ -120,11 +128,19 @@ TEMPLATES: dict[type, str] = {
     SetTile: "set_tile {to} piece {piece} = {values}",
     MatrixRows: "rows {name} of {view} from {first} each {step}[ apart {apart}]",
     LoadFragment: "load {registers} by {how}[ from {base}][ at {at}][ elements {elements}]",
-    Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]",
+    Descriptor: "descriptor {name} of {view} leading {leading} stride {stride}[ swizzle {swizzle}]"
+    "[ version {version}]",
     Mma: "mma {how} {record} to {to} piece {piece} left {a} right {b}",
     Pin: "pin {name}",
     Touch: "touch {how} at {at} bytes {bytes}[ wanted {wanted}]",
     Read: "read {rows} each {step} matrices {matrices}",
+    TensorAlloc: "tensor_alloc at {at} columns {columns}",
+    TensorMemory: "tensor {name} at {at} columns {columns}",
+    TensorTile: "tensor_tile {name} of {base} columns {columns} = {start}",
+    TensorFree: "tensor_free {memory} columns {columns}",
+    TensorBusy: "tensor_busy {to} piece {first} pieces {pieces} add {add}"
+    " reads {descriptors} from {start} to {end}",
+    TensorLoad: "tensor_load {fragment} of {base} at {at} pieces {pieces}",
     Busy: "busy {fragments}[ reads {descriptors} from {first} to {last}]",
 }
 BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field

@@ -26,7 +26,9 @@ from selector.gpu.ir.products import (
     Operand,
     Record,
 )
+from selector.gpu.ir.tensor import LOADS, TensorMemory, TensorTile
 from selector.gpu.ir.text import line
+from selector.gpu.ir.verify_tensor import tensor_faults
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Call, Expr, Var
@@ -55,11 +57,14 @@ class _Scope:
             match node:
                 case Fragment() | Memory() | Descriptor() | MatrixRows():
                     self.declared[node.name] = node
-                case LoadFragment(registers):
+                case TensorMemory() | TensorTile():
+                    self.declared[node.name] = node
+                case LoadFragment(registers, how) if how not in LOADS:
                     self.declared |= dict.fromkeys(registers, node)
                 case _:
                     pass
-            yield from (f"{fault}: {line(node)}" for fault in self._own(node))
+            faults = *self._own(node), *tensor_faults(node, self.declared)
+            yield from (f"{fault}: {line(node)}" for fault in faults)
             inner = children(node)
             if inner:
                 yield from _Scope(dict(self.declared), self.numbers).faults(inner)
@@ -67,7 +72,8 @@ class _Scope:
     def _own(self, node: Node) -> Iterator[str]:
         match node:
             case Mma():
-                yield from self._accumulators(node)
+                if not node.record.tensor:
+                    yield from self._accumulators(node)
                 for x, rows in ((node.a, node.record.m), (node.b, node.record.n)):
                     yield from self._operand(x, node.record, rows)
             case MatrixRows(_, view, first, step, apart):

@@ -25,6 +25,7 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import Descriptor, Pin
+from selector.gpu.ir.tensor import TensorTile
 from selector.gpu.ir.touched import Read
 from selector.ir.traverse import free_vars
 
@@ -51,6 +52,8 @@ def _mentioned(body: Body, numbers: Mapping[str, Number]) -> set[str]:
             case EngineCopy(to=view) | EngineStore(source=view) | Descriptor(view=view):
                 found.add(view.memory)
             case Read(name) | Pin(name):
+                found.add(name)
+            case TensorTile(base=name):
                 found.add(name)
             case Memory(unit=unit):
                 found.add(unit)

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from selector.gpu.cuda.preamble import words
 from selector.gpu.ir.descriptors import span
-from selector.gpu.ir.expressions import plus, times
+from selector.gpu.ir.expressions import number, plus, times
 from selector.gpu.ir.memory import (
     Array,
     EngineCopy,
@@ -30,6 +30,7 @@ from selector.gpu.ir.nodes import (
     Body,
     Comment,
     Dependents,
+    Drain,
     Fence,
     For,
     Fused,
@@ -48,6 +49,7 @@ from selector.gpu.ir.nodes import (
     walk,
 )
 from selector.gpu.ir.products import (
+    ADDS,
     Busy,
     Descriptor,
     Fragment,
@@ -60,6 +62,7 @@ from selector.gpu.ir.products import (
     Pin,
     SetTile,
 )
+from selector.gpu.ir.tensor import LOADS, TensorBusy, TensorLoad
 from selector.gpu.ir.touched import Read
 from selector.gpu.simulator.asked import asked_only
 from selector.gpu.simulator.moved import Alone, moved
@@ -95,6 +98,10 @@ class _Reduction:
             match node:
                 case Mma(record=record) if record.asynchronous:
                     self.watched |= dict.fromkeys(_fragments(node))
+                case LoadFragment(registers=names, how=how) if how in LOADS:
+                    self.watched[names[0].partition("[")[0]] = None
+                case TensorLoad(fragment):  # of a kernel that is reduced already
+                    self.watched[fragment] = None
                 case EngineStore(source=view):
                     self.watched[view.memory] = None
                 case Busy(fragments):  # of a kernel that is reduced already
@@ -186,6 +193,8 @@ class _Reduction:
                 return (node,)
             case Pin(name):
                 return (node,) if name in self.watched else ()
+            case Mma() | LoadFragment():
+                return self.tensor(node)
             case _:
                 declare(node, names)
                 return (*self.touches(node), node) if _meets(node) else ()
@@ -248,6 +257,24 @@ class _Reduction:
         fragments = dict.fromkeys(name for node in run for name in _fragments(node))
         first, last = zip(*spans.values(), strict=True)
         return Busy(tuple(fragments), tuple(spans), first, last)
+
+    def tensor(self, node: Mma | LoadFragment) -> Body:
+        """Of a product or load of tensor memory."""
+        match node:
+            case Mma(record=record) if record.tensor:
+                return (self.product(node),)
+            case LoadFragment(how=how) if how in LOADS:
+                fragment = node.registers[0].partition("[")[0]
+                load = TensorLoad(fragment, node.base, node.at, len(node.registers))
+                return (load,) if how == "tensor" else (load, Drain("tensor", 0), Pin(fragment))
+            case _:
+                return ()
+
+    def product(self, node: Mma) -> TensorBusy:
+        """What one has."""
+        add = number(ADDS.get(node.how, node.how))
+        names, start, end = zip(*self.spans(node), strict=True)
+        return TensorBusy(node.to, node.piece, node.record.n // 8, add, names, start, end)
 
     def spans(self, node: Mma) -> Iterator[Span]:
         """The bytes that an instruction reads."""

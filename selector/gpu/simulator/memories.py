@@ -28,9 +28,10 @@ class Memories:
         self.blocks = [Races() for _ in range(launch.kernel.cluster)]
         self.filled: dict[Place, tuple[Barrier, bool]] = {}  # for whom; whether it is under way
 
-    def _touch(
+    def touch(
         self, block: int, access: tuple[Who, int], chunks: int, clock: Clock, node: Node
     ) -> None:
+        """Somebody does that; what is wrong with it is a fault."""
         fault = self.blocks[block].touch(*access, chunks, clock)
         if fault:
             self.launch.fault(f"{_NAMES.get(fault, fault)}: {line(node)}")
@@ -42,10 +43,10 @@ class Memories:
         moves = self.lanes.moves(agent, node)
         if moves.stored:
             stored = Who(agent.number, writes=True), agent.time
-            self._touch(agent.block, stored, moves.stored, agent.clock, node)
+            self.touch(agent.block, stored, moves.stored, agent.clock, node)
         if moves.copied:
             copied = Who(agent.copies.component, writes=True), agent.copies.ask()
-            self._touch(agent.block, copied, moves.copied, agent.clock, node)
+            self.touch(agent.block, copied, moves.copied, agent.clock, node)
         if moves.runs:
             self._run(agent, node, moves)
 
@@ -54,13 +55,13 @@ class Memories:
         start, memory = agent.values[name], agent.memories[name]
         access = Who(agent.number, writes=True, part=True), agent.time
         chunks = of_range(start, start + memory.bytes)
-        self._touch(agent.block, access, chunks, agent.clock, Pin(name))
+        self.touch(agent.block, access, chunks, agent.clock, Pin(name))
 
     def read(self, agent: Agent, node: Read) -> None:
         """Loads of a warp, of what all its threads have seen."""
         chunks = of_read(node, agent.values[node.rows])
         access = Who(agent.number, writes=False), agent.time
-        self._touch(agent.block, access, chunks, agent.met, node)
+        self.touch(agent.block, access, chunks, agent.met, node)
 
     def multiply(self, agent: Agent, node: Busy, access: tuple[Who, int]) -> None:
         """Instructions that read memory until they are complete."""
@@ -68,7 +69,7 @@ class Memories:
         for name, first, last in zip(node.descriptors, node.first, node.last, strict=True):
             start = agent.descriptors[name]
             chunks |= of_range(start + first, start + last)
-        self._touch(agent.block, access, chunks, agent.met, node)
+        self.touch(agent.block, access, chunks, agent.met, node)
 
     # ------------------------------------------------------------------ by the copy engine
 
@@ -88,7 +89,7 @@ class Memories:
         if not b.announced:
             self.launch.fault(f"the copy engine does not know the barrier: {line(node)}")
         access = Who(b.component, writes=True, engine=True), b.done + 1
-        self._touch(block, access, chunks, agent.clock, node)
+        self.touch(block, access, chunks, agent.clock, node)
 
     def copy(self, agent: Agent, node: EngineCopy) -> None:
         """A box, to each of the blocks that it is for."""
@@ -120,7 +121,7 @@ class Memories:
         start = start_of(node.source, agent)
         chunks = of_range(start, start + agent.memories[node.source.memory].bytes)
         access = Who(agent.stores.component, writes=False, engine=True), agent.stores.ask()
-        self._touch(agent.block, access, chunks, agent.clock, node)
+        self.touch(agent.block, access, chunks, agent.clock, node)
 
     def end(self, agent: Agent) -> None:
         """A thread is over."""

@@ -11,7 +11,7 @@ from selector.gpu.ir.nodes import Arrive, Await, Init, Node, Retire, Sync
 from selector.gpu.ir.text import line
 from selector.gpu.simulator.barriers import Barrier, Meeting, place_of
 from selector.gpu.simulator.launch import Launch, value
-from selector.gpu.simulator.threads import KNOWN, Agent, Clock
+from selector.gpu.simulator.threads import KNOWN, ROWS, Agent, Clock
 from selector.ir.nodes import Expr
 
 Waiting = Generator[Callable[[], bool]]
@@ -29,7 +29,7 @@ class Phases:
 
     def _nobody(self) -> Clock:
         """The clock of who knows of nobody."""
-        return np.zeros((2, self.size), np.int64)
+        return np.zeros((ROWS, self.size), np.int64)
 
     # ------------------------------------------------------------------ barriers
 
@@ -86,6 +86,13 @@ class Phases:
             return
         for _ in agent.each():
             self._arrive_at(agent, node, value(agent, node.block))
+
+    def commit(self, agent: Agent, node: Arrive, clock: Clock) -> None:
+        """An arrival of what works for a thread, of which that clock knows then."""
+        block = None if node.block is None else value(agent, node.block)
+        b = self.at(agent, node, value(agent, node.barrier), block)
+        if b is not None:
+            self.launch.later(partial(self._come, b, agent.threads, clock, node))
 
     def _arrive_at(self, agent: Agent, node: Arrive, block: int | None) -> None:
         launch = self.launch

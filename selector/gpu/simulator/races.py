@@ -35,7 +35,7 @@ class Races:
 
     def touch(self, who: Who, time: int, chunks: int, clock: Clock) -> str:
         """Somebody who knows that ``clock`` does that; what is wrong with it."""
-        known, fenced = clock.tolist()
+        known, fenced, *_ = clock.tolist()
         for other, times in self.past.items():
             if not (other.writes or who.writes) or (other.part and who.part):
                 continue

@@ -35,6 +35,7 @@ from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.memories import Memories
 from selector.gpu.simulator.moved import Alone
 from selector.gpu.simulator.phases import Phases
+from selector.gpu.simulator.tensor import Tensors
 from selector.gpu.simulator.threads import FENCED, KNOWN, Agent
 from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.variables import assign, declared
@@ -69,10 +70,12 @@ class Run:
         self.phases = Phases(self.launch)
         self.instructions = Instructions(self.launch.agents)
         self.memories = Memories(self.launch, self.phases, followed.lanes)
+        self.tensors = Tensors(self.launch, self.memories)
         self.steps = 0
         self._schedule(followed.body)
         if not self.launch.faults:
             self.phases.end()
+            self.tensors.end()
 
     # ------------------------------------------------------------------ schedule
 
@@ -173,11 +176,13 @@ class Run:
 
     def _step(self, agent: Agent, node: Node) -> None:
         """One that nobody waits at."""
-        if assign(agent, node):
+        if assign(agent, node) or self.tensors.follow(agent, node):
             return
         match node:
             case Init():
                 self.phases.init(agent, node)
+            case Arrive(after="matrix"):
+                self.phases.commit(agent, node, self.tensors.complete(agent))
             case Arrive():
                 self.phases.arrive(agent, node)
             case Retire():
@@ -212,7 +217,7 @@ class Run:
             case Pin(name) if name in agent.memories:
                 self.memories.text(agent, name)
             case Pin(name):
-                if self.instructions.have(agent, name):
+                if self.instructions.have(agent, name) or self.tensors.have(agent, name):
                     self.launch.fault(f"`{name}` is touched while instructions have it")
             case Busy():
                 access = self.instructions.issue(agent, node)

@@ -18,7 +18,8 @@ from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import walk_expr
 
 WARP, GROUP = 32, 128
-KNOWN, FENCED = 0, 1  # rows of a clock: what somebody knows of, and that the copy engine can see
+KNOWN, FENCED, TOLD = range(3)  # rows of a clock: what somebody knows of, of that the copy engine
+ROWS = 3  # can see, of what has been done to tensor memory
 
 Clock = npt.NDArray[np.int64]
 
@@ -84,10 +85,12 @@ class Agent:
     last: int
     values: Values
     number: int = 0
-    clock: Clock = field(default_factory=lambda: np.zeros((2, 0), np.int64))
-    met: Clock = field(default_factory=lambda: np.zeros((2, 0), np.int64))  # since its warp met
+    clock: Clock = field(default_factory=lambda: np.zeros((ROWS, 0), np.int64))
+    met: Clock = field(default_factory=lambda: np.zeros((ROWS, 0), np.int64))  # since its warp met
     copies: Queue = field(default_factory=Queue)
     stores: Queue = field(default_factory=Queue)
+    products: Queue = field(default_factory=Queue)  # in tensor memory, and loads of it
+    loads: Queue = field(default_factory=Queue)
     matrix: Issued = field(default_factory=Issued)
     group: int = 0  # the component of what its group has asked of wgmma
     descriptors: dict[str, int] = field(default_factory=dict[str, int])  # the bytes they begin at
@@ -156,13 +159,15 @@ def agents_of(kernel: Kernel, world: World, barriers: int) -> list[Agent]:
             agent.values[f"({THREAD.name} >> 5)"] = first // WARP
             found.append(agent)
     groups = -(-kernel.threads // GROUP)
-    size = 3 * len(found) + groups * kernel.cluster + barriers
+    size = 5 * len(found) + groups * kernel.cluster + barriers
     for number, agent in enumerate(found):
         agent.number = number
         agent.copies.component = len(found) + number
         agent.stores.component = 2 * len(found) + number
-        agent.group = 3 * len(found) + agent.block * groups + agent.first // GROUP
-        agent.clock = np.zeros((2, size), np.int64)
+        agent.products.component = 3 * len(found) + number
+        agent.loads.component = 4 * len(found) + number
+        agent.group = 5 * len(found) + agent.block * groups + agent.first // GROUP
+        agent.clock = np.zeros((ROWS, size), np.int64)
         agent.clock[KNOWN, number] = 1
         agent.met = agent.clock.copy()
     return found

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from selector.gpu.ir.nodes import Advance, Assign, Body, Let, Memory, Node, State
 from selector.gpu.ir.products import Descriptor
+from selector.gpu.ir.tensor import TensorMemory, TensorTile
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.threads import Agent
 from selector.gpu.simulator.values import value_of
@@ -16,7 +17,11 @@ def assign(agent: Agent, node: Node) -> bool:
     v = agent.values
     match node:
         case Let(_, names, values) | State(_, names, values):
-            v.update(zip(names, [value_of(e)(v) for e in values], strict=True))
+            for name, e in zip(names, values, strict=True):
+                try:
+                    v[name] = value_of(e)(v)
+                except KeyError:  # of a size: the same is assumed of all numbers that mention it
+                    v.pop(name, None)
         case Assign(name, value):
             v[name] = value_of(value)(v)
         case Advance(_, phase, stages, by):
@@ -27,6 +32,10 @@ def assign(agent: Agent, node: Node) -> bool:
         case Memory():
             v[node.name] = node.offset + (v[node.unit] * node.apart if node.unit else 0)
             agent.memories[node.name] = node
+        case TensorMemory(name):
+            v[name] = 0
+        case TensorTile(name, of, start):
+            v[name] = v[of] + value_of(start)(v)
         case Descriptor(name, view):
             agent.descriptors[name] = start_of(view, agent)
         case _:

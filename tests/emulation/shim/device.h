@@ -8,4 +8,5 @@
 #include "mbarriers.h"
 #include "engine.h"
 #include "groups.h"
+#include "tensor.h"
 #include "clusters.h"

@@ -63,8 +63,7 @@ static void chunk_at(const Matrix& m, u32 address, unsigned char* to) {
 }
 
 // Rows [first, first + count) of an operand, DEPTH_BYTES each.
-static std::vector<unsigned char> rows_of(u64 descriptor, int first, int count, bool across) {
-  const Matrix m = matrix_of(descriptor);
+static std::vector<unsigned char> rows_of(const Matrix& m, int first, int count, bool across) {
   std::vector<unsigned char> rows(count * DEPTH_BYTES);
   if (!across) {
     for (int r = 0; r < count; ++r)
@@ -180,9 +179,9 @@ template <class Of> static void begin(const GroupProduct& p, Of of) {
         memcpy(&pending.a[row * DEPTH_BYTES + k], &of(lane).left[i], 4);
       }
   } else {
-    pending.a = rows_of(p.a_matrix, warp * ROWS, ROWS, p.a_across);
+    pending.a = rows_of(matrix_of(p.a_matrix), warp * ROWS, ROWS, p.a_across);
   }
-  pending.b = rows_of(p.b_matrix, 0, p.n, p.b_across);
+  pending.b = rows_of(matrix_of(p.b_matrix), 0, p.n, p.b_across);
   work.open.push_back(std::move(pending));
 }
 
@@ -211,8 +210,8 @@ void group_commit() {
 
 static void complete(const Pending& pending, int warp) {
   const GroupProduct& p = pending.product;
-  auto a = pending.a, b = rows_of(p.b_matrix, 0, p.n, p.b_across);
-  if (p.a_matrix) a = rows_of(p.a_matrix, warp * ROWS, ROWS, p.a_across);
+  auto a = pending.a, b = rows_of(matrix_of(p.b_matrix), 0, p.n, p.b_across);
+  if (p.a_matrix) a = rows_of(matrix_of(p.a_matrix), warp * ROWS, ROWS, p.a_across);
   poison_changed(a.data(), pending.a.data(), a.size());
   poison_changed(b.data(), pending.b.data(), b.size());
   multiply(p, *pending.sums, a, b);

@@ -66,6 +66,8 @@ struct Phases {
 };
 constexpr int NONE = -1;
 
+struct TensorWork;
+
 struct Block {
   uint3 number;
   unsigned char* shared;
@@ -77,6 +79,7 @@ struct Block {
   int live;
   u32 rank;
   Cluster* cluster;
+  std::shared_ptr<TensorWork> tensor;  // while some is allocated
 };
 
 struct Cluster {

@@ -237,6 +237,11 @@ extern "C" void emulate(const Launch* wanted, unsigned char** shared) {
           set_up(block, {x + i, y, z}, shared[i], stacks + (size_t)i * launch.threads * STACK);
         }
         run_cluster(cluster);
+        for (Block& block : cluster.blocks)
+          if (block.tensor) {
+            here = &block.threads[0];
+            fail("tensor memory is still allocated in the end");
+          }
       }
   munmap(stacks, (size_t)launch.threads * launch.cluster * STACK);
 }

@@ -131,6 +131,7 @@ def test_pairs_lie_where_the_swizzle_wants_them_and_meet_in_no_bank(
         turn = row & 7 if rows == 128 else row >> 1 & 3
         column = ((byte >> 4) ^ turn) * 16 // element + byte % 16 // element
         assert lane == (row & 7) * 4 + column % 8 // 2
+        assert boxed.layout(row, column)["byte"] == place
         assert value == Var(f"v{column // 8 * 2 + row // 8}_0", t)
 
 

@@ -42,8 +42,8 @@ def test_numbers_of_rows_need_no_memory() -> None:
     for name in ("peak", "peak_factor", "total"):
         assert f"float {name}[2];" in text
         assert not re.search(rf"\* const {name} = ", text)
-    assert "mixed[0][2] = (mixed[0][2] * peak_factor[1])" in text or (
-        "mixed[0][2] = (peak_factor[1] * mixed[0][2])" in text
+    assert "mixed[0][2] = mixed[0][2] * peak_factor[1];" in text or (
+        "mixed[0][2] = peak_factor[1] * mixed[0][2];" in text
     )
 
 

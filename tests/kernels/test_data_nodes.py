@@ -74,7 +74,7 @@ def array(name: str, data: np.ndarray[Any, Any], *, written: bool = True) -> Poi
 def launched(
     body: Body, threads: int, given: dict[str, Any], maps: dict[str, Any], *declared: Node
 ) -> tuple[str, ...]:
-    kernel = Kernel("k", "", threads, 1, (), declared, body)
+    kernel = Kernel("k", threads, 1, (), declared, body)
     return run_launch(Launched(kernel, (1, 1, 1), SHARED * 16, given, maps, True))[0]
 
 

@@ -28,7 +28,7 @@ PLACED = Let("int", ("row",), (number("lane"),))
 
 def faults(*body: Node) -> list[str]:
     return [
-        x.partition(": ")[0] for x in element_faults(Kernel("k", "", 32, 1, (), (PLACED,), body))
+        x.partition(": ")[0] for x in element_faults(Kernel("k", 32, 1, (), (PLACED,), body))
     ]
 
 

@@ -27,9 +27,7 @@ PLACED = Let("int", ("row",), (number("lane"),))
 
 
 def faults(*body: Node) -> list[str]:
-    return [
-        x.partition(": ")[0] for x in element_faults(Kernel("k", 32, 1, (), (PLACED,), body))
-    ]
+    return [x.partition(": ")[0] for x in element_faults(Kernel("k", 32, 1, (), (PLACED,), body))]
 
 
 def held(tile: int, n: int) -> Expr:

@@ -118,17 +118,17 @@ def _cast(t: Type, number: str, test: str) -> str:
     return f"({number} & {_WORD})" if t == UINT32 else f"({number} + 0)"
 
 
-def _panel(pitch: int, rows: int, size: int, row_bytes: int, index: Any) -> Any:
+def panel_index(pitch: Any, rows: Any, size: Any, row_bytes: Any, index: Any) -> Any:
     """The element of swizzled panels (``ir.expressions.PLACES``)."""
     row, column = index // pitch, index % pitch
     width = row_bytes // size
     byte = row * row_bytes + column % width * size
-    return column // width * rows * width + Swizzle(row_bytes)(byte)[BYTE] // size
+    return column // width * rows * width + Swizzle(int(row_bytes))(byte)[BYTE] // size
 
 
-def _strip(pitch: int, step: int, per: int, column: Any) -> Any:
+def strip_column(pitch: Any, step: Any, per: Any, column: Any) -> Any:
     """The element of a row whose chunks are dealt out to strips."""
-    return Dealt(pitch, step, per).place(column)
+    return Dealt(int(pitch), int(step), int(per)).place(column)
 
 
-_PLACED: dict[str, Any] = dict(zip(PLACES, (_panel, _strip), strict=True))
+_PLACED: dict[str, Any] = dict(zip(PLACES, (panel_index, strip_column), strict=True))

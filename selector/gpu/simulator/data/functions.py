@@ -11,24 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from selector.gpu.ir.layouts import BYTE, Dealt, Swizzle
 from selector.gpu.simulator.data.values import BOOLEAN
+from selector.gpu.simulator.values import panel_index, strip_column
+from selector.ir.bfloat16 import from_bits, to_bits
 
 Function = Callable[..., Any]
 _F32 = np.float32
 
 
 def from_bf16(x: Any) -> Any:
-    return (x.astype(np.uint32) << np.uint32(16)).view(_F32)
+    return from_bits(x)[()]
 
 
 def to_bf16(x: Any) -> Any:
-    """Rounded to the nearest, to even ones between two."""
-    bits = np.asarray(x, _F32).view(np.uint32)
-    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(
-        16
-    )
-    return np.where(np.isnan(x), np.uint16(0x7FFF), rounded.astype(np.uint16))[()]
+    """Rounded to the nearest, to even ones between two; all that are not numbers are one."""
+    bits = to_bits(x).reshape(np.shape(x))
+    return np.where(np.isnan(x), np.uint16(0x7FFF), bits)[()]
 
 
 def to_integer(x: Any, element: np.dtype[Any]) -> Any:
@@ -162,21 +160,6 @@ def _compared(f: Function) -> Function:
         )
 
     return both
-
-
-# ------------------------------------------------------------------ places
-
-
-def panel_index(pitch: Any, rows: Any, size: Any, row_bytes: Any, index: Any) -> Any:
-    """The element of swizzled panels (``ir.expressions.PLACES``)."""
-    row, column = np.divmod(index, pitch)
-    width = row_bytes // size
-    byte = row * row_bytes + column % width * size
-    return column // width * rows * width + Swizzle(int(row_bytes))(byte)[BYTE] // size
-
-
-def strip_column(pitch: Any, step: Any, per: Any, column: Any) -> Any:
-    return Dealt(int(pitch), int(step), int(per)).place(column)
 
 
 def bits_as(element: np.dtype[Any]) -> Function:

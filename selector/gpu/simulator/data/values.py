@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selector.diagnostics import InternalError
+from selector.gpu.cuda.expressions import TYPES
 from selector.ir.types import (
     BFLOAT16,
     BOOL,
@@ -48,13 +49,12 @@ DTYPES: dict[Type, np.dtype[Any]] = {
 # A chunk of any alignment on its way: its bytes, and the memory and the byte that it goes to.
 SHIFTED = np.dtype([("bytes", "u1", (16,)), ("space", "i2"), ("to", "i8")])
 
+# By their names in C.
 KINDS: dict[str, np.dtype[Any]] = {
-    "u8": np.dtype("u1"), "s8": np.dtype("i1"), "bool": np.dtype("?"),
-    "unsigned char": np.dtype("u1"), "u16": np.dtype("u2"), "s16": np.dtype("i2"),
-    "f16": np.dtype("f2"), "bf16": np.dtype("u2"), "u32": np.dtype("u4"), "int": np.dtype("i4"),
-    "float": np.dtype("f4"), "u64": np.dtype("u8"), "s64": np.dtype("i8"),
-    "double": np.dtype("f8"), "Shifted": SHIFTED,
-}  # fmt: skip
+    **{TYPES[t]: dtype for t, dtype in DTYPES.items()},
+    "unsigned char": np.dtype("u1"),
+    "Shifted": SHIFTED,
+}
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from selector.ir.nodes import (
     Allocate,
     Atomic,
     Binary,
+    BinaryOp,
     Block,
     Broadcast,
     Call,
@@ -252,3 +253,15 @@ def _free_vars(e: Expr) -> frozenset[str]:
             return free_vars(value) | (free_vars(body) - {name})
         case _:
             return union_of_names(map(free_vars, expr_children(e)))
+
+
+def conjuncts(e: Expr) -> Iterator[Expr]:
+    """The conditions of which ``e`` is the conjunction, lane by lane."""
+    match e:
+        case Binary(BinaryOp.AND, a, b):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case Broadcast(value):
+            yield from conjuncts(value)
+        case _:
+            yield e

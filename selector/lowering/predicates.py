@@ -6,11 +6,11 @@ condition, tested once per tile instead of once per lane.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from selector.ir.access import access
 from selector.ir.affine import Affine, Monomial, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Broadcast, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 
@@ -69,18 +69,6 @@ def lane_slacks(condition: Expr) -> tuple[Affine, Affine] | None:
     reaches = [(s.constant or 0) * (n - 1) for s, n in walked.levels]
     base = walked.base - int(op in (CompareOp.LT, CompareOp.GT))
     return base + sum(min(0, r) for r in reaches), base + sum(max(0, r) for r in reaches)
-
-
-def conjuncts(e: Expr) -> Iterator[Expr]:
-    """The conditions of which ``e`` is the conjunction, lane by lane."""
-    match e:
-        case Binary(BinaryOp.AND, a, b):
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case Broadcast(value):
-            yield from conjuncts(value)
-        case _:
-            yield e
 
 
 def conjunction(a: Expr, b: Expr) -> Expr:

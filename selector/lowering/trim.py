@@ -33,9 +33,9 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import add, div
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import conjuncts, walk_stmt
 from selector.lowering.factors import makes_zero
-from selector.lowering.predicates import conjuncts, lane_slacks
+from selector.lowering.predicates import lane_slacks
 
 _BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
 Last = tuple[Affine, int]  # iteration v counts only if v * step <= the sum

@@ -37,10 +37,10 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt
+from selector.ir.traverse import conjuncts, map_expr, map_stmt
 from selector.lowering.masks import Floors, floors_of, is_mask, masks_in_place, unmasked
 from selector.lowering.normalize import PRODUCTS
-from selector.lowering.predicates import conjunction, conjuncts, lane_slacks
+from selector.lowering.predicates import conjunction, lane_slacks
 from selector.lowering.structure import loaded_names, stored_names
 
 

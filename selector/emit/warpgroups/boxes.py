@@ -28,8 +28,8 @@ from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, map_expr, substitute
-from selector.lowering.predicates import TRUE, conjuncts, slack
+from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
+from selector.lowering.predicates import TRUE, slack
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored

@@ -27,6 +27,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.traverse import conjuncts
 from selector.ir.types import BOOL, FLOAT16, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
@@ -129,18 +130,9 @@ def both(*conditions: Expr | None) -> Expr:
 def all_of(conditions: Iterable[Expr | None]) -> Expr | None:
     """All of the conditions that there are; None without any."""
     found: Expr | None = None
-    for part in (part for c in conditions if c is not None for part in _parts(c)):
+    for part in (part for c in conditions if c is not None for part in conjuncts(c)):
         found = part if found is None else Binary(BinaryOp.AND, found, part)
     return found
-
-
-def _parts(condition: Expr) -> Iterator[Expr]:
-    match condition:
-        case Binary(BinaryOp.AND, a, b):
-            yield from _parts(a)
-            yield from _parts(b)
-        case _:
-            yield condition
 
 
 def either(a: Expr, b: Expr) -> Expr:

@@ -31,7 +31,6 @@ from selector.ir.nodes import (
     Call,
     Cast,
     Compare,
-    CompareOp,
     Expr,
     FloatImm,
     IntImm,
@@ -39,6 +38,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.simplify import COMPARE
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import BFLOAT16, BOOL, FLOAT32, Kind, Type
 
@@ -53,14 +53,6 @@ _BINARY: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.MOD: remainder,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
-}
-_COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
-    CompareOp.EQ: lambda a, b: a == b,
-    CompareOp.NE: lambda a, b: a != b,
-    CompareOp.LT: lambda a, b: a < b,
-    CompareOp.LE: lambda a, b: a <= b,
-    CompareOp.GT: lambda a, b: a > b,
-    CompareOp.GE: lambda a, b: a >= b,
 }
 WARP = 32
 LOADS = frozenset(("element", "pair_at", PAIR_IN_PANELS, "load_shifted"))
@@ -133,7 +125,7 @@ class Arithmetic:
                 f = _FLOATS.get(op, _BINARY[op]) if e.type.is_float else _BINARY[op]
                 return _applied(f, self.of(a), self.of(b))
             case Compare(op, a, b):
-                return _applied(_COMPARE[op], self.of(a), self.of(b))
+                return _applied(COMPARE[op], self.of(a), self.of(b))
             case Call():
                 return self._call(e)
             case _:

@@ -17,8 +17,8 @@ from selector.gpu.simulator.data.machine import GROUP, SHARED, WARP, Boxes, Mach
 from selector.gpu.simulator.data.run import Run
 from selector.gpu.simulator.data.scopes import text_in
 from selector.gpu.simulator.data.values import Mask, Pointer, Threads
-from selector.ir.nodes import Binary, BinaryOp, Expr, Var
-from selector.ir.traverse import walk_expr
+from selector.ir.nodes import Expr, Var
+from selector.ir.traverse import conjuncts, walk_expr
 from selector.ir.types import BOOL
 
 MOST_THREADS = 1 << 15  # that are run at once
@@ -150,7 +150,7 @@ def _conditions(
                     v.put(name, arithmetic.of(e)(v) if known else None)
             case If(condition, then, otherwise) if _waits(node):
                 holds = here
-                for part in (x for x in _parts(condition) if _known(x, v, arithmetic)):
+                for part in (x for x in conjuncts(condition) if _known(x, v, arithmetic)):
                     holds = holds & (arithmetic.of(part)(v) != 0)
                 marks.append(holds)
                 _conditions(then, v, holds, arithmetic, marks)
@@ -174,15 +174,6 @@ def _known(e: Expr, v: Threads, arithmetic: Arithmetic) -> bool:
         if at is None or at[name] is None:
             return False
     return True
-
-
-def _parts(condition: Expr) -> Iterator[Expr]:
-    match condition:
-        case Binary(BinaryOp.AND, a, b):
-            yield from _parts(a)
-            yield from _parts(b)
-        case _:
-            yield condition
 
 
 def _among(v: Threads, mask: Mask) -> Threads:

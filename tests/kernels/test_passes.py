@@ -215,6 +215,16 @@ def test_instructions_of_warps_have_no_fence() -> None:
     assert insert_fences(grouped).body == before.body
 
 
+def test_the_proxies_are_fenced_once_for_what_was_stored() -> None:
+    fence, noted = Fence("proxy"), Fence("proxy", "for others")
+    waited = (Commit("copies"), Drain("copies", 0))
+    body = (noted, *waited, fence, OTHER, noted, OTHER, fence, If(flag("a"), (noted, fence)))
+    assert insert_fences(kernel(*body, declarations=(GROUP,))).body == (
+        *(*waited, fence, OTHER, noted, OTHER, fence),
+        If(flag("a"), (fence,)),
+    )
+
+
 # ------------------------------------------------------------------ drain_stores
 
 

@@ -99,6 +99,15 @@ def test_all_mistakes_are_found(name: str, target: str) -> None:
     assert not missed
 
 
+def test_what_threads_store_element_by_element_is_followed() -> None:
+    """Bands of taps, which wgmma reads behind a fence and a barrier of a group."""
+    kernel = meeting_only(kernel_of("group_windows_halves_of_edges_unaligned", "sm_90a"))
+    assert not protocol_faults(kernel)
+    after = "was stored without a fence for the asynchronous proxy", "is still being written"
+    wrong = [first_fault(mutant) or "" for what, mutant in mutants(kernel) if "missing" in what]
+    assert [sum(fault.startswith(text) for fault in wrong) for text in after] == [2, 1]
+
+
 @pytest.mark.parametrize(("name", "target"), FORMS)
 def test_boxes_at_the_wrong_place_are_found(name: str, target: str) -> None:
     kernel = kernel_of(name, target)

@@ -27,13 +27,17 @@ from selector.ir.traverse import free_vars
 
 @dataclass(slots=True)
 class Moves:
-    """The chunks that threads store, and that are copied for them; of runs of the copy engine how
-    many there are and which chunks, by the address of their barrier.
+    """The chunks that threads store, those of which they store some bytes, and those that are
+    copied for them; of runs of the copy engine how many there are and which chunks, by the address
+    of their barrier.
     """
 
     stored: int = 0
+    parts: int = 0
     copied: int = 0
     runs: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+
+_ALL = (1 << CHUNK) - 1
 
 
 def of_range(start: int, end: int) -> int:
@@ -94,9 +98,13 @@ class _Lanes:
         self.values: dict[str, Any] = {**values, THREAD.name: thread, **place}
         self.shape = thread.shape
         self.found = Moves()
+        self.some: dict[int, int] = {}  # the bytes that are stored, bit by bit, of such chunks
 
     def moves(self, node: Node) -> Moves:
         self.body((node,), np.ones(self.shape, bool))
+        whole = sum(1 << chunk for chunk, found in self.some.items() if found == _ALL)
+        self.found.stored |= whole
+        self.found.parts = sum(1 << chunk for chunk in self.some) & ~self.found.stored
         return self.found
 
     def value(self, e: Expr) -> Any:
@@ -147,7 +155,13 @@ class _Lanes:
 
     def touch(self, how: str, at: Any, bytes_: int) -> None:
         bits = 0
-        for start in np.unique(at).tolist():
+        starts = np.unique(at).tolist()
+        if bytes_ < CHUNK:
+            for start in starts:
+                own = ((1 << bytes_) - 1) << start % CHUNK
+                self.some[start // CHUNK] = self.some.get(start // CHUNK, 0) | own
+            return
+        for start in starts:
             bits |= of_range(start, start + bytes_)
         if how == "copied":
             self.found.copied |= bits

@@ -167,13 +167,13 @@ class _Reduction:
             case Under("", inner) | Fused(inner):
                 left = self.body(inner, names)
                 return (Under("", left),) if left else ()
+            case _ if self.alone.moves_only(node):
+                return (*self.touches(node), *moved(node, names))
             case (
                 Under() | Raw() | Evaluate() | SetTile()
                 | Store() | StorePair() | StoreQuad() | StoreWords() | StoreRows()
             ):  # fmt: skip
                 return self.touches(node)
-            case _ if self.alone.moves_only(node):
-                return (*self.touches(node), *moved(node, names))
             case For() | If() if self.alone.stores_only(node) and not self.decided(node, names):
                 return self.touches(node)
             case For(var=var, body=inner):

@@ -44,6 +44,9 @@ class Memories:
         if moves.stored:
             stored = Who(agent.number, writes=True), agent.time
             self.touch(agent.block, stored, moves.stored, agent.clock, node)
+        if moves.parts:  # other threads may store beside them
+            parts = Who(agent.number, writes=True, part=True), agent.time
+            self.touch(agent.block, parts, moves.parts, agent.clock, node)
         if moves.copied:
             copied = Who(agent.copies.component, writes=True), agent.copies.ask()
             self.touch(agent.block, copied, moves.copied, agent.clock, node)

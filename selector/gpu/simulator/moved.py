@@ -15,6 +15,7 @@ from selector.gpu.ir.memory import (
     CopyAsync,
     CopyElement,
     CopyRun,
+    EngineStore,
     Evaluate,
     LoadShifted,
     Point,
@@ -34,6 +35,7 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Memory,
     Node,
     Raw,
     State,
@@ -43,9 +45,9 @@ from selector.gpu.ir.nodes import (
 )
 from selector.gpu.ir.products import SetTile
 from selector.gpu.ir.touched import Touch
-from selector.gpu.ir.views import BYTES
+from selector.gpu.ir.views import BYTES, View
 from selector.gpu.simulator.resolved import INSIDE, Names
-from selector.ir.nodes import Expr, IntImm, Select, Var
+from selector.ir.nodes import Call, Expr, IntImm, Select, Var
 from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
@@ -74,6 +76,7 @@ class Alone:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel  # whose nodes live as long as what is known of them
+        self._shared = _pointers_to_shared(kernel)
         self._of: dict[int, _Contents] = {}
         for node in kernel.body:
             self._look(node)
@@ -88,7 +91,8 @@ class Alone:
                 leaves &= {"kernel"}
             case _:
                 pass
-        kinds = frozenset((type(node),)).union(*(x.kinds for x in inner))
+        own = (type(node), Touch) if _stored_to(node) in self._shared else (type(node),)
+        kinds = frozenset(own).union(*(x.kinds for x in inner))
         self._of[id(node)] = found = _Contents(kinds, leaves)
         return found
 
@@ -106,6 +110,23 @@ class Alone:
     def is_moved(self, node: Node) -> bool:
         """Whether a node is what ``moved`` leaves of one, and no part of another."""
         return self.moves_only(node) and self._of[id(node)].kinds <= _MOVED
+
+
+def _pointers_to_shared(kernel: Kernel) -> frozenset[str]:
+    """Memory, and pointers into it; but not what the engine stores, of which results wait there."""
+    nodes = [*walk(kernel.body)]
+    found = {x.name for x in nodes if isinstance(x, Memory)}
+    found -= {x.source.memory for x in nodes if isinstance(x, EngineStore)}
+    return frozenset(found | {x.name for x in nodes if isinstance(x, Point) and x.of.memory in found})
+
+
+def _stored_to(node: Node) -> str | None:
+    """The pointer behind which a thread stores by itself."""
+    match node:
+        case Store(Call(_, "element", (Var(name), *_))) | StoreWords(View(name)):
+            return name
+        case _:
+            return None
 
 
 def moved(node: Node, names: Names) -> Body:
@@ -140,7 +161,10 @@ def _node(node: Node, names: Names) -> Body:
             return (If(names.condition(condition), *parts),) if any(parts) else ()
         case Leave():
             return (node,)
-        case CopyAsync() | CopyElement() | LoadShifted() | CopyRun() | Touch():
+        case (
+            CopyAsync() | CopyElement() | LoadShifted() | CopyRun() | Touch()
+            | Store() | StoreWords()
+        ):  # fmt: skip
             return tuple(_move(node, names))
         case _:
             pass
@@ -162,8 +186,12 @@ def _loop(node: For, names: Names) -> Body:
     return (For("plain", node.var, start, stop, step, body),) if body else ()
 
 
-def _move(node: Move, names: Names) -> Iterator[Node]:
+def _move(node: Move | Store | StoreWords, names: Names) -> Iterator[Node]:
     match node:
+        case Store(Call(t, "element", (Var(name), *parts))) if name in names.bytes:
+            yield from _touch("stored", names.address(name, *parts), t.bytes, None, names)
+        case StoreWords(view, words, wanted):
+            yield from _touch("stored", names.byte_of(view), 4 * len(words), wanted, names)
         case CopyAsync(to, _, _, wanted):
             yield from _touch("copied", names.resolved(to), CHUNK, wanted, names)
         case CopyElement(to, kind, index, wanted=wanted) if to in names.bytes:

@@ -37,6 +37,7 @@ class Moves:
     copied: int = 0
     runs: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
+
 _ALL = (1 << CHUNK) - 1
 
 

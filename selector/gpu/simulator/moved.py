@@ -114,10 +114,17 @@ class Alone:
 
 def _pointers_to_shared(kernel: Kernel) -> frozenset[str]:
     """Memory, and pointers into it; but not what the engine stores, of which results wait there."""
-    nodes = [*walk(kernel.body)]
-    found = {x.name for x in nodes if isinstance(x, Memory)}
-    found -= {x.source.memory for x in nodes if isinstance(x, EngineStore)}
-    return frozenset(found | {x.name for x in nodes if isinstance(x, Point) and x.of.memory in found})
+    found: set[str] = set()
+    stored = {x.source.memory for x in walk(kernel.body) if isinstance(x, EngineStore)}
+    for node in walk(kernel.body):
+        match node:
+            case Memory(name) if name not in stored:
+                found.add(name)
+            case Point(name, _, of) if of.memory in found:
+                found.add(name)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def _stored_to(node: Node) -> str | None:

@@ -6,7 +6,7 @@ recorded CUDA, the same numbers from it in the emulation, and it compiles. The n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any
 
@@ -21,7 +21,7 @@ from verified import EMULATED, INTERPRETED, MACHINE_CODE, SIMULATED, Verified, t
 
 from selector.diagnostics import InternalError
 from selector.emit.cuda import emit_kernels
-from selector.gpu.ir.nodes import raw_lines
+from selector.gpu.ir.nodes import Kernel, raw_lines
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.simulator.protocol import protocol_faults
@@ -29,6 +29,7 @@ from selector.ir.interpreter import interpret
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_tensor_store
 from selector.runtime import nvrtc
+from selector.runtime.plan import Plan
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -36,7 +37,7 @@ EVERY = 23  # of the programs is one for `make quick`; odd, so that it has both 
 ENTRY = 'extern "C" __global__'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A program at its smallest size."""
 
@@ -51,6 +52,10 @@ class Run:
     @property
     def tolerance(self) -> float:
         return max(CORPUS[self.program.name].tolerance, 1e-6)
+
+    @cached_property
+    def emitted(self) -> tuple[tuple[Kernel, ...], Plan]:
+        return emit_kernels(self.program.kernel.module, find_target(self.program.target))
 
     @property
     def inputs(self) -> tuple[str | bytes, ...]:
@@ -115,7 +120,7 @@ def test_kernels_compute_what_the_interpreter_does(program: Run, verified: Verif
     module, case = program.program.kernel.module, CORPUS[program.program.name]
     if verified(program.program.kernel.source, str(module), *program.inputs):
         return
-    kernels, plan = emit_kernels(module, find_target(program.program.target))
+    kernels, plan = program.emitted
     expected = interpret(module, program.arrays, scalars=case.scalars, sizes=program.shapes)
     for flags in (True, False):
         inputs = {**program.arrays, **case.scalars}
@@ -136,8 +141,7 @@ def test_kernels_as_nodes(program: Run, verified: Verified) -> None:
     """
     if verified(program.program.kernel.source, str(program.program.kernel.module)):
         return
-    target = find_target(program.program.target)
-    kernels, _ = emit_kernels(program.program.kernel.module, target)
+    kernels, _ = program.emitted
     assert parse_kernels(print_kernels(kernels)) == kernels
     for kernel in kernels:
         assert raw_lines(replace(kernel, declarations=())) == 0, kernel.name

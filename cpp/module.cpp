@@ -1,8 +1,6 @@
 // The Python module `halide_bridge._native`: lower a pipeline, hand back its tree.
 
-#include "records.h"
-
-#include <pybind11/stl.h>
+#include "inspect.h"
 
 #include <sstream>
 
@@ -193,4 +191,13 @@ PYBIND11_MODULE(_native, m) {
     m.def("lower_text", &bridge::lower_text);
     m.def("describe_funcs", &bridge::describe_funcs);
     m.def("describe_vectors", &bridge::describe_vectors);
+    m.def("inspect", [](const std::vector<Halide::Func> &outputs) {
+        return bridge::inspect(bridge::functions(outputs));
+    });
+    m.def("copy", [](const std::vector<Halide::Func> &outputs) {
+        return bridge::copy(bridge::functions(outputs));
+    });
+    m.def("wrapped", [](const std::vector<Halide::Func> &outputs) {
+        return bridge::wrapped(bridge::functions(outputs));
+    });
 }

@@ -187,7 +187,11 @@ struct Records::State : public IRVisitor {
     }
     void visit(const Call *op) override {
         py::tuple args = add_all(op->args);
-        emit(op, "Call", type(op->type), op->name, args);
+        if (op->call_type == Call::Halide || op->call_type == Call::Image) {
+            emit(op, "Access", type(op->type), op->name, op->value_index, args);
+        } else {
+            emit(op, "Call", type(op->type), op->name, args);
+        }
     }
     void visit(const Let *op) override {
         int value = add(op->value), body = add(op->body);

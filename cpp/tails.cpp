@@ -3,7 +3,8 @@
 // Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline
 // are computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an
 // output. A reduction whose split does not divide runs rounded up as well, and its operands read
-// zero beyond the end, so that the statement stays one vector reduction.
+// zero beyond the end, so that the statement stays one vector reduction; so it does where a
+// predicate says where the sum ends, as that of the last part of a sum that `rfactor` took apart.
 
 #include "passes.h"
 
@@ -191,6 +192,7 @@ bool vanishes(const Expr &guarded, const End &end) {
 class GuardLoads : public IRMutator {
     const End &end;
     Environment &env;
+    bool serial;           // the sum is no vector: what it reads is not, either
     bool settled = false;  // some factor of the product at hand is zero beyond the end
 
 protected:
@@ -226,13 +228,20 @@ protected:
         if (is_outside(op, d, !settled)) {
             return op;
         }
+        if (serial) {  // so that nothing is computed beyond the end
+            std::vector<Expr> args = op->args;
+            args[d] = substitute(end.name, min(end.var, end.last), args[d]);
+            Expr inside = Call::make(op->type, op->name, args, op->call_type, op->func,
+                                     op->value_index, op->image, op->param);
+            return select(end.var <= end.last, inside, make_zero(op->type));
+        }
         bool zero = sink_guard(op, d, end, env);
         return zero ? Expr(op) : select(end.var <= end.last, Expr(op), make_zero(op->type));
     }
 
 public:
-    GuardLoads(const End &end, Environment &env)
-        : end(end), env(env) {
+    GuardLoads(const End &end, Environment &env, bool serial)
+        : end(end), env(env), serial(serial) {
     }
 };
 
@@ -253,22 +262,102 @@ public:
     }
 };
 
-Expr guard_term(const Expr &term, const ReductionVariable &r, const Scope<> &pure,
-                const Scope<> &others, Environment &env) {
-    FindVariable find(r.var);
+// A term of a sum over `var`, zero beyond `last`.
+Expr guard_term(const Expr &term, const std::string &var, const Expr &last, const Scope<> &pure,
+                const Scope<> &others, Environment &env, bool serial) {
+    FindVariable find(var);
     term.accept(&find);
-    Expr last = simplify(r.min + r.extent - 1);
     if (!find.found.defined()) {
-        return select(Variable::make(Halide::Int(32), r.var) <= last, term, make_zero(term.type()));
+        return select(Variable::make(Halide::Int(32), var) <= last, term, make_zero(term.type()));
     }
     for (const Scope<> *moved : {&others, &pure}) {
-        End end{r.var, find.found, last, *moved};
-        Expr guarded = GuardLoads(end, env).mutate(term);
+        End end{var, find.found, last, *moved};
+        Expr guarded = GuardLoads(end, env, serial).mutate(term);
         if (vanishes(guarded, end)) {
             return guarded;
         }
     }
     return select(find.found <= last, term, make_zero(term.type()));
+}
+
+// What `rfactor` says of an index: that it is likely inside, and a promise that no longer holds once
+// the sum is rounded up.
+class StripPromises : public IRMutator {
+protected:
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        bool promise = op->is_intrinsic(Call::promise_clamped) || op->is_intrinsic(Call::likely);
+        return promise ? mutate(op->args[0]) : IRMutator::visit(op);
+    }
+};
+
+// `var + offset <= last` as a condition says it, where neither side else moves with `var`, and
+// `last` with no loop.
+struct Bound {
+    Expr var, offset, last;
+};
+
+std::optional<Bound> bound_of(const Expr &condition, const std::string &var, const Scope<> &loops) {
+    Expr plain = StripPromises().mutate(condition);
+    const LE *le = plain.as<LE>();
+    const LT *lt = plain.as<LT>();
+    if (le == nullptr && lt == nullptr) {
+        return {};
+    }
+    Expr position = le != nullptr ? le->a : lt->a;
+    Expr last = le != nullptr ? le->b : lt->b - 1;
+    FindVariable find(var);
+    position.accept(&find);
+    if (!find.found.defined() || expr_uses_var(last, var) || expr_uses_vars(last, loops)) {
+        return {};
+    }
+    Expr offset = simplify(position - find.found);
+    if (expr_uses_var(offset, var)) {
+        return {};
+    }
+    return Bound{find.found, offset, simplify(last)};
+}
+
+// Whether a condition says no more than where the loop over `r` ends, as that of the parts of a sum
+// does, which `rfactor` keeps.
+bool holds_throughout(const Expr &condition, const ReductionVariable &r) {
+    Expr last = r.min + r.extent - 1;
+    Scope<Interval> inside;
+    inside.push(r.var, Interval(r.min, last));
+    Expr plain = simplify(StripPromises().mutate(condition), true, inside);
+    const LE *le = plain.as<LE>();
+    Expr var = Variable::make(Halide::Int(32), r.var);
+    if (le == nullptr || expr_uses_var(le->b, r.var) ||
+        !can_prove(substitute(r.var, var + 1, le->a) >= le->a)) {
+        return false;
+    }
+    return can_prove(substitute(r.var, last, plain));
+}
+
+// What a predicate says of the end of the sum over `r` goes to the operands: their places are
+// counted from the sum's begin meanwhile, in the definition as well, wherever its part begins.
+Expr guard_predicate(const Expr &term, Definition &definition, const ReductionVariable &r,
+                     const Scope<> &pure, const Scope<> &others, Environment &env, bool serial) {
+    Expr found = term, rest = const_true();
+    for (const Expr &condition : definition.split_predicate()) {
+        if (holds_throughout(condition, r)) {
+            continue;
+        }
+        auto bound = bound_of(condition, r.var, others);
+        if (!bound) {
+            rest = rest && condition;
+            continue;
+        }
+        std::string whole = Halide::Internal::unique_name("whole");
+        Expr place = Variable::make(Halide::Int(32), whole);
+        found = StripPromises().mutate(found);
+        found = simplify(substitute(r.var, place - bound->offset, found));
+        definition.values()[0] = found;
+        found = guard_term(found, whole, bound->last, pure, others, env, serial);
+        found = substitute(whole, bound->var + bound->offset, found);
+    }
+    definition.predicate() = simplify(rest);
+    return found;
 }
 
 bool is_self_call(const Expr &e, const std::string &func, const std::vector<Expr> &args) {
@@ -329,11 +418,10 @@ void guard_update(const Function &function, Definition &definition, Environment 
     for (const std::string &arg : function.args()) {
         pure.push(arg);
     }
+    bool serial = std::none_of(schedule.dims().begin(), schedule.dims().end(), [](const Dim &dim) {
+        return dim.for_type == ForType::Vectorized;
+    });
     for (ReductionVariable &r : schedule.rvars()) {
-        int64_t multiple = required_multiple(r.var, schedule.splits(), 0);
-        if (multiple == 0 || can_prove(r.extent % (int32_t)multiple == 0)) {
-            continue;
-        }
         Scope<> others;
         others.set_containing_scope(&pure);
         for (const ReductionVariable &other : schedule.rvars()) {
@@ -341,11 +429,16 @@ void guard_update(const Function &function, Definition &definition, Environment 
                 others.push(other.var);
             }
         }
-        term = guard_term(term, r, pure, others, env);
-        int32_t m = (int32_t)multiple;
-        r.extent = simplify((r.extent + (m - 1)) / m * m);
-        definition.values()[0] = self_first ? self + term : term + self;
+        term = guard_predicate(term, definition, r, pure, others, env, serial);
+        int64_t multiple = required_multiple(r.var, schedule.splits(), 0);
+        if (multiple != 0 && !can_prove(r.extent % (int32_t)multiple == 0)) {
+            Expr last = simplify(r.min + r.extent - 1);
+            term = guard_term(term, r.var, last, pure, others, env, serial);
+            int32_t m = (int32_t)multiple;
+            r.extent = simplify((r.extent + (m - 1)) / m * m);
+        }
     }
+    definition.values()[0] = self_first ? self + term : term + self;
 }
 
 // Dimensions of an output whose loops may run beyond the extent.

@@ -4,7 +4,8 @@
     python docs/reference.py --check     only say which are out of date (exit 1)
 
 ``errors.md`` is made by running every scenario of the tests; ``--check`` leaves it out, because
-the tests of those scenarios compare each message with the page (``tests/dictionary.py``).
+the tests of those scenarios compare each message with the page (``tests/dictionary.py``). So it
+does with ``proofs.md``, which ``tests/workbench/test_prove.py`` compares.
 """
 
 from __future__ import annotations
@@ -212,6 +213,36 @@ def _law(text: str) -> str:
     return f"`{plain.replace('`', '')}`" if "->" in text else re.sub(r"([*_<>])", r"\\\1", plain)
 
 
+PROOFS = """# Proofs of the rules
+
+`python -m selector rules prove` proves each rule for every size: taps, strides, phases, extents
+and packing are unknowns, vectors and memory are arbitrary. What is proved: that terms which a
+rule makes are well formed and have the type and lanes of what they replace, that their values are
+equal in every lane, that what a relation claims holds, and that a question's preconditions do.
+Not proved: that saturation ends or finds anything. *Where* names what a proof takes as given
+besides:
+
+- values are finite: `0*x = 0`, so that a lane that is left out of one factor may be left out of
+  the other;
+- sums may be taken in another order, as any tensor instruction does;
+- -0.0 is 0.0, where a lane is zero because it was left out;
+- indices do not overflow, where they are divided.
+
+The order and the rounding of a sum within one instruction are part of what the instruction means.
+The last rows are facts about types, tried on all bit patterns, and the lemmas about sums that
+proofs use, by induction.
+
+"""
+
+
+def proofs() -> str:
+    """Made by the proofs: it takes some ten seconds, and a solver."""
+    from selector.workbench.prove.verdicts import prove
+    from selector.workbench.ruleset import standard_files
+
+    return f"{MADE}{PROOFS}{prove(standard_files()).as_markdown()}"
+
+
 def variables() -> str:
     text = markdown(environment.__doc__)
     before, *items, after = re.split(r"\n(?=- )|\n\n(?=`XDG)", text)
@@ -227,7 +258,9 @@ def variables() -> str:
 
 PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
     "From a pipeline to a kernel": (
-        ("hb.compile", hb.compile), ("hb.lower", hb.lower), ("selector.compile", selector.compile),
+        ("hb.compile", hb.compile), ("hb.autoschedule", hb.autoschedule),
+        ("hb.Schedule", hb.Schedule), ("hb.funcs", hb.funcs), ("hb.lower", hb.lower),
+        ("selector.compile", selector.compile),
         ("selector.load", selector.load), ("selector.Service", selector.Service),
         ("selector.resolve_target", selector.resolve_target),
     ),
@@ -336,6 +369,7 @@ def main() -> int:
         return int(bool(late))
     for name in late:
         (REFERENCE / name).write_text(page(name), encoding="utf-8")
+    (REFERENCE / "proofs.md").write_text(proofs(), encoding="utf-8")
     import error_pages
 
     (REFERENCE / "errors.md").write_text(MADE + error_pages.page(kinds()), encoding="utf-8")

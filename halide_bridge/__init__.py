@@ -21,13 +21,18 @@ from halide_bridge.memory import (
     store_in,
     teams,
 )
+from halide_bridge.schedules.auto import Schedule, autoschedule
+from halide_bridge.schedules.recorder import funcs
 from halide_bridge.tuning import tune
 
 __all__ = [
     "MemoryType",
     "Options",
+    "Schedule",
+    "autoschedule",
     "cluster",
     "compile",
+    "funcs",
     "lower",
     "online",
     "persistent",

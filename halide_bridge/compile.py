@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from halide_bridge.lowering import lower
+from halide_bridge.schedules.auto import lower_auto
+from selector.diagnostics import ScheduleError
 
 if TYPE_CHECKING:
     from selector.api import Kernel
@@ -19,11 +21,14 @@ def compile(  # noqa: A001 - the public name
     name: str | None = None,
     inputs: Sequence[object] | None = None,
     strict: bool = True,
+    schedule: str | None = None,
     **options: Any,
 ) -> Kernel:
-    """Lower a scheduled pipeline and compile it for ``target``, on any machine.
+    """Lower a pipeline and compile it for ``target``, on any machine.
 
-    ``output``: a Func, several, or a Pipeline. ``name`` and ``inputs`` are those of ``lower``,
+    ``output``: a Func, several, or a Pipeline, scheduled by its user; with ``schedule="auto"`` what
+    its user has not scheduled is scheduled as ``autoschedule`` does, in a copy: the pipeline stays
+    as it is. ``name`` and ``inputs`` are those of ``lower``,
     ``strict`` and the other options those of ``selector.compile``; ``service="http://..."`` lowers
     here and has the rest done by a compile service.
 
@@ -34,7 +39,12 @@ def compile(  # noqa: A001 - the public name
     import selector
 
     start = time.perf_counter()
-    module = lower(output, target=target, name=name, inputs=inputs)
+    if schedule is None:
+        module = lower(output, target=target, name=name, inputs=inputs)
+    elif schedule == "auto":
+        module = lower_auto(output, target=target, name=name, inputs=inputs)
+    else:
+        raise ScheduleError(f"schedule is 'auto' or nothing, not {schedule!r}")
     seconds = time.perf_counter() - start
     kernel = selector.compile(module, target=target, strict=strict, **options)
     kernel.begun_with("lower", seconds)

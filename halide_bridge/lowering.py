@@ -8,13 +8,13 @@ The native module runs Halide's own passes up to vectorization, with ours in bet
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from halide_bridge import checks
 from halide_bridge.clamps import BoundedClamps
-from halide_bridge.memory import Directives, caller_location, directives_of, unused_marks
+from halide_bridge.memory import Directives, apart, caller_location, directives_of, unused_marks
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.normalise import normalise
@@ -59,6 +59,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class _Pipeline:
     outputs: list[Func]
+    wrapped: tuple[tuple[str, str], ...]  # outputs that are wrappers, and the Funcs that they wrap
     directives: dict[str, Directives]  # by Halide's name of the Func
     location: str
     request: dict[str, Any]
@@ -75,11 +76,26 @@ def lower(
     """The vectorized loops of a pipeline, its parameters, and what the algorithm needs of them.
 
     ``inputs`` fixes the calling order of ImageParams and Params, which else is that of their names.
-    ``name`` is the module's, by default the output's. ``str(module)`` is the text form.
+    ``name`` is the module's, by default the output's. ``str(module)`` is the text form. An output
+    with a wrapper for everyone (``output.in_()``) is what that wrapper stores: the output itself
+    can then be computed elsewhere, a tensor unit's memory included.
     ``ScheduleError`` for whatever cannot be lowered, with Halide's own text where Halide refused.
     """
     with collector_paused():
         return _lowered(_open(output, target, name, options or Options()), name, inputs)
+
+
+def lower_copy(
+    output: Func | Pipeline | Sequence[Func],
+    schedule: Callable[[list[Func]], object],
+    *,
+    target: str | Target,
+    name: str | None,
+    inputs: Sequence[object] | None,
+) -> Module:
+    """The same of a copy that ``schedule`` schedules: the pipeline stays as it is."""
+    with collector_paused(), apart():
+        return _lowered(_open(output, target, name, Options(), schedule), name, inputs)
 
 
 def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | None) -> Module:
@@ -88,6 +104,8 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
     )
     checks.refuse_embedded(lowered["embedded"], pipeline.location)
     names = Names()
+    for wrapper, func in pipeline.wrapped:
+        names.stands_for(wrapper, func)
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)
     marked = frozenset(n for n, d in pipeline.directives.items() if d.kind is not None)
     booleans = frozenset(b[0] for b in lowered["buffers"] if read_type(b[1]).is_bool)
@@ -125,9 +143,20 @@ def lower_text(
     )
 
 
-def _open(output: Any, target: str | Target, name: str | None, options: Options) -> _Pipeline:
+def _open(
+    output: Any,
+    target: str | Target,
+    name: str | None,
+    options: Options,
+    schedule: Callable[[list[Func]], object] | None = None,
+) -> _Pipeline:
     location = caller_location()
-    outputs = checks.output_funcs(output, location)
+    asked = checks.output_funcs(output, location)
+    if schedule is not None:
+        asked = native().copy(asked)
+        schedule(asked)
+    outputs: list[Func] = native().wrapped(asked)
+    pairs = ((w.name(), f.name()) for w, f in zip(outputs, asked, strict=True))
     families = (
         find_target("sm_90a" if target == "cuda" else target) if isinstance(target, str) else target
     )
@@ -143,7 +172,8 @@ def _open(output: Any, target: str | Target, name: str | None, options: Options)
         "pipeline": output if checks.is_pipeline(output) else None,
         "tensor_funcs": {n for n, d in directives.items() if d.kind is not None},
     }
-    return _Pipeline(outputs, directives, location, request)
+    wrapped = tuple((w, f) for w, f in pairs if w != f)
+    return _Pipeline(outputs, wrapped, directives, location, request)
 
 
 def _by_name(directives: Mapping[str, Directives], names: Names) -> dict[str, Directives]:

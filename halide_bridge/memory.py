@@ -2,6 +2,7 @@
 
 The directives live in a table of our own, keyed by the Func's name (Halide makes it unique in the
 process), so a Func with such a directive still compiles with stock Halide, which never sees it.
+Copies of a pipeline have its names: what is said of them is said in a table of theirs (``apart``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from dataclasses import dataclass, replace
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -61,8 +65,31 @@ class Directives:
     location: str = ""
 
 
-_table: dict[str, Directives] = {}
-_unseen: dict[str, weakref.ref[Func]] = {}  # marked, and in no pipeline lowered so far
+@dataclass(frozen=True, slots=True)
+class _Table:
+    given: dict[str, Directives] = field(default_factory=dict[str, Directives])
+    unseen: dict[str, weakref.ref[Func]] = field(default_factory=dict[str, "weakref.ref[Func]"])
+    """Marked, and in no pipeline lowered so far."""
+
+
+_users = _Table()
+_current: ContextVar[_Table] = ContextVar("directives")
+
+
+def _table() -> _Table:
+    return _current.get(_users)
+
+
+@contextmanager
+def apart() -> Generator[None]:
+    """What is said inside of copies of a pipeline (``native().copy``), whose Funcs have the names
+    of the user's, is not said of these; what was said of these holds for the copies.
+    """
+    token = _current.set(_Table(dict(_table().given)))
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def caller_location() -> str:
@@ -94,7 +121,7 @@ def _directives(func: object, directive: str, location: str) -> Directives:
             f"{directive} takes a halide.Func, not {type(func).__name__}", where=location
         )
     name = func.name()
-    return _table.get(name, Directives(name, location=location))
+    return _table().given.get(name, Directives(name, location=location))
 
 
 def store_in(func: _F, kind: MemoryType) -> _F:
@@ -115,8 +142,8 @@ def store_in(func: _F, kind: MemoryType) -> _F:
             where=Where(func=plain(directives.func), location=location),
         )
     assert is_func(func)
-    _table[directives.func] = replace(directives, kind=kind, location=location)
-    _unseen[directives.func] = weakref.ref(func)
+    _table().given[directives.func] = replace(directives, kind=kind, location=location)
+    _table().unseen[directives.func] = weakref.ref(func)
     return func
 
 
@@ -133,7 +160,7 @@ def pipeline_stages(func: _F, stages: int) -> _F:
             f"pipeline_stages takes a number of copies from 1 to 16, not {stages!r}",
             where=Where(func=plain(directives.func), location=location),
         )
-    _table[directives.func] = replace(directives, stages=stages)
+    _table().given[directives.func] = replace(directives, stages=stages)
     return func
 
 
@@ -195,7 +222,7 @@ def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: in
     rest = tuple(g for g in directives.grids if g[0] is not kind)
     plain_grid = blocks == 1 and kind not in (GridKind.PERSISTENT, GridKind.SELF_FED)
     grids = rest if plain_grid else (*rest, (kind, blocks))
-    _table[directives.func] = replace(directives, grids=grids)
+    _table().given[directives.func] = replace(directives, grids=grids)
     return func
 
 
@@ -203,10 +230,10 @@ def online(maximum: _F, *sums: Func) -> _F:
     """Take ``sums``, whose terms are all ``exp(x - maximum)`` times something, in one loop with the
     ``maximum`` that they need: with its value so far, and rescaled whenever it grows.
 
-    What both compute of an iteration is computed once, and a loop that a mask empties from some
-    iteration on (``select(k <= q, x, low)``) ends there: attention in one pass. Powers of 2 do as
-    well. The loops that update them stand in one place of the schedule and are split alike. Returns
-    ``maximum``; ``ScheduleError`` for a Func that is named twice.
+    What both compute of an iteration is computed once, and a loop that a mask empties at an end
+    (``select((k <= q) & (k > q - w), x, low)``) begins or ends where it does not: attention in one
+    pass. Powers of 2 do as well. The loops that update them stand in one place of the schedule and
+    are split alike. Returns ``maximum``; ``ScheduleError`` for a Func that is named twice.
     """
     location = caller_location()
     directives = _directives(maximum, "online", location)
@@ -216,24 +243,26 @@ def online(maximum: _F, *sums: Func) -> _F:
             "online takes a maximum and the sums that go along with it, each once",
             where=Where(func=plain(directives.func), location=location),
         )
-    _table[directives.func] = replace(directives, along=names, location=location)
+    _table().given[directives.func] = replace(directives, along=names, location=location)
     return maximum
 
 
 def directives_of(names: list[str]) -> dict[str, Directives]:
     """The directives of those of the Funcs that have any; they count as used from now on."""
+    table = _table()
     for name in names:
-        _unseen.pop(name, None)
-    return {name: _table[name] for name in names if name in _table}
+        table.unseen.pop(name, None)
+    return {name: table.given[name] for name in names if name in table.given}
 
 
 def unused_marks() -> list[tuple[Func, Directives]]:
     """Marked Funcs, still alive, that no lowered pipeline has contained; oldest first."""
+    table = _table()
     alive: list[tuple[Func, Directives]] = []
-    for name, reference in list(_unseen.items()):
+    for name, reference in list(table.unseen.items()):
         func = reference()
         if func is None:
-            del _unseen[name]
+            del table.unseen[name]
         else:
-            alive.append((func, _table[name]))
+            alive.append((func, table.given[name]))
     return alive

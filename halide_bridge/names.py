@@ -14,7 +14,7 @@ _SUFFIX = re.compile(r"\$\d+")
 # ``rfactor`` names its Func after another one, ``conv$3_intm``. Where that name's hash is one that
 # Halide has counted for another name, it writes ``conv_3_intm$1``.
 _INTERMEDIATE = re.compile(r"_\d+(?=_intm)")
-_COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z])(\d+)(?=$|_im|_in_|_global)")
+_COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z]|lambda_)(\d+)(?=$|_im|_in_|_global)")
 _COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
 
 
@@ -39,6 +39,11 @@ class Names:
         if known is None:
             known = self._names[name] = self._unique(self._stable(name), self._taken)
         return known
+
+    def stands_for(self, name: str, other: str) -> None:
+        """A Func has the stable name of another one, which gets a suffix."""
+        self._heads[name] = self._head(other)
+        self(name)
 
     def _stable(self, name: str) -> str:
         head, *rest = name.split(".")

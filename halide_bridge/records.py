@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from halide_bridge.clamps import is_clamp
-from halide_bridge.names import Names
 from halide_bridge.normalise import can_inline, normal_expr, whole_reduction
 from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
@@ -45,6 +44,7 @@ _TRANSPARENT = frozenset(
 )
 _MARKERS = frozenset({"add_image_checks_marker", "skip_stages_marker", "sliding_window_marker"})
 _NO_STMT = ir.Block(())
+ELEMENT = "@"  # between a Func's name and the number of its value; no function is called so
 
 
 def read_type(record: Record) -> Type:
@@ -68,7 +68,7 @@ class Reader:
     def __init__(
         self,
         records: Sequence[Record],
-        names: Names,
+        names: Callable[[str], str],
         marked: frozenset[str],
         booleans: frozenset[str] = frozenset(),
     ) -> None:
@@ -170,7 +170,14 @@ class Reader:
         result = self._type(type_)
         if name == "if_then_else" and len(values) == 3:
             return ir.Select(values[0], values[1], values[2])
+        if name == "mux":
+            return _mux(values)
         return ir.Call(result, name, values)
+
+    def read_access(self, type_: Record, name: str, value: int, args: tuple[int, ...]) -> ir.Expr:
+        """An element of a Func or an argument, as definitions have them (``accessed``)."""
+        indices = tuple(self._nodes[a] for a in args)
+        return ir.Call(self._type(type_), f"{name}{ELEMENT}{value}", indices)
 
     def read_let(self, name: str, value: int, body: int) -> ir.Expr:
         self.has_vector_lets |= can_inline(self._nodes[value])
@@ -235,6 +242,19 @@ class Reader:
         return ir.Atomic(self._names(producer), inner)
 
 
+def _mux(values: tuple[ir.Expr, ...]) -> ir.Expr:
+    """One of several by number, the last for all numbers beyond."""
+    chosen, *choices = values
+    result = choices[-1]
+    for i in reversed(range(len(choices) - 1)):
+        number: ir.Expr = ir.IntImm(i, chosen.type.with_lanes(1))
+        if chosen.type.lanes > 1:
+            number = ir.Broadcast(number, chosen.type.lanes)
+        equal = normal_expr(ir.Compare(ir.CompareOp.EQ, chosen, number))
+        result = normal_expr(ir.Select(equal, choices[i], result))
+    return result
+
+
 def _as_boolean(e: ir.Expr) -> ir.Expr:
     """A value that Halide stores as uint8, as the boolean that it is."""
     match e:
@@ -287,6 +307,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "Broadcast": Reader.read_broadcast,
     "VectorReduce": Reader.read_reduce,
     "Call": Reader.read_call,
+    "Access": Reader.read_access,
     "Let": Reader.read_let,
     "Shuffle": Reader.read_shuffle,
     "AssertStmt": Reader.read_nothing,

@@ -64,7 +64,24 @@ def is_input(value: object) -> TypeGuard[Named]:
 
 
 GPU_SHARED: Any = _hl.MemoryType.GPUShared
+REGISTER: Any = _hl.MemoryType.Register
 GUARD: Any = _hl.TailStrategy.GuardWithIf
+
+
+def is_variable(value: object) -> bool:
+    return isinstance(value, _hl.Var)
+
+
+def is_rvar(value: object) -> bool:
+    return isinstance(value, _hl.RVar)
+
+
+def text_of(value: object) -> str:
+    """A number or an enumerator of Halide's or ours, in Python."""
+    kind = type(value).__name__
+    if isinstance(value, _hl.MemoryType | _hl.TailStrategy):
+        return f"hl.{kind}.{cast('Any', value).name}"
+    return f"hb.{kind}.{cast('Any', value).name}" if hasattr(value, "name") else repr(value)
 
 
 def variables(*names: str) -> tuple[Any, ...]:

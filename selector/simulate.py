@@ -76,7 +76,7 @@ class _Call:
     def __init__(
         self, plan: Plan, inputs: Mapping[str, Any], sizes: Any, flags: bool, maps: bool
     ) -> None:
-        self.plan, self.flags, self.maps = plan, flags, maps
+        self.plan, self.maps = plan, maps
         values = arguments.match_names(plan, (), inputs)
         self.memory: dict[str, Pointer] = {}
         self.known: dict[str, Size] = {}
@@ -123,11 +123,11 @@ class _Call:
 
     def launched(self, kernel: Kernel, launch: Launch, grid: tuple[int, int, int]) -> Launched:
         """A kernel with the arguments of its launch, in the order of its parameters."""
-        names = [str(p).split()[-1].lstrip("*") for p in kernel.parameters]
         declared = {m.name: m for m in walk(kernel.declarations) if isinstance(m, Map)}
         values: dict[str, Any] = {}
         maps: dict[str, Any] = {}
-        for name, a in zip(names, launch.arguments, strict=True):
+        for p, a in zip(kernel.parameters, launch.arguments, strict=True):
+            name = p.name
             match a:
                 case BufferArgument(of):
                     values[name] = self.memory[of]
@@ -142,16 +142,7 @@ class _Call:
                     strides = tuple(evaluate_scalar(e, self.env) for e in a.strides)
                     assert name in declared
                     maps[name] = self.memory[of], extents, strides
-        return Launched(kernel, grid, launch.shared_bytes, values, maps, self.aligned())
-
-    def aligned(self) -> bool:
-        """Whether all rows begin at multiples of as many bytes as any kernel asks for."""
-        strides = (
-            stride * self.memory[b.name].element.itemsize
-            for b in self.plan.buffers
-            for stride in self.known[b.name].strides[1:]
-        )
-        return self.flags and all(stride % GRAIN == 0 for stride in strides)
+        return Launched(kernel, grid, launch.shared_bytes, values, maps)
 
     def ready(self, launch: Launch, names: Sequence[str]) -> bool:
         """Whether a device has all maps of these arrays."""

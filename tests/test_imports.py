@@ -77,6 +77,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
+    "z3": ("selector.workbench.prove",),
     "torch": ("selector.runtime", "casestudies"),
     "ray": ("selector.tuning",),
     **dict.fromkeys(("dask", "distributed"), ("selector.dask",)),

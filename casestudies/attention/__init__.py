@@ -11,59 +11,50 @@ from casestudies.attention.reference import reference
 from casestudies.common.case import Arrays, Case, Option, given, positive, size_of
 from casestudies.common.data import random_inputs
 from selector.diagnostics import UserError
+from selector.families.attention import Tiling
+from selector.families.attention.tiling import COLUMNS
 from selector.targets import Target
+
+WARPS = Tiling()
+NARROW = Tiling(keys=COLUMNS)  # where shared memory does not hold runs of as many keys
 
 
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
     memory), ``wgmma`` (sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
-    from casestudies.attention import schedule as schedules
-    from casestudies.attention.algorithm import attend
+    from casestudies.attention.algorithm import attend, plain
+    from casestudies.attention.schedule import tensor
     from casestudies.attention.scores import variant
 
     if schedule == "cuda":
         from casestudies.attention.stock import cuda
 
         return cuda(problem)
-    other = variant(problem.score)
-    tiles = schedules.narrow() if schedule == "narrow" else schedules.Tiles()
-    if schedule == "wgmma":
-        tiles = schedules.groups_for(problem.depth, bool(other and other.matrices))
+    tiling = problem.tiling if schedule == "wgmma" else NARROW if schedule == "narrow" else WARPS
+    assert tiling is not None
     pipeline = attend(
-        problem.depth, causal=problem.causal, run=tiles.keys, scale=problem.scale, variant=other,
-        types=problem.types, sharing=problem.sharing, window=problem.window,
+        problem.depth, causal=problem.causal, run=tiling.keys, scale=problem.scale,
+        variant=variant(problem.score), types=problem.types, sharing=problem.sharing,
+        window=problem.window,
     )  # fmt: skip
     if schedule == "plain":
-        return schedules.plain(pipeline)
-    return schedules.tensor(pipeline, schedules.for_depth(tiles, problem.depth))
+        return plain(pipeline)
+    return tensor(pipeline, tiling)
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any, and whole rows of 128 bytes for them;
-    ``mma`` is then the one for warps.
-    """
-    wide = target.has("wgmma") and problem.depth % 64 == 0 and _fits(problem, target, groups=True)
+    """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
+    wide = target.has("wgmma") and problem.tiling is not None
     if schedule == "mma" and not wide:
         raise UserError(
             f"attention of depth {problem.depth} on {target.name}: tensor is mma already"
         )
     if schedule != "tensor":
         return schedule
-    return "wgmma" if wide else schedule if _fits(problem, target) else "narrow"
-
-
-def _fits(problem: Problem, target: Target, *, groups: bool = False) -> bool:
-    """Whether a block of warps, or of groups, has shared memory for runs of as many keys as
-    usual.
-    """
-    from casestudies.attention.schedule import Tiles, groups_for
-    from casestudies.attention.scores import variant
-
-    other = variant(problem.score)
-    matrices = len(other.matrices) if other else 0
-    tiles = groups_for(problem.depth, bool(matrices)) if groups else Tiles()
-    return tiles.shared_bytes(problem.depth, matrices) < target.shared_memory - 1024
+    matrices = problem.shape.matrices
+    fits = WARPS.shared_bytes(problem.depth, matrices) < target.shared_memory - 1024
+    return "wgmma" if wide else schedule if fits else "narrow"
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

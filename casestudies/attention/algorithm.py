@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 import halide as hl
 
+from halide_bridge.schedules import Attention
+
 LOWEST = -3.0e38
 HALIDE_TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16), "f32": hl.Float(32)}
 
@@ -35,33 +37,6 @@ class Variant:
     parameters: tuple[hl.ImageParam, ...] = ()
     matrices: tuple[hl.Func, ...] = ()
     factor: float = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The Funcs that a schedule talks about; ``n`` counts keys, ``m`` queries, ``d`` channels,
-    ``h`` heads. ``scores``: those that ``peak``, ``total`` and ``mixed`` are made of; ``matrices``:
-    those of the variant.
-    """
-
-    depth: int
-    query: hl.ImageParam
-    key: hl.ImageParam
-    value: hl.ImageParam
-    keys: hl.Func
-    values: hl.Func
-    scores: tuple[hl.Func, hl.Func, hl.Func]
-    matrices: tuple[hl.Func, ...]
-    peak: hl.Func
-    total: hl.Func
-    weight: hl.Func
-    mixed: hl.Func
-    output: hl.Func
-    n: hl.Var
-    m: hl.Var
-    d: hl.Var
-    h: hl.Var
-    r: hl.RDom
 
 
 def attend(
@@ -125,8 +100,27 @@ def attend(
     quotient = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
     f["output"][d, m, h] = quotient if types.endswith("f32") else hl.cast(result, quotient)
     matrices = variant.matrices if variant else ()
-    places = {"n": n, "m": m, "d": d, "h": h, "r": r}
-    return Attention(depth, query, key, value, scores=scores, matrices=matrices, **places, **f)
+    return Attention(
+        scores=scores,
+        query=query,
+        key=key,
+        value=value,
+        depth=depth,
+        n=n,
+        m=m,
+        d=d,
+        h=h,
+        r=r,
+        matrices=matrices,
+        **f,
+    )
+
+
+def plain(p: Attention) -> hl.Func:
+    """Every sum of the definition computed before its use: Halide's default, for the CPU."""
+    for f in (*p.scores, p.peak, p.total, p.weight, p.mixed):
+        f.compute_root()
+    return p.output
 
 
 def matrix(source: hl.ImageParam) -> hl.Func:

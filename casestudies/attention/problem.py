@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from casestudies.common.case import ArraySpec, check_known
 from selector.diagnostics import UserError
+from selector.families.attention import Shape, Tiling, pick, usual
+from selector.machine import machine_for
 
 DEPTHS = (64, 128)
 TYPES = ("f16-f32", "f16-f16", "bf16-bf16", "bf16-f32")
@@ -56,13 +58,29 @@ class Problem:
         return f"{self.program}-{self.heads}x{self.length}{keys}"
 
     @property
+    def shape(self) -> Shape:
+        """As the family of schedules knows it."""
+        return Shape(
+            self.heads, self.length, self.key_count, self.depth, self.causal, self.window,
+            int(self.score == "bias"),
+        )  # fmt: skip
+
+    @property
+    def tiling(self) -> Tiling | None:
+        """The schedule for warpgroups; None for more channels than their registers hold."""
+        return pick(self.shape, machine_for("sm_90a"))
+
+    @property
     def program(self) -> str:
+        """Named by the tiles where they are not the usual ones."""
+        tiling = self.tiling
+        tiles = "" if tiling in (None, usual(self.shape)) else f"-{tiling.label}"
         score = "" if self.score == "plain" else f"{self.score}-"
         scale = "" if self.scale is None else f"-scale{self.scale:g}"
         types = "" if self.types == "f16-f32" else f"{self.types}-"
         more = f"-window{self.window}" if self.window else ""
         more += f"-shared{self.sharing}" if self.sharing > 1 else ""
-        return f"attention-{'causal-' * self.causal}{score}{types}d{self.depth}{scale}{more}"
+        return f"attention-{'causal-' * self.causal}{score}{types}d{self.depth}{scale}{more}{tiles}"
 
     @property
     def operand(self) -> str:
@@ -141,4 +159,8 @@ SMALL = (
         )
     ),
     Problem(2, 130, 64, scale=0.25),
+    *(
+        Problem(heads, length, depth, True, window=window)
+        for heads, length, depth, window in ((2, 300, 64, 100), (1, 129, 128, 1), (1, 64, 32, 40))
+    ),
 )

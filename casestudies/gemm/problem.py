@@ -72,7 +72,7 @@ class Problem:
         """The problem as its family of schedules knows it."""
         a, b = self.layout
         sizes = ELEMENT_BYTES[self.operand], ELEMENT_BYTES[self.output.element]
-        return Shape(self.m, self.n, self.k, *sizes, a == "n", b == "t")
+        return Shape(self.m, self.n, self.k, *sizes, a == "n", b == "t", self.batch)
 
     @property
     def program(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selector.families.contraction import Shape, Tiling, estimate, pick
+from selector.families.contraction import Shape, Tiling, estimate, pick, worth_copying
 from selector.machine import machine_for
 
 SMALL = Tiling(n=128, m=64, parts_m=1, stages=8)
@@ -18,7 +18,6 @@ WARPS = Tiling(n=64, m=128, parts_n=2, parts_m=2, unit="warp", band=0)
 LARGE_WARPS = replace(WARPS, n=256, parts_n=4, stages=3)
 NARROW_WARPS = replace(WARPS, n=128, parts_m=4, stages=2)
 SHARED = 160 << 10  # bytes of a block that the tiles of warps may take, but for narrow ones
-WORTH_COPIES = 1 << 28  # multiply-adds
 WORTH = 0.95  # of the usual schedule's time, for a program of its own
 TARGET = "sm_90a"
 
@@ -38,20 +37,12 @@ def _rounds(shape: Shape, m: int, n: int) -> int:
     return -(-blocks // machine_for(TARGET).multiprocessors)
 
 
-def copied(shape: Shape) -> str:
-    """Operands that are worth a copy before the product: rows that no tensor map describes, where
-    there is much to do, and bytes that do not lie along the sum.
-    """
-    odd = shape.odd if shape.multiply_adds >= WORTH_COPIES else ""
-    return "".join(x for x in "AB" if x in shape.across or x in odd)
-
-
 def usual_groups(shape: Shape) -> Tiling:
     """Small tiles where there would be too few blocks for a GPU, else large ones, lying or upright,
     whichever take fewer rounds; a run of k is 128 bytes.
     """
     size = TALL if is_tall(shape) else LARGE if is_large(shape) else SMALL
-    size = replace(size, copied=copied(shape))
+    size = replace(size, copied=worth_copying(shape))
     if shape.integers:
         return replace(size, k=128, depth=32, persistent=0, cluster=1)
     return size

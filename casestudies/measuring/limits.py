@@ -4,9 +4,16 @@ multiply-adds over the tensor units' rate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from casestudies.common.case import Problem, bytes_of
+from selector.machine import Machine, Rate, machine_named
+
+F16_AND_BYTES: tuple[tuple[Rate, ...], ...] = (
+    ("wgmma.f16", "mma.f16"),
+    ("wgmma.s8", "mma.s8"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +47,20 @@ class Limit:
     bound: str
 
 
-_COPY = "memory: a device copy, measured; tensor units: data sheet, dense"
-_SHEET = "data sheet, dense"
-# The first whose name the device's holds: longer names first.
-GPUS = (
-    Ceilings("H200", 4.23, 495, 990, _COPY),
-    Ceilings("H100 PCIe", 2.0, 378, 756, _SHEET),
-    Ceilings("H100", 3.35, 495, 990, _SHEET),
-    Ceilings("A100-SXM4-80GB", 2.04, 156, 312, _SHEET),
-    Ceilings("A100 80GB PCIe", 1.94, 156, 312, _SHEET),
-    Ceilings("A100", 1.56, 156, 312, _SHEET),
-    Ceilings("RTX 4090", 1.01, 82.6, 330, _SHEET),
-)
-
-
 def ceilings_of(device: str) -> Ceilings | None:
-    """The ceilings of a GPU by the name that CUDA gives it; None for one that is not known."""
-    return next((gpu for gpu in GPUS if gpu.gpu in device), None)
+    """The ceilings of a GPU by the name that CUDA gives it; None for one that is not known. Memory
+    is what a device copy reaches, where that was measured, else the data sheet's; tensor units are
+    the data sheet's, dense.
+    """
+    m = machine_named(device)
+    if m is None:
+        return None
+    copied = "copy" in m.measured
+    f16, s8 = (_most(m, rates) for rates in F16_AND_BYTES)
+    memory = "a device copy, measured" if copied else "data sheet"
+    source = f"memory: {memory}; tensor units: data sheet, dense"
+    return Ceilings(m.name, m.copy if copied else m.dram, f16, s8, source)
+
+
+def _most(m: Machine, rates: Sequence[Rate]) -> float:
+    return max(m.tera_macs(rate, boosted=True) for rate in rates)

@@ -140,7 +140,7 @@ def _about_rounds(data: dict[str, Any]) -> str:
 def _about_limits(data: dict[str, Any]) -> str:
     found = data["ceilings"]
     if found is None:
-        return "The ceilings of this GPU are not in `casestudies/measuring/limits.py`: no limits."
+        return "The ceilings of this GPU are not in `selector/machine/gpus.py`: no limits."
     return (
         "`limit` is the larger of bytes (every input read once, every output written once) / "
         f"{found['terabytes_per_second']:g} TB/s and multiply-adds / {found['tera_macs']:g} TMAC/s "

@@ -4,6 +4,7 @@ chooses by the sizes.
 
 from __future__ import annotations
 
+from halide_bridge.schedules.attention import Attention, schedule_attention
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 
-__all__ = ["Contraction", "Operand", "contract"]
+__all__ = ["Attention", "Contraction", "Operand", "contract", "schedule_attention"]

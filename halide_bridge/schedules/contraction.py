@@ -3,6 +3,9 @@
 A block stages what it needs of both operands for a run of k in shared memory, several runs ahead,
 and its warpgroups or warps hold their parts of the block tile in accumulators over the whole sum.
 
+Where C has too few tiles for a GPU, its sums are taken apart: a block has the sum of one part in
+accumulators, and a second kernel adds the parts' sums, a thread those of one result.
+
 Blocks that run at the same time share operands through the L2 cache: where they are numbered in
 bands, they go down so many block rows first, then along n. Neighbours down a band are a cluster and
 bring each other their B; a block that stays goes on to the next tile while its results leave.
@@ -10,11 +13,11 @@ bring each other their B; a block that stays goes on to the next tile while its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from halide_bridge.memory import (
-    MemoryType,
+from halide_bridge.memory import MemoryType
+from halide_bridge.schedules.asked import (
     cluster,
     persistent,
     pipeline_stages,
@@ -23,7 +26,9 @@ from halide_bridge.memory import (
     teams,
 )
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
-from selector.families.contraction.tiling import COPY_BYTES, Tiling
+from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, Tiling
+
+SUMMED = 32, 8  # columns and rows of C that a block adds the parts of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,9 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
     """Schedule a contraction so; returns the output. ``limits.why_not`` says whether that compiles
     for a target.
     """
+    output = c.output
+    if tiling.part:
+        c = _parted(c, tiling)
     innermost = _blocks(c, tiling)
     product, letter = c.product, "g" if tiling.unit == "group" else "w"
     groups = MemoryType.WGMMAAccumulator
@@ -86,7 +94,26 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
         update.unroll(loop)
     for operand in (c.a, c.b):
         _stage(operand, c, ko, tiling)
-    return c.output
+    return output
+
+
+def _parted(c: Contraction, tiling: Tiling) -> Contraction:
+    """Have the parts of the sums added where they are read; the contraction that computes them."""
+    ko, ki = rvars("kp", "kr")
+    part, no, mo, ni, mi, all_parts = variables("part", "no", "mo", "ni", "mi", "all_parts")
+    c.product.update().split(c.k, ko, ki, tiling.part)
+    sums = c.product.update().rfactor(ko, part)
+    parts = sums.in_(c.product).compute_root()
+    c.output.tile(c.n, c.m, no, mo, ni, mi, *SUMMED).gpu_threads(ni, mi).gpu_blocks(no, mo)
+    some, each = rvars("some", "each")
+    adding = c.product.compute_at(c.output, ni).update().atomic()
+    adding.split(ko, some, each, AT_ONCE).unroll(each)
+    if c.batch is None:
+        return replace(c, output=parts, product=sums, k=ki, batch=part)
+    c.output.gpu_blocks(c.batch)
+    parts.fuse(part, c.batch, all_parts)
+    sums.bound_extent(part, 1).bound_extent(c.batch, 1)
+    return replace(c, output=parts, product=sums, k=ki, batch=all_parts)
 
 
 def _blocks(c: Contraction, tiling: Tiling) -> Any:

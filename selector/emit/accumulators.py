@@ -9,7 +9,8 @@ from math import prod
 
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.emit.banded import BandTables
-from selector.emit.context import Accumulator, KernelContext, Region, slice_offset, thread_part
+from selector.emit.context import KernelContext, slice_offset, thread_part
+from selector.emit.regions import Accumulator, Region
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import nodes_of
 from selector.ir.nodes import (
@@ -35,26 +36,27 @@ Loops = dict[str, For]
 
 
 def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables) -> None:
-    """Fill in ``context.accumulators`` and ``context.thread_vars``; add the bands to ``tables``."""
+    """Fill in the context's accumulators and variables of threads; add the bands to ``tables``."""
+    accumulators = context.registers.accumulators
     for s in walk_stmt(body):
         if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY:
             register = context.names.fresh(s.name)
             half = s.type.bits == 16
-            context.accumulators[s.name] = Accumulator(register, 0, {}, half, s.type.is_integer)
+            accumulators[s.name] = Accumulator(register, 0, {}, half, s.type.is_integer)
     _visit(body, {}, context, tables)
     _register_idle(body, context)
     _check_owners(body, context)
-    size = 8 * (64 if context.group else 16)
-    for name, a in list(context.accumulators.items()):
+    size = 8 * (64 if context.block.group else 16)
+    for name, a in list(accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
         regions = dict(sorted(a.regions.items()))
-        context.accumulators[name] = replace(a, fragments=-(-total // size), regions=regions)
+        accumulators[name] = replace(a, fragments=-(-total // size), regions=regions)
 
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:
     match s:
         case For(name, _, IntImm(extent), ForKind.GPU_THREAD, body):
-            context.thread_vars[name] = extent
+            context.registers.thread_vars[name] = extent
             _visit(body, {**loops, name: s}, context, tables)
         case For(name, _, _, _, body):
             _visit(body, {**loops, name: s}, context, tables)
@@ -77,8 +79,9 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
 
 def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:
     offset = slice_offset(s.offset, context, s.accumulator)
-    region = Region(offset, s.m, s.n, is_swapped(s), 64 if context.group else 16, context.tall)
-    known = context.accumulators[s.accumulator].regions.setdefault(offset, region)
+    rows = 64 if context.block.group else 16
+    region = Region(offset, s.m, s.n, is_swapped(s), rows, context.block.tall)
+    known = context.registers.accumulators[s.accumulator].regions.setdefault(offset, region)
     if known != region:
         raise EmitError(
             f"`{s.accumulator}` is used with tiles of {known.m} x {known.n} and {s.m} x {s.n}",
@@ -94,7 +97,7 @@ def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandT
 def _register_idle(body: Stmt, context: KernelContext) -> None:
     """Tiles that are filled and that no product is added to are of the others' shape."""
     for s in walk_stmt(body):
-        known = context.accumulators.get(s.buffer) if isinstance(s, Store) else None
+        known = context.registers.accumulators.get(s.buffer) if isinstance(s, Store) else None
         if known is None or not isinstance(s, Store) or not known.regions:
             continue
         offset = slice_offset(first_lane(s.index), context, s.buffer)
@@ -126,11 +129,11 @@ def _accumulator_uses(region: Stmt, context: KernelContext) -> Iterator[tuple[st
     for s in walk_stmt(region):
         if not isinstance(s, Store) or not is_tensor_store(s):
             continue
-        if s.buffer in context.accumulators:
+        if s.buffer in context.registers.accumulators:
             yield s.buffer, s.index
             continue
         for e in nodes_of(s.value, Load):
-            if e.buffer in context.accumulators:
+            if e.buffer in context.registers.accumulators:
                 yield e.buffer, e.index
 
 

@@ -36,7 +36,10 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.layouts import in_bytes
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.nodes import Comment, Let, Memory
-from selector.gpu.ir.products import LoadFragment
+from selector.gpu.ir.products import (
+    LoadFragment,
+    Register,
+)
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
@@ -140,7 +143,7 @@ class BandTables:
                 f"the banded matrices of `{operand.buffer}` take {size} bytes of shared memory",
                 hint="vectorize fewer taps per statement or make the outer tap loop the slower one",
             )
-        offset = self.context.allocate_shared(size, f"bands of {operand.buffer}")
+        offset = self.context.shared.allocate(size, f"bands of {operand.buffer}")
         self._tables[operand] = replace(table, offset=offset)
         w = self.context.writer
         w.add(Memory(pointer, "u32", offset, 1, size, (size // 4,), in_bytes((4,))))
@@ -273,12 +276,12 @@ class BandTables:
             ranges[f"$loop{n}"] = (low, low + extent - 1)
         for dim, coordinate in enumerate(coordinates):
             reach = _range(to_affine(coordinate), ranges)
-            needed = self.context.required.get((o.buffer, dim))
+            needed = self.context.host.required.get((o.buffer, dim))
             if reach is None or needed is None or reach[0] < needed[0] or reach[1] > needed[1]:
                 return False
         return True
 
-    def fetch(self, block: Block, register: str, bases: dict[Hashable, str]) -> None:
+    def fetch(self, block: Block, register: Register, bases: dict[Hashable, str]) -> None:
         """Declare ``register`` with this lane's word of a block. ``bases`` are the pointers that
         the scope has already, and get those that it needs.
         """

@@ -111,7 +111,7 @@ class BoxRing(Ring):
             self._point("slot")
 
         def scoped() -> None:
-            with w.block(""):
+            with w.block():
                 write()
 
         return [scoped]
@@ -125,14 +125,14 @@ def box_ring(
     boxes; ``ScheduleError`` if the schedule does.
     """
     c = emitter.context
-    asked = c.self_fed
-    if not staged or c.group or not (asked or c.target.has(BOXES)):
+    asked = c.block.self_fed
+    if not staged or c.block.group or not (asked or c.target.has(BOXES)):
         return None
     ring = BoxRing(emitter, loop, body, staged)
     found = _why_not(ring, in_warp=in_warp) or _boxes(ring)
     if not isinstance(found, str):
         ring.boxes = tuple(found)
-        c.panels |= {b.to: b.panels for b in found}
+        c.layouts.panels.update({b.to: b.panels for b in found})
         return ring
     if asked:
         raise ScheduleError(
@@ -153,7 +153,7 @@ def _why_not(ring: BoxRing, *, in_warp: bool) -> str:
         return f"the loop `{ring.loop.name}` stands inside another loop, or is one warp's"
     if ring.consumers_wait():
         return f"the block meets in every iteration of `{ring.loop.name}` anyway"
-    return "blocks of a cluster do not share what warps stage" if c.cluster > 1 else ""
+    return "blocks of a cluster do not share what warps stage" if c.block.cluster > 1 else ""
 
 
 def _boxes(ring: BoxRing) -> list[Boxes] | str:
@@ -169,7 +169,7 @@ def _boxes(ring: BoxRing) -> list[Boxes] | str:
             return f"`{boxes.to}` is no matrix of a product that ldmatrix reads"
         found.append(boxes)
     bytes_ = sum(b.panels.size for b in found) * ring.stages
-    room = c.target.shared_memory - 2 * ALIGNMENT - c.shared_bytes
+    room = c.target.shared_memory - 2 * ALIGNMENT - c.shared.bytes
     if bytes_ + 2 * BARRIER_BYTES * ring.stages > room:
         return f"{bytes_} bytes, aligned to {ALIGNMENT}, are more than the {room} that are left"
     return found

@@ -21,10 +21,13 @@ from selector.gpu.ir.expressions import (
     below,
     both,
     equal,
+    given,
+    least,
     less,
     masked,
     minus,
     mixed_radix,
+    most,
     number,
     place,
     plus,
@@ -36,7 +39,7 @@ from selector.gpu.ir.memory import CopyAsync, CopyElement, Point
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
@@ -97,7 +100,7 @@ def cache_of(copy: Copy, context: KernelContext, thread: Expr) -> str:
     they all ask the same few lines of L2 for it, at the same time. And where warps copy for
     themselves what other warps of the block copy, too.
     """
-    if thread == LANE and context.warps > 1 and _warps_share(copy, context):
+    if thread == LANE and context.block.warps > 1 and _warps_share(copy, context):
         return "through"
     sizes = {
         name
@@ -121,7 +124,7 @@ def _warps_share(copy: Copy, context: KernelContext) -> bool:
             for name, count in counts.items()
         )
         window += copy.length - 1 if n == 0 else 0
-        steps = [affine.coefficient(Var(name)).constant for name in context.thread_vars]
+        steps = [affine.coefficient(Var(name)).constant for name in context.registers.thread_vars]
         if any(step is not None and abs(step) >= window for step in steps):
             return False
     return True
@@ -158,11 +161,7 @@ def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
     if whole is None:
         return None
     aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    return aligned if whole == TRUE else both(aligned, _condition(whole, context))
-
-
-def _condition(e: Expr, context: KernelContext) -> Expr:
-    return context.known(e, context.scalar.expr(e))
+    return aligned if whole == TRUE else both(aligned, context.condition(whole))
 
 
 def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
@@ -171,34 +170,23 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
     w.add(Point("to", kind, View(to.base, to.start, index=place_of(copy, context, values))))
-    terms: list[str] = []
-    index = Affine()
+    start = number("c0")
     for n, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
-        at = substitute(c, values)
-        text = scalar.index(at)
+        at = context.number(substitute(c, values))
         if n and copy.clamped[n]:
-            text = _held(text, scalar.index(dim.extent), copy.clamped[n])
-            at = _held_value(at, dim.extent, copy.clamped[n])
-        w.add(Let("int", (f"c{n}",), (context.known(at, text),)))
-        terms.append(f"c{n} * {scalar.index(dim.stride)}" if n else "c0")
-        index += Affine.of(Var(f"c{n}")) * (to_affine(dim.stride) if n else 1)
-    start = context.known(index.to_expr(), f"({' + '.join(terms)})")
-    w.add(Point("from", f"const {kind}", View(source.base, index=start)))
+            at = given(_held(at, scalar.number(dim.extent), copy.clamped[n]))
+        w.add(Let("int", (f"c{n}",), (at,)))
+        if n:
+            start = plus(start, times(f"c{n}", scalar.number(dim.stride)))
+    w.add(Point("from", f"const {kind}", View(source.base, index=given(start))))
 
 
-def known_number(e: Expr, context: KernelContext, values: Values, exact: Values | None) -> Expr:
-    """A number of the chunk that ``values`` name, whose names are text for the ``exact`` ones."""
-    text = context.scalar.index(substitute(e, values))
-    return context.known(substitute(e, values if exact is None else exact), text)
-
-
-def place_of(
-    copy: Copy, context: KernelContext, values: Values, exact: Values | None = None
-) -> Expr:
+def place_of(copy: Copy, context: KernelContext, values: Values) -> Expr:
     """Where a chunk goes, as an index of the target."""
-    to, scalar, x = context.storages[copy.to], context.scalar, copy.x.var
+    to, x = context.storages[copy.to], copy.x.var
     row = copy.index.rest(x)
-    index = known_number(copy.index.to_expr(), context, values, exact)
+    at = substitute(copy.index.to_expr(), values)
+    index = context.number(at)
     if to.panels is not None:
         p = to.panels
         return place("panel_index", p.pitch, p.rows, p.bytes, p.row_bytes, index=index)
@@ -206,12 +194,10 @@ def place_of(
         return index
     pitch, step, per = to.strips.pitch, to.strips.step, to.strips.per
     if any(c % pitch for _, c in row):
-        at = substitute(copy.index.to_expr(), values)
-        whole = context.known(at, f"({scalar.index(at)})")
-        start, column = times(quotient(whole, pitch), pitch), remainder(whole, pitch)
+        start, column = times(quotient(index, pitch), pitch), remainder(index, pitch)
     else:
-        column = known_number(x, context, values, exact)
-        start = known_number(row.to_expr(), context, values, exact)
+        column = context.number(substitute(x, values))
+        start = context.number(substitute(row.to_expr(), values))
     return plus(start, place("strip_column", pitch, step, per, index=column))
 
 
@@ -227,11 +213,11 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
         at = carry(_declared(copy, context), param.dims)
         chunk = [at_most(plus(context.number(at[0]), copy.per), extents[0])]
         for c, e in zip(at[1:], extents[1:], strict=True):
-            chunk.append(below(context.known(c, f"({context.scalar.index(c)})"), e))
+            chunk.append(below(context.number(c), e))
     wanted = element_predicate(copy, values)
     if wanted is not None:
         whole = holds_everywhere(wanted, {ELEMENT: copy.per})
-        chunk.append(FALSE if whole is None else _condition(whole, context))
+        chunk.append(FALSE if whole is None else context.condition(whole))
     if not copy.rounded and copy.length % copy.per:
         chunk.append(at_most(plus("x", copy.per), copy.length))
     if not provably_aligned(copy):
@@ -248,20 +234,15 @@ def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
     return tuple(context.names.variable(f"c{n}") for n in range(len(copy.coordinates)))
 
 
-def _held(coordinate: str, extent: str, ends: Ends) -> str:
+def _held(coordinate: Expr, extent: Expr, ends: Ends) -> Expr:
     """A coordinate, or where it lies beyond one of these ends the end."""
-    text = f"min({coordinate}, {extent} - 1)" if BinaryOp.MIN in ends else f"({coordinate})"
-    return f"max({text}, 0)" if BinaryOp.MAX in ends else text
+    if BinaryOp.MIN in ends:
+        coordinate = least(coordinate, minus(extent, 1))
+    return most(coordinate, 0) if BinaryOp.MAX in ends else coordinate
 
 
 def element_type(copy: Copy, context: KernelContext) -> str:
     return c_type(context.storages[copy.to].type)
-
-
-def _held_value(coordinate: Expr, extent: Expr, ends: Ends) -> Expr:
-    if BinaryOp.MIN in ends:
-        coordinate = Binary(BinaryOp.MIN, coordinate, minus(extent, 1))
-    return Binary(BinaryOp.MAX, coordinate, IntImm(0)) if BinaryOp.MAX in ends else coordinate
 
 
 def decode(copy: Copy, context: KernelContext) -> dict[str, Expr]:
@@ -307,16 +288,13 @@ def _elements(
     assert param is not None
     tests, source = [below(x, extent), *rows_inside], number("e")
     if copy.clamped[0]:
-        text = _held("c0 + e", scalar.index(param.dims[0].extent), copy.clamped[0])
-        held = context.known(_held_value(x, param.dims[0].extent, copy.clamped[0]), text)
+        held = given(_held(x, scalar.number(param.dims[0].extent), copy.clamped[0]))
         tests[0], source = below(held, extent), minus(held, "c0")
     if copy.carries(param):
         c0, *rest = _declared(copy, context)
         at = ((Affine.of(c0) + ELEMENT).to_expr(), *rest)
-        pairs = [(c, d.extent) for c, d in zip(carry(at, param.dims), param.dims, strict=True)]
-        texts = ((below(c, e), scalar.inside(c, e)) for c, e in pairs)
-        tests = [context.known(test, text) for test, text in texts if text is not None]
-    tests += [] if wanted is None else [_condition(wanted, context)]
+        tests = [given(test) for test in scalar.all_within(at, param.dims)]
+    tests += [] if wanted is None else [context.condition(wanted)]
     cut = not copy.rounded and copy.length % copy.per
     within = less(plus("x", "e"), copy.length) if cut else None
     with w.loop("e", number(0), number(copy.per), "unrolled"):

@@ -20,7 +20,6 @@ from selector.emit.chunks import (
     decode_rows,
     element_type,
     emit_border,
-    known_number,
     leave_at,
     place_of,
     spread,
@@ -47,6 +46,7 @@ from selector.gpu.ir.nodes import Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Expr, IntImm
+from selector.ir.traverse import substitute
 
 UNROLL_COPIES = 16
 FEW_STEPS = 3  # as many addresses are worked out one by one
@@ -97,7 +97,7 @@ def emit_copy(
 def one_of(w: Builder, ways: list[Way], last: Callable[[], None]) -> None:
     """What is written for the first of the conditions that holds, or for none."""
     if not ways:
-        with w.block(""):
+        with w.block():
             last()
         return
     (condition, write), *rest = ways
@@ -204,17 +204,14 @@ def split_copy(
 def _first_chunk(copy: Copy, context: KernelContext, thread: Expr, start: str, source: str) -> None:
     """Declare where the first chunk of a thread goes, which is in its first row, and comes from."""
     w, names = context.writer, context.names
-    exact: dict[str, Expr] = {
+    values: dict[str, Expr] = {
         copy.x.var.name: times(remainder(thread, copy.chunks), copy.per),
         **{d.var.name: quotient(thread, copy.chunks) for d in copy.rows[:1]},
     }
-    values: dict[str, Expr] = {
-        name: names.stand(f"({spell(e, {})})", e) for name, e in exact.items()
-    }
-    zeros: dict[str, Expr] = {d.var.name: IntImm(0) for d in copy.rows[1:]}
-    values, exact = values | zeros, exact | zeros
-    to, index = context.storages[copy.to], place_of(copy, context, values, exact)
+    values = {name: names.stand(f"({spell(e)})", e) for name, e in values.items()}
+    values |= {d.var.name: IntImm(0) for d in copy.rows[1:]}
+    to, index = context.storages[copy.to], place_of(copy, context, values)
     w.add(Let("u32", (start,), (address(to.base, to.start, index),)))
     pointer = context.storages[copy.source.buffer].base
-    at = known_number(copy.source.index, context, values, exact)
+    at = context.number(substitute(copy.source.index, values))
     w.add(Point(source, f"const {element_type(copy, context)}", View(pointer, index=at)))

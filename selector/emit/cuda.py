@@ -10,13 +10,17 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.context import KernelContext
+from selector.emit.arrangement import Arrangement
+from selector.emit.context import HostValues, KernelContext, Written
 from selector.emit.copy_costs import copy_costs
 from selector.emit.kernel import KernelEmitter
 from selector.emit.names import Names, comment, identifier
 from selector.emit.scalar import Space, Storage
+from selector.emit.shared_memory import SharedMemory
+from selector.emit.unwritten import loops_of
+from selector.emit.warpgroups.arrangement import arrange
 from selector.emit.warpgroups.boxes import READY, STORES_READY
-from selector.emit.warpgroups.clusters import clamped
+from selector.emit.warpgroups.clusters import clamped, from_the_end
 from selector.emit.warpgroups.tensor_kernels import NAMES
 from selector.gpu.cuda.preamble import preamble
 from selector.gpu.cuda.printer import print_kernel
@@ -166,34 +170,32 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
     emitter = KernelEmitter(kernel, context)
     emitter.emit()
     declarations = Builder()
-    for (e, text), name in context.spelled.items():
-        declarations.add(ir.Number(name, e, text))
     _prologue(context, declarations, tensor=emitter.tensor)
     _declare(kernel, context, declarations)
     given += _maps(context)
-    for value, (name, own) in context.quotients.items():
+    for value, (name, own) in context.host.quotients.items():
         if own is None:
             given.append((Parameter("value", INT32, name), ValueArgument(value, INT32)))
-    room = context.shared_alignment if context.shared_bytes else 0
+    room = context.layouts.alignment if context.shared.bytes else 0
     emitted = ir.Kernel(
         f"kernel_{identifier(kernel.name) or 'k'}",
-        context.threads,
-        context.cluster,
+        context.block.threads,
+        context.block.cluster,
         tuple(parameter for parameter, _ in given),
         declarations.body(),
         context.writer.body(),
-        shared=-(-context.shared_bytes // 128) * 128 + room,
+        shared=-(-context.shared.bytes // 128) * 128 + room,
         alignment=room,
     )
     grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
         emitted.name,
         (grid[0], grid[1], grid[2]),
-        context.threads,
+        context.block.threads,
         emitted.shared,
         (),
-        persistent=context.persistent,
-        cluster=context.cluster,
+        persistent=context.block.persistent,
+        cluster=context.block.cluster,
         copies=copy_costs(kernel.body, kernel.name, context),
     )
     return _Written(emitted, {parameter.name: a for parameter, a in given}, launch)
@@ -204,32 +206,40 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     of sizes.
     """
     names = Names(NAMES if target.has("tcgen05") else frozenset())
-    context = KernelContext(kernel.name, target, names, {b.name: b for b in module.buffers})
-    for r in module.requirements:
-        if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm):
-            context.required[r.buffer, r.dim] = (r.minimum.value, r.maximum.value)
     for taken in ("g", "q"):
         names.variable(taken)
         names.fresh(taken)
-    context.sizes = frozenset(name for name, t, _ in _values(module) if t == INT32)
-    context.persistent = _asked(kernel, module, GridKind.PERSISTENT)
-    context.self_fed = _asked(kernel, module, GridKind.SELF_FED) > 0
-    context.teams = max(1, _asked(kernel, module, GridKind.TEAMS))
-    context.cluster = max(1, _asked(kernel, module, GridKind.CLUSTER))
-    context.neighbours = kernel.grid[-1].name
-    if not context.persistent:
-        context.grid = frozenset(loop.name for loop in kernel.grid)
-    return context
+    asked = Arrangement(
+        self_fed=_asked(kernel, module, GridKind.SELF_FED) > 0,
+        persistent=_asked(kernel, module, GridKind.PERSISTENT),
+        teams=max(1, _asked(kernel, module, GridKind.TEAMS)),
+        cluster=max(1, _asked(kernel, module, GridKind.CLUSTER)),
+        neighbours=kernel.grid[-1].name,
+    )
+    block, layouts = arrange(kernel.body, kernel.name, target, asked)
+    host = HostValues(
+        frozenset(name for name, t, _ in _values(module) if t == INT32),
+        {
+            (r.buffer, r.dim): (r.minimum.value, r.maximum.value)
+            for r in module.requirements
+            if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm)
+        },
+        frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid),
+    )
+    shared = SharedMemory(kernel.name, target, layouts)
+    params = {b.name: b for b in module.buffers}
+    written = Written(loops_of(kernel.body))
+    return KernelContext(kernel.name, target, names, params, block, host, layouts, shared, written)
 
 
 def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
     """The block's numbers, what is made of sizes, and flags."""
     for number in _block_numbers(kernel, context):
         w.add(number)
-    for name, own in context.quotients.values():
+    for name, own in context.host.quotients.values():
         if own is not None:
             w.add(ir.Let("int", (name,), (own,)))
-    for condition, name in context.flags.items():
+    for condition, name in context.host.flags.items():
         w.add(ir.Let("bool", (name,), (condition,)))
 
 
@@ -237,11 +247,13 @@ def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]
     """The variables of the grid's loops."""
     found: list[ir.Let] = []
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
-        if context.persistent:
+        if context.block.persistent:
             break
         number: Expr = Var(f"blockIdx.{axis}")
-        if axis == "x" and context.cluster > 1:
+        if axis == "x" and context.block.cluster > 1:
             number = clamped(number, loop, context)
+        elif loop.descending:
+            number = from_the_end(number, loop, context)
         value = moved(number, context.scalar.number(loop.min))
         found.append(ir.Let("int", (context.names.get(loop.name),), (value,)))
     return tuple(found)
@@ -249,13 +261,13 @@ def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]
 
 def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
     """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
-    mapped = dict.fromkeys(m.of for m in context.maps)
-    stored = tuple(name for name in mapped if name in context.stored_maps)
-    read = tuple(name for name in mapped if name not in context.stored_maps)
+    mapped = dict.fromkeys(m.of for m in context.host.maps)
+    stored = tuple(name for name in mapped if name in context.host.stored_maps)
+    read = tuple(name for name in mapped if name not in context.host.stored_maps)
     for ready, buffers in ((READY, read), (STORES_READY, stored)):
         if buffers:
             yield Parameter("value", INT32, ready), MapsReady(buffers)
-    for m in context.maps:
+    for m in context.host.maps:
         argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box)
         yield Parameter("map", m.type, m.name), argument
 
@@ -264,15 +276,15 @@ def _prologue(context: KernelContext, w: Builder, *, tensor: bool) -> None:
     """Tensor maps, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
     rows of 16 that a warp holds), warp or group of the block.
     """
-    for m in context.maps:
+    for m in context.host.maps:
         w.add(m)
-        ready = STORES_READY if m.of in context.stored_maps else READY
+        ready = STORES_READY if m.of in context.host.stored_maps else READY
         with w.when(both(flag(ready), equal(THREAD, 0))):
             w.add(Prefetch(m.name))
     lane, g, q = masked(THREAD, 31), shifted("lane", 2), masked("lane", 3)
-    if context.group:
+    if context.block.group:
         w.add(ir.Let("int", ("lane", "q"), (lane, q)))
-        first = times(masked(shifted(THREAD, 5), 3), context.warp_rows)
+        first = times(masked(shifted(THREAD, 5), 3), context.block.warp_rows)
         w.add(ir.Let("int", ("g",), (plus(first, g),)))
         w.add(ir.Let("int", ("group",), (of_first_lane(shifted(THREAD, 7)),)))
     elif tensor:

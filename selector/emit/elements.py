@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from selector.emit.context import Element, KernelContext, Region
+from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.pairs import pair_of
 from selector.emit.places import column_at, row_at
+from selector.emit.regions import Element, Region
 from selector.gpu.ir.expressions import element as element_of
 from selector.gpu.ir.expressions import half_of, packed, register
 from selector.intrinsics.functions import POWER_OF_TWO, ROUNDED, PureFunction
 from selector.ir.nodes import Call, Cast, Expr, Var
 from selector.ir.traverse import expr_children, free_vars, rebuilt
-from selector.ir.types import FLOAT16, UINT32, Type
+from selector.ir.types import BFLOAT16, FLOAT16, UINT32, Type
 
 ROW, COLUMN = Var("$m"), Var("$n")
 """Coordinates of an element in its block."""
@@ -30,6 +31,8 @@ FIRST_ROW, FIRST_PAIR = Var("$row.first"), Var("$pair.first")
 """Those in the tiles of the lane's first element."""
 EVEN = Var("$pair.even")
 """The column in the tiles of an element, or of its left neighbour: an even one."""
+ROUND_PAIR = {FLOAT16: "round_pair", BFLOAT16: "round_pair_bf16"}
+"""Two floats as a register of that type."""
 
 
 Form = Callable[[], Expr]
@@ -161,7 +164,7 @@ class AccumulatorElement:
 
     def at(self, scalar: ElementScalar) -> Expr:
         i, j, e = scalar.element
-        accumulator = scalar.context.accumulators[self.buffer]
+        accumulator = scalar.context.registers.accumulators[self.buffer]
         tile = register(accumulator.register, scalar.region.fragment(i, j))
         if accumulator.half:
             return half_of(element_of(UINT32, tile, e // 2), e % 2)
@@ -195,9 +198,9 @@ class ElementValues:
             return packed(*(scalar.at(y).value(x) for y in both))
 
         match scalar.once(self._value):
-            case Cast(t, Call(_, name) as single) if t == FLOAT16 and name in ROUNDED:
+            case Cast(t, Call(_, name) as single) if name in ROUNDED and t in ROUND_PAIR:
                 rounded = tuple(scalar.at(y).filled(single) for y in both)
-                return Call(UINT32, "round_pair", rounded)
+                return Call(UINT32, ROUND_PAIR[t], rounded)
             case _:
                 pass
         return pair_of(self._value, pair) or pair(self._value)

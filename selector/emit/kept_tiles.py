@@ -28,7 +28,7 @@ class KeptElement:
         odd = scalar.across % 2
         origin = self.base + self.by_row * scalar.down + self.by_column * (scalar.across - odd)
         place = map(Affine.of, (origin, self.by_row, self.by_column))
-        return half_of(scalar.context.register_tiles[self.buffer].at(*place), odd)
+        return half_of(scalar.context.registers.tiles[self.buffer].at(*place), odd)
 
 
 def kept_element(load: Load, scalar: ElementScalar) -> Var:

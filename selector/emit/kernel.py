@@ -22,7 +22,7 @@ from selector.emit.emitter import LastingLoop
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
-from selector.emit.refusals import check_fed, check_inside_threads, check_threads
+from selector.emit.refusals import refuse_unfed
 from selector.emit.rings import Ring
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
@@ -32,8 +32,7 @@ from selector.emit.strips import find_strips
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
-from selector.emit.unwritten import loops_of
-from selector.emit.warpgroups.arrangement import arrange_groups, last_for_all
+from selector.emit.warpgroups.arrangement import last_for_all
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
@@ -106,37 +105,29 @@ class KernelEmitter:
 
     def emit(self) -> None:
         """The whole body."""
-        c = self.context
-        regions = list(thread_regions(self.kernel.body))
-        warps = [prod(e for _, e in loops) for loops, body in regions if holds_tensor(body)]
-        threads = [prod(e for _, e in loops) for loops, body in regions if not holds_tensor(body)]
-        if warps:
-            check_inside_threads(self.kernel.body)
-        c.warps = max(warps, default=1)
-        c.loops = loops_of(self.kernel.body)
-        arrange_groups(self.kernel.body, self.placement.in_registers, c)
-        if c.group:
-            self.last_loop = last_for_all(self.kernel.body)
-        c.threads = c.consumers + 128 * c.producer if self.tensor else max([1, *threads])
-        check_threads(c, tensor=self.tensor)
-        collect_accumulators(self.kernel.body, c, self.tables)
-        self.windows.prepare(self.kernel.body)
-        c.strips |= find_strips(self.kernel.body, engine=c.target.has("bulk"))
-        self.placement.by_rows = row_arrays(self.kernel.body, c, self.tiles.regions.covered)
-        c.strips |= {n: rows for n, rows in c.windows.items() if rows.step > 1}
-        self.exchanged -= self.context.accumulators.keys() | self.placement.in_registers
+        c, body = self.context, self.kernel.body
+        if c.block.group:
+            self.last_loop = last_for_all(body)
+        collect_accumulators(body, c, self.tables)
+        self.windows.prepare(body)
+        strips = c.layouts.strips
+        strips |= find_strips(body, engine=c.target.has("bulk"))
+        self.placement.by_rows = row_arrays(body, c, self.tiles.regions.covered)
+        strips |= {n: rows for n, rows in c.layouts.windows.items() if rows.step > 1}
+        self.exchanged -= c.registers.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys()
-        one_warp = self.tensor and not warps
-        if c.persistent or c.teams > 1:
-            emit_lasting(self, TensorRing if c.tensor else LastingRing)
+        if c.block.persistent or c.block.teams > 1:
+            emit_lasting(self, TensorRing if c.block.tensor else LastingRing)
         else:
-            unit = self._tensor_unit() if one_warp else block_unit(c.threads)
-            self.statements(sequence(self.kernel.body), unit, in_warp=one_warp)
+            one_warp = self.tensor and not any(holds_tensor(s) for _, s in thread_regions(body))
+            unit = self._tensor_unit() if one_warp else block_unit(c.block.threads)
+            self.statements(sequence(body), unit, in_warp=one_warp)
             unit.finish_copies(c.writer)
-        check_fed(c, fed=self.fed)
+        if c.block.self_fed and not self.fed:
+            refuse_unfed(c.name)
 
     def _tensor_unit(self) -> Unit:
-        return group_unit() if self.context.group else warp_unit()
+        return group_unit() if self.context.block.group else warp_unit()
 
     # ------------------------------------------------------------------ statements
 
@@ -162,11 +153,11 @@ class KernelEmitter:
                 self._tensor_store(s, unit)
             case For(kind=ForKind.GPU_THREAD):
                 self._thread_region(s, unit)
-            case For() if self.context.group and is_window(s):
+            case For() if self.context.block.group and is_window(s):
                 self.statements((s,), unit, in_warp=in_warp)
-            case Store() if row_sums(s, self.context.register_tiles):
+            case Store() if row_sums(s, self.context.registers.tiles):
                 self.sum_rows((s,), unit)
-            case Store(buffer) if buffer in self.context.row_registers:
+            case Store(buffer) if buffer in self.context.registers.rows:
                 self.before(s, unit)
                 assign_rows(s, self.context)
             case For() | Store() | IfThenElse():
@@ -174,7 +165,7 @@ class KernelEmitter:
             case LetStmt(name, value, body):
                 legal = self.context.scalar.legal(value)
                 c_name = self.context.names.get(name)
-                with self.context.writer.block(""):  # the same name may come again after it
+                with self.context.writer.block():  # the same name may come again after it
                     self.context.writer.add(Let(c_type(value.type), (c_name,), (legal,)))
                     self.statement(body, unit, in_warp=in_warp)
             case Evaluate():
@@ -211,7 +202,7 @@ class KernelEmitter:
         if holds_tensor(t) or (f is not None and holds_tensor(f)):
             self.fill_bands(unit)
         w, other = self.context.writer, unit.state()
-        with w.when(self.context.known(c, self.context.scalar.expr(c))):
+        with w.when(self.context.condition(c)):
             self.statements(sequence(t), unit, in_warp=in_warp)
         if f is not None:
             with w.otherwise():
@@ -229,14 +220,15 @@ class KernelEmitter:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
         staged = [a for a in allocations if self._is_ring(a)]
-        ring = self.context.group and any(a.name in self.context.group_operands for a in staged)
+        operands = self.context.layouts.group_operands if self.context.block.group else ()
+        ring = any(a.name in operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
         boxed = box_ring(self, s, body, staged, in_warp=in_warp)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
-            kind = Ring if not ring else SelfFedRing if self.context.self_fed else WindowRing
+            kind = Ring if not ring else SelfFedRing if self.context.block.self_fed else WindowRing
             found = boxed or kind(self, s, body, staged)
             self.fed = self.fed or isinstance(found, SelfFedRing | BoxRing)
             found.emit(unit, in_warp=in_warp)
@@ -274,9 +266,9 @@ class KernelEmitter:
         self.before(s, unit)
         c, w = self.context, self.context.writer
         if tensor:
-            every = total == c.warps and (self.in_consumers or not c.producer)
-            with w.block("") if every else w.when(less(c.unit, total)):
-                c.units |= self._decode(loops, c.unit)
+            every = total == c.block.warps and (self.in_consumers or not c.block.producer)
+            with w.block() if every else w.when(less(c.block.number, total)):
+                c.host.units.update(self._decode(loops, c.block.number))
                 inner = self._tensor_unit()
                 reads, writes = self._touched(body, set())
                 own = {x.name for x in walk_stmt(body) if isinstance(x, Allocate)}
@@ -298,7 +290,7 @@ class KernelEmitter:
         digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
-            found[name] = self.context.names.stand(f"({spell(digit, {})})", digit)
+            found[name] = self.context.names.stand(f"({spell(digit)})", digit)
         return found
 
     # ------------------------------------------------------------------ memory and barriers
@@ -306,7 +298,7 @@ class KernelEmitter:
     def _allocate(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
         """Accumulators get a scope of their own: the same name may come again after it."""
         if s.memory in TENSOR_MEMORY:
-            with self.context.writer.block(""):
+            with self.context.writer.block():
                 self.placement.place(s, unit, in_warp=in_warp)
                 self.statements(sequence(s.body), unit, in_warp=in_warp)
             return
@@ -326,7 +318,7 @@ class KernelEmitter:
             unit.touch(*self._touched(s, {a.name for a in allocated if self._is_ring(a)}))
 
     def _is_ring(self, a: Allocate) -> bool:
-        return a.stages > 1 or a.name in self.context.slots
+        return a.stages > 1 or a.name in self.context.block.slots
 
     def _touched(self, s: Stmt, without: set[str]) -> tuple[set[str], set[str]]:
         exchanged = self.exchanged - without
@@ -338,7 +330,7 @@ class KernelEmitter:
         kernel does not write: a bias, say.
         """
         read_only = self.context.params.keys() - self.exchanged
-        filled = s.buffer in self.context.accumulators and is_loaded_fill(s)
+        filled = s.buffer in self.context.registers.accumulators and is_loaded_fill(s)
         return filled and loaded(s.value) <= read_only
 
     def before(self, s: Stmt, unit: Unit) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.emit.context import LANE_NAMES, KernelContext
+from selector.emit.context import KernelContext
 from selector.emit.elements import COLUMN, FIRST_PAIR, FIRST_ROW, ROW, ElementScalar
+from selector.emit.regions import LANE_NAMES
 from selector.gpu.ir.expressions import plus, times
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine

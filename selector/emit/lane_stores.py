@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selector.emit.context import LANE_ROW, Element, KernelContext, Region
+from selector.emit.context import KernelContext
 from selector.emit.elements import COLUMN, ROW, ElementValues
 from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
+from selector.emit.regions import LANE_ROW, Element, Region
 from selector.emit.scalar import Space, c_type
 from selector.gpu.ir.expressions import all_of, both, element, number, pointer
 from selector.gpu.ir.memory import Point, Store, StorePair, StoreQuad
@@ -49,7 +50,7 @@ class LaneStores:
 
     def _write_quads(self, plan: ReadOut) -> None:
         w = self.context.writer
-        with w.block(""):
+        with w.block():
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 values = self._values(plan, region, outer, guarded=False)
@@ -101,7 +102,7 @@ class LaneStores:
 
     def _write_tiles(self, plan: ReadOut, *, guarded: bool, wide: bool) -> None:
         w = self.context.writer
-        with w.block(""):
+        with w.block():
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 values = self._values(plan, region, outer, guarded=guarded)
@@ -146,7 +147,7 @@ class LaneStores:
     def _index(self, symbolic: Affine) -> Expr:
         """A symbolic part, which read-outs share; its quotients are named by what the variables of
         threads are here."""
-        place = (symbolic, *self.context.units.values())
+        place = (symbolic, *self.context.host.units.values())
         if place not in self._indices:
             self._indices[place] = self.context.scalar.legal(symbolic.to_expr())
         return self._indices[place]

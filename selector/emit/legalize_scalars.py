@@ -107,7 +107,7 @@ class ScalarEmitter:
 
     def text(self, legal: Expr) -> str:
         """That of a legal one, as an operand of any operator."""
-        return operand(legal, {}, self.words)
+        return operand(legal, self.words)
 
     def index(self, e: Expr) -> str:
         return self.text(self.number(e))
@@ -135,7 +135,7 @@ class ScalarEmitter:
                 return converted(FloatImm(value, FLOAT32), t) if is_half(t) else e
             case Var():
                 return self.names.legal(e)
-            case Cast(t, Call() as v) if t.element == FLOAT16 and v.type.bits == 32:
+            case Cast(t, Call() as v) if is_half(t.element) and v.type.bits == 32:
                 return converted(self._call(v, rounded=True), t)
             case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:
                 return Call(t, name, (self.legal(v.args[0]),))
@@ -178,7 +178,7 @@ class ScalarEmitter:
 
     def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
         """The name of a pure function of arguments of type ``t``; ``rounded``: its result is
-        rounded to float16 next.
+        rounded to 16 bits next.
         """
         return function.rounded if rounded else function.cuda
 
@@ -211,7 +211,7 @@ class ScalarEmitter:
                 f"the function {e.name!r} has no form in {self.language}",
                 hint="compute it in a Func of its own that runs outside the kernel",
             )
-        name = self.function(function, args[0].type, rounded=rounded or e.type == FLOAT16)
+        name = self.function(function, args[0].type, rounded=rounded or is_half(e.type))
         t = FLOAT32 if is_half(e.type) else e.type
         return converted(Call(t, name, tuple(self._operand(a) for a in args)), e.type)
 

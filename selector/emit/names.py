@@ -73,10 +73,6 @@ class Names:
             self._of[name] = self.fresh(name)
         return self._of[name]
 
-    def known(self, name: str) -> str:
-        """The identifier of an IR name, if it has one; else the name."""
-        return self._of.get(name, name)
-
     def variable(self, text: str, t: Type = INT32) -> Var:
         """The variable of the IR that C declares as ``text``; the program has none of its name."""
         name = f"${text}"

@@ -46,7 +46,7 @@ class NestCode:
 
     def write(self, nest: Nest, unit: Unit) -> None:
         """A copy, or spread over the unit's threads."""
-        unit.panels |= nest.store.buffer in self.context.group_operands
+        unit.panels |= nest.store.buffer in self.context.layouts.group_operands
         copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
         if copy is None:
             note(nest.store, of_nest(nest, self.context, unit.size), self.context)
@@ -72,7 +72,7 @@ class NestCode:
             self.threads.spread(nest, unit.thread, unit.size)
             return
         if nest.store.buffer not in self.context.params:  # memory of our own starts aligned
-            with w.block(""):
+            with w.block():
                 emit_vector_store(copy, self.context, unit.thread, unit.size)
             return
         with w.when(copy.aligned):

@@ -12,13 +12,18 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from selector.emit.banded import BandTables
-from selector.emit.context import LANE_PAIR, LANE_ROW, KernelContext
+from selector.emit.context import KernelContext
+from selector.emit.regions import LANE_PAIR, LANE_ROW
 from selector.emit.scalar import Space
 from selector.emit.unwritten import along_rows
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.expressions import negated, quotient, remainder
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.products import LoadFragment, MatrixRows
+from selector.gpu.ir.products import (
+    LoadFragment,
+    MatrixRows,
+    Register,
+)
 from selector.ir.affine import Affine
 from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Load, Var
 from selector.ir.traverse import substitute
@@ -53,12 +58,12 @@ class BlockFetcher:
     def __init__(self, context: KernelContext, tables: BandTables) -> None:
         self.context = context
         self.tables = tables
-        self._held: dict[Hashable, str] = {}
+        self._held: dict[Hashable, Register] = {}
         self._bases: dict[Hashable, str] = {}
         self._bands: dict[Hashable, str] = {}
         self._count = 0
 
-    def register(self, block: Block) -> str:
+    def register(self, block: Block) -> Register:
         return self._held[block.key]
 
     def fetch(self, blocks: tuple[Block, ...]) -> None:
@@ -68,7 +73,7 @@ class BlockFetcher:
             for block in blocks:
                 self.tables.fetch(block, self._fresh(block), self._bands)
             return
-        kept = self.context.register_tiles.get(first.operand.buffer)
+        kept = self.context.registers.tiles.get(first.operand.buffer)
         if kept is not None:
             self._held |= {block.key: kept.get(block) for block in blocks}
             return
@@ -79,11 +84,10 @@ class BlockFetcher:
         else:
             self._load_matrices(blocks, form)
 
-    def _fresh(self, block: Block) -> str:
-        name = f"r{self._count}"
+    def _fresh(self, block: Block) -> Register:
+        found = self._held[block.key] = Register(f"r{self._count}")
         self._count += 1
-        self._held[block.key] = name
-        return name
+        return found
 
     # ------------------------------------------------------------------ ldmatrix
 
@@ -98,10 +102,10 @@ class BlockFetcher:
             offset = blocks[0].offset * blocks[0].operand.type.bytes
         else:
             base, offset = self._swizzled_address(blocks, form, panels)
-        names = [self._fresh(b) for b in blocks]
-        self.context.writer.add(LoadFragment(tuple(names), form, base, offset))
-        for block, name in zip(blocks, names, strict=True):
-            self._mask(block, name)
+        registers = tuple(self._fresh(b) for b in blocks)
+        self.context.writer.add(LoadFragment(registers, form, base, offset))
+        for block, register in zip(blocks, registers, strict=True):
+            self._mask(block, register.name)
 
     def _lane_address(self, blocks: tuple[Block, ...], form: str) -> str:
         """Shared address of the row that this lane names, without the constant offset of the first
@@ -201,5 +205,5 @@ class BlockFetcher:
             index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
             condition = self._element_condition(block, number)
             elements.append(self.context.scalar.legal(Load(o.type, o.buffer, index, condition)))
-        name = self._fresh(block)
-        self.context.writer.add(LoadFragment((name,), "elements", elements=tuple(elements)))
+        register = self._fresh(block)
+        self.context.writer.add(LoadFragment((register,), "elements", elements=tuple(elements)))

@@ -14,6 +14,7 @@ from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
 from selector.emit.unwritten import staged_contents, write_zeros
+from selector.gpu.ir.expressions import number
 from selector.gpu.ir.lane_maps import BLOCK
 from selector.gpu.ir.layouts import Composed, Layout, in_bytes
 from selector.gpu.ir.nodes import SHARED_ALIGNMENT
@@ -46,9 +47,10 @@ class Placement:
         return self._reserved[name][0]
 
     def held(self) -> int:
-        """Registers of tiles that are kept there."""
-        block = 256 if self.context.group else 64
-        return sum(
+        """Registers of tiles, and of numbers of rows, that are kept there."""
+        block = 256 if self.context.block.group else 64
+        rows = sum(-(-n * 8 // block) for n in self.by_rows.values())
+        return rows + sum(
             -(-constant_elements(s) // block)
             for s in walk_stmt(self._body)
             if isinstance(s, Allocate) and s.name in self.in_registers
@@ -56,7 +58,7 @@ class Placement:
 
     def slot_elements(self, s: Allocate) -> int:
         """Elements from one slot of a ring to the next."""
-        panels = self.context.panels.get(s.name)
+        panels = self.context.layouts.panels.get(s.name)
         return slot_elements(s) if panels is None else panels.size // s.type.bytes
 
     def place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
@@ -65,21 +67,21 @@ class Placement:
         if s.memory is Memory.AMX_TILE:
             raise ScheduleError(f"`{s.name}` is stored in an AMX tile; {c.target.name} has none")
         if s.memory in TENSOR_MEMORY:
-            a = c.accumulators[s.name]
+            a = c.registers.accumulators[s.name]
             c.writer.add(accumulators(s.type.element, a.register, a.fragments))
         elif s.name in self.by_rows:
             declare(s, self.by_rows[s.name], c)
         elif s.name in self.in_registers:
-            tiles = allocate(s, c.names.fresh(s.name), 4 if c.group else 1)
-            c.register_tiles[s.name] = tiles
+            tiles = allocate(s, c.names.fresh(s.name), 4 if c.block.group else 1)
+            c.registers.tiles[s.name] = tiles
             c.storages[s.name] = Storage(tiles.name, s.type.element, Space.REGISTERS)
             c.writer.add(Fragment(tiles.name, "u32", (tiles.size,), BLOCK))
         else:
-            copies = c.warps if in_warp and unit.size == c.unit_threads else 1
+            copies = c.block.warps if in_warp and unit.size == c.block.unit_threads else 1
             self._place_shared(s, copies)
             known = None if s.name in self.kept else staged_contents(s, c)
             if known is not None:
-                c.numbers[s.name] = known.written
+                c.contents.numbers[s.name] = known.written
                 if known.runs:
                     write_zeros(s, known, self.slot_elements(s), c, unit)
 
@@ -87,10 +89,10 @@ class Placement:
         """In shared memory, ``copies`` times: each unit has its own."""
         c = self.context
         size = self.slot_elements(s) * s.type.bytes * s.stages
-        behind = WINDOW_BYTES if s.name in c.windows else 0
+        behind = WINDOW_BYTES if s.name in c.layouts.windows else 0
         offset = self._reserve(size * copies + behind, s.name)
         pointer = c.names.fresh(s.name)
-        bytes_, unit = size // s.stages, (c.unit, size) if copies > 1 else ("", 0)
+        bytes_, unit = size // s.stages, (number(c.block.number), size) if copies > 1 else (None, 0)
         extents, layout = self._layout(s)
         kind = c_type(s.type.element)
         c.writer.add(SharedMemory(pointer, kind, offset, s.stages, bytes_, extents, layout, *unit))
@@ -98,13 +100,14 @@ class Placement:
             pointer,
             s.type.element,
             Space.SHARED,
-            panels=c.panels.get(s.name),
-            strips=c.strips.get(s.name),
+            panels=c.layouts.panels.get(s.name),
+            strips=c.layouts.strips.get(s.name),
         )
 
     def _layout(self, s: Allocate) -> tuple[tuple[int, ...], Layout]:
         """The extents of one slot of a shared buffer, and how it lies."""
-        panels, strips = self.context.panels.get(s.name), self.context.strips.get(s.name)
+        layouts = self.context.layouts
+        panels, strips = layouts.panels.get(s.name), layouts.strips.get(s.name)
         if panels is not None:
             return (panels.rows, panels.columns), panels.layout
         plain = in_bytes((s.type.element.bytes,))
@@ -114,7 +117,7 @@ class Placement:
         offset, known = self._reserved.get(name, (0, 0))  # an earlier one is over by now
         if known < size or not known:
             c = self.context
-            alignment = c.shared_alignment if name in c.panels else SHARED_ALIGNMENT
-            offset = c.allocate_shared(size, name, alignment)
+            alignment = c.layouts.alignment if name in c.layouts.panels else SHARED_ALIGNMENT
+            offset = c.shared.allocate(size, name, alignment)
         self._reserved[name] = (offset, max(size, known))
         return offset

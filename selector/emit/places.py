@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from selector.emit.context import LANE_PAIR, LANE_ROW, Element, KernelContext, Region
+from selector.emit.context import KernelContext
+from selector.emit.regions import LANE_PAIR, LANE_ROW, Element, Region
 from selector.emit.scalar import Space
 from selector.gpu.ir.expressions import FALSE, moved, times
 from selector.gpu.ir.lane_maps import PAIRS

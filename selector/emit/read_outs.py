@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 
 from selector.diagnostics import EmitError
-from selector.emit.context import (
-    LANE_NAMES,
-    Element,
-    KernelContext,
-    Region,
-    slice_offset,
-)
+from selector.emit.context import KernelContext, slice_offset
+from selector.emit.element_values import element_values
 from selector.emit.elements import (
-    COLUMN,
-    ROW,
-    AccumulatorElement,
-    ElementScalar,
     ElementValues,
 )
-from selector.emit.kept_tiles import kept_element
-from selector.emit.lane_numbers import lane_number
 from selector.emit.lane_stores import LaneStores
 from selector.emit.places import (
     ReadOut,
@@ -34,10 +24,9 @@ from selector.emit.places import (
     pairs_of,
     tiles_of,
 )
-from selector.emit.row_registers import row_element
+from selector.emit.regions import Element, Region
 from selector.emit.row_sums import RowSum, RowSumCode, row_sums
 from selector.emit.scalar import c_type
-from selector.emit.staged_tiles import staged_element
 from selector.emit.warpgroups.box_stores import (
     WIDTHS,
     as_box_store,
@@ -55,24 +44,20 @@ from selector.gpu.ir.expressions import equal, packed, quotient, remainder
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import Let
 from selector.gpu.ir.products import SetTile
-from selector.ir.affine import Affine, to_affine
+from selector.ir.affine import Affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
-    Binary,
     Broadcast,
     Call,
-    Cast,
     Expr,
-    FloatImm,
     IntImm,
     Load,
     ReduceOp,
-    Select,
     Store,
     Var,
 )
 from selector.ir.printer import print_expr
-from selector.ir.traverse import expr_children, free_vars, map_expr
+from selector.ir.traverse import expr_children
 from selector.ir.types import Type
 from selector.lowering.tiles import first_lane
 
@@ -82,6 +67,7 @@ class RegionCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
+        self._values = partial(element_values, context)
         self.lanes = LaneStores(context, self._values)
         # The variables of what accumulators are filled with, by its text: 0 and -0 are equal.
         self.known: dict[str, Expr] = {}
@@ -116,7 +102,7 @@ class RegionCode:
     def fill(self, s: Store) -> None:
         """``accumulator[...] = tile.fill(e)``."""
         assert isinstance(s.value, Call)
-        accumulator = self.context.accumulators[s.buffer]
+        accumulator = self.context.registers.accumulators[s.buffer]
         element, sources = s.value.type.element, tile_reads(s.value.args[0])
         if any(x.index != s.index for x in sources):
             raise EmitError(f"`{s.buffer}` is filled from other tiles than its own place")
@@ -158,7 +144,7 @@ class RegionCode:
         of an iteration at once.
         """
         rest = list(stores)
-        staging = self.context.staging
+        staging = self.context.shared.staging
         boxes = [b for s in rest for b in self.boxes(s)] if staging and staging.evenly else []
         if at_once(boxes, self.context) and all(self.boxes(s) for s in rest):
             self._leave_at_once([self._plan(s) for s in rest], boxes)
@@ -174,7 +160,7 @@ class RegionCode:
 
     def _together(self, stores: list[Store]) -> tuple[int, BoxStore | None]:
         """How many of them, from the first one on, leave as which box."""
-        staging, found = self.context.staging, list[BoxStore]()
+        staging, found = self.context.shared.staging, list[BoxStore]()
         best: tuple[int, BoxStore | None] = (1, None)
         if staging is None or staging.evenly:
             return best
@@ -207,13 +193,13 @@ class RegionCode:
             self.sum_rows((s,))
             return
         plan = self._plan(s)
-        if s.buffer in self.context.register_tiles:
+        if s.buffer in self.context.registers.tiles:
             self._keep(plan)
             return
         if any(r.parts > 1 for r, _ in plan.regions):
             self._store_part(plan)
             return
-        staged = self.context.staging is not None
+        staged = self.context.shared.staging is not None
         boxes = [self._box(s, r, o) if staged else None for r, o in plan.regions]
         if takes(boxes, self.context):
             self._leave([plan], [b for b in boxes if b is not None])
@@ -245,7 +231,7 @@ class RegionCode:
         w = self.context.writer
         parts = [(p, r, o, i) for p in plans for r, o in p.regions for i in range(r.tiles[0])]
         names = [f"box{number}" for number in range(len(boxes))]
-        with w.block(""):
+        with w.block():
             for name, box, (_, region, _, i) in zip(names, boxes, parts, strict=True):
                 row = region.row(i)
                 open_box(box, self.context, name, row=row, among=len(boxes))
@@ -290,23 +276,23 @@ class RegionCode:
         """
         refuse_sums(self.context)
         code = RowSumCode(self.context, self._term)
-        code.write([(s, row_sums(s, self.context.register_tiles), self._summed(s)) for s in stmts])
+        code.write([(s, row_sums(s, self.context.registers.tiles), self._summed(s)) for s in stmts])
 
     def _summed(self, s: Store) -> list[tuple[Region, Digits]]:
         """The blocks that a statement's reductions read."""
-        first = row_sums(s, self.context.register_tiles)[0]
+        first = row_sums(s, self.context.registers.tiles)[0]
         source = first.source
-        if source.buffer in self.context.accumulators:
+        if source.buffer in self.context.registers.accumulators:
             return self.covered(source.buffer, first_lane(source.index), source.type.lanes)
         columns = first.node.value.type.lanes // first.node.lanes
-        rows = 64 if self.context.group else 16
+        rows = 64 if self.context.block.group else 16
         return [(Region(0, first.node.lanes, columns, False, rows), ((IntImm(0), 1),))]
 
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
         values = [self._values(p, r, o, guarded=False) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
-            with self.context.writer.block(""):
+            with self.context.writer.block():
                 name = open_box(box, self.context, row=parts[0][1].row(i))
                 self._put(name, box, values, i)
                 close_boxes([name], self.context)
@@ -327,9 +313,9 @@ class RegionCode:
 
     def _keep(self, plan: ReadOut) -> None:
         """Leave what is read out in registers, as blocks of an operand."""
-        kept = self.context.register_tiles[plan.store.buffer]
+        kept = self.context.registers.tiles[plan.store.buffer]
         for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
-            if form is None or region.parts > 1 or (self.context.group and region.swapped):
+            if form is None or region.parts > 1 or (self.context.block.group and region.swapped):
                 raise EmitError(
                     f"`{plan.store.buffer}` is kept in registers in no plain order",
                     hint=f"store `{plan.store.buffer}` in GPUShared",
@@ -341,59 +327,11 @@ class RegionCode:
                 target = kept.put(form.base + rows * down + columns * across, rows, columns)
                 self.context.writer.store(target, values.pair(element))
 
-    def _values(
-        self, plan: ReadOut, region: Region, outer: Digits, *, guarded: bool, summed: bool = False
-    ) -> ElementValues:
-        """Value and guard of a block's elements."""
-        digits = ((COLUMN, region.n), (ROW, region.m), *outer)
-        value, expected = plan.element(digits)
-        scalar = ElementScalar(self.context, region, summed=summed)
-        held = self._held(value, expected, scalar)
-        p = plan.store.predicate
-        guard = plan.condition(p, digits) if guarded and p is not None else None
-        return ElementValues(held, guard, scalar)
-
-    def _held(self, x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
-        """A value of an element with leaves for what a lane holds; accumulators are read in the
-        order ``expected``.
-        """
-        match x:
-            case Call(t, "tile.read", (Load(_, buffer, index, wanted),)):
-                if to_affine(index) != expected:
-                    raise EmitError(
-                        f"`{buffer}` is read in an order other than the one it is kept in",
-                        hint="read all accumulators of a statement with the same index",
-                    )
-                read = scalar.leaf(AccumulatorElement(buffer, t), t)
-                return read if wanted is None else Select(wanted, read, _zero(t))
-            case Load() if x.buffer in self.context.register_tiles:
-                return kept_element(x, scalar)
-            case Load() if (row := row_element(x, scalar)) is not None:
-                return row
-            case Cast() | Binary() if (number := lane_number(x, scalar)) is not None:
-                return number
-            case Load() if (half := staged_element(x, scalar)) is not None:
-                return half
-            case Load() if self._is_uniform(x):
-                return self._loaded_once(x)
-            case _:
-                return map_expr(x, lambda e: self._held(e, expected, scalar))
-
-    def _is_uniform(self, load: Load) -> bool:
-        """Whether all elements read the same number of an input."""
-        return self.context.is_input(load.buffer) and not LANE_NAMES & free_vars(load)
-
-    def _loaded_once(self, load: Load) -> Var:
-        """What stands for a number which all elements read."""
-        name, value = self.context.names.fresh(load.buffer), self.context.scalar.legal(load)
-        self.context.writer.add(Let(c_type(load.type), (name,), (value,)))
-        return self.context.names.variable(name, load.type)
-
     def covered(self, buffer: str, index: Affine, lanes: int) -> list[tuple[Region, Digits]]:
         """The accumulator blocks that ``lanes`` elements from ``index`` on cover, with their outer
         digit.
         """
-        accumulator = self.context.accumulators[buffer]
+        accumulator = self.context.registers.accumulators[buffer]
         start = slice_offset(index, self.context, buffer)
         inside = [r for r in accumulator.regions.values() if start <= r.offset < start + lanes]
         inside.sort(key=lambda r: r.offset)
@@ -407,10 +345,6 @@ class RegionCode:
                 "vectorize its initialisation and its use by the same factors as its update",
             )
         return [(r, ((IntImm(number), len(inside)),)) for number, r in enumerate(inside)]
-
-
-def _zero(t: Type) -> Expr:
-    return FloatImm(0.0, t) if t.is_float else IntImm(0, t)
 
 
 def tile_reads(value: Expr) -> list[Load]:

@@ -4,21 +4,23 @@ their kernel, operands that nobody stages.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.context import KernelContext
+from selector.emit.arrangement import Arrangement
 from selector.ir.nodes import Stmt, Store
 from selector.lowering.normalize import is_tensor_store
 from selector.lowering.structure import outside_threads
+from selector.targets import Target
 
 
-def check_threads(context: KernelContext, *, tensor: bool) -> None:
+def check_threads(name: str, target: Target, block: Arrangement, *, tensor: bool) -> None:
     """``ScheduleError`` for a block with more threads than the target has."""
-    c = context
-    if c.threads > c.target.max_threads:
+    if block.threads > target.max_threads:
         raise ScheduleError(
-            f"`{c.name}` asks for {c.threads} threads per block of {c.target.max_threads}",
-            f"in a kernel with tensor statements a gpu_thread loop counts {c.unit}s of "
-            f"{c.unit_threads} threads"
+            f"`{name}` asks for {block.threads} threads per block of {target.max_threads}",
+            f"in a kernel with tensor statements a gpu_thread loop counts {block.unit}s of "
+            f"{block.unit_threads} threads"
             if tensor
             else "",
             "use fewer or smaller gpu_thread loops",
@@ -38,12 +40,11 @@ def check_inside_threads(body: Stmt) -> None:
             )
 
 
-def check_fed(context: KernelContext, *, fed: bool) -> None:
-    """``ScheduleError`` for a kernel that is to feed itself, in which no loop is ``fed`` so."""
-    if context.self_fed and not fed:
-        raise ScheduleError(
-            f"`{context.name}` cannot feed itself",
-            "no loop of its kernel stages operands of tensor instructions ahead",
-            "give the staged operands pipeline_stages(...); else drop self_fed(...)",
-            Where(func=context.name),
-        )
+def refuse_unfed(name: str) -> NoReturn:
+    """``ScheduleError`` for a kernel that is to feed itself, in which no loop does."""
+    raise ScheduleError(
+        f"`{name}` cannot feed itself",
+        "no loop of its kernel stages operands of tensor instructions ahead",
+        "give the staged operands pipeline_stages(...); else drop self_fed(...)",
+        Where(func=name),
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.gpu.ir.expressions import element, pointer
+from selector.gpu.ir.products import Register
 from selector.intrinsics import records
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, loaded
@@ -58,20 +59,20 @@ class RegisterTiles:
             raise self._misfit("its parts overlap")
         return self._register(number)
 
-    def get(self, block: Block) -> str:
-        """The register that holds a block of an operand, by its name."""
+    def get(self, block: Block) -> Register:
+        """The register that holds a block of an operand."""
         o = block.operand
         assert isinstance(o, Access)
         if o.predicate is not None or block.ragged:
             raise self._misfit("a part of it is masked where it is read")
         return self.named(block.origin, o.row_stride, o.depth_stride)
 
-    def named(self, origin: Affine, rows: Affine, columns: Affine) -> str:
-        """The name of the register that holds the block at a place of an operand."""
-        return f"{self.name}[{self._number(origin, rows, columns)}]"
+    def named(self, origin: Affine, rows: Affine, columns: Affine) -> Register:
+        """The register that holds the block at a place of an operand, for an instruction."""
+        return Register(self.name, self._number(origin, rows, columns))
 
     def at(self, origin: Affine, rows: Affine, columns: Affine) -> Expr:
-        """The register that holds the block at a place of an operand."""
+        """The same, for an expression."""
         return self._register(self._number(origin, rows, columns))
 
     def _register(self, number: int) -> Expr:

@@ -87,7 +87,7 @@ class Ring:
         """The whole loop."""
         alone = not in_warp and self.emitter.loop_depth == 0
         self.signals = alone and not self.consumers_wait()
-        with self.context.writer.block(""):  # another ring may follow
+        with self.context.writer.block():  # another ring may follow
             self._emit(unit, in_warp=in_warp)
 
     def consumers_wait(self) -> bool:
@@ -137,12 +137,12 @@ class Ring:
         it is free, and gains less than 1 %, but racecheck follows single threads only.
         """
         c, w = self.context, self.context.writer
-        offset = c.allocate_shared(16 * self.stages, "barriers")
+        offset = c.shared.allocate(16 * self.stages, "barriers")
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
         with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
-            w.add(Init(barrier("full", "i"), self._fillers(c.threads)))
-            w.add(Init(barrier("free_", "i"), number(c.threads)))
+            w.add(Init(barrier("full", "i"), self._fillers(c.block.threads)))
+            w.add(Init(barrier("free_", "i"), number(c.block.threads)))
         if c.target.has("bulk"):
             w.add(Fence("barriers"))
         w.add(Sync("block"))
@@ -167,10 +167,10 @@ class Ring:
             if self.signals:  # no barrier: other threads may still be in the last iteration
                 self.emitter.begin_again(self.consumers, unit)
             pieces = self._refill(unit)
-            if self._every_warp_multiplies() and not c.group:
-                c.interleaved = pieces
+            if self._every_warp_multiplies() and not c.block.group:
+                self.emitter.tiles.interleaved = pieces
             else:
-                with w.block(""):
+                with w.block():
                     for piece in pieces:
                         piece()
             self.emitter.loop_depth += 1
@@ -233,7 +233,7 @@ class Ring:
                 loops, body = peel_threads(region)
                 parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
                 alone = len(parts) == len(sequence(body)) and None not in parts
-                return alone and prod(e for _, e in loops) == self.context.warps
+                return alone and prod(e for _, e in loops) == self.context.block.warps
             case _:
                 return False
 

@@ -16,8 +16,9 @@ from itertools import pairwise
 
 from selector.diagnostics import InternalError
 from selector.emit.accumulators import by_warp
-from selector.emit.context import KernelContext, Region, RowRegisters, thread_part
+from selector.emit.context import KernelContext, thread_part
 from selector.emit.elements import COLUMN, ROW, ElementScalar
+from selector.emit.regions import Region, RowRegisters
 from selector.emit.scalar import c_type
 from selector.gpu.ir.lane_maps import PAIRS, ROWS
 from selector.gpu.ir.products import Fragment
@@ -131,7 +132,7 @@ def _apart(parts: tuple[Affine, ...], size: int) -> bool:
 
 def _reach(s: Store, name: str, context: KernelContext, covered: Covered) -> int | None:
     """How far into a unit's part a statement reaches; None if it is not by rows."""
-    rows = 64 if context.group else 16
+    rows = 64 if context.block.group else 16
     if s.buffer == name:
         start = _start(first_lane(s.index), context)
         walked = access(s.index)
@@ -215,12 +216,12 @@ class RowElement:
     type: Type
 
     def at(self, scalar: ElementScalar) -> Expr:
-        return scalar.context.row_registers[self.buffer].at(self.start + scalar.down, self.type)
+        return scalar.context.registers.rows[self.buffer].at(self.start + scalar.down, self.type)
 
 
 def row_element(load: Load, scalar: ElementScalar) -> Var | None:
     """What stands for a lane's load from an array of rows, whose index is one of ``ROW``."""
-    if load.buffer not in scalar.context.row_registers:
+    if load.buffer not in scalar.context.registers.rows:
         return None
     index = to_affine(load.index)
     start = _start(index.rest(ROW), scalar.context)
@@ -237,7 +238,7 @@ def with_rows(e: Expr, scalar: ElementScalar) -> Expr:
 
 def assign_rows(s: Store, context: KernelContext) -> None:
     """A statement on a run of rows."""
-    array, lanes = context.row_registers[s.buffer], s.index.type.lanes
+    array, lanes = context.registers.rows[s.buffer], s.index.type.lanes
     start = _start(first_lane(s.index), context)
     assert start is not None
     scalar = ElementScalar(context, Region(0, lanes, 8, False, array.rows))
@@ -250,8 +251,8 @@ def assign_rows(s: Store, context: KernelContext) -> None:
 
 def declare(s: Allocate, elements: int, context: KernelContext) -> None:
     """The registers of an allocation."""
-    rows = 64 if context.group else 16
+    rows = 64 if context.block.group else 16
     name = context.names.fresh(s.name)
-    context.row_registers[s.name] = RowRegisters(name, rows)
+    context.registers.rows[s.name] = RowRegisters(name, rows)
     registers = (elements // rows * 2,)
     context.writer.add(Fragment(name, c_type(s.type.element), registers, ROWS[rows]))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from selector.diagnostics import EmitError
-from selector.emit.context import Element, KernelContext, Region, thread_part
+from selector.emit.context import KernelContext, thread_part
 from selector.emit.elements import ROW, ElementScalar
 from selector.emit.legalize_scalars import computed
+from selector.emit.regions import Element, Region
 from selector.emit.row_registers import with_rows
 from selector.emit.scalar import c_type
 from selector.emit.threads import JOINS
@@ -99,7 +100,7 @@ def joined_sums(
 
 def _takes_further(s: Store, context: KernelContext) -> bool:
     """Whether a statement is ``t = t op c*reduce(x)``, t being in registers and c above 0."""
-    sums = row_sums(s, context.register_tiles) if s.buffer in context.row_registers else []
+    sums = row_sums(s, context.registers.tiles) if s.buffer in context.registers.rows else []
     match s.value:
         case Binary(op, a, b) if len(sums) == 1 and s.predicate is None:
             pass
@@ -142,7 +143,7 @@ class RowSumCode:
         for number, (region, outer) in enumerate(covered):
             for s, sums, blocks in parts:
                 self._check(s, sums, region, len(blocks))
-            with self.context.writer.block(""):
+            with self.context.writer.block():
                 terms = [
                     [
                         (x, self.elements(x, *block), block[0])
@@ -183,7 +184,7 @@ class RowSumCode:
         w, names = self.context.writer, self.context.names
         scalar = ElementScalar(self.context, region).at((i, 0, half))
         totals: dict[VectorReduce, Expr] = {}
-        with w.block(""):
+        with w.block():
             for parts in zip(*terms, strict=True):
                 total, node = names.fresh("total"), parts[-1][0].node
                 elements = [
@@ -196,7 +197,7 @@ class RowSumCode:
                 totals[node] = Broadcast(names.variable(total, node.type.element), node.lanes)
             digits = ((ROW, region.m), *outer)
             value = with_rows(lane(_with_totals(s.value, totals), digits), scalar)
-            kept = self.context.row_registers.get(s.buffer)
+            kept = self.context.registers.rows.get(s.buffer)
             if kept is not None:
                 first = to_affine(lane(s.index, digits)).rest(ROW)
                 start = (first - thread_part(first, self.context)).constant

@@ -48,7 +48,7 @@ class Runs:
         self.emitter.groups.write_zeros()
 
     def _add(self, s: Stmt) -> None:
-        group, groups = self.context.group, self.emitter.groups
+        group, groups = self.context.block.group, self.emitter.groups
         if not self.windows and self._reads_more(s):
             return
         self._flush_reads()
@@ -81,7 +81,7 @@ class Runs:
     def _share_fills(self, s: Stmt) -> None:
         """Fills that follow each other, of rows of tiles with one bias say, load it once."""
         regions = self.emitter.tiles.regions
-        if self.context.group and isinstance(s, Store) and self.emitter.is_argument_fill(s):
+        if self.context.block.group and isinstance(s, Store) and self.emitter.is_argument_fill(s):
             self.filled = dict(regions.known) if self.filled is None else self.filled
             regions.prepare_fill(s)
         else:
@@ -103,7 +103,7 @@ class Runs:
 
     def _reads_more(self, s: Stmt) -> bool:
         """Whether ``s`` is a read-out of a group's tile that is written with those before."""
-        if self.products or not self.context.group:
+        if self.products or not self.context.block.group:
             return False
         if not isinstance(s, Store) or not is_read_out(s):
             return False
@@ -142,7 +142,7 @@ class Runs:
         emitter = self.emitter
         if not self.products:
             return
-        if self.context.group:
+        if self.context.block.group:
             emitter.groups.accumulate(self.products)
             emitter.tiles.regions.read_outs(self.finished)
         else:

@@ -42,7 +42,7 @@ class Storage:
     @property
     def pointer(self) -> str:
         """The element that the program calls 0."""
-        return self.base if self.start is None else f"({self.base} + {spell(self.start, {})})"
+        return self.base if self.start is None else f"({self.base} + {spell(self.start)})"
 
     @property
     def view(self) -> View:

@@ -99,7 +99,7 @@ class ThreadCode:
         name, t = self.context.names.fresh("held"), store.value.type
         held = element(t, pointer(name), "step")
         value, i = scalar.legal(store.value), plus(thread, times("step", size))
-        with w.block(""):
+        with w.block():
             w.add(Array(name, c_type(t), steps))
             with w.loop("step", number(0), number(steps), "unrolled"):
                 w.add(Let("int", ("i",), (i,)))
@@ -148,7 +148,7 @@ class ThreadCode:
                     with w.otherwise():
                         self.statement(f)
             case LetStmt(name, value, body):
-                with w.block(""):  # the same name may come again after it
+                with w.block():  # the same name may come again after it
                     own = names.get(name)
                     w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
                     self.statement(body)
@@ -175,7 +175,7 @@ class ThreadCode:
             total *= extent.value
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
-        with self.context.writer.block(""):
+        with self.context.writer.block():
             self.context.writer.add(Array(name, c_type(s.type.element), total))
             self.statement(s.body)
 
@@ -196,7 +196,7 @@ class ThreadCode:
         if run is not None:
             emit_run(run, self.context)
             return
-        with w.block(""):
+        with w.block():
             digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
             self._lanes(s, digits, len(digits) - 1)
 

@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from selector.emit.banded import BandTables
-from selector.emit.context import (
-    KernelContext,
-    slice_offset,
-)
+from selector.emit.context import KernelContext, slice_offset
 from selector.emit.instructions import warp_record
 from selector.emit.operands import BlockFetcher
 from selector.emit.read_outs import RegionCode, tile_reads
@@ -34,11 +31,12 @@ class TileEmitter:
         self.context = context
         self.tables = tables
         self.regions = RegionCode(context)
+        self.interleaved: list[Callable[[], None]] = []  # code for among the next instructions
 
     def accumulate(self, statements: list[Accumulate], finished: Sequence[Store] = ()) -> None:
         """A run of accumulate statements: one scope of fetches and instructions.
 
-        Pieces of code that wait in ``context.interleaved`` are written among the instructions, and
+        What is ``interleaved`` is written among the instructions, and
         each of the read-outs ``finished`` once its tiles are complete, so that their registers are
         free for what follows.
         """
@@ -54,7 +52,7 @@ class TileEmitter:
                 self._run(statements)
             for s in finished:
                 self.regions.read_out(s)
-        self.context.interleaved = []
+        self.interleaved = []
 
     def _unmasked(self, statements: list[Accumulate]) -> Expr | None:
         result: Expr | None = TRUE
@@ -70,11 +68,11 @@ class TileEmitter:
         ops = expand(statements)
         w = self.context.writer
         names = ", ".join(dict.fromkeys(s.accumulator for s in statements))
-        with w.block(""):
+        with w.block():
             w.add(Comment(f"{names}: {len(ops)} instructions"))
             fetcher = BlockFetcher(self.context, self.tables)
             issued = 0
-            pieces = _positions(self.context.interleaved, len(ops))
+            pieces = _positions(self.interleaved, len(ops))
             offsets = [slice_offset(s.offset, self.context, s.accumulator) for s in statements]
             read_outs = self._complete(ops, statements, offsets, finished)
             budget = self._register_budget(statements)
@@ -126,7 +124,7 @@ class TileEmitter:
     def _issue(
         self, record: Record, s: Accumulate, offset: int, op: MatrixOp, fetcher: BlockFetcher
     ) -> None:
-        accumulator = self.context.accumulators[s.accumulator]
+        accumulator = self.context.registers.accumulators[s.accumulator]
         region = accumulator.regions[offset]
         a, b = (InRegisters(tuple(map(fetcher.register, blocks))) for blocks in (op.a, op.b))
         piece = region.fragment(*op.tile)

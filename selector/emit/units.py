@@ -39,7 +39,7 @@ class Unit:
 
     @property
     def rank(self) -> str:
-        return spell(self.thread, {})
+        return spell(self.thread)
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
         self.read |= reads

@@ -183,6 +183,8 @@ class _Names:
                 return self.symbol(e, e)
             case _ if e.type.lanes == 1 and not _has_load(e):
                 return self.symbol(e, e)
+            case Ramp() if not e.type.element.is_integer:  # steps would be rounded otherwise
+                return self.symbol(e, e)
             case Ramp():
                 return self.index(e)
             case Broadcast() | Binary() | Not() | LocToLoc() | _:

@@ -1,6 +1,7 @@
 """What the relations of ``rules/*.egg`` claim about values, as functions that check one row.
 
-A relation is in ``CLAIMS`` (its rows are true statements about lanes, types or numbers), in
+A relation is in ``CLAIMS`` (its rows are true statements about lanes, types or numbers; of a
+question, what its answers rely on), in
 ``ASKS`` (a question that rules put to each other; any row is right), or in ``FACTS`` (given for the
 target). A relation in none of them is an error of ``tests/rules/test_soundness.py``: nothing that
 rules derive goes unchecked.
@@ -28,19 +29,15 @@ Claim = Callable[[World, Row], bool]
 
 ASKS: Mapping[str, str] = {
     "want": "write a vector as a ramp of n parts",
-    "want-gcd": "a common divisor",
-    "want-divided": "quotient and remainder of an index",
-    "demand": "a tile",
+    "demand": "a tile whose extents make the lanes",
     "demand-packed": "a tile in groups",
     "demand-phased": "a tile of four levels",
     "phases": "where a period of the columns may be",
-    "mask": "split a predicate between the factors",
-    "packed-mask": "a predicate in groups",
-    "band-mask": "split a predicate along a band",
     "factor": "a stride as unit times constant",
     "statement": "the statements of the scope",
 }
-"""Relations that put questions or name things; their rows say nothing about values."""
+"""Relations that put questions or name things; their rows say nothing about values. What answers
+rely on is proved of every rule that asks (``selector.workbench.prove``)."""
 
 FACTS: Mapping[str, str] = {
     "instruction": "shapes and types, from the records",
@@ -146,8 +143,22 @@ def _block(world: World, row: Row) -> bool:
     return min(extents) > 0 and prod(extents) == world.type(row[0]).lanes
 
 
+def _grouped_block(world: World, row: Row) -> bool:
+    """A block whose terms are whole groups of more than one."""
+    depth, packing = _ints(row[3], row[4])
+    return packing > 1 and depth % packing == 0 and _block(world, row[:4])
+
+
+def _band_mask(world: World, row: Row) -> bool:
+    """A block with phases, and a band that goes forth or back."""
+    stride, dilation, direction = _ints(*row[5:8])
+    return min(stride, dilation) > 0 and direction in (1, -1) and _block(world, row[:5])
+
+
 def _multiplied(world: World, r: object, left: Array, right: Array, types: Row) -> bool:
-    """r = left * right for (WORLDS, M, K) and (WORLDS, K, N)."""
+    """r = left * right for (WORLDS, M, K) and (WORLDS, K, N), taken in the type of r."""
+    scalar = Type.parse(str(types[2]))
+    left, right = arithmetic.cast(left, scalar), arithmetic.cast(right, scalar)
     expected = _total(world, lanes(_wide(left) @ _wide(right)), types[2])
     return same(world.of(r), expected) and _typed(world, [(r, types[2])])
 
@@ -219,40 +230,24 @@ def _band_split(world: World, row: Row) -> bool:
     return st > 0 and d > 0 and same(world.of(p), both)
 
 
-def _walks(world: World, a: object, base: object, steps: Row, digits: Array) -> bool:
-    """Whether a class has a load whose index is this affine walk."""
-    return any(
-        n.name == "Load" and _is_affine(world, n.args[2], base, steps, digits)
-        for n in world.graph.classes[a]  # type: ignore[index]
-    )
-
-
-def _reads(world: World, b: object, index: Array) -> bool:
-    """Whether a class has a load with these elements, (WORLDS, lanes)."""
-    return any(
-        n.name == "Load" and same(world.of(n.args[2]), index)
-        for n in world.graph.classes[b]  # type: ignore[index]
-    )
-
-
 def _convolve(world: World, row: Row) -> bool:
-    _, a, b, m, q, ph, k, base, unit, along_m, stride, dilation, direction, index = row
+    i, j, m, q, ph, k, base, unit, along_m, stride, dilation, direction, index = row
     rows, outputs, phases, depth, st, d = _ints(m, q, ph, k, stride, dilation)
     if st <= 0 or d <= 0 or direction not in (1, -1):
         return False
-    i, j, phase, r = _digits(rows, outputs, phases, depth)
+    row_of, output, phase, r = _digits(rows, outputs, phases, depth)
     tap = r if direction == 1 else depth - 1 - r
-    taps = matrix(world.of(index), phases, depth)
-    walk = np.array([i, st * j + d * tap])
-    return _walks(world, a, base, (along_m, unit), walk) and _reads(world, b, taps[:, phase, tap])
+    walk = np.array([row_of, st * output + d * tap])
+    taps = matrix(world.of(index), phases, depth)[:, phase, tap]
+    return _is_affine(world, i, base, (along_m, unit), walk) and same(world.of(j), taps)
 
 
 def _convolve_rows(world: World, row: Row) -> bool:
-    _, a, _, m, n, k, base, unit, along_n, stride, dilation = row
+    i, m, n, k, base, unit, along_n, stride, dilation = row
     rows, columns, depth, st, d = _ints(m, n, k, stride, dilation)
-    i, j, r = _digits(rows, columns, depth)
-    valid = st > 0 and d > 0
-    return valid and _walks(world, a, base, (along_n, unit), np.array([j, st * i + d * r]))
+    row_of, column, r = _digits(rows, columns, depth)
+    walk = np.array([column, st * row_of + d * r])
+    return st > 0 and d > 0 and _is_affine(world, i, base, (along_n, unit), walk)
 
 
 def _scaled(world: World, row: Row) -> bool:
@@ -319,6 +314,11 @@ def _lanes(world: World, row: Row) -> bool:
 CLAIMS: Mapping[str, Claim] = {
     "lanes": _lanes,
     "gcd": _gcd,
+    "want-gcd": lambda _, row: min(_ints(*row)) > 0,
+    "want-divided": lambda _, row: _ints(row[1])[0] > 0,
+    "mask": lambda world, row: _block(world, row[:4]),
+    "packed-mask": _grouped_block,
+    "band-mask": _band_mask,
     "zero": _zero,
     "embeds": _embeds,
     "product-fits": _product_fits,

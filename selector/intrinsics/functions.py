@@ -80,7 +80,7 @@ class PureFunction:
 
     @property
     def rounded(self) -> str:
-        """The CUDA spelling where the result is rounded to float16 next."""
+        """The CUDA spelling where the result is rounded to 16 bits next."""
         return _ROUNDED.get(self.cuda, self.cuda)
 
     @property
@@ -111,7 +111,7 @@ def _round_half_even(x: Array) -> Array:
 
 
 _ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded"}
-"""Functions of less precision, which rounding to float16 hides (see the CUDA preamble)."""
+"""Functions of less precision, which rounding to 16 bits hides (see the CUDA preamble)."""
 
 ROUNDED = frozenset(_ROUNDED.values())
 

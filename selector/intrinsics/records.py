@@ -69,6 +69,9 @@ class TensorInstruction:
         assert self.a_type.is_float == self.c_type.is_float, f"{self.name}: accumulates in kind"
         assert f"m{self.m}n{self.n}k{self.k}" in self.name, f"{self.name}: shape is in the name"
         assert self.k % self.packing == 0, f"{self.name}: groups of k divide k"
+        grouped = self.packing > 1  # the rules give these blocks of any extent
+        assert self.configurable or not grouped, f"{self.name}: whole tiles with groups of k"
+        assert not (self.apart and grouped), f"{self.name}: a part with groups of k"
 
     @property
     def shape(self) -> str:

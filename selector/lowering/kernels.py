@@ -6,7 +6,7 @@ place in a pipeline that runs on a GPU, and says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.module import Module
@@ -17,27 +17,33 @@ from selector.ir.nodes import (
     Expr,
     For,
     ForKind,
+    IfThenElse,
     IntImm,
+    Select,
     Stmt,
     Store,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import map_stmt, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import normalize
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.structure import stored_extents
+from selector.lowering.trim import grows_with
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
 
 @dataclass(frozen=True, slots=True)
 class GridLoop:
-    """One gpu_block loop, outermost first in ``Kernel.grid``."""
+    """One gpu_block loop, outermost first in ``Kernel.grid``. ``descending``: its last blocks have
+    most to do, so they go first, and the short ones fill what is left at the end.
+    """
 
     name: str
     min: Expr
     extent: Expr
+    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
             _walk(body, module, kernels, buffers)
         case For(kind=ForKind.GPU_BLOCK):
             kernels.append(_kernel(s, module, len(kernels)))
+        case IfThenElse(condition, then, None):
+            _walk(_where(condition, then), module, kernels, buffers)
         case Evaluate():
             pass
         case _:
@@ -108,6 +116,17 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
             )
 
 
+def _where(condition: Expr, s: Stmt) -> Stmt:
+    """Kernels that run under a condition: else they have no blocks."""
+    match s:
+        case For(kind=ForKind.GPU_BLOCK):
+            return replace(s, extent=Select(condition, s.extent, IntImm(0)))
+        case Block() | Allocate() | IfThenElse(_, _, None):
+            return map_stmt(s, lambda inner: _where(condition, inner), lambda e: e)
+        case _:
+            return s
+
+
 def _stored(s: Stmt, module: Module) -> str:
     names = [x.buffer for x in walk_stmt(s) if isinstance(x, Store)]
     return names[0] if names else module.name
@@ -117,7 +136,7 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     grid: list[GridLoop] = []
     body: Stmt = s
     while isinstance(body, For) and body.kind is ForKind.GPU_BLOCK:
-        grid.append(GridLoop(body.name, body.min, body.extent))
+        grid.append(GridLoop(body.name, body.min, body.extent, grows_with(body.body, body.name)))
         body = body.body
     stored = _stored(body, module)
     if len(grid) > 3:

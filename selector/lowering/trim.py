@@ -3,7 +3,8 @@
     for k < n: m = max(m, select(k <= q, x, low)); s += select(k <= q, y, 0)
 
 leaves m, which starts at ``low``, and s as they are where no lane has k <= q: the loop ends there.
-The end is an expression of the loops around it, such as the block's number.
+With k > q - w as well it begins where a lane has that. Both ends are expressions of the loops
+around it, such as the block's number.
 """
 
 from __future__ import annotations
@@ -32,60 +33,76 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.simplify import add, div
-from selector.ir.traverse import conjuncts, walk_stmt
+from selector.ir.simplify import add, div, sub
+from selector.ir.traverse import conjuncts, free_vars, walk_stmt
 from selector.lowering.factors import makes_zero
 from selector.lowering.predicates import lane_slacks
 
 _BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
-Last = tuple[Affine, int]  # iteration v counts only if v * step <= the sum
+Room = tuple[Affine, int]
+"""Iteration v counts only if v * step is at most the sum; or, of beginnings, at least minus it."""
 
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop that is looked at; ``starts``: constants that buffers hold before it."""
+    """A loop of which one end is looked at: where it ``begins``, or where it ends. ``starts``:
+    constants that buffers hold before it.
+    """
 
     variable: str
     threads: dict[str, int]
     starts: Mapping[str, float]
-    held: dict[str, Last | None] = field(default_factory=dict[str, "Last | None"])
+    begins: bool
+    held: dict[str, Room | None] = field(default_factory=dict[str, "Room | None"])
 
 
 def trimmed(loop: For, starts: Mapping[str, float]) -> For:
-    """The loop up to its last iteration that changes anything, if all of its statements are sums
-    and maxima with one mask; else as it is.
+    """The loop from the first to the last iteration that changes anything, if all of its statements
+    are sums and maxima with one mask; else as it is.
     """
+    if loop.min != IntImm(0):
+        return loop
+    first, last = _room(loop, starts, begins=True), _room(loop, starts, begins=False)
+    low, end = loop.min, loop.extent
+    if last is not None:
+        end = Binary(BinaryOp.MIN, end, add(_quotient(last), IntImm(1)))
+    if first is not None:
+        low = Binary(BinaryOp.MAX, low, sub(IntImm(0), _quotient(first)))
+        end = Binary(BinaryOp.SUB, end, low)
+    return replace(loop, min=low, extent=end)
+
+
+def _quotient(room: Room) -> Expr:
+    return div(room[0].to_expr(), IntImm(room[1]))
+
+
+def _room(loop: For, starts: Mapping[str, float], *, begins: bool) -> Room | None:
+    """Which iterations count at one end of a loop; None where all may."""
     threads = {
         x.name: x.extent.value
         for x in walk_stmt(loop.body)
         if isinstance(x, For) and x.kind is ForKind.GPU_THREAD and isinstance(x.extent, IntImm)
     }
     local = {x.name for x in walk_stmt(loop.body) if isinstance(x, Allocate)}
-    state = _Loop(loop.name, threads, starts)
+    state = _Loop(loop.name, threads, starts, begins)
     stores = [x for x in walk_stmt(loop.body) if isinstance(x, Store)]
     for s in stores:
         if s.buffer in local:
             _hold(s, state)
-    bounds = [_last(s, state) for s in stores if s.buffer not in local]
-    last = _latest(bounds)
-    if last is None or loop.min != IntImm(0):
-        return loop
-    symbolic, step = last
-    end = add(div(symbolic.to_expr(), IntImm(step)), IntImm(1))
-    return replace(loop, extent=Binary(BinaryOp.MIN, loop.extent, end))
+    return _widest([_changing(s, state) for s in stores if s.buffer not in local])
 
 
 def _hold(s: Store, state: _Loop) -> None:
-    """Remember until when what a statement stores may be other than 0."""
-    bound = _zero_after(s.value, state)
+    """Remember in which iterations what a statement stores may be other than 0."""
+    bound = _nonzero(s.value, state)
     if s.buffer in state.held:
-        bound = _latest([bound, state.held[s.buffer]])
+        bound = _widest([bound, state.held[s.buffer]])
     state.held[s.buffer] = bound
 
 
-def _latest(bounds: list[Last | None]) -> Last | None:
-    """The bound that all of them keep; None if there is none."""
-    found: Last | None = None
+def _widest(bounds: list[Room | None]) -> Room | None:
+    """The room that all of them keep to; None if there is none."""
+    found: Room | None = None
     for bound in bounds:
         if bound is None:
             return None
@@ -99,45 +116,45 @@ def _latest(bounds: list[Last | None]) -> Last | None:
     return found
 
 
-def _last(s: Store, state: _Loop) -> Last | None:
-    """When a statement on a buffer that stays ceases to change it."""
+def _changing(s: Store, state: _Loop) -> Room | None:
+    """The iterations in which a statement changes a buffer that stays."""
     match s.value:
         case Binary(BinaryOp.ADD | BinaryOp.MAX as op, a, b) if s.predicate is None:
             for own, term in ((a, b), (b, a)):
                 if isinstance(own, Load) and (own.buffer, own.index) == (s.buffer, s.index):
                     if op is BinaryOp.ADD:
-                        return _zero_after(term, state)
+                        return _nonzero(term, state)
                     low = state.starts.get(s.buffer)
-                    return None if low is None else _low_after(term, low, state)
+                    return None if low is None else _above(term, low, state)
             return None
         case _:
             return None
 
 
-def _zero_after(e: Expr, state: _Loop) -> Last | None:
+def _nonzero(e: Expr, state: _Loop) -> Room | None:
     match e:
         case Select(c, a, b) if _constant(b) == 0.0:
-            return _masked_after(c, state) or _zero_after(a, state)
+            return _unmasked(c, state) or _nonzero(a, state)
         case Cast(_, v) | Broadcast(v) | VectorReduce(ReduceOp.ADD, v):
-            return _zero_after(v, state)
+            return _nonzero(v, state)
         case Binary(BinaryOp.MUL, a, b):
-            return _zero_after(a, state) or _zero_after(b, state)
+            return _nonzero(a, state) or _nonzero(b, state)
         case Call(_, "exp_f32", (Select(c, _, low),)) if makes_zero(low):
-            return _masked_after(c, state)
+            return _unmasked(c, state)
         case Call(_, "pow_f32", (base, Select(c, _, low))) if makes_zero(low):
-            return _masked_after(c, state) if (_constant(base) or 0) >= 2 else None
+            return _unmasked(c, state) if (_constant(base) or 0) >= 2 else None
         case Load(_, buffer):
             return state.held.get(buffer)
         case _:
             return None
 
 
-def _low_after(e: Expr, low: float, state: _Loop) -> Last | None:
+def _above(e: Expr, low: float, state: _Loop) -> Room | None:
     match e:
         case Select(c, a, b) if (value := _constant(b)) is not None and value <= low:
-            return _masked_after(c, state) or _low_after(a, low, state)
+            return _unmasked(c, state) or _above(a, low, state)
         case Broadcast(v) | VectorReduce(ReduceOp.MAX, v):
-            return _low_after(v, low, state)
+            return _above(v, low, state)
         case _:
             return None
 
@@ -148,8 +165,8 @@ def _constant(e: Expr) -> float | None:
     return e.value if isinstance(e, FloatImm) else None
 
 
-def _masked_after(c: Expr, state: _Loop) -> Last | None:
-    """After which iteration a condition holds in no lane of no thread, by what is around the
+def _unmasked(c: Expr, state: _Loop) -> Room | None:
+    """The iterations in which a condition holds in any lane of any thread, by what is around the
     loop.
     """
     for part in conjuncts(c):
@@ -166,10 +183,10 @@ def _masked_after(c: Expr, state: _Loop) -> Last | None:
         step = room.coefficient(v).constant
         rest = room.rest(v)
         around = [a for m, _ in rest for a in m]
-        if step is None or step >= 0 or rest.mentions(state.variable):
+        if not step or (step > 0) is not state.begins or rest.mentions(state.variable):
             continue
         if any(isinstance(a, Var) and a.name.endswith(_BLOCKS) for a in around):
-            return rest, -step
+            return rest, abs(step)
     return None
 
 
@@ -186,3 +203,33 @@ def constant_starts(stmts: list[Stmt]) -> dict[str, float]:
         for value in values
         if len(values) == 1 and value is not None
     }
+
+
+def grows_with(s: Stmt, variable: str) -> bool:
+    """Whether a serial loop has more iterations the larger a variable around it is, and none has
+    fewer.
+    """
+    loops = [x for x in walk_stmt(s) if isinstance(x, For) and x.kind is ForKind.SERIAL]
+    trends = [_trend(x.extent, variable) for x in loops]
+    return 1 in trends and None not in trends
+
+
+def _trend(e: Expr, variable: str) -> int | None:
+    """1 if a value never falls as a variable grows, 0 if it is the same; else None."""
+    if variable not in free_vars(e):
+        return 0
+    match e:
+        case Var():
+            return 1
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b):
+            trends = (_trend(a, variable), _trend(b, variable))
+            return None if None in trends else 1
+        case Binary(BinaryOp.DIV, a, IntImm(n)) if n > 0:
+            return _trend(a, variable)
+        case _:
+            terms = to_affine(e).terms
+            if terms == (((e,), 1),):
+                return None
+            varying = [(m, c) for m, c in terms if any(variable in free_vars(a) for a in m)]
+            grow = all(len(m) == 1 and c > 0 and _trend(m[0], variable) for m, c in varying)
+            return 1 if grow else None

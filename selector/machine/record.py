@@ -23,7 +23,8 @@ class Machine:
     of them gets. ``shared``: bytes a clock from its shared memory. ``launch``: microseconds of an
     empty kernel in a graph of them. ``latency``: nanoseconds from a load to the bytes of DRAM,
     ``barrier``: of a block of 256 threads at a barrier. ``clusters``: blocks of clusters of that
-    size that run at once, one a multiprocessor, where it is known; ``measured``: the fields that
+    size that run at once, one a multiprocessor, where it is known; ``boost``: the clock that data
+    sheets count with, where it is another than ``megahertz``; ``measured``: the fields that
     were measured on such a GPU, the others are of ``source``, or follow from those of a GPU of the
     same generation.
     """
@@ -44,15 +45,19 @@ class Machine:
     latency: float = 700.0
     barrier: float = 20.0
     clusters: tuple[tuple[int, int], ...] = ()
+    boost: float = 0.0
     measured: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(self)}
         assert self.measured <= known, f"{self.name}: no field {set(self.measured) - known}"
 
-    def tera_macs(self, rate: Rate) -> float:
-        """10^12 multiply-adds a second of all multiprocessors; 0 for a kind that it has not."""
-        return self.rates.get(rate, 0.0) * self.multiprocessors * self.megahertz / 1e6
+    def tera_macs(self, rate: Rate, *, boosted: bool = False) -> float:
+        """10^12 multiply-adds a second of all multiprocessors, ``boosted`` as data sheets count; 0
+        for a kind that it has not.
+        """
+        clock = self.boost if boosted and self.boost else self.megahertz
+        return self.rates.get(rate, 0.0) * self.multiprocessors * clock / 1e6
 
     def running(self, cluster: int) -> int:
         """Multiprocessors that blocks in clusters of that size find, one a multiprocessor."""

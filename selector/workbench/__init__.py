@@ -4,5 +4,6 @@ Checks, tests, lists, measures and draws rules, with egglog and NumPy alone. Rea
 ``source`` (egglog text with positions), ``cases`` (how tests of rules are written), ``ruleset``
 (rules as written, and what an author forgets), ``files`` (what a command is given), ``bench`` (a
 test on a graph of its own) with ``terms`` and ``conflict`` (what is told of a failure), then
-``check``, ``listing``, ``trace``, ``picture`` and ``rendering``; ``commands`` is the command line.
+``check``, ``listing``, ``trace``, ``picture`` and ``rendering``; ``prove/`` proves rules for every
+size; ``commands`` is the command line.
 """

@@ -20,7 +20,7 @@ Command = Callable[[argparse.Namespace], int]
 def add_commands(parser: argparse.ArgumentParser) -> None:
     """Give the ``rules`` parser its commands."""
     commands = parser.add_subparsers(
-        required=True, metavar="check | test | list | coverage | soundness | trace | graph"
+        required=True, metavar="check | test | list | coverage | soundness | prove | trace | graph"
     )
 
     def command(name: str, run: Command, about: str, what: str = "") -> argparse.ArgumentParser:
@@ -58,6 +58,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     what = "all tests and programs we have"
     sound.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
+    proved = command("prove", run_prove, "prove rules for every size (needs z3-solver)")
+    about = "look for sizes and values that break what is not proved"
+    proved.add_argument("--refute", action="store_true", help=about)
+    _add_pattern(proved)
+    _add_rules(proved)
     traced = command("trace", run_trace, "which rules led a program to its instructions")
     drawn = command(
         "graph", run_graph, "draw the e-graph of a program (.svg, .dot)",
@@ -181,6 +186,22 @@ def run_soundness(options: argparse.Namespace) -> int:
     programs = [(m, target_of(options) or default_target(m)) for m in modules]
     cases = load() if whole else ()
     result = soundness(rule_files(options), programs, cases, whole, instructions(options))
+    say_json(result.as_dict()) if options.json else say(str(result))
+    return result.code
+
+
+def run_prove(options: argparse.Namespace) -> int:
+    """Exit code 1 if a rule is not proved."""
+    try:
+        from selector.workbench.prove.verdicts import prove
+    except ModuleNotFoundError as error:
+        if error.name != "z3":
+            raise
+        raise UserError(
+            "proofs need the solver z3",
+            hint="install `z3-solver`, or this package with its extra `prove`",
+        ) from None
+    result = prove(rule_files(options), options.pattern, options.refute)
     say_json(result.as_dict()) if options.json else say(str(result))
     return result.code
 

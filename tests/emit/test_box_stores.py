@@ -27,7 +27,7 @@ from selector.families.contraction import Tiling
 from selector.gpu.ir.expressions import number, times
 from selector.gpu.ir.memory import Map, StorePair
 from selector.gpu.ir.nodes import Body, Let, children
-from selector.gpu.simulator.values import value_of, values_of
+from selector.gpu.ir.values import value_of, values_of
 from selector.ir.nodes import Expr, IntImm, Select, Var
 from selector.ir.types import FLOAT16, FLOAT32
 from selector.runtime.plan import MapArgument

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.context import Accumulator, KernelContext, Region, RowRegisters
+from selector.emit.arrangement import Arrangement
+from selector.emit.context import HostValues, KernelContext
 from selector.emit.elements import (
     COLUMN,
     ROW,
@@ -14,22 +15,26 @@ from selector.emit.elements import (
 )
 from selector.emit.lane_numbers import LaneNumber
 from selector.emit.names import Names
+from selector.emit.regions import Accumulator, Region, RowRegisters
 from selector.emit.row_registers import RowElement
+from selector.emit.shared_memory import Layouts, SharedMemory
 from selector.gpu.cuda.expressions import spell
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, Var
-from selector.ir.types import FLOAT16, FLOAT32
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, Type
 from selector.targets import find_target
 
 
 def scalar(*, swapped: bool = False, half: bool = False, summed: bool = False) -> ElementScalar:
-    context = KernelContext("k", find_target("sm_90a"), Names(), {})
-    context.accumulators["acc"] = Accumulator("acc", 4, {}, half)
-    context.row_registers["most"] = RowRegisters("most", 16)
+    target, layouts = find_target("sm_90a"), Layouts()
+    shared = SharedMemory("k", target, layouts)
+    context = KernelContext("k", target, Names(), {}, Arrangement(), HostValues(), layouts, shared)
+    context.registers.accumulators["acc"] = Accumulator("acc", 4, {}, half)
+    context.registers.rows["most"] = RowRegisters("most", 16)
     return ElementScalar(context, Region(0, 32, 32, swapped), summed=summed)
 
 
 def text(at: ElementScalar, e: Expr) -> str:
-    return spell(at.value(e), {})
+    return spell(at.value(e))
 
 
 def product(a: Expr, b: Expr) -> Expr:
@@ -91,7 +96,7 @@ def test_what_elements_have_alike_is_made_legal_once(monkeypatch: pytest.MonkeyP
     alike = product(Var("left", FLOAT32), Var("right", FLOAT32))
     value = product(at.leaf(AccumulatorElement("acc", FLOAT32), FLOAT32), alike)
     values = [at.at((0, 0, e)).value(value) for e in range(4)]
-    assert [spell(v, {}) for v in values] == [f"acc[0][{e}] * (left * right)" for e in range(4)]
+    assert [spell(v) for v in values] == [f"acc[0][{e}] * (left * right)" for e in range(4)]
     products = [v.b for v in values if isinstance(v, Binary)]
     assert all(p is products[0] for p in products)
     assert printed == ["left", "right"]
@@ -106,17 +111,20 @@ def test_zeros_keep_their_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "pair"),
+    ("name", "rounded", "pair"),
     [
-        ("exp_f32", "round_pair(exp_rounded(acc[0][2]), exp_rounded(acc[0][3]))"),
-        ("sqrt_f32", "pack16(to_f16(sqrtf(acc[0][2])), to_f16(sqrtf(acc[0][3])))"),
+        ("exp_f32", FLOAT16, "round_pair(exp_rounded(acc[0][2]), exp_rounded(acc[0][3]))"),
+        ("exp_f32", BFLOAT16, "round_pair_bf16(exp_rounded(acc[0][2]), exp_rounded(acc[0][3]))"),
+        ("sqrt_f32", FLOAT16, "pack16(to_f16(sqrtf(acc[0][2])), to_f16(sqrtf(acc[0][3])))"),
     ],
 )
-def test_a_function_is_as_precise_as_what_it_is_rounded_to(name: str, pair: str) -> None:
+def test_a_function_is_as_precise_as_what_it_is_rounded_to(
+    name: str, rounded: Type, pair: str
+) -> None:
     at = scalar()
     value = Call(FLOAT32, name, (at.leaf(AccumulatorElement("acc", FLOAT32), FLOAT32),))
-    found = ElementValues(Cast(FLOAT16, value), None, at).pair((0, 0, 2))
-    assert spell(found, {}) == pair
+    found = ElementValues(Cast(rounded, value), None, at).pair((0, 0, 2))
+    assert spell(found) == pair
 
 
 def test_functions_of_f16_are_rounded_too() -> None:
@@ -124,7 +132,7 @@ def test_functions_of_f16_are_rounded_too() -> None:
     value = Call(FLOAT16, "exp_f16", (at.leaf(AccumulatorElement("acc", FLOAT16), FLOAT16),))
     first, second = (f"exp_rounded(to_f32(half_of(acc[0][1], {e})))" for e in (0, 1))
     found = ElementValues(value, None, at).pair((0, 0, 2))
-    assert spell(found, {}) == f"round_pair({first}, {second})"
+    assert spell(found) == f"round_pair({first}, {second})"
 
 
 @pytest.mark.parametrize(("summed", "name"), [(True, "exp2_rounded"), (False, "exp2f")])

@@ -11,14 +11,15 @@ pytest.importorskip("halide")
 
 import halide_bridge as hb
 from casestudies.attention.algorithm import attend
-from casestudies.attention.schedule import Tiles, groups_for, tensor
+from halide_bridge.schedules import schedule_attention
+from selector.families.attention import Tiling
 from selector.runtime import nvrtc
 
-SMALL = Tiles(2, 64, 64, 2, 64, groups=True)
+SMALL = Tiling(2, 64, 64, 2, 64, groups=True)
 
 
-def source(depth: int, tiles: Tiles, *, causal: bool = False) -> str:
-    pipeline = tensor(attend(depth, causal=causal, run=tiles.keys), tiles)
+def source(depth: int, tiles: Tiling, *, causal: bool = False) -> str:
+    pipeline = schedule_attention(attend(depth, causal=causal, run=tiles.keys), tiles)
     return hb.compile(pipeline, target="sm_90a").source
 
 
@@ -64,7 +65,9 @@ def test_products_with_the_values_run_on_into_the_next_iteration() -> None:
 @MACHINE_CODE
 @pytest.mark.parametrize(("depth", "causal"), [(64, False), (64, True), (128, False)])
 def test_the_fast_schedules_do_not_spill(depth: int, causal: bool, verified: Verified) -> None:
-    text = source(depth, groups_for(depth), causal=causal)
+    units = 3 if depth == 64 else 2
+    tiling = Tiling(units, 64, keys=128, stages=3, vector=64, groups=True)
+    text = source(depth, tiling, causal=causal)
     few, more = (int(re.search(rf"{w}_registers<(\d+)>\(\);", text)[1]) for w in ("fewer", "more"))  # type: ignore[index]
     groups = 3 if depth == 64 else 2
     launched = 512 // (groups + 1) // 8 * 8 * (groups + 1)

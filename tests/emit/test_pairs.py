@@ -38,7 +38,7 @@ def text(e: Expr) -> str | None:
         return Call(UINT32, "pack16", tuple(halves))
 
     found = pair_of(e, packed)
-    return None if found is None else spell(found, {})
+    return None if found is None else spell(found)
 
 
 def test_operators() -> None:

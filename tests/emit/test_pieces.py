@@ -132,7 +132,7 @@ def test_windows_of_padded_taps_are_the_band(
                 row = (phase * table.copies + copy) * table.pitch
                 words[row + word] = [_tap(o, first + i, phase) for i in range(count)]
     for row in range(rows):
-        window = spell(_window(table, row // 8), {}).replace("/", "//")
+        window = spell(_window(table, row // 8)).replace("/", "//")
         for block in range(depth_blocks(o)):
             for q in range(4):
                 found = words[eval(window, {"lane": row % 8 * 4 + q}) + 4 * block]

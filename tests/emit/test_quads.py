@@ -12,8 +12,8 @@ pytest.importorskip("halide")
 from corpus_product import Product, product
 
 import halide_bridge as hb
-from selector.emit.context import Region
 from selector.emit.places import quads
+from selector.emit.regions import Region
 
 
 def stored(columns: int) -> np.ndarray:

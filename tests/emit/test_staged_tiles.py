@@ -17,8 +17,9 @@ import halide_bridge as hb
 from casestudies.attention import CASE
 from casestudies.attention.algorithm import Variant, attend
 from casestudies.attention.problem import SCORES, Problem
-from casestudies.attention.schedule import Tiles, tensor
+from halide_bridge.schedules import schedule_attention
 from selector.emit.warpgroups.iterations import read_by_threads
+from selector.families.attention import Tiling
 from selector.ir.nodes import IntImm, Load, Store, Var
 from selector.ir.types import FLOAT16
 from selector.runtime import nvrtc
@@ -30,16 +31,16 @@ def source(score: str, *, causal: bool = False, target: str = "sm_90a") -> str:
 
 
 def test_a_staged_matrix_comes_as_boxes_and_is_read_in_pairs() -> None:
-    """One word for two elements: 64 elements of a lane are 32 words, and no element is read from
+    """One word for two elements: 32 elements of a lane are 16 words, and no element is read from
     global memory.
     """
     text = source("bias")
     assert "tensor_copy3(shared_address((all_bias_in_scores_peak" in text
     loop = text[text.index("_fresh(scores_peak") :]
     words = re.findall(r"half_of\((pair_in_panels<.*?>\(.*?\)), ([01])\)", loop)
-    assert len(words) == 64
+    assert len(words) == 32
     assert {odd for _, odd in words} == {"0", "1"}
-    assert len({word for word, _ in words}) == 32
+    assert len({word for word, _ in words}) == 16
     assert not re.search(r"\bbias\[", loop)
 
 
@@ -66,7 +67,7 @@ def test_places_are_converted_once() -> None:
     scores = re.findall(r"scores_peak\[\d+\]\[\d\] = .*?;", loop)
     assert len(scores) >= 64
     assert not any("(float)" in s for s in scores)
-    assert len(re.findall(r"const float place\w* = step\w* \* \(float\)", loop)) == 4
+    assert len(re.findall(r"const float place\w* = step\w* \* \(float\)", loop)) == 2
     steps = re.findall(r"scores_peak\[1\]\[\d\] = .*?place\w*(?: \+ step\w* \* )?(.*?)\)?;", loop)
     assert steps[:4] == ["8.0f", "9.0f", "", "1.0f"]
 
@@ -77,8 +78,8 @@ def of_places(number: Callable[[hl.Expr], hl.Expr]) -> str:
     def score(s: hl.Expr, n: hl.Expr, m: hl.Expr, h: hl.Expr) -> hl.Expr:
         return s + hl.sqrt(number(n + 3 * m))
 
-    tiles = Tiles(2, 64, 64, 2, 64, groups=True)
-    pipeline = tensor(attend(64, run=64, variant=Variant(score)), tiles)
+    tiles = Tiling(2, 64, 64, 2, 64, groups=True)
+    pipeline = schedule_attention(attend(64, run=64, variant=Variant(score)), tiles)
     return hb.compile(pipeline, target="sm_90a").source
 
 

@@ -176,15 +176,17 @@ def _chain_copies(p: Program, bounds: Mapping[str, int]) -> Iterator[str]:
 def _online_lines(p: Program) -> Iterator[str]:
     parts, rows, run = dict(p.parts), p.axes[1], p.sums[0].vector
     groups = p.memory == "wgmma"
-    yield "from casestudies.attention.algorithm import attend"
-    yield "from casestudies.attention.schedule import Tiles, plain, tensor"
+    yield "from casestudies.attention.algorithm import attend, plain"
     yield "from casestudies.attention.scores import variant"
+    yield "from halide_bridge.schedules import schedule_attention"
+    yield "from selector.families.attention import Tiling"
     yield f"p = attend({p.axes[0].size}, causal={parts['causal']}, run={run},"
     yield f'           variant=variant("{parts["score"]}"))'
     yield "if not scheduled:"
     yield "    return plain(p), (p.query, p.key, p.value)"
-    yield f"return tensor(p, Tiles({rows.warps}, {rows.unit}, {run}, {parts['stages']},"
-    yield f"                       {64 if groups else 16}, groups={groups}))"
+    yield f"tiling = Tiling({rows.warps}, {rows.unit}, {run}, {parts['stages']},"
+    yield f"                {64 if groups else 16}, groups={groups})"
+    yield "return schedule_attention(p, tiling)"
 
 
 # -------------------------------------------------------------------- numbers

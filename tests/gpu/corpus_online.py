@@ -6,17 +6,18 @@ import halide as hl
 from corpus_case import Case, Shape
 
 from casestudies.attention.algorithm import attend
-from casestudies.attention.schedule import Tiles, tensor
 from casestudies.attention.scores import variant
+from halide_bridge.schedules import schedule_attention
+from selector.families.attention import Tiling
 
-WARPS = Tiles(2, 32, 32, 3)
-GROUPS = Tiles(2, 64, 64, 2, 64, groups=True)
-MANY = Tiles(3, 64, 128, 2, 64, groups=True)  # too many numbers for equal shares of the registers
+WARPS = Tiling(2, 32, 32, 3)
+GROUPS = Tiling(2, 64, 64, 2, 64, groups=True)
+MANY = Tiling(3, 64, 128, 2, 64, groups=True)  # too many numbers for equal shares of the registers
 
 
-def _build(depth: int, tiles: Tiles, causal: bool, score: str) -> hl.Func:
+def _build(depth: int, tiles: Tiling, causal: bool, score: str) -> hl.Func:
     pipeline = attend(depth, causal=causal, run=tiles.keys, variant=variant(score))
-    return tensor(pipeline, tiles)
+    return schedule_attention(pipeline, tiles)
 
 
 def _shapes(size: Shape, keys: int | None, score: str) -> dict[str, Shape]:
@@ -30,7 +31,7 @@ def _shapes(size: Shape, keys: int | None, score: str) -> dict[str, Shape]:
 def _case(
     name: str,
     depth: int,
-    tiles: Tiles,
+    tiles: Tiling,
     keys: int | None,
     *,
     causal: bool = False,
@@ -54,7 +55,7 @@ ONLINE: list[Case] = [
     _case("groups", 64, GROUPS, 131),
     _case("groups_causal", 64, GROUPS, None, causal=True),
     _case("groups_shares", 64, MANY, 257),
-    _case("groups_wide", 128, Tiles(2, 64, 128, 2, 64, groups=True), 130),
+    _case("groups_wide", 128, Tiling(2, 64, 128, 2, 64, groups=True), 130),
     _case("groups_bias", 64, GROUPS, 131, score="bias"),  # rows that no copy of 16 bytes fits
     _case("groups_bias_shares", 64, MANY, 264, score="bias"),
     _case("groups_slopes", 64, GROUPS, None, causal=True, score="slopes"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,13 @@ def test_a_shape_that_does_not_fit_is_refused():
     with pytest.raises(AssertionError, match="shape is in the name"):
         TensorInstruction("mma.m8n8k4", "mma", 16, 8, 16, FLOAT16, FLOAT16, FLOAT32, "mma", "-")
     assert not INSTRUCTIONS[0].fits(16, 8)
+
+
+def test_groups_of_k_are_for_configured_tiles():
+    """What the rule multiply-add-packed relies on: it asks for no whole tiles."""
+    grouped = next(i for i in INSTRUCTIONS if i.packing > 1)
+    with pytest.raises(AssertionError, match="whole tiles with groups of k"):
+        replace(grouped, configurable=False)
 
 
 def test_targets_see_what_they_have():

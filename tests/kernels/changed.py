@@ -23,11 +23,11 @@ from selector.gpu.ir.nodes import (
     Init,
     Kernel,
     Leave,
+    Local,
     Memory,
     Node,
     Retire,
     Sync,
-    Under,
     walk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Pin
@@ -279,7 +279,7 @@ def _early_releases(kernel: Kernel, found: list[tuple[Path, Node]]) -> Iterator[
 
 def _fields(node: Node) -> tuple[str, ...]:
     match node:
-        case Under() | For() | Fused():
+        case Local() | For() | Fused():
             return ("body",)
         case If():
             return ("then", "otherwise")

@@ -14,7 +14,7 @@ def loop(*body: Node) -> Node:
 
 
 def left(*body: Node) -> Body:
-    return asked_only(body, ())[0]
+    return asked_only(body)
 
 
 def test_loops_in_which_nothing_is_left() -> None:

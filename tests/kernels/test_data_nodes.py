@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from registers import registers
 
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -14,7 +15,6 @@ from selector.gpu.ir.expressions import (
     barrier,
     element,
     equal,
-    flag,
     less,
     masked,
     number,
@@ -41,7 +41,6 @@ from selector.gpu.ir.nodes import (
     Let,
     Memory,
     Node,
-    Raw,
     Sync,
 )
 from selector.gpu.ir.products import (
@@ -75,7 +74,7 @@ def launched(
     body: Body, threads: int, given: dict[str, Any], maps: dict[str, Any], *declared: Node
 ) -> tuple[str, ...]:
     kernel = Kernel("k", threads, 1, (), declared, body)
-    return run_launch(Launched(kernel, (1, 1, 1), SHARED * 16, given, maps, True))[0]
+    return run_launch(Launched(kernel, (1, 1, 1), SHARED * 16, given, maps))[0]
 
 
 # ------------------------------------------------------------------ what nobody wrote
@@ -162,11 +161,11 @@ def warp_product(*changed: Node, pitch: int = 24) -> tuple[tuple[str, ...], Any,
     w.add(SetTile("acc", 0, (FloatImm(0.0, FLOAT32),) * 4))
     w.add(MatrixRows("ra", View("a"), number(0), number(pitch), (8 * pitch, 8)))
     w.add(MatrixRows("rb", View("b"), number(0), number(pitch), (8,)))
-    w.add(LoadFragment(("a0", "a1", "a2", "a3"), "ldmatrix", "ra"))
-    w.add(LoadFragment(("b0", "b1"), "ldmatrix", "rb"))
+    w.add(LoadFragment(registers("a0", "a1", "a2", "a3"), "ldmatrix", "ra"))
+    w.add(LoadFragment(registers("b0", "b1"), "ldmatrix", "rb"))
     for node in changed:
         w.add(node)
-    operands = InRegisters(("a0", "a1", "a2", "a3")), InRegisters(("b0", "b1"))
+    operands = InRegisters(registers("a0", "a1", "a2", "a3")), InRegisters(registers("b0", "b1"))
     w.add(Mma("add", RECORD, "acc", 0, *operands))
     for i in range(4):
         place = element(FLOAT32, pointer("out"), i, times(THREAD, 4))
@@ -185,14 +184,14 @@ def test_a_warp_multiplies() -> None:
 
 
 def test_registers_of_another_lane_and_order_are_other_numbers() -> None:
-    turned = LoadFragment(("b1", "b0"), "ldmatrix", "rb")
+    turned = LoadFragment(registers("b1", "b0"), "ldmatrix", "rb")
     faults, found, want = warp_product(turned)
     assert faults == ()
     assert not np.array_equal(found, want)
 
 
 def test_padding_that_is_multiplied_is_told() -> None:
-    further = LoadFragment(("b0", "b1"), "ldmatrix", "rb", 16)
+    further = LoadFragment(registers("b0", "b1"), "ldmatrix", "rb", 16)
     faults, _, _ = warp_product(further)
     assert any(
         "gets what nobody wrote, first read by {load b0; b1 by ldmatrix" in f for f in faults
@@ -200,7 +199,7 @@ def test_padding_that_is_multiplied_is_told() -> None:
 
 
 def test_a_part_of_a_warp_cannot_multiply() -> None:
-    lanes = If(less("lane", 16), (LoadFragment(("b0", "b1"), "ldmatrix", "rb"),))
+    lanes = If(less("lane", 16), (LoadFragment(registers("b0", "b1"), "ldmatrix", "rb"),))
     assert any("some lanes of a warp" in f for f in warp_product(lanes)[0])
 
 
@@ -321,12 +320,6 @@ def test_a_wait_for_nothing_is_told() -> None:
         Await("spinning", barrier("full"), number(0)),
     )
     assert launched(body, 32, {}, {}) == ("waits forever: await spinning full + (8*0) phase 0",)
-    assert launched((If(flag("aligned"), ()),), 32, {}, {}) == ()
-
-
-def test_text_is_not_run() -> None:
-    lines = Raw(("// what follows", "out[0] = 1.0f;"))
-    assert launched((lines,), 32, {}, {}) == ("not run: 1 lines of text",)
 
 
 def test_pairs_are_packed_as_they_lie() -> None:

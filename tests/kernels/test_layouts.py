@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from selector.diagnostics import InternalError
-from selector.emit.context import Region, RowRegisters
+from selector.emit.regions import Region, RowRegisters
 from selector.emit.scalar import Space, Storage
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.emit.warpgroups.panels import Panels
@@ -197,7 +197,7 @@ def test_a_number_of_a_row_is_with_the_lanes_that_have_the_row(rows: int) -> Non
         assert (where["lane"], where.get("warp", 0)) == (element["lane"], element["warp"])
         if row % rows < 16:  # a lane's own, of the first warp
             place = row // rows * 2 + row % rows // 8
-            assert spell(registers.at(row, FLOAT32), {}) == f"x[{place}]"
+            assert spell(registers.at(row, FLOAT32)) == f"x[{place}]"
 
 
 # ------------------------------------------------------------------ memory: who writes, who reads
@@ -242,7 +242,7 @@ PANELS = (
 def test_threads_write_panels_where_the_layout_says(p: Panels) -> None:
     extents = (p.rows, p.columns)
     index = times(p.index(plus(times("i0", p.pitch), "i1")), p.bytes)
-    found = numbers(("panel_index",), printed(spell(index, {}), extents))
+    found = numbers(("panel_index",), printed(spell(index), extents))
     byte = places(p.layout, *extents)["byte"]
     assert found == byte.ravel().tolist()
     assert is_injective(p.layout, *extents)
@@ -315,9 +315,7 @@ DEALT = (
 @pytest.mark.parametrize("dealt", DEALT, ids=str)
 def test_strips_are_written_where_the_layout_says(dealt: Dealt) -> None:
     storage = Storage("p", FLOAT16, Space.SHARED, strips=dealt)
-    found = numbers(
-        ("strip_column",), printed(spell(storage.place(Var("i0")), {}), (2 * dealt.pitch,))
-    )
+    found = numbers(("strip_column",), printed(spell(storage.place(Var("i0"))), (2 * dealt.pitch,)))
     assert found == places(dealt, 2 * dealt.pitch)["byte"].tolist()
     assert is_injective(dealt, 3 * dealt.pitch)
     assert sizes(dealt, 3 * dealt.pitch)["byte"] == 3 * dealt.pitch

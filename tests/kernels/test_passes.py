@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from registers import registers
 
 from selector.diagnostics import InternalError, ScheduleError
 from selector.gpu import passes
@@ -15,14 +16,24 @@ from selector.gpu.ir.expressions import (
     THREAD,
     barrier,
     both,
+    element,
     equal,
     flag,
+    given,
     number,
     pointer,
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, ROWS
 from selector.gpu.ir.layouts import in_bytes
-from selector.gpu.ir.memory import EngineStore, Evaluate, Map, Point, Prefetch, StoreRows
+from selector.gpu.ir.memory import (
+    EngineStore,
+    Evaluate,
+    Map,
+    Point,
+    Prefetch,
+    Store,
+    StoreRows,
+)
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import (
     Arrive,
@@ -37,14 +48,12 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Local,
     Memory,
     Node,
-    Number,
-    Raw,
     Registers,
     ResetArrivals,
     Sync,
-    Under,
 )
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Fragment, InMemory, InRegisters, LoadFragment, Mma, Record
@@ -55,8 +64,15 @@ from selector.gpu.passes.drain_stores import drain_stores
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.start_early import ALLOW_NEXT, AWAIT_EARLIER, start_early
-from selector.ir.nodes import Call
-from selector.ir.types import FLOAT16, INT32
+from selector.ir.nodes import (
+    Call,
+    Var,
+)
+from selector.ir.types import (
+    FLOAT16,
+    FLOAT32,
+    INT32,
+)
 
 ROOM = 1 << 16
 OTHER = Arrive(number("b"))
@@ -84,14 +100,8 @@ def test_names_are_found_wherever_a_node_has_them() -> None:
     rows = StoreRows(View("to"), View("box"), 128, number(1), number("rows"), number(3))
     assert mentioned((rows, Prefetch("map"))) == {"lane", "to", "box", "rows", "map"}
     assert {"base", "x"} <= mentioned(
-        (LoadFragment(("r",), "elements", "base", 0, (number("x"),)),)
+        (LoadFragment(registers("r"), "elements", "base", 0, (number("x"),)),)
     )
-
-
-def test_text_mentions_its_words_and_numbers_what_they_are_made_of() -> None:
-    numbers = (Number("known.0", number("a"), "(b + 1)"), Number("known.1", number("c"), "d"))
-    assert mentioned((Raw(("x = y;",)), Under("if (z)", ()))) == {"x", "y", "if", "z"}
-    assert mentioned((*numbers, Arrive(number("known.0")))) == {"known.0", "b", "1"}
 
 
 # ------------------------------------------------------------------ keep_used
@@ -117,16 +127,15 @@ def test_what_nobody_mentions_goes() -> None:
     assert keep_used(after) == after
 
 
-def test_a_number_keeps_what_its_text_mentions() -> None:
-    known = Number("known.0", number("size"), "quotient")
-    declared = (known, Let("int", ("quotient",), (number("size"),)))
+def test_what_is_given_keeps_what_it_is_made_of() -> None:
+    declared = (Let("int", ("quotient",), (number("size"),)),)
     used, unused = (
-        keep_used(kernel(Arrive(number(name)), declarations=declared, parameters=("size",)))
-        for name in ("known.0", "other")
+        keep_used(kernel(Arrive(given(Var(name))), declarations=declared, parameters=("size",)))
+        for name in ("quotient", "other")
     )
     assert used.declarations == declared
     assert [p.name for p in used.parameters] == ["size"]
-    assert unused.declarations == (known,)
+    assert unused.declarations == ()
     assert unused.parameters == ()
 
 
@@ -207,9 +216,9 @@ def test_each_group_of_instructions_begins_with_a_fence() -> None:
 
 
 def test_instructions_of_warps_have_no_fence() -> None:
-    registers = InRegisters(("r0",))
+    block = InRegisters(registers("r0"))
     record = Record(16, 8, 16, "f32", "f16", "f16")
-    before = kernel(Mma("add", record, "sums", 0, registers, registers))
+    before = kernel(Mma("add", record, "sums", 0, block, block))
     assert insert_fences(before) is before
     grouped = replace(before, declarations=(GROUP,))
     assert insert_fences(grouped).body == before.body
@@ -254,16 +263,17 @@ SHARED = Point("from", "float", View("a", index=number("i")))
 def test_a_kernel_waits_where_it_first_mentions_what_others_write() -> None:
     assert started(OTHER, SHARED, SHARED) == (OTHER, AWAIT_EARLIER, SHARED, SHARED)
     assert started(OTHER, Prefetch("a")) == (OTHER, AWAIT_EARLIER, Prefetch("a"))
-    assert started(Raw(("x = a[1];",))) == (AWAIT_EARLIER, Raw(("x = a[1];",)))
+    load = Store(Var("x"), element(FLOAT32, pointer("a"), 1))
+    assert started(load) == (AWAIT_EARLIER, load)
     assert started(OTHER) == (OTHER, AWAIT_EARLIER)
 
 
 def test_it_waits_outside_of_loops_and_branches_but_inside_of_blocks() -> None:
-    branch, block = If(flag("b"), (OTHER, SHARED)), Under("", (OTHER, SHARED))
+    branch, block = If(flag("b"), (OTHER, SHARED)), Local((OTHER, SHARED))
     assert started(OTHER, branch) == (OTHER, AWAIT_EARLIER, branch)
     assert started(OTHER, block, SHARED) == (
         OTHER,
-        Under("", (OTHER, AWAIT_EARLIER, SHARED)),
+        Local((OTHER, AWAIT_EARLIER, SHARED)),
         SHARED,
     )
 

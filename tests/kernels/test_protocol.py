@@ -12,13 +12,28 @@ import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
 from selector.eqsat.select import select
 from selector.gpu.ir.builder import Builder
-from selector.gpu.ir.expressions import THREAD, barrier, equal, number, shared_address, times
+from selector.gpu.ir.expressions import (
+    THREAD,
+    barrier,
+    element,
+    equal,
+    flag,
+    number,
+    pointer,
+    register,
+    shared_address,
+    times,
+)
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.memory import EngineCopy
+from selector.gpu.ir.memory import (
+    EngineCopy,
+    Store,
+)
 from selector.gpu.ir.nodes import (
     Arrive,
     Await,
+    Comment,
     Commit,
     Drain,
     Fence,
@@ -28,9 +43,7 @@ from selector.gpu.ir.nodes import (
     Let,
     Memory,
     Node,
-    Raw,
     Sync,
-    Under,
     walk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Fragment, InMemory, Mma, Pin, Record
@@ -38,6 +51,7 @@ from selector.gpu.ir.verify import memory_faults
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.meeting import meeting_only
 from selector.gpu.simulator.protocol import first_fault, protocol_faults
+from selector.ir.types import FLOAT32
 from selector.targets import find_target
 
 FORMS = (  # of pipelines, by a program of the corpus and its target
@@ -196,19 +210,19 @@ SWIZZLED = "swizzle(128) . strided(128, 2)"
 AT_SLOT = View("a", times("slot", 8192))
 RECORD = Record(64, 64, 16, "f32", "f16", "f16")
 COMPLETE = (Commit("matrix"), Drain("matrix", 0))
-STORE = Raw(("out[0] = acc[0][0];  // that",))
+STORE = Store(element(FLOAT32, pointer("out"), 0), element(FLOAT32, register("acc", 0), 0))
 
 
 def test_complete_instructions_have_nothing() -> None:
     assert multiplied(*COMPLETE, Pin("acc"), STORE) == ()
 
 
-def test_text_that_mentions_a_fragment_touches_it() -> None:
+def test_a_store_that_mentions_a_fragment_touches_it() -> None:
     told = ("`acc` is touched while instructions have it",)
     assert multiplied(STORE, *COMPLETE) == told
-    assert multiplied(Commit("matrix"), Under("if (a)", (STORE,)), Drain("matrix", 0)) == told
+    assert multiplied(Commit("matrix"), If(flag("a"), (STORE,)), Drain("matrix", 0)) == told
     assert multiplied(Commit("matrix"), Drain("matrix", 1), Pin("acc"), Drain("matrix", 0)) == told
-    assert multiplied(Raw(("// acc: one instruction",)), *COMPLETE) == ()
+    assert multiplied(Comment("acc: one instruction"), *COMPLETE) == ()
 
 
 def test_what_instructions_read_stays_until_they_are_complete() -> None:

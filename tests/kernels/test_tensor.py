@@ -21,16 +21,20 @@ from selector.gpu.ir.expressions import (
     BLOCK,
     BLOCKS,
     FIRST_LANE,
+    POINTER,
     THREAD,
     WARP_OF_GROUP,
     barrier,
+    element,
     equal,
     flag,
+    given,
     greater,
     masked,
     minus,
     number,
     plus,
+    pointer,
     quotient,
     remainder,
     shared_address,
@@ -55,15 +59,22 @@ from selector.gpu.ir.nodes import (
     Let,
     Memory,
     Node,
-    Number,
-    Raw,
     State,
     Sync,
     children,
     walk,
 )
 from selector.gpu.ir.parameters import Parameter
-from selector.gpu.ir.products import Descriptor, Fragment, InMemory, LoadFragment, Mma, Pin, Record
+from selector.gpu.ir.products import (
+    Descriptor,
+    Fragment,
+    InMemory,
+    LoadFragment,
+    Mma,
+    Pin,
+    Record,
+    Register,
+)
 from selector.gpu.ir.tensor import (
     LANE,
     WARP_LANES,
@@ -90,6 +101,8 @@ RECORD = Record(M, N, 16, "f32", "f16", "f16", tensor=True)
 SUMS = barrier("sums", "stage")
 READ = barrier("read", "stage")
 STAGE = Let("int", ("stage", "before"), (remainder("tile", TILES), quotient("tile", TILES)))
+
+STEPS = given(Var("steps"))
 
 
 def kernel() -> Kernel:
@@ -121,10 +134,6 @@ def kernel() -> Kernel:
         _multiply(w)
         w.add(Leave("kernel"))
     _read(w)
-    numbers = (
-        Number("tiles", Var("count"), "count"),
-        Number("depth", Var("steps"), "steps"),
-    )
     box = (Var("columns"), Var("rows"))
     maps = tuple(Map(f"map_{x}", x, FLOAT16, box, box[:1], (K, n)) for x, n in (("a", M), ("b", N)))
     places = Let("int", ("lane", "warp"), (masked(THREAD, 31), shifted(THREAD, 5)))
@@ -136,19 +145,19 @@ def kernel() -> Kernel:
         Parameter("value", INT32, "steps"),
     )
     return Kernel(
-        "sums", 192, 1, parameters, (*numbers, *maps, places), w.body(), shared=SHARED,
+        "sums", 192, 1, parameters, (*maps, places), w.body(), shared=SHARED,
         alignment=1024,
     )  # fmt: skip
 
 
 def _turns(w: Builder):
-    return w.loop("turn", BLOCK, number("tiles"), "rolled", BLOCKS)
+    return w.loop("turn", BLOCK, given(Var("count")), "rolled", BLOCKS)
 
 
 def _bring(w: Builder) -> None:
     with w.when(FIRST_LANE):
         w.add(State("int", ("slot", "round"), (number(0), number(0))))
-        with _turns(w), w.loop("k", number(0), number("depth"), "rolled"):
+        with _turns(w), w.loop("k", number(0), STEPS, "rolled"):
             with w.when(flag("round")):
                 w.add(Await("asleep", barrier("free_", "slot"), minus("round", 1)))
             full = barrier("full", "slot")
@@ -171,7 +180,7 @@ def _multiply(w: Builder) -> None:
                 w.add(Await("asleep", READ, minus("before", 1)))
             w.add(TensorTile("acc", "tensor", times("stage", N), N))
             w.add(State("int", ("more",), (number(0),)))
-            with w.loop("k", number(0), number("depth"), "rolled"):
+            with w.loop("k", number(0), STEPS, "rolled"):
                 w.add(Await("asleep", barrier("full", "slot"), number("round")))
                 w.add(Fence("tensor_after"))
                 for x, rows in (("a", M), ("b", N)):
@@ -204,9 +213,9 @@ def _read(w: Builder) -> None:
         w.add(Fence("tensor_after"))
         start = plus(times("stage", N), times(WARP_OF_GROUP, WARP_LANES * LANE))
         w.add(TensorTile("own", "tensor", start, N))
-        with w.when(greater("depth", 0)):  # else nobody has written anything
+        with w.when(greater(STEPS, 0)):  # else nobody has written anything
             for half in (0, 1):
-                tiles = tuple(f"d[{8 * half + i}]" for i in range(8))
+                tiles = tuple(Register("d", 8 * half + i) for i in range(8))
                 w.add(LoadFragment(tiles, "tensor", "own", 16 * half * LANE))
             w.add(Drain("tensor", 0))
         w.add(Pin("d"))
@@ -215,9 +224,10 @@ def _read(w: Builder) -> None:
         with w.when(FIRST_LANE):
             w.add(Arrive(READ))
         w.add(Assign("tile", plus("tile", 1)))
-        w.add(
-            Raw(("for (int i = 0; i < 64; ++i)", "  out[threadIdx.x * 64 + i] = d[i / 4][i % 4];"))
-        )
+        with w.loop("i", number(0), number(64)):
+            tile = element(POINTER, pointer("d"), quotient("i", 4))
+            to = element(FLOAT32, pointer("out"), plus(times(THREAD, 64), "i"))
+            w.store(to, element(FLOAT32, tile, remainder("i", 4)))
 
 
 def changed(body: Body, change: Callable[[Node], Body | None]) -> Body:

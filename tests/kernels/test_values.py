@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from selector.gpu.ir import expressions as e
-from selector.gpu.simulator.values import value_of, values_of
+from selector.gpu.ir.values import value_of, values_of
 from selector.ir.nodes import Call, Expr
 from selector.ir.types import INT32
 

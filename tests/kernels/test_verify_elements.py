@@ -14,7 +14,7 @@ from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.gpu.ir.expressions import element, number, plus, pointer, register, times
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.memory import EngineStore, Map, Point, Store, StorePair, StoreQuad
-from selector.gpu.ir.nodes import Body, Kernel, Let, Memory, Node, Under
+from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Memory, Node
 from selector.gpu.ir.products import Fragment, SetTile
 from selector.gpu.ir.verify_elements import element_faults
 from selector.gpu.ir.views import View
@@ -103,4 +103,4 @@ def test_pairs_of_a_box_are_neighbours_of_its_rows() -> None:
 
     assert "no pairs of `box`" in box(FLOAT16, 32, further)
     assert "no pairs of `box`" in box(FLOAT16, 32, wider)
-    assert box(FLOAT16, 32, lambda body: (Under("", body),)) == []
+    assert box(FLOAT16, 32, lambda body: (Local(body),)) == []

@@ -8,13 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from registers import registers
 
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.descriptors import byte_read, steps_of
-from selector.gpu.ir.expressions import times
+from selector.gpu.ir.expressions import (
+    given,
+    times,
+)
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK, RIGHT
 from selector.gpu.ir.layouts import core_matrices, parse_layout, places
-from selector.gpu.ir.nodes import Body, Kernel, Memory, Node, Number
+from selector.gpu.ir.nodes import Body, Kernel, Memory, Node
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -32,8 +36,7 @@ from selector.ir.types import INT32
 
 
 def faults(*body: Node) -> tuple[str, ...]:
-    number = Number("known.0", times("row", 40), "row * 40")
-    return product_faults(Kernel("k", 128, 1, (), (number,), body))
+    return product_faults(Kernel("k", 128, 1, (), (), body))
 
 
 def only(found: tuple[str, ...]) -> str:
@@ -44,15 +47,16 @@ def only(found: tuple[str, ...]) -> str:
 # ------------------------------------------------------------------ of a warp
 
 MEMORY = Memory("a", "f16", 0, 2, 5120, (2560,), parse_layout("strided(2)"))
-ROWS = MatrixRows("a0", View("a", times("slot", 2560)), Var("known.0", INT32), IntImm(40), (320, 8))
-LOAD = LoadFragment(("r0", "r1", "r2", "r3"), "ldmatrix", "a0", 32)
+ROW = given(times("row", 40))
+ROWS = MatrixRows("a0", View("a", times("slot", 2560)), ROW, IntImm(40), (320, 8))
+LOAD = LoadFragment(registers("r0", "r1", "r2", "r3"), "ldmatrix", "a0", 32)
 WARP = Mma(
     "add",
     Record(16, 8, 16, "f32", "f16", "f16"),
     "acc",
     1,
-    InRegisters(("r0", "r1", "r2", "r3")),
-    InRegisters(("r0", "kept[1]")),
+    InRegisters(registers("r0", "r1", "r2", "r3")),
+    InRegisters(registers("r0", "kept[1]")),
 )
 WHOLE: dict[str, Node] = {
     "acc": Fragment("acc", "float", (2, 4), ACCUMULATOR),
@@ -81,9 +85,9 @@ def test_a_product_of_a_warp_has_no_faults() -> None:
         (warp(acc=Fragment("acc", "float", (2, 4), RIGHT)), "`acc` is no accumulator"),
         (warp(kept=Fragment("kept", "u32", (1,), BLOCK)), "`kept[1]` is no block"),
         (warp(kept=Fragment("kept", "u32", (2,), RIGHT)), "`kept[1]` is no block"),
-        (warp(mma=replace(WARP, b=InRegisters(("r0", "r9")))), "`r9` is no block"),
+        (warp(mma=replace(WARP, b=InRegisters(registers("r0", "r9")))), "`r9` is no block"),
         (
-            warp(mma=replace(WARP, a=InRegisters(("r0", "r1")))),
+            warp(mma=replace(WARP, a=InRegisters(registers("r0", "r1")))),
             "2 blocks where the instruction takes 4",
         ),
         (warp(r0=replace(LOAD, at=24)), "rows do not start at multiples of 16 bytes"),
@@ -121,7 +125,7 @@ def group(p: Panels, at: int, *, across: bool, **changes: int) -> tuple[str, ...
         "acc",
         0,
         InMemory("d0", at, across),
-        InRegisters(("kept[0]",)),
+        InRegisters(registers("kept[0]")),
     )
     declared = Fragment("acc", "float", (8, 4), ACCUMULATOR), Fragment("kept", "u32", (1,), BLOCK)
     found = faults(*declared, memory, Descriptor("d0", View("a"), **steps), mma)

@@ -14,21 +14,22 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.attention import schedule as schedules
 from casestudies.attention.algorithm import Variant, attend
-from casestudies.attention.schedule import Tiles
+from halide_bridge.schedules import attention as schedules
+from halide_bridge.schedules import schedule_attention
 from selector.diagnostics import ScheduleError
+from selector.families.attention import Tiling
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_stmt
 
-GROUPS = Tiles(2, 64, 64, 2, 64, groups=True)
-WARPS = Tiles(2, 16, 32)
+GROUPS = Tiling(2, 64, 64, 2, 64, groups=True)
+WARPS = Tiling(2, 16, 32)
 
 
-def attention(tiles: Tiles, *, causal: bool = False, depth: int = 64) -> hl.Func:
-    return schedules.tensor(attend(depth, causal=causal, run=tiles.keys), tiles)
+def attention(tiles: Tiling, *, causal: bool = False, depth: int = 64) -> hl.Func:
+    return schedule_attention(attend(depth, causal=causal, run=tiles.keys), tiles)
 
 
 def loops(module: Module) -> list[For]:
@@ -65,10 +66,10 @@ def error(result: np.ndarray, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize("tiles", [WARPS, GROUPS], ids=["warps", "groups"])
 def test_three_loops_become_one_and_scores_are_taken_once(
-    tiles: Tiles, monkeypatch: pytest.MonkeyPatch
+    tiles: Tiling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fused = hb.lower(attention(tiles))
-    monkeypatch.setattr(hb, "online", lambda *_: None)
+    monkeypatch.setattr(schedules, "online", lambda *_: None)
     apart = hb.lower(attention(tiles))
     assert (len(loops(fused)), len(loops(apart))) == (1, 3)
     assert len(accumulators(fused)) == 2
@@ -80,11 +81,11 @@ def test_three_loops_become_one_and_scores_are_taken_once(
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("tiles", [WARPS, GROUPS], ids=["warps", "groups"])
 def test_one_loop_gives_what_three_give(
-    tiles: Tiles, causal: bool, monkeypatch: pytest.MonkeyPatch
+    tiles: Tiling, causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ragged and tiny sizes, from one compiled kernel; fewer queries than keys and more."""
     kernel = hb.compile(attention(tiles, causal=causal), target="sm_90a")
-    monkeypatch.setattr(hb, "online", lambda *_: None)
+    monkeypatch.setattr(schedules, "online", lambda *_: None)
     apart = hb.compile(attention(tiles, causal=causal), target="sm_90a")
     sizes = [(1, 1, 1), (2, 70, 70), (1, 130, 130)] + ([] if causal else [(1, 3, 129), (1, 65, 2)])
     for heads, queries, keys in sizes:
@@ -127,9 +128,9 @@ VARIANTS: dict[str, tuple[Callable[..., hl.Expr], Callable[..., np.ndarray]]] = 
 
 @pytest.mark.parametrize("tiles", [WARPS, GROUPS], ids=["warps", "groups"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variants_are_other_algorithms_under_the_same_schedule(name: str, tiles: Tiles) -> None:
+def test_variants_are_other_algorithms_under_the_same_schedule(name: str, tiles: Tiling) -> None:
     score, meaning = VARIANTS[name]
-    pipeline = schedules.tensor(attend(64, run=tiles.keys, variant=Variant(score)), tiles)
+    pipeline = schedule_attention(attend(64, run=tiles.keys, variant=Variant(score)), tiles)
     kernel = hb.compile(pipeline, target="sm_90a")
     arrays = operands(1, 77, 77)
     q, k, v = (arrays[x].astype(np.float64) for x in "QKV")

@@ -15,11 +15,11 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
-from casestudies.attention import schedule as schedules
 from casestudies.attention.algorithm import Score, Variant, attend
-from casestudies.attention.schedule import Tiles
+from halide_bridge.schedules import schedule_attention
+from selector.families.attention import Tiling
 
-TILES = {"sm_80": Tiles(), "sm_90a": Tiles(2, 64, 64, 2, 64, groups=True)}
+TILES = {"sm_80": Tiling(), "sm_90a": Tiling(2, 64, 64, 2, 64, groups=True)}
 CAP = 3.0
 
 
@@ -65,7 +65,7 @@ def truth(name: str, arrays: dict[str, np.ndarray], *, causal: bool) -> np.ndarr
 def compiled(name: str, target: str, *, causal: bool) -> Any:
     tiles = TILES[target]
     pipeline = attend(64, causal=causal, run=tiles.keys, variant=Variant(scored(name)))
-    return hb.compile(schedules.tensor(pipeline, tiles), target=target)
+    return hb.compile(schedule_attention(pipeline, tiles), target=target)
 
 
 @INTERPRETED

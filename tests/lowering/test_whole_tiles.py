@@ -13,8 +13,9 @@ pytest.importorskip("halide")
 
 import halide_bridge as hb
 from casestudies.attention.algorithm import attend
-from casestudies.attention.schedule import Tiles, tensor
+from halide_bridge.schedules import schedule_attention
 from selector.eqsat.select import select
+from selector.families.attention import Tiling
 from selector.ir import parser
 from selector.ir.interpreter import interpret
 from selector.ir.module import Module
@@ -30,8 +31,8 @@ parse_stmt = partial(parser.parse_stmt, types=dict.fromkeys("xy", FLOAT32))
 
 
 def selected(**options: Any) -> Module:
-    tiles = Tiles(2, 16, 32)
-    module = hb.lower(tensor(attend(64, run=32, **options), tiles), target="sm_80")
+    tiles = Tiling(2, 16, 32)
+    module = hb.lower(schedule_attention(attend(64, run=32, **options), tiles), target="sm_80")
     return select(module, find_target("sm_80")).module
 
 

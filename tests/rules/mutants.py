@@ -105,6 +105,8 @@ _NESTS = (
 )
 
 _DIVISION = (
+    ("want-quotient", " (> c 0)", ""),
+    ("want-remainder", " (> c 0)", ""),
     ("quotient", "((union e q))", "((union e r))"),
     ("remainder", "((union e r))", "((union e q))"),
     ("quotient", '(Bop "/"', '(Bop "%"', "remainder fires"),
@@ -327,7 +329,6 @@ EQUIVALENT = (
         "the extents make all lanes: b is a scalar",
     ),
     ("quotient", "(union e q)", "(union q e)", "equality has no direction"),
-    ("want-quotient", "(> c 0)", "", "a question; no answer holds for c <= 0"),
 )
 """Changes that no program can tell, and why; they are not run."""
 

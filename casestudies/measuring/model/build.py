@@ -65,11 +65,12 @@ def _compiled(
     problem: Problem, tiling: Tiling, target: str, folder: Path, known: dict[str, str]
 ) -> str:
     """The file of a program; empty where it does not compile, which is said."""
-    name = f"{problem.types}-{problem.layout}-{tiling.label}"
+    name = f"{problem.variant}-{tiling.label}"
     if name not in known:
         file = f"{name}.kernel"
         try:
-            product = multiply(problem.types, problem.layout, problem.epilogue)
+            batched = problem.batch > 1
+            product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
             if not (folder / file).exists():
                 hb.compile(tensor(product, tiling), target=target).save(folder / file)
         except UserError as error:

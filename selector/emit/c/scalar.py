@@ -57,13 +57,13 @@ class CScalarEmitter(ScalarEmitter):
         """An integer expression as a sum of products; in brackets where it is more than one atom
         to anything but a comparison or an argument.
         """
-        return spell(self.number(e), {}, self.words)
+        return spell(self.number(e), self.words)
 
     def condition(self, *conditions: Expr) -> str:
         """Conditions, of which there is one at least, between the brackets of an ``if``."""
         found = all_of(map(self.legal, conditions))
         assert found is not None
-        return spell(found, {}, self.words)
+        return spell(found, self.words)
 
     # ------------------------------------------------------------------ expressions
 

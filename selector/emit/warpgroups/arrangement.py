@@ -1,45 +1,76 @@
-"""How a kernel of warpgroups is arranged: what its operands lie in, and who brings them."""
+"""How a kernel is arranged: its threads, what operands of warpgroups lie in, who brings them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 from selector.diagnostics import ScheduleError
-from selector.emit.context import KernelContext
+from selector.emit.arrangement import Arrangement
+from selector.emit.refusals import check_inside_threads, check_threads
+from selector.emit.register_tiles import register_names
+from selector.emit.shared_memory import Layouts
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.tensor_kernels import arrange_tensor, check_tensor
 from selector.emit.warpgroups.windows import find_slots, find_windows
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor
-from selector.lowering.structure import last_outside
+from selector.lowering.structure import last_outside, thread_regions
+from selector.targets import Target
 
 
-def arrange_groups(body: Stmt, in_registers: frozenset[str], context: KernelContext) -> None:
-    """Whether this is a kernel of warpgroups, and what follows from it; nothing for another one.
-    ``in_registers``: first operands that are kept there.
+def arrange(
+    body: Stmt, name: str, target: Target, asked: Arrangement
+) -> tuple[Arrangement, Layouts]:
+    """How the block of a kernel's ``body`` is arranged for which so much is ``asked``, and how the
+    operands of warpgroups lie.
     """
-    c = context
+    regions = list(thread_regions(body))
+    warps = [prod(e for _, e in loops) for loops, inner in regions if holds_tensor(inner)]
+    threads = [prod(e for _, e in loops) for loops, inner in regions if not holds_tensor(inner)]
+    if warps:
+        check_inside_threads(body)
+    block = replace(asked, warps=max(warps, default=1))
+    layouts = Layouts()
+    if _of_groups(body, name):
+        block = replace(block, group=True)
+        if target.has("tcgen05"):
+            block = arrange_tensor(body, name, block)
+        layouts = _group_layouts(body)
+        slots = frozenset(find_slots(body, {} if block.self_fed else layouts.windows))
+        producer = not block.self_fed and bool(slots & layouts.group_operands)
+        block = replace(block, slots=slots, producer=producer)
+        if block.tensor:
+            check_tensor(name, block)
+    tensor = holds_tensor(body)
+    count = block.consumers + 128 * block.producer if tensor else max([1, *threads])
+    block = replace(block, threads=count)
+    check_threads(name, target, block, tensor=tensor)
+    return block, layouts
+
+
+def _group_layouts(body: Stmt) -> Layouts:
+    panels = find_panels(body, register_names(body))
+    return Layouts(panels, find_windows(body, panels))
+
+
+def _of_groups(body: Stmt, name: str) -> bool:
+    """Whether this is a kernel of warpgroups."""
     memories = {
         s.memory: s
         for s in walk_stmt(body)
         if isinstance(s, Allocate) and s.memory in TENSOR_MEMORY
     }
     if Memory.WGMMA_ACCUMULATOR not in memories:
-        return
+        return False
     if len(memories) > 1:
         raise ScheduleError(
-            f"`{c.name}` has accumulators of warps and of warpgroups in one kernel",
+            f"`{name}` has accumulators of warps and of warpgroups in one kernel",
             ", ".join(f"`{s.name}` is in {m.value}" for m, s in memories.items()),
             "keep all of them in one kind of memory",
         )
-    c.group = True
-    if c.target.has("tcgen05"):
-        arrange_tensor(body, c)
-    c.panels |= find_panels(body, in_registers)
-    c.windows |= find_windows(body, c.panels)
-    c.slots |= find_slots(body, {} if c.self_fed else c.windows)
-    c.producer = not c.self_fed and bool(c.slots & c.group_operands)
-    if c.tensor:
-        check_tensor(c)
+    return True
 
 
 def last_for_all(body: Stmt) -> Stmt | None:

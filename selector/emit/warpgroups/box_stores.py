@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from selector.emit.context import KernelContext, Region
+from selector.emit.context import KernelContext
+from selector.emit.regions import Region
 from selector.emit.scalar import Space, c_type
 from selector.emit.units import named_sync
 from selector.emit.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
@@ -19,6 +20,7 @@ from selector.emit.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
 from selector.emit.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
+    THREAD,
     both,
     exclusive_or,
     flag,
@@ -31,7 +33,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
 from selector.gpu.ir.memory import EngineStore, Map, StorePair
-from selector.gpu.ir.nodes import Commit, Drain, Fence, Let, Memory, Node, Sync, Under
+from selector.gpu.ir.nodes import Commit, Drain, Fence, Let, Local, Memory, Node, Sync
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import Digits, lane
@@ -78,7 +80,7 @@ def as_box_store(
     for dimension in above:
         box[dimension] = ROWS // inner
     strides = tuple(d.stride for d in dims[1:])
-    context.stored_maps.add(s.buffer)
+    context.host.stored_maps.add(s.buffer)
     taken = Map("", s.buffer, storage.type, extents, strides, tuple(box))
     first = tuple(rows.rest[d].to_expr() for d in order)
     return BoxStore(taken, first, along, bytes_, above[0] if above else None, rows.run)
@@ -156,7 +158,7 @@ def box_stores(box: BoxStore, name: str, pairs: list[Pair]) -> Iterator[Node]:
                 (n + far, ((x0, x1), (y0, y1))),
             )
         )
-        yield Under("", (Let(kind, names, values), *stores))
+        yield Local((Let(kind, names, values), *stores))
 
 
 def _either(condition: Expr, then: Pair, otherwise: Pair) -> Pair:
@@ -181,7 +183,7 @@ def _place(box: BoxStore, n: int) -> Expr:
 
 def takes(boxes: list[BoxStore | None], context: KernelContext) -> bool:
     """Whether there is room for these boxes, all of one size with those before."""
-    staging = context.staging
+    staging = context.shared.staging
     if staging is None or None in boxes:
         return False
     sizes = {b.bytes for b in boxes if b is not None}
@@ -192,13 +194,13 @@ def takes(boxes: list[BoxStore | None], context: KernelContext) -> bool:
 
 def _slots(box_bytes: int, context: KernelContext) -> int:
     """How many boxes of each warp there is room for."""
-    assert context.staging is not None
-    return context.staging.bytes // (box_bytes * context.consumers // 32)
+    assert context.shared.staging is not None
+    return context.shared.staging.bytes // (box_bytes * context.block.consumers // 32)
 
 
 def at_once(boxes: list[BoxStore], context: KernelContext) -> bool:
     """Whether these boxes are all that an iteration stores, with room for each."""
-    staging = context.staging
+    staging = context.shared.staging
     if staging is None or not staging.evenly or len(boxes) < 2 or not takes([*boxes], context):
         return False
     return _slots(boxes[0].bytes, context) == len(boxes)
@@ -211,10 +213,10 @@ def open_box(
     ``row`` of the group's tile; declares it. ``among``: as many are opened one after the other, and
     written before the first of them leaves.
     """
-    staging = context.staging
+    staging = context.shared.staging
     assert staging is not None
     w, number, slots = context.writer, staging.stored, _slots(box.bytes, context)
-    if len(context.left_boxes) == slots:
+    if len(context.shared.left_boxes) == slots:
         leave_rows(context)
     pending = slots - 1 if number >= slots or staging.evenly else 0
     pending = pending if among == 1 else 0
@@ -222,17 +224,17 @@ def open_box(
         pass  # the first of them has waited
     elif number == 0 and not staging.own:
         note = "nobody reads operands any more"
-        w.add(named_sync(1, context.consumers, note))
+        w.add(named_sync(1, context.block.consumers, note))
     elif number == 0 or number >= slots or staging.evenly:
         with w.when(FIRST_LANE):
             w.add(Drain("stores", pending, "read"))
         w.add(Sync("warp"))
     pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
     extents = (ROWS, box.map.box[0])
-    unit = ("(threadIdx.x >> 5)", pitch)
+    unit = (shifted(THREAD, 5), pitch)
     w.add(Memory(name, "unsigned char", start, 1, box.bytes, extents, box.layout, *unit))
     staging.stored, staging.box_bytes = number + 1, box.bytes
-    context.left_boxes.append(LeftBox(box, start, pitch, row))
+    context.shared.left_boxes.append(LeftBox(box, start, pitch, row))
     return name
 
 
@@ -242,7 +244,7 @@ def close_boxes(names: list[str], context: KernelContext) -> None:
     w.add(Fence("proxy"))
     w.add(Sync("warp"))
     with w.when(both(flag(STORES_READY), FIRST_LANE)):
-        for name, left in zip(names, context.left_boxes[-len(names) :], strict=True):
+        for name, left in zip(names, context.shared.left_boxes[-len(names) :], strict=True):
             at = places_of(left.box, left.row, context)
             w.add(EngineStore(View(name), map_name(left.box.map, context), at))
         w.add(Commit("stores"))
@@ -250,5 +252,5 @@ def close_boxes(names: list[str], context: KernelContext) -> None:
 
 def leave_rows(context: KernelContext) -> None:
     """Without the copy engine: store what lies in the boxes since this was last done."""
-    store_left(context.left_boxes, context)
-    context.left_boxes.clear()
+    store_left(context.shared.left_boxes, context)
+    context.shared.left_boxes.clear()

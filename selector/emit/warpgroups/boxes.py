@@ -132,9 +132,10 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     inner = prod(w.count for w in digits[:-1])
     parts = 1
     first = [c.to_expr() for c in _first(copy, at, {})]
-    if panels.count % context.cluster and same_in_cluster(first, context):
-        even = rows % context.cluster == rows * inner % (GROUP_ROWS * context.cluster) == 0
-        parts = context.cluster if even else 1
+    cluster = context.block.cluster
+    if panels.count % cluster and same_in_cluster(first, context):
+        even = rows % cluster == rows * inner % (GROUP_ROWS * cluster) == 0
+        parts = cluster if even else 1
     box[along] = box_rows = min(rows // parts, LARGEST_BOX)
     whole = rows % box_rows == 0 and (rows == box_rows or inner * box_rows % GROUP_ROWS == 0)
     if max(box) > LARGEST_BOX or not whole:
@@ -174,7 +175,7 @@ def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
     """Whether values are the same for all blocks of a cluster, whose first one is at a multiple of
     its size: the number of a block occurs in them only divided by multiples of that.
     """
-    x, size = context.neighbours, context.cluster
+    x, size = context.block.neighbours, context.block.cluster
 
     def without(e: Expr) -> Expr:
         match e:
@@ -199,11 +200,11 @@ def in_order(dimensions: Sequence[int], rank: int) -> list[int]:
 
 def map_name(wanted: Map, context: KernelContext) -> str:
     """The kernel's parameter for a tensor map that has no name."""
-    for known in context.maps:
+    for known in context.host.maps:
         if replace(known, name="") == wanted:
             return known.name
     name = context.names.fresh(f"map_{wanted.of}")
-    context.maps.append(replace(wanted, name=name))
+    context.host.maps.append(replace(wanted, name=name))
     return name
 
 

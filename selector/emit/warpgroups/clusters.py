@@ -30,7 +30,7 @@ def whole_clusters(extent: Expr, context: KernelContext) -> Expr:
     """Blocks along the innermost loop, rounded up to whole clusters; the extent itself where it is
     known to be a multiple.
     """
-    size = context.cluster
+    size = context.block.cluster
     if to_affine(extent).divided_by(size) is not None:
         return extent
     above = (Affine.of(extent) + (size - 1)).to_expr()
@@ -44,39 +44,45 @@ def clamped(number: Expr, loop: GridLoop, context: KernelContext) -> Expr:
     return least(number, minus(context.host_value(loop.extent), 1))
 
 
+def from_the_end(number: Expr, loop: GridLoop, context: KernelContext) -> Expr:
+    """The number of a block along a loop whose last blocks go first."""
+    return minus(minus(context.host_value(loop.extent), 1), number)
+
+
 class Sharing:
     """What the blocks of a cluster bring each other of the boxes of a ring."""
 
     def __init__(self, boxes: list[Boxes], ring: For, context: KernelContext) -> None:
         alike = same_in_cluster((ring.min, ring.extent), context)
-        if context.persistent:
-            alike = alike and free_vars(ring.extent) <= context.sizes
+        if context.block.persistent:
+            alike = alike and free_vars(ring.extent) <= context.host.sizes
         self.context = context
         self.shared = [b for b in boxes if alike and _can_share(b, context)]
         if not self.shared:
             raise ScheduleError(
                 f"the blocks of `{context.name}` that form a cluster have nothing to share",
                 "no operand is staged by the copy engine and the same for "
-                f"{context.cluster} neighbours along `{context.neighbours}`",
+                f"{context.block.cluster} neighbours along `{context.block.neighbours}`",
                 "make the loop along which an operand stays the same the innermost block loop",
             )
         context.writer.add(Let("int", (RANK,), (Call(INT32, "cluster_rank", ()),)))
 
     def write(self, boxes: Boxes, barrier: Expr) -> None:
         """Ask for the boxes, or for this block's part of what all share."""
-        boxes.write(self.context, barrier, self.context.cluster if boxes in self.shared else 1)
+        blocks = self.context.block.cluster if boxes in self.shared else 1
+        boxes.write(self.context, barrier, blocks)
 
     def releases(self) -> Expr:
         """Arrivals that free a slot: one of each group of all blocks."""
         c = self.context
-        return chosen(flag(READY), c.warps * c.cluster, c.warps)
+        return chosen(flag(READY), c.block.warps * c.block.cluster, c.block.warps)
 
     def release(self, free: Expr, used: Expr | None, last: Expr) -> None:
         """A group does not need a slot any more, if it has ``used`` it, which all blocks have to
         know. ``last`` counts the slots that the group has used before. Nobody waits for the last of
         all: said of those, it could meet a block that is not there any more.
         """
-        w, size = self.context.writer, self.context.cluster
+        w, size = self.context.writer, self.context.block.cluster
         tell = less(THREAD_OF_GROUP, chosen(flag(READY), size, 1))
         with w.when(both(used, less(last, "refilled"), tell)):
             w.add(Arrive(free, block=chosen(flag(READY), THREAD_OF_GROUP, RANK)))
@@ -84,9 +90,9 @@ class Sharing:
 
 def _can_share(boxes: Boxes, context: KernelContext) -> bool:
     """Whether all blocks of a cluster want the same, and it has as many equal parts."""
-    rows = boxes.rows // context.cluster
-    parts = boxes.panels.count % context.cluster == 0 or (
-        boxes.rows % context.cluster == 0
+    rows = boxes.rows // context.block.cluster
+    parts = boxes.panels.count % context.block.cluster == 0 or (
+        boxes.rows % context.block.cluster == 0
         and rows % boxes.box_rows == 0
         and rows * boxes.inner % GROUP_ROWS == 0
     )

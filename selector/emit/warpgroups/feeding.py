@@ -167,7 +167,7 @@ class FedRing(Ring):
             return
         between = None
         if condition is not None and not self.few:  # its vectors on their way take registers
-            starts = c.known(condition, c.scalar.expr(condition))
+            starts = c.condition(condition)
             between = (starts, lambda: emit_shifted(copy, c, unit.thread, unit.size, most))
         emit_copy(copy, c, unit.thread, unit.size, 1, between)
 

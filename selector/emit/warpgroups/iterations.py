@@ -7,6 +7,7 @@ that fill the slot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from math import prod
 
 from selector.emit.warpgroups.windows import is_window
@@ -25,7 +26,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import walk_expr, walk_stmt
 from selector.lowering.normalize import holds_tensor, sequence
 from selector.lowering.structure import loaded_names, peel_threads, stored_names
-from selector.lowering.tiles import as_accumulate
+from selector.lowering.tiles import Accumulate, as_accumulate
 
 
 def only_accumulates(consumers: list[Stmt]) -> list[str] | None:
@@ -54,14 +55,30 @@ def trailing_accumulators(consumers: list[Stmt]) -> list[str]:
     parts = [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
     end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
     names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
-    first = next((i for i, p in enumerate(parts) if p is not None), len(parts))
-    head = next((i for i, p in enumerate(parts) if i > first and p is None), len(parts))
+    head = _after_first(parts)
     if not end or head > len(parts) - end:
         return []
     early = {x for s in stmts[:head] for x in (stored_names(s) | loaded_names(s))}
     written = {x for s in stmts[:head] for x in stored_names(s)}
     operands = {o.buffer for p in parts[len(parts) - end :] if p for o in (p.a, p.b)}
     return [] if early & set(names) or written & operands else names
+
+
+def _after_first(parts: Sequence[Accumulate | None]) -> int:
+    """Where the first run of products ends."""
+    first = next((i for i, p in enumerate(parts) if p is not None), len(parts))
+    return next((i for i, p in enumerate(parts) if i > first and p is None), len(parts))
+
+
+def read_first(consumers: list[Stmt], names: Set[str]) -> bool:
+    """Whether only the first products of an iteration read some buffers."""
+    match consumers:
+        case [For(kind=ForKind.GPU_THREAD) as region]:
+            stmts = _in_order(peel_threads(region)[1])
+        case _:
+            return False
+    head = _after_first([as_accumulate(x) if isinstance(x, Store) else None for x in stmts])
+    return not any(loaded_names(s) & names for s in stmts[head:])
 
 
 def slot_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:

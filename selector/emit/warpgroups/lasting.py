@@ -12,15 +12,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from selector.diagnostics import ScheduleError
-from selector.emit.context import KernelContext, Staging
+from selector.emit.context import KernelContext
 from selector.emit.emitter import Emitter
 from selector.emit.scalar import c_type
+from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
-from selector.emit.warpgroups.clusters import clamped, whole_clusters
+from selector.emit.warpgroups.clusters import clamped, from_the_end, whole_clusters
 from selector.emit.warpgroups.feeding import FREE_AGAIN
+from selector.emit.warpgroups.iterations import read_first
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
+from selector.emit.warpgroups.turn_tiles import TurnTiles, find_turn_tiles
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -33,6 +36,7 @@ from selector.gpu.ir.expressions import (
     chosen,
     equal,
     flag,
+    given,
     greater,
     minus,
     mixed_radix,
@@ -81,7 +85,7 @@ class Turns:
         total = self.extents[0]
         for extent in self.extents[1:]:
             total = mul(total, extent)
-        self.total = context.known(total, context.scalar.text(context.host_value(total)))
+        self.total = given(context.host_value(total))
 
     @contextmanager
     def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
@@ -106,6 +110,8 @@ class Turns:
         for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
             if place == 0:
                 value = clamped(value, loop, self.context)
+            if loop.descending and self.context.block.cluster == 1:
+                value = from_the_end(value, loop, self.context)
             value = moved(value, scalar.number(loop.min))
             w.add(Let("int", (names.get(loop.name),), (value,)))
         for let in self.lets if lets else ():
@@ -127,20 +133,26 @@ class LastingRing(GroupRing):
         super().__init__(emitter, loop, body, staged)
         self.turns = turns
         self.lasting = True
+        self.tiles: TurnTiles | None = None
+        self.tiles_read = False  # they are left in the last iteration
 
     def open(self, repeated: Repeated) -> None:
         """The barriers, what all turns have in common, and the group that feeds the slots."""
         c, w = self.context, self.context.writer
         self.boxes = self._boxes()
         self.early = self.boxes is not None
+        if self.boxes and self.context.block.cluster == self.context.block.teams == 1:
+            self.tiles = find_turn_tiles(repeated.rest, self.loop, self.emitter)
+        if self.tiles:
+            repeated.rest = self.tiles.rest
         self._share(alone=True)
         if self.early:
             note = "slots that are asked for before the block has met"
             w.add(State("int", (EARLY,), (number(0),), note))
         self._make()
         self._do_once(repeated)
-        w.add(Sync("cluster" if c.cluster > 1 else "block"))
-        with w.when(equal("group", c.teams * c.warps)):
+        w.add(Sync("cluster" if c.block.cluster > 1 else "block"))
+        with w.when(equal("group", c.block.teams * c.block.warps)):
             self._feed()
             w.add(FEED_ENDS)
 
@@ -150,14 +162,16 @@ class LastingRing(GroupRing):
         their turn, when that of the same team comes again.
         """
         c, w = self.context, self.context.writer
-        if c.teams > 1:
-            offset = c.allocate_shared(8 * c.teams, "turns of teams")
+        if c.block.teams > 1:
+            offset = c.shared.allocate(8 * c.block.teams, "turns of teams")
             w.add(Let("u32", ("order",), (shared_address(offset),)))
             with (
-                w.when(equal(THREAD, c.consumers)),
-                w.loop("i", number(0), number(c.teams)),
+                w.when(equal(THREAD, c.block.consumers)),
+                w.loop("i", number(0), number(c.block.teams)),
             ):
-                w.add(Init(barrier("order", "i"), number(4 * c.warps)))
+                w.add(Init(barrier("order", "i"), number(4 * c.block.warps)))
+        if self.tiles:
+            self.tiles.make()
         super()._make()
 
     def take_part(self) -> None:
@@ -165,14 +179,15 @@ class LastingRing(GroupRing):
         c, w = self.context, self.context.writer
         if self.sharing is not None:
             left = minus(plus(minus(self.turns.total, BLOCK), BLOCKS), 1)
-            extent = c.known(self.loop.extent, f"({c.scalar.index(self.loop.extent)})")
+            extent = c.number(self.loop.extent)
             slots = times(quotient(left, BLOCKS), extent)
             w.add(Let("int", ("refilled",), (minus(slots, self.stages),)))
-        if c.teams == 1:
+        if c.block.teams == 1:
             self._begin(number(0), number(0))
+            if self.tiles:
+                self.tiles.begin()
             return
-        c.member = "member"
-        team, member = quotient("group", c.warps), remainder("group", c.warps)
+        team, member = quotient("group", c.block.warps), remainder("group", c.block.warps)
         w.add(Let("int", ("team", "member"), (team, member)))
         w.add(Let("int", ("others",), (c.number(self.loop.extent),), "slots of a turn"))
         before = times("team", "others")
@@ -184,7 +199,7 @@ class LastingRing(GroupRing):
         the phase before the last for the one that it waits for.
         """
         c, w = self.context, self.context.writer
-        if c.teams > 1:
+        if c.block.teams > 1:
             phase = minus("turns", as_number(negated(flag("team"))))
             with w.when(greater(plus("turns", "team"), 0)):
                 w.add(Await("asleep", barrier("order", "team"), phase))
@@ -192,9 +207,9 @@ class LastingRing(GroupRing):
 
     def _all_issued(self) -> None:
         c, w = self.context, self.context.writer
-        if c.teams > 1:
+        if c.block.teams > 1:
             after = plus(times(BARRIER_BYTES, "team"), BARRIER_BYTES)
-            following = plus("order", chosen(equal("team", c.teams - 1), 0, after))
+            following = plus("order", chosen(equal("team", c.block.teams - 1), 0, after))
             w.add(Sync("warp"))
             with w.when(FIRST_LANE):
                 w.add(Arrive(following))
@@ -212,7 +227,7 @@ class LastingRing(GroupRing):
 
     def _do_once(self, repeated: Repeated) -> None:
         """What every turn would do alike, by all threads of the block; it is waited for next."""
-        emitter, unit = self.emitter, block_unit(self.context.threads)
+        emitter, unit = self.emitter, block_unit(self.context.block.threads)
         for a in repeated.allocations:
             emitter.placement.place(a, unit, in_warp=False)
             emitter.placement.kept.add(a.name)
@@ -227,24 +242,38 @@ class LastingRing(GroupRing):
         if groups.must_wait(reads, writes):
             groups.wait(self.context.writer)
         self._await_turn()
+        if self.tiles:
+            self.tiles.acquire()
         self._consume(groups)
+        if self.tiles:
+            left = at_least(self.low, self.stop) if self.tiles_read else None
+            self.tiles.release(left)
+            self.tiles.next()
         if self.boxes and not self.stores:
             self._make_room()
+
+    def _landed(self) -> None:
+        super()._landed()
+        if self.tiles and read_first(self.consumers, self.tiles.names):
+            self.tiles_read = True
+            self.tiles.release(equal(self.variable, minus(self.stop, 1)))
 
     def _make_room(self) -> None:
         """Shared memory for results, as far as there is any."""
         c = self.context
-        warps = c.consumers // 32
+        warps = c.block.consumers // 32
         for room in (STAGING_BYTES, STAGING_BYTES // 2):
-            if c.shared_left() >= warps * room:
-                offset = c.allocate_shared(warps * room, "results", c.shared_alignment)
-                c.staging = Staging(offset, warps * room, own=True)
+            if c.shared.left() >= warps * room:
+                offset = c.shared.allocate(warps * room, "results", c.layouts.alignment)
+                c.shared.staging = Staging(offset, warps * room, own=True)
                 return
 
     def _ask_early(self) -> None:
         w = self.context.writer
         with w.when(flag(READY)):
             self.turns.first()
+            if self.tiles:
+                self.tiles.ask()
             with w.loop(EARLY, None, number(self._early_slots), "rolled"):
                 at = (plus(self.low, EARLY), number(EARLY))
                 w.add(Let("int", (self.variable, "slot"), at))
@@ -260,7 +289,11 @@ class LastingRing(GroupRing):
             self._begin(remainder(first, self.stages), quotient(first, self.stages))
         else:
             self._begin(first, first)
+        if self.tiles:
+            self.tiles.begin()
         with self.turns.each(lets=True):
+            if self.tiles:
+                self.tiles.feed(engine=early)
             with self.emitter.loop_head(self.loop, first):
                 with w.when(flag("round")):
                     w.add(FREE_AGAIN)
@@ -276,7 +309,7 @@ def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> Non
     loop, lets = _only_ring(kernel.body, c)
     allocations, body = hoist_allocations(loop.body)
     for a in allocations:
-        emitter.placement.place(a, block_unit(c.threads), in_warp=False)
+        emitter.placement.place(a, block_unit(c.block.threads), in_warp=False)
     staged = [a for a in allocations if a.stages > 1]
     emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
     turns = Turns(kernel.grid, lets, c)
@@ -284,16 +317,17 @@ def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> Non
     ring = kind(emitter, loop, body, staged, turns)
     repeated = split_repeated(kernel.body, loop, {g.name for g in kernel.grid})
     ring.open(repeated)
-    groups = consumer_unit(c.consumers) if c.teams == 1 else team_unit(c.warps * c.unit_threads)
+    threads = c.block.warps * c.block.unit_threads  # of a team
+    groups = consumer_unit(threads) if c.block.teams == 1 else team_unit(threads)
     emitter.lasting, emitter.in_consumers = ring, True
     statements = sequence(repeated.rest)
     ring.take_part()
     ring.prepare()
-    with turns.each(teams=c.teams):
+    with turns.each(teams=c.block.teams):
         emitter.begin_again(statements, groups)
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)
-        ring.skip(c.teams - 1)
+        ring.skip(c.block.teams - 1)
 
 
 def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
@@ -303,7 +337,7 @@ def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
         for s in walk_stmt(body)
         if isinstance(s, For) and any(a.stages > 1 for a in hoist_allocations(s.body)[0])
     ]
-    if len(rings) != 1 or not c.producer:
+    if len(rings) != 1 or not c.block.producer:
         raise ScheduleError(
             f"the blocks of `{c.name}` cannot be persistent",
             "one group of warps feeds the others while they finish what they do: that takes one "
@@ -322,16 +356,16 @@ def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
 
 def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext) -> None:
     """Teams know how many slots each other's turns take, and share nothing but the ring."""
-    if c.teams == 1:
+    if c.block.teams == 1:
         return
     hint = "drop teams(...)"
-    if not c.persistent:
+    if not c.block.persistent:
         raise ScheduleError(
-            f"`{c.name}` has {c.teams} teams and nothing that they could do in turn",
+            f"`{c.name}` has {c.block.teams} teams and nothing that they could do in turn",
             "a block does the work of one block of the grid",
             f"ask for persistent(...), too, or {hint}",
         )
-    if not free_vars(loop.extent) <= c.sizes:
+    if not free_vars(loop.extent) <= c.host.sizes:
         raise ScheduleError(
             f"the teams of `{c.name}` cannot do its work in turn",
             f"how often `{loop.name}` runs differs from block to block",

@@ -49,7 +49,7 @@ def store_left(boxes: list[LeftBox], context: KernelContext) -> None:
                 _store_rows(boxes[0], steps, context)
             return
         for box in boxes:
-            with w.block(""):
+            with w.block():
                 _store_rows(box, (number(0),) * (1 + len(box.box.first)), context)
 
 
@@ -90,7 +90,7 @@ def _times(part: Expr, step: int) -> Expr:
 
 def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ...]:
     """The coordinates of a box whose first row is ``row`` of the group's tile."""
-    at, warp = [*box.first], times(WARP_OF_GROUP, context.warp_rows)
+    at, warp = [*box.first], times(WARP_OF_GROUP, context.block.warp_rows)
     at[box.along] = (Affine.of(at[box.along]) + row).to_expr()
     places = [*map(context.scalar.number, at)]
     if box.above is None:

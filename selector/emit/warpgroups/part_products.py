@@ -85,7 +85,7 @@ class PartProducts:
         known = {p.first: _halves(p) for p in products}
         if len(known) < len(products):
             return None  # two for the same accumulators
-        regions = self.context.accumulators[model.accumulator].regions.values()
+        regions = self.context.registers.accumulators[model.accumulator].regions.values()
         used = max(r.offset // (r.m * r.n) for r in regions) + 1
         columns = range(low * self.share, high * self.share)
         nothing = [ANYTHING if c >= used else None for c in columns]

@@ -21,7 +21,14 @@ from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Comment, Commit, Drain
-from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin
+from selector.gpu.ir.products import (
+    Descriptor,
+    InMemory,
+    InRegisters,
+    Mma,
+    Pin,
+    Register,
+)
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
@@ -46,7 +53,7 @@ class Matrix:
 class Held:
     """A first operand in registers: four blocks of 8 x 8 of every warp's 16 rows."""
 
-    registers: tuple[str, ...]
+    registers: tuple[Register, ...]
 
 
 @dataclass(slots=True)
@@ -113,7 +120,7 @@ class GroupEmitter:
         w, slot = self.context.writer, self.slot
         if slot is not None:
             slot.enter()
-        with w.block(""):
+        with w.block():
             w.add(Comment(f"{', '.join(names)}: {len(products)} instructions"))
             descriptors: dict[tuple[str, Affine, bool], str] = {}
             for p in products:
@@ -170,7 +177,7 @@ class GroupEmitter:
     def hold(self, names: list[str]) -> None:
         """Accumulators are written before and read after this, whatever the compiler moves."""
         for name in names:
-            self.context.writer.add(Pin(self.context.accumulators[name].register))
+            self.context.writer.add(Pin(self.context.registers.accumulators[name].register))
 
     # ------------------------------------------------------------------ from statements to products
 
@@ -187,7 +194,7 @@ class GroupEmitter:
                 f"zero beyond it",
                 Where(func=s.accumulator),
             )
-        accumulator = context.accumulators[s.accumulator]
+        accumulator = context.registers.accumulators[s.accumulator]
         region = accumulator.regions[slice_offset(s.offset, context, s.accumulator)]
         found: list[Product] = []
         for step in range(s.k // instruction.k):
@@ -200,10 +207,10 @@ class GroupEmitter:
 
     def _left(self, s: Accumulate, a: Access, row: int, depth: int) -> Matrix | Held:
         """The first operand: in registers, as accumulators that it was made of, or in panels."""
-        tiles = self.context.register_tiles.get(a.buffer)
+        tiles = self.context.registers.tiles.get(a.buffer)
         if tiles is None:
             return self._matrix(s, a, row, depth, s.instruction.m)
-        found: list[str] = []
+        found: list[Register] = []
         for down, across in BLOCKS:
             at = depth + across // a.type.bytes
             origin = a.base + a.row_stride * (row + down) + a.depth_stride * at
@@ -211,7 +218,7 @@ class GroupEmitter:
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:
-        panels = self.context.panels[o.buffer]
+        panels = self.context.layouts.panels[o.buffer]
         along = o.depth_stride.constant == 1 and o.row_stride.constant == panels.pitch
         across = o.row_stride.constant == 1 and o.depth_stride.constant == panels.pitch
         at = o.base + o.row_stride * row + o.depth_stride * depth
@@ -247,11 +254,11 @@ class GroupEmitter:
 
     def _depth(self, b: Matrix) -> int:
         """What two B's of one depth have in common."""
-        row, column = self.context.panels[b.buffer].element(b.offset)
+        row, column = self.context.layouts.panels[b.buffer].element(b.offset)
         return column if b.along else row
 
     def _continues(self, last: Product, p: Product) -> bool:
-        panels = self.context.panels[p.b.buffer]
+        panels = self.context.layouts.panels[p.b.buffer]
         row, column = panels.element(last.b.offset)
         inside = column % panels.width
         if not p.b.along and inside and inside + last.n + p.n > panels.width:
@@ -273,7 +280,7 @@ class GroupEmitter:
             c = self.context
             behind = c.number(m.symbolic.to_expr()) if m.symbolic.terms else None
             view = replace(c.storages[m.buffer].view, at=behind)
-            steps = steps_of(c.panels[m.buffer].layout, across=not m.along)
+            steps = steps_of(c.layouts.panels[m.buffer].layout, across=not m.along)
             c.writer.add(Descriptor(name, view, *steps, self.version))
             known[key] = name
         return known[key]
@@ -288,7 +295,7 @@ class GroupEmitter:
             for x in (p.a, p.b)
         )
         record, how = group_record(p.instruction, p.n), "fresh" if fresh else "add"
-        register = self.context.accumulators[p.accumulator].register
+        register = self.context.registers.accumulators[p.accumulator].register
         self.context.writer.add(Mma(how, record, register, p.first, a, b))
 
 

@@ -9,8 +9,8 @@ it makes three warps of two on each of the four schedulers, as one warp more wou
 from __future__ import annotations
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.context import Staging
 from selector.emit.emitter import Emitter
+from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.clusters import Sharing
 from selector.emit.warpgroups.feeding import FREE, FULL, FedRing
@@ -78,20 +78,20 @@ class GroupRing(FedRing):
             )
         w, c = self.context.writer, self.context
         self.plan()
-        with w.block(""):  # another ring may follow
+        with w.block():  # another ring may follow
             self.boxes = self._boxes()
             names = {a.name for a in self.staged}
             alone = self.loop is self.emitter.last_loop  # what follows is for the groups
             self._share(alone=alone)
             self.early = self.boxes is not None and not names & (unit.read | unit.written)
             self._make()
-            if c.cluster == 1 or unit.written or unit.copying or unit.panels:
+            if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
                 unit.wait(w)  # for the barriers, and what the loop reads besides its copies
-            if c.cluster > 1:
+            if c.block.cluster > 1:
                 w.add(Sync("cluster"))
-            groups = consumer_unit(c.consumers)
-            self.few = alone and shares(self._held(), c.warps) is not None
-            with w.when(equal("group", c.warps)):
+            groups = consumer_unit(c.block.consumers)
+            self.few = alone and shares(self._held(), c.block.warps) is not None
+            with w.when(equal("group", c.block.warps)):
                 self._feed()
                 if alone:
                     w.add(FEED_ENDS)
@@ -110,7 +110,7 @@ class GroupRing(FedRing):
     def _share(self, *, alone: bool) -> None:
         """Find what the blocks of a cluster share."""
         c = self.context
-        if c.cluster == 1:
+        if c.block.cluster == 1:
             return
         if not alone or self.emitter.loop_depth:
             raise ScheduleError(
@@ -123,7 +123,7 @@ class GroupRing(FedRing):
 
     def _held(self) -> int:
         """Registers of a thread that multiplies, for accumulators and kept operands."""
-        accumulators = self.context.accumulators.values()
+        accumulators = self.context.registers.accumulators.values()
         held = sum(a.fragments * (2 if a.half else 4) for a in accumulators)
         return held + self.emitter.placement.held()
 
@@ -137,17 +137,17 @@ class GroupRing(FedRing):
         for a in sorted(self.staged, key=lambda a: starts[a.name]):
             if starts[a.name] == end:
                 end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
-        self.context.staging = Staging(start, end - start)
+        self.context.shared.staging = Staging(start, end - start)
 
     def _make(self) -> None:
         """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
         frees it.
         """
         c, w = self.context, self.context.writer
-        offset = c.allocate_shared(16 * self.stages, "barriers")
+        offset = c.shared.allocate(16 * self.stages, "barriers")
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
-        with w.when(equal(THREAD, c.consumers)):  # who asks for the first slots
+        with w.when(equal(THREAD, c.block.consumers)):  # who asks for the first slots
             with w.loop("i", number(0), number(self.stages)):
                 w.add(Init(barrier("full", "i"), self._fillers(self._feeders().size)))
                 w.add(Init(barrier("free_", "i"), self._releases()))
@@ -160,7 +160,7 @@ class GroupRing(FedRing):
         w = self.context.writer
         unit.wait(w)
         with (
-            w.when(equal(THREAD, self.context.consumers)),
+            w.when(equal(THREAD, self.context.block.consumers)),
             w.loop("i", number(0), number(self._barriers())),
         ):
             w.add(Retire(barrier("full", "i")))
@@ -170,7 +170,7 @@ class GroupRing(FedRing):
 
     def _releases(self) -> Expr:
         """Arrivals that free a slot: one of each group."""
-        return number(self.context.warps) if self.sharing is None else self.sharing.releases()
+        return number(self.context.block.warps) if self.sharing is None else self.sharing.releases()
 
     def _release(self, free: Expr = FREE, used: Expr | None = None) -> None:
         """A group does not need a slot any more, if it has ``used`` it."""
@@ -184,6 +184,10 @@ class GroupRing(FedRing):
     def _release_last(self) -> None:
         """The slot of the iteration before, if there was one."""
         self._release(number(LAST), flag(LAST))
+
+    def _landed(self) -> None:
+        """The first products of an iteration are complete, and all before them."""
+        self._release_last()
 
     def _release_when_read(self) -> None:
         """All threads of a group are through before one of them says so for all."""
@@ -226,7 +230,7 @@ class GroupRing(FedRing):
         self.emitter.groups.slot = None
         self.emitter.tiles.regions.known = before
         if self.stores:
-            self.context.staging = None
+            self.context.shared.staging = None
         self._all_issued()
         if later or trailing:
             self.emitter.groups.finish(names or trailing)
@@ -247,7 +251,7 @@ class GroupRing(FedRing):
 
     def _halves(self, names: list[str] | None) -> bool:
         """Whether an accumulator is of halves: ptxas would wait for each instruction (C7515)."""
-        return any(self.context.accumulators[n].half for n in names or ())
+        return any(self.context.registers.accumulators[n].half for n in names or ())
 
     def _all_issued(self) -> None:
         """Of this loop."""
@@ -267,7 +271,7 @@ class GroupRing(FedRing):
 
     def _readers(self) -> int:
         """How many statements read the slots; 0 if that does not say when they are free."""
-        return slot_readers(self.consumers, {a.name for a in self.staged}, self.context.warps)
+        return slot_readers(self.consumers, {a.name for a in self.staged}, self.context.block.warps)
 
     def _room_for_results(self) -> bool:
         """Shared memory for what an iteration stores; whether there is any."""
@@ -278,19 +282,19 @@ class GroupRing(FedRing):
         sizes = {b.bytes for b in boxes}
         if len(sizes) != 1 or not all(found):
             return False
-        one = max(sizes) * c.consumers // 32
-        room = range(1, c.shared_left() // one + 1)
+        one = max(sizes) * c.block.consumers // 32
+        room = range(1, c.shared.left() // one + 1)
         slots = max((n for n in room if len(boxes) % n == 0), default=0)
         if slots:
-            offset = c.allocate_shared(slots * one, "results", c.shared_alignment)
-            c.staging = Staging(offset, slots * one, own=True, evenly=True)
+            offset = c.shared.allocate(slots * one, "results", c.layouts.alignment)
+            c.shared.staging = Staging(offset, slots * one, own=True, evenly=True)
         return slots > 0
 
     def _use(self, groups: Unit, trailing: list[str], *, deferred: bool) -> None:
         emitter = self.emitter
         emitter.groups.trailing = trailing
         if trailing:
-            emitter.groups.landed = self._release_last
+            emitter.groups.landed = self._landed
         before = emitter.in_consumers
         emitter.loop_depth += 1
         emitter.in_consumers, emitter.groups.deferred = True, deferred

@@ -39,8 +39,8 @@ class SelfFedRing(GroupRing):
         """The whole loop."""
         self._refuse(in_warp=in_warp)
         w, c = self.context.writer, self.context
-        groups = consumer_unit(c.consumers)
-        with w.block(""):  # another ring may follow
+        groups = consumer_unit(c.block.consumers)
+        with w.block():  # another ring may follow
             self.boxes = self._boxes()
             self._make()
             unit.wait(w)  # for the barriers, and what the first copies and the loop read
@@ -58,7 +58,7 @@ class SelfFedRing(GroupRing):
 
     def _refuse(self, *, in_warp: bool) -> None:
         c = self.context
-        if in_warp or c.cluster > 1:
+        if in_warp or c.block.cluster > 1:
             raise ScheduleError(
                 f"`{c.name}` cannot feed itself",
                 "operands are staged inside a warpgroup"
@@ -70,11 +70,11 @@ class SelfFedRing(GroupRing):
     def _make(self) -> None:
         """One barrier a slot: full. That it is free is known after a barrier of the groups."""
         c, w = self.context, self.context.writer
-        offset = c.allocate_shared(16 * self.stages, "barriers")
+        offset = c.shared.allocate(16 * self.stages, "barriers")
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         with w.when(equal(THREAD, 0)):
             with w.loop("i", number(0), number(self.stages)):
-                w.add(Init(barrier("full", "i"), self._fillers(c.consumers)))
+                w.add(Init(barrier("full", "i"), self._fillers(c.block.consumers)))
             w.add(Fence("barriers"))
 
     def _fill(self, groups: Unit) -> None:
@@ -83,7 +83,7 @@ class SelfFedRing(GroupRing):
         if self.boxes:
             with w.when(both(flag(READY), equal(THREAD, 0))):
                 self._ask()
-        with w.when(negated(flag(READY))) if self.boxes else w.block(""):
+        with w.when(negated(flag(READY))) if self.boxes else w.block():
             self._produce(self.producers, "slot", groups)
             self._filled(FULL)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from selector.diagnostics import ScheduleError, Where
+from selector.emit.arrangement import Arrangement
 from selector.emit.context import KernelContext
 from selector.ir.nodes import Stmt, Store
 from selector.ir.traverse import walk_stmt
@@ -17,7 +19,7 @@ NAMES = frozenset(
 ELSEWHERE = "place `{}` in MemoryType.WMMAAccumulator, or compile for sm_90a"
 
 
-def arrange_tensor(body: Stmt, c: KernelContext) -> None:
+def arrange_tensor(body: Stmt, name: str, block: Arrangement) -> Arrangement:
     """A kernel whose blocks do the work of several, one after the other: what is asked for is one
     thread's work, so that groups may store results meanwhile.
     """
@@ -32,37 +34,36 @@ def arrange_tensor(body: Stmt, c: KernelContext) -> None:
             )
     if len(rows) > 1:
         raise ScheduleError(
-            f"`{c.name}` has products of {' and '.join(map(str, sorted(rows)))} rows",
+            f"`{name}` has products of {' and '.join(map(str, sorted(rows)))} rows",
             "lanes of tensor memory hold the rows of both in other orders",
             "give all accumulators of a kernel tiles of as many rows",
         )
-    c.tensor, c.tall = True, 128 in rows
-    c.persistent, c.grid = c.persistent or 1, frozenset()
+    return replace(block, tensor=True, tall=128 in rows, persistent=block.persistent or 1)
 
 
-def check_tensor(c: KernelContext) -> None:
+def check_tensor(name: str, block: Arrangement) -> None:
     """``ScheduleError`` for what a schedule asks of such a kernel in vain."""
     why = ""
-    if c.cluster > 1:
-        why = f"blocks in clusters of {c.cluster} would have to free slots for each other"
+    if block.cluster > 1:
+        why = f"blocks in clusters of {block.cluster} would have to free slots for each other"
         hint = "drop cluster(...)"
-    elif c.teams > 1:
-        why = f"{c.teams} teams would have to take turns with one thread that asks for products"
+    elif block.teams > 1:
+        why = f"{block.teams} teams would have to take turns with one thread that asks for products"
         hint = "drop teams(...): results are stored during the next products anyway"
-    elif c.self_fed:
+    elif block.self_fed:
         why = "one thread asks for all products, and others bring operands"
         hint = "drop self_fed(...)"
-    elif not c.producer:
+    elif not block.producer:
         why = "operands come by one pipelined loop, which nothing stages ahead"
         hint = "give the staged operands pipeline_stages(...), in one loop"
     else:
         return
-    raise ScheduleError(f"`{c.name}` cannot have its accumulators in tensor memory", why, hint)
+    raise ScheduleError(f"`{name}` cannot have its accumulators in tensor memory", why, hint)
 
 
 def refuse_sums(c: KernelContext) -> None:
     """``ScheduleError`` for sums over the rows of instructions of 128 rows."""
-    if c.tall:
+    if c.block.tall:
         raise ScheduleError(
             f"`{c.name}` sums over rows of accumulators in tensor memory",
             "lanes have other rows of an instruction of 128 than numbers of rows are kept for",

@@ -90,12 +90,12 @@ class TensorRing(LastingRing):
         self.inside = only_accumulates(self.consumers) is None
         self.sums.fresh = self._zeroed()
         self._check()
-        self.address = c.allocate_shared(16, "the address of tensor memory")
+        self.address = c.shared.allocate(16, "the address of tensor memory")
 
     def _check(self) -> None:
         c = self.context
         names = {a.name for a in self.staged}
-        every = all(_units(run) == c.warps for run in self.runs)
+        every = all(_units(run) == c.block.warps for run in self.runs)
         why = ""
         if read_by_threads(self.consumers, names):
             why = "threads read what is staged, which is free when products have read it"
@@ -128,12 +128,12 @@ class TensorRing(LastingRing):
         """Two barriers for each run's sums: they are complete, and all warps have loaded them."""
         c, w = self.context, self.context.writer
         stages = self.sums.columns.stages
-        offset = c.allocate_shared(2 * BARRIER_BYTES * stages, "barriers of tensor memory")
+        offset = c.shared.allocate(2 * BARRIER_BYTES * stages, "barriers of tensor memory")
         w.add(Let("u32", ("sums",), (shared_address(offset),)))
         w.add(Let("u32", ("read",), (plus("sums", BARRIER_BYTES * stages),)))
-        with w.when(equal(THREAD, c.consumers)), w.loop("i", number(0), number(stages)):
+        with w.when(equal(THREAD, c.block.consumers)), w.loop("i", number(0), number(stages)):
             w.add(Init(barrier("sums", "i"), number(1)))
-            w.add(Init(barrier("read", "i"), number(4 * c.warps)))
+            w.add(Init(barrier("read", "i"), number(4 * c.block.warps)))
         with w.when(self._asking()):
             w.add(TensorAlloc(self.address, self.sums.columns.allocated))
             w.add(Fence("tensor_before"))
@@ -141,7 +141,7 @@ class TensorRing(LastingRing):
 
     def _asking(self) -> Expr:
         """Whether this is the warp that asks for products."""
-        return equal(shifted(THREAD, 5), 4 * self.context.warps + FEEDERS)
+        return equal(shifted(THREAD, 5), 4 * self.context.block.warps + FEEDERS)
 
     def _feeders(self) -> Unit:
         """The other warps of its group."""
@@ -193,7 +193,7 @@ class TensorRing(LastingRing):
                     self.sums.multiply(run, MORE)
                     w.add(Assign(MORE, number(1)))
                     continue
-                with w.block(""):
+                with w.block():
                     self._begin_sums()
                     w.add(Fence("tensor_after"))
                     self.sums.multiply(run, "fresh")
@@ -254,7 +254,7 @@ class TensorRing(LastingRing):
             self.emitter.loop_depth -= 1
         self.emitter.tiles.regions.known = before
         if self.stores:
-            self.context.staging = None
+            self.context.shared.staging = None
         if self.sums.loaded != [run.statements for run in self.runs]:
             raise ScheduleError(
                 f"`{self.context.name}` reads its accumulators between their products",

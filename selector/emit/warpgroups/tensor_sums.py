@@ -30,7 +30,13 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.nodes import Arrive, Assign, Await, Drain, Fence, Let, Sync
-from selector.gpu.ir.products import InMemory, LoadFragment, Mma, Pin
+from selector.gpu.ir.products import (
+    InMemory,
+    LoadFragment,
+    Mma,
+    Pin,
+    Register,
+)
 from selector.gpu.ir.tensor import (
     COLUMNS,
     LANE,
@@ -82,24 +88,24 @@ def columns_of(c: KernelContext) -> Columns:
     """Of a kernel; ``ScheduleError`` if tensor memory does not hold its accumulators."""
     starts: dict[str, int] = {}
     each = 0
-    for name, a in c.accumulators.items():
+    for name, a in c.registers.accumulators.items():
         starts[name] = each
         each += a.fragments * PIECE * GROUP_M // rows_of(c)
-    if each * c.warps > COLUMNS:
+    if each * c.block.warps > COLUMNS:
         raise ScheduleError(
-            f"the accumulators of `{c.name}` take {each * c.warps} columns of tensor memory",
+            f"the accumulators of `{c.name}` take {each * c.block.warps} columns of tensor memory",
             f"a block has {COLUMNS}, of {rows_of(c)} rows here",
             "use smaller tiles, or fewer groups",
         )
-    found = Columns(starts, each, c.warps, 2)
-    if found.allocated * c.persistent <= COLUMNS:  # of all blocks of a multiprocessor
+    found = Columns(starts, each, c.block.warps, 2)
+    if found.allocated * c.block.persistent <= COLUMNS:  # of all blocks of a multiprocessor
         return found
     return replace(found, stages=1)
 
 
 def rows_of(c: KernelContext) -> int:
     """Of an instruction."""
-    return 2 * GROUP_M if c.tall else GROUP_M
+    return 2 * GROUP_M if c.block.tall else GROUP_M
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,7 @@ class TensorEmitter(GroupEmitter):
         w = self.context.writer
         products = self.run([settled(s, self.context) for s in statements])
         names = list(dict.fromkeys(p.accumulator for p in products))
-        with w.block(""):
+        with w.block():
             open_stage(self.context, self.columns)
             w.add(Await("asleep", SUMS, number(BEFORE)))
             w.add(Fence("tensor_after"))
@@ -205,7 +211,7 @@ class TensorEmitter(GroupEmitter):
                 with w.when(condition):
                     self._load(products)
             for name in names:
-                w.add(Pin(self.context.accumulators[name].register))
+                w.add(Pin(self.context.registers.accumulators[name].register))
             w.add(Fence("tensor_before"))
             w.add(Sync("warp"))
             with w.when(FIRST_LANE):
@@ -220,13 +226,13 @@ class TensorEmitter(GroupEmitter):
             written.setdefault(p.accumulator, set()).update(self._pieces(p))
         for name, pieces in written.items():
             fragments = self._fragments(name)
-            register = self.context.accumulators[name].register
+            register = self.context.registers.accumulators[name].register
             how = "tensor" if name in self.fresh else "tensor_add"
             for first, count in _powers(sorted(pieces)):
                 for half in range(rows_of(self.context) // GROUP_M):
                     tiles = (fragments[first + i, half] for i in range(count))
                     at = first * PIECE + half * LOADED_LANES * LANE
-                    registers = tuple(f"{register}[{tile}]" for tile in tiles)
+                    registers = tuple(Register(register, tile) for tile in tiles)
                     w.add(LoadFragment(registers, how, "own", at))
         w.add(Drain("tensor", 0))
 
@@ -234,7 +240,7 @@ class TensorEmitter(GroupEmitter):
         """By a piece of the columns, and the half of the rows, the fragment that lies there."""
         halves = rows_of(self.context) // GROUP_M
         found: dict[tuple[int, int], int] = {}
-        for region in self.context.accumulators[name].regions.values():
+        for region in self.context.registers.accumulators[name].regions.values():
             first = self.columns.starts[name] // PIECE + region.first // halves
             rows, columns = region.tiles
             for i in range(rows):

@@ -120,7 +120,7 @@ class WindowCode:
 
     def write(self) -> None:
         w, names = self.context.writer, dict.fromkeys(p.accumulator for p in self.products)
-        with w.block(""):
+        with w.block():
             w.add(Comment(f"{', '.join(names)}: {len(self.products)} instructions"))
             if self.pieces is None:
                 body = self._complete(self.products)
@@ -153,7 +153,7 @@ class WindowCode:
     def _product(self, p: WindowProduct) -> Mma:
         c, band = self.context, p.band
         assert band is not None
-        accumulator = c.accumulators[p.accumulator]
+        accumulator = c.registers.accumulators[p.accumulator]
         behind = c.number(p.symbolic.to_expr()) if p.symbolic.terms else None
         windows = replace(c.storages[p.buffer].view, at=behind)
         a = self._operand(windows, p.along, CORE_BYTES, p.offset)

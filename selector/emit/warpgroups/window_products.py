@@ -142,7 +142,7 @@ class WindowEmitter:
     def _ordered(self, every: list[WindowProduct]) -> list[WindowProduct]:
         numbers: dict[tuple[object, ...], int] = {}
         sharing = [p for p in every if p.entry.columns not in self.apart]
-        found = paired(sharing, self.context.windows)
+        found = paired(sharing, self.context.layouts.windows)
         found += [p for p in every if p.entry.columns in self.apart]
         for p in found:
             numbers.setdefault((p.accumulator, p.buffer, p.symbolic), len(numbers))
@@ -161,7 +161,7 @@ class WindowEmitter:
         assert isinstance(a, Access)
         assert isinstance(b, Banded)
         self._check(s, a)
-        region = self.context.accumulators[s.accumulator].regions[
+        region = self.context.registers.accumulators[s.accumulator].regions[
             slice_offset(s.offset, self.context, s.accumulator)
         ]
         variables = [Var(name) for name, _, _ in n.loops]
@@ -170,7 +170,7 @@ class WindowEmitter:
         for v in variables:
             base = base.rest(v)
         taps = self.tables.loops(b)
-        if any(t in self.context.thread_vars for t in taps):
+        if any(t in self.context.registers.thread_vars for t in taps):
             raise ScheduleError(
                 f"the taps of `{b.buffer}` for `{s.accumulator}` differ from group to group",
                 "the bands of a block are shared by all of its warpgroups",
@@ -193,7 +193,7 @@ class WindowEmitter:
             )
         start, size = base.offset, a.type.bytes
         symbolic = (base - start) * size
-        rows = self.context.windows[a.buffer]
+        rows = self.context.layouts.windows[a.buffer]
         for values in product(*(range(low, low + extent) for _, low, extent in n.loops)):
             at = start + sum(v * (c or 0) for v, c in zip(values, steps, strict=True))
             entry = Entry(b, tuple(values[i] for i in places))
@@ -214,7 +214,7 @@ class WindowEmitter:
 
     def _check(self, s: Accumulate, a: Access) -> None:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and end inside their rows."""
-        rows = self.context.windows[a.buffer]
+        rows = self.context.layouts.windows[a.buffer]
         per = BLOCK_BYTES // a.type.bytes * rows.step
         fits = s.n % COLUMNS == 0 or s.instruction.apart > 0
         plain = a.predicate is None and a.depth_stride.constant == 1 and fits

@@ -69,7 +69,7 @@ class WindowRing(GroupRing):
         c = self.context
         if len(self.staged) != 1 or len(self.producers) != 1 or not self._readers():
             return None
-        windows = c.windows.get(self.staged[0].name)
+        windows = c.layouts.windows.get(self.staged[0].name)
         nest = as_nest(self.producers[0])
         copy = as_copy(nest, c) if nest is not None else None
         if windows is None or copy is None or len(copy.rows) != 1:
@@ -87,7 +87,7 @@ class WindowRing(GroupRing):
         if not products or len({p.symbolic for p in products}) != 1:
             return None
         staged = self.staged[0]
-        row_bytes = self.context.windows[staged.name].pitch * staged.type.bytes
+        row_bytes = self.context.layouts.windows[staged.name].pitch * staged.type.bytes
         first = products[0].symbolic.divided_by(row_bytes * rows)
         low = min(p.offset for p in products)
         if first is None or low < 0:
@@ -134,10 +134,10 @@ class WindowRing(GroupRing):
             return
         c, w, p = self.context, self.context.writer, self.pieces
         total = self.stages * p.count
-        offset = c.allocate_shared(16 * total, "barriers")
+        offset = c.shared.allocate(16 * total, "barriers")
         w.add(Let("u32", ("full",), (shared_address(offset),)))
         w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * total),)))
-        with w.when(equal(THREAD, c.consumers)):
+        with w.when(equal(THREAD, c.block.consumers)):
             with w.loop("i", number(0), number(total)):
                 w.add(Init(barrier("full", "i"), number(32)))
                 w.add(Let("int", ("piece",), (remainder("i", p.count),)))

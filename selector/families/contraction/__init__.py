@@ -10,7 +10,17 @@ from __future__ import annotations
 from selector.families.contraction.choice import pick, ranked
 from selector.families.contraction.cost import Estimate, estimate
 from selector.families.contraction.limits import why_not
-from selector.families.contraction.space import space
+from selector.families.contraction.space import space, worth_copying
 from selector.families.contraction.tiling import Shape, Tiling
 
-__all__ = ["Estimate", "Shape", "Tiling", "estimate", "pick", "ranked", "space", "why_not"]
+__all__ = [
+    "Estimate",
+    "Shape",
+    "Tiling",
+    "estimate",
+    "pick",
+    "ranked",
+    "space",
+    "why_not",
+    "worth_copying",
+]

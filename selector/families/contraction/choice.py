@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 
 from selector.families.contraction.cost import estimate
-from selector.families.contraction.space import finished, space, tiles
+from selector.families.contraction.space import finished, plain, space, tiles
 from selector.families.contraction.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 
-PROMISING = 24  # tiles whose rings and grids are looked at
+PROMISING = 12  # tiles whose rings and grids are looked at
 
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
@@ -32,10 +33,15 @@ def pick(shape: Shape, machine: Machine) -> Tiling:
 def _picked(shape: Shape, name: str) -> Tiling:
     machine = machine_named(name)
     assert machine is not None
-    plain = (next(finished(t, shape, machine), None) for t in tiles(shape, machine))
-    promising = _sorted((t for t in plain if t is not None), shape, machine)[:PROMISING]
+    first = [(_least(plain(t, shape, machine), shape, machine), t) for t in tiles(shape, machine)]
+    promising = sorted(first, key=lambda pair: pair[0])[:PROMISING]
     every = (f for _, t in promising for f in finished(t, shape, machine))
     return _sorted(every, shape, machine)[0][1]
+
+
+def _least(tilings: Iterable[Tiling], shape: Shape, machine: Machine) -> float:
+    times = (estimate(t, shape, machine).microseconds for t in tilings)
+    return min(times, default=math.inf)
 
 
 def _sorted(

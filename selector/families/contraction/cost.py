@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
-from selector.families.contraction.tiling import LINE, Shape, Tiling
+from selector.families.contraction.tiling import AT_ONCE, LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
 from selector.targets import Target, find_target
 
@@ -24,12 +24,17 @@ class Fitted:
     ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
     result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
     load; ``held``: slots of a ring that multiplication keeps. ``odd_lines``: of the rate into a
-    multiprocessor, where rows lie across two lines each. ``by_threads``, ``by_warp``: 10^3 bytes a
-    microsecond that the threads of a feeding group copy where the copy engine cannot, and a warp
-    that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next block
-    on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes. ``store``:
-    until a block's results are out, and clocks for a ``sector`` of 32 bytes of them. ``turn``:
-    clocks between runs of a group alone; ``step``: from a warp's loads to its next ones.
+    multiprocessor, where rows lie across two lines each. ``void``: times a byte's, where the byte
+    lies beyond an operand and the copy engine makes it zero. ``by_threads``, ``by_warp``: 10^3
+    bytes a microsecond that the threads of a feeding group copy where the copy engine cannot, and a
+    warp that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next
+    block on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes.
+    ``store``: until a block's results are out, and clocks for a ``sector`` of 32 bytes of them, for
+    an element in a ``narrow`` strip, or for one that a lane stores alone, where operands are
+    swapped (``scattered``). ``turn``: clocks
+    between runs of a group alone; ``step``: from a warp's loads to its next ones. ``adding``: of
+    the kernel that adds parts, beside ``round``, of the loads of a thread that are on their way
+    at once.
     """
 
     overlap: float = 2.0
@@ -37,6 +42,7 @@ class Fitted:
     arrival: float = 1.08
     held: float = 0.75
     odd_lines: float = 0.73
+    void: float = 2.2
     by_threads: float = 6.0
     by_warp: float = 1.1
     multicast: float = 0.67
@@ -44,11 +50,17 @@ class Fitted:
     copy_kernel: float = 2.9
     store: float = 0.03
     sector: float = 0.165
+    narrow: float = 0.2
+    scattered: float = 0.25
     turn: float = 1.6
     step: float = 105.0
+    adding: float = 2.0
+    round: float = 1.0
 
 
 FITTED = Fitted()
+SUM_BYTES = 4
+STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +95,11 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     else:
         tiles_n = -(-tiles_n // t.cluster) * t.cluster
     running = machine.running(t.cluster)
-    blocks = -(-tiles_n * tiles_m // running)
+    tiles = tiles_n * tiles_m * t.sums(shape.k) * shape.batch
+    blocks = -(-tiles // running)
     together = min(blocks, t.persistent or resident(t, shape, target))
     memory = _memory(t, shape, machine, running * together)
-    cache, filling = _filling(t, shape, machine, fitted, tiles_n * tiles_m, blocks, together)
+    cache, filling = _filling(t, shape, machine, fitted, tiles, blocks, together)
     multiplying = blocks * _multiplying(t, shape, machine, fitted, together)
     waiting = machine.launch + fitted.start + _copies(t, shape, machine, fitted)
     if t.cluster > 1:
@@ -96,6 +109,8 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
         rounds = -(-blocks // together)
         storing *= rounds if together == 1 else 1 + (rounds - 1) / together
         waiting += (rounds - 1) * fitted.again / together
+    if t.part:
+        waiting += _adding(t, shape, machine, fitted)
     p = fitted.overlap
     overlapped = (memory**p + cache**p + filling**p + multiplying**p) ** (1 / p)
     return Estimate(
@@ -119,14 +134,15 @@ def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:
     cache, what the blocks that run at once need anew each time.
     """
     size = shape.bytes
-    operands = (shape.m + shape.n) * shape.k * size
+    operands = shape.batch * (shape.m + shape.n) * shape.k * size
     if operands > machine.l2_bytes // 2:
         tall = min(t.band or 1, -(-shape.m // t.m), at_once)
         wide = min(-(-at_once // tall), -(-shape.n // t.n))
         waves = (shape.m / (tall * t.m)) * (shape.n / (wide * t.n))
-        anew = waves * (tall * t.m + wide * t.n) * shape.k * size
+        anew = shape.batch * waves * (tall * t.m + wide * t.n) * shape.k * size
         operands = max(operands, min(anew, 2.0 * operands))
-    return (operands + shape.m * shape.n * shape.result_bytes) / 1e6 / machine.copy
+    results = shape.batch * shape.m * shape.n * shape.result_bytes
+    return (operands + results) / 1e6 / machine.copy
 
 
 def _filling(
@@ -142,11 +158,12 @@ def _filling(
     rows_a, split_a = _loaded(t.m, shape.m, shape.along_a, shape.bytes)
     rows_b, split_b = _loaded(t.n, shape.n, shape.along_b, shape.bytes)
     shared = rows_b if t.band else rows_a
-    through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * shape.k
-    cache = through / 1e6 / machine.l2
-    own = blocks * (rows_a + rows_b) * shape.k / 1e3
+    through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
+    cache = (through + _part_bytes(t, shape)) / 1e6 / machine.l2
+    void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
+    own = blocks * (rows_a + rows_b + fitted.void * void) * t.own(shape.k) / 1e3
     rate = full = machine.kilobytes(machine.fill)
-    if shape.k > t.stages * t.k:  # else all is on its way at once
+    if t.own(shape.k) > t.stages * t.k:  # else all is on its way at once
         slots = max(t.stages - fitted.held, 0.5)
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         rate = min(full, ring / fitted.arrival)
@@ -176,7 +193,7 @@ def _left(names: str, copied: str) -> bool:
 
 def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int) -> float:
     """Of one block's tile, by tensor units that are its own."""
-    runs = -(-shape.k // t.k)
+    runs = -(-t.own(shape.k) // t.k)
     if t.unit == "group":
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
         full = 64 * t.depth * t.columns / machine.rates[rate]
@@ -194,13 +211,31 @@ def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, toge
 def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Results of one block: by the copy engine in whole rows, by threads in halves of sectors."""
     elements = min(t.m, shape.m) * min(t.n, shape.n)
-    boxes = t.unit == "group" and not t.swapped and shape.n * shape.result_bytes % 16 == 0
-    sectors = elements * shape.result_bytes / (32 if boxes else 16)
-    return fitted.store + fitted.sector * sectors / machine.megahertz
+    size = SUM_BYTES if t.part else shape.result_bytes
+    if t.swapped:
+        return fitted.store + fitted.scattered * elements / machine.megahertz
+    boxes = t.unit == "group" and shape.n * size % 16 == 0
+    sectors = elements * size / (32 if boxes or t.part else 16)
+    narrow = fitted.narrow * elements if t.unit == "group" and t.vector_columns < STRIP else 0.0
+    return fitted.store + (fitted.sector * sectors + narrow) / machine.megahertz
+
+
+def _part_bytes(t: Tiling, shape: Shape) -> int:
+    """Sums of parts, written and read again."""
+    sums = t.sums(shape.k) * shape.m * shape.n * shape.batch
+    return 2 * sums * SUM_BYTES if t.part else 0
+
+
+def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
+    """The kernel that adds the sums of parts, a thread for each result."""
+    sm = find_target(machine.target).multiprocessor
+    assert sm is not None
+    waves = shape.m * shape.n * shape.batch / (machine.multiprocessors * 32 * sm.warps)
+    return fitted.adding + max(1.0, waves) * -(-t.sums(shape.k) // AT_ONCE) * fitted.round
 
 
 def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Kernels that copy operands before."""
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
-    moved = (2 * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
+    moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
     return sum(fitted.copy_kernel + microseconds for microseconds in moved)

@@ -4,7 +4,7 @@ copies divide. Exact where it says how much shared memory a block has, but for b
 
 from __future__ import annotations
 
-from selector.families.contraction.tiling import LINE, Shape, Tiling
+from selector.families.contraction.tiling import LINE, MOST_LANES, Shape, Tiling
 from selector.targets import Target
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
@@ -34,11 +34,17 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
         return f"a part is no multiple of {t.instruction_rows} x 8"
     if t.k % step or t.vector_k % step or t.k % t.vector_k:
         return f"a run is no multiple of {step}"
+    if t.part % t.k:
+        return "a part is no multiple of a run"
+    if max(t.m, t.n) * t.k > MOST_LANES:
+        return f"a run has vectors of more than {MOST_LANES} elements"
     return ""
 
 
 def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
+    if t.part and t.persistent:
+        return "parts of a sum have blocks of their own"
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
     if t.unit == "warp":
@@ -49,6 +55,8 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
         return ""
     if any(x not in t.copied for x in shape.across):
         return "wgmma reads bytes along the sum only"
+    if shape.across and shape.batch > 1:
+        return "bytes of several products are not turned by a copy"
     if t.stages == 1 and (t.persistent or t.cluster > 1 or t.self_fed):
         return "nothing is staged ahead"
     if t.teams > 1 and not t.persistent:
@@ -61,7 +69,9 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
 
 
 def _boxes(t: Tiling, shape: Shape) -> bool:
-    """Whether rows of both operands for warps are whole swizzled ones."""
+    """Whether rows of both operands for warps are whole swizzled ones, and bytes along the sum."""
+    if shape.across:
+        return False
     inner = (t.k if shape.along(x) else extent for x, extent in (("A", t.m), ("B", t.n)))
     return all(i * shape.bytes in SWIZZLED or i * shape.bytes % LINE == 0 for i in inner)
 
@@ -127,7 +137,7 @@ def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: b
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
-            total += rows * (row + 16 if row > 16 else row)
+            total += rows * (row + 16 if row > 16 else 16)
             continue
         width = LINE if row > 64 else 64 if row > 32 else 32
         total += -(-rows // 8) * 8 * (-(-row // width) * width)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice, product
 
 from selector.families.contraction.limits import (
     BOX,
@@ -21,6 +24,7 @@ GROUP_COLUMNS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 25
 # Swapped: columns of C and groups along n; rows of C.
 SWAPPED_COLUMNS = ((64, 1), (128, 2), (192, 3))
 SWAPPED_ROWS = (8, 16, 24, 32, 48, 64)
+MOST_SWAPPED = 256  # rows of C: lanes store swapped results one by one
 # Of warps: rows and columns of C, warps along m and n; swapped where there are 8 rows.
 WARPS = (
     (8, 16, 1, 1), (8, 32, 1, 2), (8, 64, 1, 4), (8, 128, 1, 8),
@@ -34,6 +38,8 @@ RUNS = (64, 128)  # two-byte elements of the sum; twice as many bytes
 SMALL_SLOT = 36 << 10  # bytes of a slot that may hold the longer run
 WORTH_COPIES = 1 << 26  # multiply-adds
 USUAL_BAND, HIGHEST_BAND = 8, 16  # block rows
+MANY_PARTS = 8  # of a sum: fewer may be added in less time, but the whole sum takes longer
+LEAST_RUNS = 2  # of a part, long ones
 MOST_STAGES = 12  # of a ring: more wait for the same bytes
 RESERVED = 1024  # bytes of a block's shared memory that the system has
 OWN_RESULTS = 2 * BOX * 4  # bytes of a group's results on their way while its block stays
@@ -46,18 +52,56 @@ def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 
 def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The schedules of the space with that block tile; first the plainest one."""
+    """The schedules of the space with that block tile."""
+    for copied, run in product(_copied(shape, tile), RUNS):
+        yield from _possible(tile, copied, run, shape, machine)
+
+
+def plain(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """The plainest schedules with that block tile, one for each run and what is copied before."""
+    for copied, run in product(_copied(shape, tile), RUNS):
+        yield from islice(_possible(tile, copied, run, shape, machine), 1)
+
+
+def _possible(
+    tile: Tiling, copied: str, run: int, shape: Shape, machine: Machine
+) -> Iterator[Tiling]:
     target = find_target(machine.target)
-    for tiling in _rings(tile, shape, machine, target):
+    for tiling in _rings(tile, copied, run, shape, machine, target):
         if not why_not(tiling, shape, target):
             yield tiling
 
 
 def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """Block tiles, none much larger than C, nor so small that others must be better."""
+    """Block tiles with the whole sum, or parts of it where that leaves multiprocessors idle."""
+    target = find_target(machine.target)
+    for tile in _tiles(shape, machine):
+        blocks = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch
+        most = machine.multiprocessors // blocks
+        quick = tile.unit == "group" or shape.odd or not target.has("wgmma")
+        parts = [replace(tile, part=part) for part in _parts(most, shape)] if quick else []
+        if most < MANY_PARTS or not parts:
+            yield tile
+        yield from parts
+
+
+def _parts(most: int, shape: Shape) -> Iterator[int]:
+    """Elements of a sum in parts, whole runs: as many parts as fill the GPU, and where these are
+    many, half of them.
+    """
+    run = RUNS[-1] * 2 // shape.bytes
+    for parts in (most, most // 2) if most >= MANY_PARTS else (most,):
+        part = -(-shape.k // (max(parts, 1) * run)) * run
+        if parts > 1 and LEAST_RUNS * run <= part < shape.k:
+            yield part
+
+
+def _tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """None much larger than C, nor so small that others must be better."""
     target = find_target(machine.target)
     largest = 128 * 256 if target.has("wgmma") else 64 * 128
-    least = min(largest, shape.m * shape.n / (machine.multiprocessors * TURNS))
+    results = shape.m * shape.n
+    least = min(largest, results, results * shape.batch / (machine.multiprocessors * TURNS))
     depth = 32 // shape.bytes
 
     def fits(m: int, n: int) -> bool:
@@ -69,7 +113,7 @@ def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
             for n in GROUP_COLUMNS:
                 if fits(m, n) or (m == 64 and shape.m <= 32 and fits(shape.m, n)):
                     yield Tiling(n, m, RUNS[0], 1, groups, depth=depth)
-        for n, groups in SWAPPED_COLUMNS:
+        for n, groups in SWAPPED_COLUMNS if shape.m <= MOST_SWAPPED else ():
             for m in SWAPPED_ROWS:
                 if fits(m, n):
                     yield Tiling(n, m, RUNS[0], groups, 1, depth=depth, swapped=True)
@@ -78,27 +122,27 @@ def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
             yield Tiling(n, m, RUNS[0], warps_n, warps_m, unit="warp", band=0, swapped=m == 8)
 
 
-def _rings(t: Tiling, shape: Shape, machine: Machine, target: Target) -> Iterator[Tiling]:
-    """A tile with runs, rings and grids."""
-    grids = list(_grids(t, shape, machine))
-    for copied in _copied(shape, t):
-        for run in RUNS:
-            k = run * 2 // shape.bytes
-            if run > RUNS[0] and t.unit == "warp" and shape.integers:
-                continue  # operands of that many instructions spill
-            if run > RUNS[0] and (shape.k <= k or t.slot_bytes(shape.bytes) * 2 > SMALL_SLOT):
-                continue
-            fed = t.unit == "warp" and _fed(t, k, shape, target)
-            swizzled = fed or t.unit == "group"
-            slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
-            runs = max(2, -(-shape.k // k))
-            for cluster, persistent, band in grids:
-                kept = OWN_RESULTS * t.parts if persistent else 0
-                for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
-                    yield Tiling(
-                        t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
-                        band, persistent, 1, cluster, fed, copied,
-                    )  # fmt: skip
+def _rings(
+    t: Tiling, copied: str, run: int, shape: Shape, machine: Machine, target: Target
+) -> Iterator[Tiling]:
+    """A tile, what is copied before and a run, with rings and grids."""
+    k = run * 2 // shape.bytes
+    if run > RUNS[0]:
+        if t.unit == "warp" and shape.integers:
+            return  # operands of that many instructions spill
+        if t.own(shape.k) <= k or t.slot_bytes(shape.bytes) * 2 > SMALL_SLOT:
+            return
+    fed = t.unit == "warp" and _fed(t, k, shape, target)
+    swizzled = fed or t.unit == "group"
+    runs = max(2, -(-t.own(shape.k) // k))
+    slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
+    for cluster, persistent, band in _grids(t, shape, machine):
+        kept = OWN_RESULTS * t.parts if persistent else 0
+        for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
+            yield Tiling(
+                t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
+                band, persistent, 1, cluster, fed, copied, part=t.part,
+            )  # fmt: skip
 
 
 def _deep(slot: int, runs: int, room: int, *, alone: bool) -> Iterator[int]:
@@ -115,27 +159,35 @@ def _deep(slot: int, runs: int, room: int, *, alone: bool) -> Iterator[int]:
 
 
 def _copied(shape: Shape, t: Tiling) -> tuple[str, ...]:
-    """Operands to copy before: bytes that wgmma could not read; rows of odd lengths, where there is
-    much to do.
+    """Operands to copy before: those of ``worth_copying``, or of them only those that wgmma could
+    not read otherwise.
     """
-    needed = shape.across if t.unit == "group" else ""
-    if t.unit == "warp" or shape.multiply_adds < WORTH_COPIES:
-        return (needed,)
-    wanted = "".join(x for x in "AB" if x in needed or x in shape.odd)
+    if t.unit == "warp":
+        return ("",)
+    needed, wanted = shape.across, worth_copying(shape)
     return (needed,) if wanted == needed else (needed, wanted)
+
+
+def worth_copying(shape: Shape) -> str:
+    """Operands that may be worth a copy before the product: bytes that do not lie along the sum,
+    and rows that no tensor map describes, where there is much to do.
+    """
+    odd = shape.odd if shape.multiply_adds >= WORTH_COPIES else ""
+    return "".join(x for x in "AB" if x in shape.across or x in odd)
 
 
 def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int, int]]:
     """Blocks of a cluster, those that stay on a multiprocessor, and block rows of a band."""
     tiles_m = -(-shape.m // t.m)
-    tiles = tiles_m * -(-shape.n // t.n)
+    tiles = tiles_m * -(-shape.n // t.n) * shape.batch
     for cluster in (1, 2) if t.unit == "group" and tiles_m > 1 and t.m >= 64 else (1,):
         band = t.band and band_of(tiles_m, cluster)
         yield cluster, 0, band
-        if t.unit == "group" and tiles > machine.multiprocessors:
+        if t.unit == "group" and not t.part and tiles > machine.multiprocessors:
             yield cluster, 1, band
 
 
+@lru_cache(maxsize=1024)
 def band_of(tiles_m: int, cluster: int) -> int:
     """Block rows of a band, a multiple of the cluster: those that leave least beyond the last row
     of C, of these the most usual ones.
@@ -146,7 +198,7 @@ def band_of(tiles_m: int, cluster: int) -> int:
 
 def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:
     """Whether one thread has the operands of warps brought."""
-    if not target.has("bulk") or shape.odd:
+    if not target.has("bulk") or shape.odd or shape.across:
         return False
     inner = (k if shape.along_a else t.m) * shape.bytes, (k if shape.along_b else t.n) * shape.bytes
     return all(i in SWIZZLED or i % LINE == 0 for i in inner)

@@ -12,13 +12,15 @@ TALL_ROWS = 128  # at most, in tensor memory
 WARP_ROWS = 16  # of a product by a warp
 COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
+AT_ONCE = 4  # parts' sums that a thread loads before it adds them
 
 
 @dataclass(frozen=True)
 class Shape:
     """Extents of ``C[m, n] = sum_k A[m, k] * B[k, n]``; n is innermost in C. ``bytes`` of an
     operand's element, ``result_bytes`` of one of C. ``along_a``, ``along_b``: neighbours in the
-    operand's memory are neighbours in the sum. ``integers``: sums are of bytes, in 32 bits.
+    operand's memory are neighbours in the sum. ``batch``: products of that size, each of operands
+    of its own. ``integers``: sums are of bytes, in 32 bits.
     """
 
     m: int
@@ -28,6 +30,7 @@ class Shape:
     result_bytes: int = 2
     along_a: bool = True
     along_b: bool = False
+    batch: int = 1
 
     @property
     def integers(self) -> bool:
@@ -58,7 +61,7 @@ class Shape:
 
     @property
     def multiply_adds(self) -> int:
-        return self.m * self.n * self.k
+        return self.batch * self.m * self.n * self.k
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Tiling:
     ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that
     begin at multiples of 16 bytes; bytes also into rows along the sum. ``persistent``, ``teams``,
     ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and False without them.
+    ``part``: elements of the sum that a block sums; a second kernel adds the parts' sums, always in
+    the same order (0: a block has the whole sum).
     """
 
     n: int = 256
@@ -91,6 +96,15 @@ class Tiling:
     self_fed: bool = False
     copied: str = ""
     tall: bool = False
+    part: int = 0
+
+    def sums(self, k: int) -> int:
+        """Parts of a sum over ``k``."""
+        return -(-k // self.part) if self.part else 1
+
+    def own(self, k: int) -> int:
+        """Elements of a sum over ``k`` that a block has."""
+        return min(self.part, k) if self.part else k
 
     @property
     def part_n(self) -> int:
@@ -173,5 +187,6 @@ class Tiling:
             (f"-cluster{self.cluster}", self.cluster > 1),
             ("-fed", self.self_fed),
             (f"-copied{self.copied}", self.copied),
+            (f"-part{self.part}", self.part),
         )
         return text + "".join(part for part, wanted in said if wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.expressions import Numbers, operand, spell
+from selector.gpu.cuda.expressions import operand, spell
 from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.memory import (
     Array,
@@ -27,48 +27,48 @@ from selector.ir.nodes import Expr
 StoreNode = Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | Evaluate
 
 
-def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted, numbers: Numbers) -> str:
+def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted) -> str:
     """Of a copy by threads."""
     match node:
         case Point(name, kind, of, by):
-            return f"{kind}* const {name} = {pointer(of, numbers, terms=bool(by))};"
+            return f"{kind}* const {name} = {pointer(of, terms=bool(by))};"
         case CopyAsync(to, source, cache, wanted):
             function = "copy16" if cache == "past" else "copy16_cached"
-            return f"{_if(wanted, numbers)}{function}({_listed(numbers, to, source)});"
+            return f"{_if(wanted)}{function}({_listed(to, source)});"
         case CopyElement(to, kind, index, origin, source, inside, wanted):
-            value = f"{origin}[{spell(source, numbers)}]"
-            value = f"{spell(inside, numbers)} ? {value} : {kind}{{}}"
-            return f"{_if(wanted, numbers)}{to}[{spell(index, numbers)}] = {value};"
+            value = f"{origin}[{spell(source)}]"
+            value = f"{spell(inside)} ? {value} : {kind}{{}}"
+            return f"{_if(wanted)}{to}[{spell(index)}] = {value};"
         case LoadShifted(part, valid):
-            return f"parts[{part}] = load_shifted(to, from, {spell(valid, numbers)});"
+            return f"parts[{part}] = load_shifted(to, from, {spell(valid)});"
 
 
-def store_line(node: StoreNode, numbers: Numbers) -> str:
+def store_line(node: StoreNode) -> str:
     """Of what a thread does alone."""
     match node:
         case Array(name, kind, count, alignment):
             aligned = f"alignas({alignment}) " if alignment else ""
             return f"{aligned}{kind} {name}[{count}];"
         case Store(to, value):
-            return f"{spell(to, numbers)} = {spell(value, numbers)};"
+            return f"{spell(to)} = {spell(value)};"
         case StoreChunk(to, source):
-            return f"*(uint4*){operand(to, numbers)} = *(const uint4*){operand(source, numbers)};"
+            return f"*(uint4*){operand(to)} = *(const uint4*){operand(source)};"
         case StoreWords(to, words, wanted):
-            value = f"make_uint4({_listed(numbers, *words)})"
+            value = f"make_uint4({_listed(*words)})"
             if wanted is not None:
-                value = f"{spell(wanted, numbers)} ? {value} : make_uint4(0, 0, 0, 0)"
-            return f"*(uint4*)({pointer(to, numbers, terms=True)}) = {value};"
+                value = f"{spell(wanted)} ? {value} : make_uint4(0, 0, 0, 0)"
+            return f"*(uint4*)({pointer(to, terms=True)}) = {value};"
         case StoreRows():
-            return _rows_line(node, numbers)
+            return _rows_line(node)
         case StorePair() | StoreQuad():
-            return _neighbours_line(node, numbers)
+            return _neighbours_line(node)
         case Evaluate(call):
-            return f"{spell(call, numbers)};"
+            return f"{spell(call)};"
 
 
-def _neighbours_line(node: StorePair | StoreQuad, numbers: Numbers) -> str:
+def _neighbours_line(node: StorePair | StoreQuad) -> str:
     """Of elements of an accumulator."""
-    to, values = pointer(node.to, numbers, terms=True), _listed(numbers, *node.values)
+    to, values = pointer(node.to, terms=True), _listed(*node.values)
     match node:
         case StoreQuad():
             return f"store4_of_two({to}, q, {values});"
@@ -78,34 +78,34 @@ def _neighbours_line(node: StorePair | StoreQuad, numbers: Numbers) -> str:
             return f"store2({f'({kind}*)({to})' if kind else to}, {values});"
 
 
-def _rows_line(node: StoreRows, numbers: Numbers) -> str:
-    to, source = pointer(node.to, numbers), pointer(node.source, numbers, terms=True)
+def _rows_line(node: StoreRows) -> str:
+    to, source = pointer(node.to), pointer(node.source, terms=True)
     if node.above is None or node.runs is None:
-        rest = _listed(numbers, node.stride, node.rows, node.columns)
+        rest = _listed(node.stride, node.rows, node.columns)
         return f"store_rows<{node.row_bytes}>({to}, {source}, lane, {rest});"
-    rest = _listed(numbers, node.stride, node.above, node.rows, node.runs, node.columns)
+    rest = _listed(node.stride, node.above, node.rows, node.runs, node.columns)
     return f"store_runs<{node.row_bytes}, {node.run}>({to}, {source}, lane, {rest});"
 
 
-def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun, numbers: Numbers) -> str:
+def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun) -> str:
     """Of one by the copy engine."""
     match node:
         case EngineCopy(to, map_, at, barrier, _, blocks):
             verb, mask = ("share", f", {blocks}") if blocks else ("copy", "")
-            head = f"tensor_{verb}{len(at)}({address(to, numbers)}, &{map_}"
-            return f"{head}, {_listed(numbers, *at, barrier)}{mask});"
+            head = f"tensor_{verb}{len(at)}({address(to)}, &{map_}"
+            return f"{head}, {_listed(*at, barrier)}{mask});"
         case EngineStore(source, map_, at):
-            head = f"tensor_store{len(at)}({address(source, numbers)}, &{map_}"
-            return f"{head}, {_listed(numbers, *at)});"
+            head = f"tensor_store{len(at)}({address(source)}, &{map_}"
+            return f"{head}, {_listed(*at)});"
         case Prefetch(map_):
             return f"prefetch_map(&{map_});"
         case CopyRun(to, source, bytes_, barrier):
-            return f"bulk_copy({_listed(numbers, to, source, bytes_, barrier)});"
+            return f"bulk_copy({_listed(to, source, bytes_, barrier)});"
 
 
-def _if(wanted: Expr | None, numbers: Numbers) -> str:
-    return "" if wanted is None else f"if ({spell(wanted, numbers)}) "
+def _if(wanted: Expr | None) -> str:
+    return "" if wanted is None else f"if ({spell(wanted)}) "
 
 
-def _listed(numbers: Numbers, *values: Expr) -> str:
-    return ", ".join(spell(e, numbers) for e in values)
+def _listed(*values: Expr) -> str:
+    return ", ".join(spell(e) for e in values)

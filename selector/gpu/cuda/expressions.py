@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.expressions import PAIR_IN_PANELS, PLACES
+from selector.gpu.ir.expressions import GIVEN, PAIR_IN_PANELS, PLACES
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -55,9 +55,6 @@ from selector.ir.types import (
     Kind,
     Type,
 )
-
-Numbers = Mapping[str, str]
-"""The texts of numbers that are no variables of C."""
 
 TYPES: dict[Type, str] = {
     FLOAT16: "f16", BFLOAT16: "bf16", FLOAT32: "float", FLOAT64: "double", INT8: "s8",
@@ -113,33 +110,33 @@ _CHOICE, _OR, _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 10, 11, 12, 13
 _PLACES = {name: f"(int){name}" for name in ("blockIdx.x", "blockIdx.y", "blockIdx.z", "gridDim.x")}
 
 
-def spell(e: Expr, numbers: Numbers, words: Words = CUDA) -> str:
+def spell(e: Expr, words: Words = CUDA) -> str:
     """The text of an expression."""
-    return _Speller(numbers, words).spell(e)[0]
+    return _Speller(words).spell(e)[0]
 
 
-def operand(e: Expr, numbers: Numbers, words: Words = CUDA) -> str:
+def operand(e: Expr, words: Words = CUDA) -> str:
     """The same in brackets, unless it needs none before any operator."""
-    return _Speller(numbers, words).inside(e, _UNARY)
+    return _Speller(words).inside(e, _UNARY)
 
 
-def parity(phase: Expr, numbers: Numbers) -> str:
+def parity(phase: Expr) -> str:
     """That of a phase's number."""
-    return f"{operand(phase, numbers)} & 1"
+    return f"{operand(phase)} & 1"
 
 
-def summand(e: Expr, numbers: Numbers) -> str:
+def summand(e: Expr) -> str:
     """The same for what is added."""
-    return _Speller(numbers, CUDA).inside(e, _PRODUCT)
+    return _Speller(CUDA).inside(e, _PRODUCT)
 
 
 class _Speller:
     """Most of printing is this: tables, and no matching of one pattern after the other."""
 
-    __slots__ = ("numbers", "words")
+    __slots__ = ("words",)
 
-    def __init__(self, numbers: Numbers, words: Words) -> None:
-        self.numbers, self.words = numbers, words
+    def __init__(self, words: Words) -> None:
+        self.words = words
 
     def spell(self, e: Expr) -> _Text:
         form = _FORMS.get(type(e))
@@ -154,7 +151,7 @@ class _Speller:
 
     def variable(self, e: Var) -> _Text:
         name = e.name
-        return self.numbers.get(name) or _PLACES.get(name, name), _ATOM
+        return _PLACES.get(name, name), _ATOM
 
     def binary(self, e: Binary) -> _Text:
         op, a, b = e.op, e.a, e.b
@@ -236,6 +233,9 @@ class _Speller:
     def shuffle(self, e: Call) -> _Text:
         return f"__shfl_xor_sync(0xffffffffu, {self.listed(e.args)})", _ATOM
 
+    def given(self, e: Call) -> _Text:
+        return self.inside(e.args[0], _UNARY), _ATOM
+
     def first_lane(self, e: Call) -> _Text:
         return f"__shfl_sync(0xffffffffu, {self.listed(e.args)}, 0)", _ATOM
 
@@ -299,5 +299,5 @@ _CALLS: dict[str, Callable[[_Speller, Call], _Text]] = {
     **dict.fromkeys(("bits_as", "saturate"), _Speller.typed),
     "element": _Speller.element, "behind": _Speller.behind, "shared_address": _Speller.address,
     "bitwise_not": _Speller.complement, "shuffle_xor": _Speller.shuffle,
-    "first_lane": _Speller.first_lane,
+    "first_lane": _Speller.first_lane, GIVEN: _Speller.given,
 }  # fmt: skip

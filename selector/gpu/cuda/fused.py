@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.diagnostics import InternalError
-from selector.gpu.cuda.expressions import Numbers, parity, spell
+from selector.gpu.cuda.expressions import parity, spell
 from selector.gpu.cuda.instructions import PIECES
 from selector.gpu.cuda.products import descriptor
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, THREAD_OF_GROUP
@@ -19,16 +19,16 @@ from selector.gpu.ir.products import Descriptor, Fragment, InMemory, Mma, Operan
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
 
 
-def fused_lines(node: Fused, fragments: Mapping[str, Fragment], numbers: Numbers) -> list[str]:
+def fused_lines(node: Fused, fragments: Mapping[str, Fragment]) -> list[str]:
     """The statement."""
-    return _Statement(node.body, fragments, numbers).lines()
+    return _Statement(node.body, fragments).lines()
 
 
 class _Statement:
     """``inputs``: constraints, by their texts."""
 
-    def __init__(self, body: Body, fragments: Mapping[str, Fragment], numbers: Numbers) -> None:
-        self.body, self.numbers = body, numbers
+    def __init__(self, body: Body, fragments: Mapping[str, Fragment]) -> None:
+        self.body = body
         self.descriptors: dict[str, str] = {}
         names = dict.fromkeys(node.to for node in walk(body) if isinstance(node, Mma))
         self.results: dict[str, str] = {}
@@ -59,10 +59,10 @@ class _Statement:
         for kind in (Await, Arrive):
             for node in walk(self.body):
                 if isinstance(node, kind):
-                    self._input("r", spell(_place(node.barrier)[0], self.numbers))
+                    self._input("r", spell(_place(node.barrier)[0]))
         for node in waits:
-            self._input("r", parity(node.phase, self.numbers))
-        thread = self._input("r", spell(THREAD_OF_GROUP, self.numbers))
+            self._input("r", parity(node.phase))
+        thread = self._input("r", spell(THREAD_OF_GROUP))
         return [f"setp.eq.u32 first, {thread}, 0;"]
 
     def _input(self, constraint: str, text: str) -> str:
@@ -71,12 +71,12 @@ class _Statement:
 
     def _barrier(self, e: Expr) -> str:
         base, offset = _place(e)
-        return f"[{self._input('r', spell(base, self.numbers))} + {offset}]"
+        return f"[{self._input('r', spell(base))} + {offset}]"
 
     def _node(self, node: Node) -> list[str]:
         match node:
             case Descriptor(name):
-                self.descriptors[name] = descriptor(node, self.numbers)
+                self.descriptors[name] = descriptor(node)
                 return []
             case Fence("matrix"):
                 return ["wgmma.fence.sync.aligned;"]
@@ -89,7 +89,7 @@ class _Statement:
             case Await(_, barrier):
                 label = f"ready{_place(barrier)[1] // 8}"
                 test = f"mbarrier.try_wait.parity.shared::cta.b64 done, {self._barrier(barrier)}"
-                given = self._input("r", parity(node.phase, self.numbers))
+                given = self._input("r", parity(node.phase))
                 return [f"{label}: {test}, {given}; @!done bra {label};"]
             case If(condition, (Arrive(barrier),), ()) if condition == FIRST_OF_GROUP:
                 at = self._barrier(barrier)

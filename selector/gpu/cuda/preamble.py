@@ -16,7 +16,6 @@ from selector.gpu.cuda.snippets.fragments import FRAGMENTS
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES
 from selector.gpu.cuda.snippets.tensor import TENSOR
-from selector.gpu.ir.mentioned import words
 
 _ALWAYS = """\
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
@@ -38,6 +37,23 @@ _OWN = {
 
 SNIPPET_NAMES = frozenset(_SNIPPETS)
 """What the functions of the snippets are called."""
+
+
+class _Apart(dict[int, str]):
+    """For ``str.translate``: characters that are in no word become spaces."""
+
+    def __missing__(self, character: int) -> str:
+        letter = chr(character)
+        self[character] = letter if letter.isalnum() or letter == "_" else " "
+        return self[character]
+
+
+_APART = _Apart()
+
+
+def words(text: str) -> set[str]:
+    """The names in a text of C, and whatever else is written together: numbers, too."""
+    return set(text.translate(_APART).split())
 
 
 def preamble(body: str, extra: dict[str, str], *, own: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from selector.gpu.cuda.copies import StoreNode, copy_line, engine_line, store_line
-from selector.gpu.cuda.expressions import TYPES, Numbers, parity, spell
+from selector.gpu.cuda.expressions import TYPES, operand, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import ProductNode, product_lines
 from selector.gpu.cuda.tensor import tensor_line
@@ -39,16 +39,14 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Local,
     Memory,
     Node,
-    Number,
-    Raw,
     Registers,
     ResetArrivals,
     Retire,
     State,
     Sync,
-    Under,
 )
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Fragment
@@ -124,11 +122,10 @@ def _shared(kernel: Kernel) -> tuple[str, ...]:
 
 
 def print_body(body: Body, indent: str = "", wrappers: dict[str, str] | None = None) -> str:
-    """The lines of a body that begins with the numbers that it mentions. ``wrappers``: takes the
-    sources of the instructions' wrappers that it calls, by name.
+    """The lines of a body. ``wrappers``: takes the sources of the instructions' wrappers that it
+    calls, by name.
     """
-    numbers = {node.name: node.text for node in body if isinstance(node, Number)}
-    printer = _Printer(numbers, {} if wrappers is None else wrappers)
+    printer = _Printer({} if wrappers is None else wrappers)
     printer.body(body, indent)
     return "".join(f"{line}\n" for line in printer.lines)
 
@@ -136,8 +133,8 @@ def print_body(body: Body, indent: str = "", wrappers: dict[str, str] | None = N
 class _Printer:
     """Collects lines and ``wrappers``. ``fragments``: those declared so far."""
 
-    def __init__(self, numbers: Numbers, wrappers: dict[str, str]) -> None:
-        self.numbers, self.wrappers = numbers, wrappers
+    def __init__(self, wrappers: dict[str, str]) -> None:
+        self.wrappers = wrappers
         self.fragments: dict[str, Fragment] = {}
         self.lines: list[str] = []
 
@@ -147,25 +144,23 @@ class _Printer:
 
     def node(self, node: Node, indent: str) -> None:
         match node:
-            case Raw(texts):
-                self.lines += [indent + text if text else "" for text in texts]
-            case Under(head, body):
-                self.block(head, body, indent)
+            case Local(body):
+                self.block("", body, indent)
             case If(condition, then, otherwise):
-                self.block(f"if ({self.text(condition)})", then, indent)
+                self.block(f"if ({spell(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
             case For(how, var, start, stop, step, body, also):
                 self.lines += [indent + text for text in _PRAGMAS[how]]
-                first = "" if start is None else f"int {var} = {self.text(start)}"
-                on = f"++{var}" if step is None else f"{var} += {self.text(step)}"
+                first = "" if start is None else f"int {var} = {spell(start)}"
+                on = f"++{var}" if step is None else f"{var} += {spell(step)}"
                 test = less(var, stop) if also is None else both(also, less(var, stop))
-                self.block(f"for ({first}; {self.text(test)}; {on})", body, indent)
+                self.block(f"for ({first}; {spell(test)}; {on})", body, indent)
             case Fused():
-                texts = fused_lines(node, self.fragments, self.numbers)
+                texts = fused_lines(node, self.fragments)
                 self.lines += [indent + text for text in texts]
             case Comment(text):
                 self.lines.append(f"{indent}// {text}")
-            case Number() | Map():
+            case Map():
                 pass
             case _:
                 self.lines += [indent + text for text in self.statements(node)]
@@ -185,20 +180,17 @@ class _Printer:
             case ():
                 pass
             case (If(condition, then, otherwise),):
-                self.block(f"else if ({self.text(condition)})", then, indent)
+                self.block(f"else if ({spell(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
             case _:
                 self.block("else", body, indent)
 
-    def text(self, e: Expr) -> str:
-        return spell(e, self.numbers)
-
     def statements(self, node: Node) -> list[str]:
         """Of a node that no other stands in."""
         if isinstance(node, ProductNode):
-            return product_lines(node, self.numbers, self.fragments, self.wrappers)
+            return product_lines(node, self.fragments, self.wrappers)
         if isinstance(node, StoreNode):
-            return [store_line(node, self.numbers)]
+            return [store_line(node)]
         match node:
             case Let(kind, names, values, note) | State(kind, names, values, note):
                 constant = "const " if isinstance(node, Let) else ""
@@ -210,15 +202,15 @@ class _Printer:
             case Assign(name, value):
                 if value == plus(name, 1):
                     return [f"++{name};"]
-                return [f"{name} = {self.text(value)};"]
+                return [f"{name} = {spell(value)};"]
             case Advance():
                 return self.advance(node)
             case Registers() | Dependents() | ResetArrivals():
                 return [self.launched(node)]
             case EngineCopy() | EngineStore() | Prefetch() | CopyRun():
-                return [engine_line(node, self.numbers)]
+                return [engine_line(node)]
             case Point() | CopyAsync() | CopyElement() | LoadShifted():
-                return [copy_line(node, self.numbers)]
+                return [copy_line(node)]
             case _:
                 return [self.synchronised(node)]
 
@@ -233,20 +225,22 @@ class _Printer:
 
     def memory(self, node: Memory | TensorAlloc | TensorMemory | TensorTile | TensorFree) -> str:
         if not isinstance(node, Memory):
-            return tensor_line(node, self.numbers)
-        start = f"smem + {node.offset}" + (f" + {node.unit} * {node.apart}" if node.unit else "")
+            return tensor_line(node)
+        start = f"smem + {node.offset}" + (
+            "" if node.unit is None else f" + {operand(node.unit)} * {node.apart}"
+        )
         start = start if node.kind == "unsigned char" else f"({node.kind}*)({start})"
         return f"{node.kind}* const {node.name} = {start};"
 
     def declared(self, kind: str, names: tuple[str, ...], values: tuple[Expr, ...]) -> str:
         pairs = zip(names, values, strict=True)
-        return f"{kind} {', '.join(f'{name} = {self.text(value)}' for name, value in pairs)};"
+        return f"{kind} {', '.join(f'{name} = {spell(value)}' for name, value in pairs)};"
 
     def advance(self, node: Advance) -> list[str]:
         last = node.stages - 1
         if node.by is not None:
             return [
-                f"slot += {self.text(node.by)};",
+                f"slot += {spell(node.by)};",
                 f"{node.phase} += slot / {node.stages};",
                 f"slot %= {node.stages};",
             ]
@@ -258,24 +252,24 @@ class _Printer:
     def synchronised(self, node: Node) -> str:
         match node:
             case Init(barrier, arrivals):
-                return f"barrier_init({self.text(barrier)}, {self.text(arrivals)});"
+                return f"barrier_init({spell(barrier)}, {spell(arrivals)});"
             case Retire(barrier):
-                return f"barrier_end({self.text(barrier)});"
+                return f"barrier_end({spell(barrier)});"
             case Arrive(barrier, bytes_, after, block):
-                at = self.text(barrier)
+                at = spell(barrier)
                 if bytes_ is not None:
-                    return f"barrier_expect({at}, {self.text(bytes_)});"
+                    return f"barrier_expect({at}, {spell(bytes_)});"
                 if block is not None:
-                    return f"barrier_arrive_at({at}, {self.text(block)});"
+                    return f"barrier_arrive_at({at}, {spell(block)});"
                 return f"{_ARRIVES[after]}({at});"
             case Await(how, barrier, phase, within):
                 name, limit = _limited(_AWAITS[how], within)
-                return f"{name}({self.text(barrier)}, {parity(phase, self.numbers)}{limit});"
+                return f"{name}({spell(barrier)}, {parity(phase)}{limit});"
             case Sync(scope, barrier, threads, note, within):
                 if barrier is None:
                     return f"{_SYNCS[scope]}();{_noted(note)}"
                 name, limit = _limited("group_sync", within)
-                return f"{name}({self.text(barrier)}, {threads}{limit});{_noted(note)}"
+                return f"{name}({spell(barrier)}, {threads}{limit});{_noted(note)}"
             case Fence(what, note):
                 return f"{_FENCES[what]}();{_noted(note)}"
             case Commit() | Drain():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.expressions import Numbers, spell
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import form, hold_form
 from selector.gpu.cuda.tensor import load_line, product_line
 from selector.gpu.cuda.views import address, pointer
@@ -27,7 +27,7 @@ ProductNode = Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma 
 
 
 def product_lines(
-    node: ProductNode, numbers: Numbers, fragments: dict[str, Fragment], wrappers: dict[str, str]
+    node: ProductNode, fragments: dict[str, Fragment], wrappers: dict[str, str]
 ) -> list[str]:
     """Of a node: ``fragments`` are those that the kernel has declared so far, ``wrappers`` the
     sources of what it has called.
@@ -37,16 +37,16 @@ def product_lines(
             fragments[name] = node
             return [f"{kind} {name}{''.join(f'[{n}]' for n in registers)};"]
         case SetTile(to, piece, values):
-            texts = (f"{to}[{piece}][{n}] = {spell(e, numbers)};" for n, e in enumerate(values))
+            texts = (f"{to}[{piece}][{n}] = {spell(e)};" for n, e in enumerate(values))
             return [" ".join(texts)]
         case MatrixRows():
-            return [f"const u32 {node.name} = {_rows(node, numbers)};"]
+            return [f"const u32 {node.name} = {_rows(node)};"]
         case LoadFragment(how=how) if how in LOADS:
             return [load_line(node, fragments, wrappers)]
         case LoadFragment():
-            return _load(node, numbers)
+            return _load(node)
         case Descriptor(name):
-            return [f"const u64 {name} = {descriptor(node, numbers)};"]
+            return [f"const u64 {name} = {descriptor(node)};"]
         case Mma(record=record) if record.tensor:
             return [product_line(node)]
         case Mma(_, record, to, piece, a, b):
@@ -60,31 +60,31 @@ def product_lines(
             return [f"{called}({name});"]
 
 
-def descriptor(node: Descriptor, numbers: Numbers) -> str:
+def descriptor(node: Descriptor) -> str:
     """Its value."""
-    start = address(node.view, numbers)
+    start = address(node.view)
     if not node.swizzle:
         return f"core_descriptor({start}, {node.leading}, {node.stride})"
     code, kind = SWIZZLE_CODES[node.version][node.swizzle], ("matrix", "tensor")[node.version]
     return f"{kind}_descriptor({start}, {node.leading}, {node.stride}, {code})"
 
 
-def _rows(node: MatrixRows, numbers: Numbers) -> str:
-    terms = [spell(node.first, numbers)]
+def _rows(node: MatrixRows) -> str:
+    terms = [spell(node.first)]
     if node.step != IntImm(0):
-        terms.append(f"(lane & 7) * ({spell(node.step, numbers)})")
+        terms.append(f"(lane & 7) * ({spell(node.step)})")
     which = ("((lane >> 3) & 1)", "(lane >> 4)")
     terms += [f"{x} * {n}" for x, n in zip(which, node.apart, strict=False)]
-    return f"shared_address({pointer(node.view, numbers)} + ({' + '.join(terms)}))"
+    return f"shared_address({pointer(node.view)} + ({' + '.join(terms)}))"
 
 
-def _load(node: LoadFragment, numbers: Numbers) -> list[str]:
-    names = ", ".join(node.registers)
+def _load(node: LoadFragment) -> list[str]:
+    names = ", ".join(map(str, node.registers))
     match node.how:
         case "word":
             return [f"const u32 {names} = {node.base}[{node.at}];"]
         case "elements":
-            return [f"u32 {names} = {spell(packed(*node.elements), numbers)};"]
+            return [f"u32 {names} = {spell(packed(*node.elements))};"]
         case _:
             where = f"{node.base} + {node.at}" if node.at else node.base
             form = node.how.replace("ldmatrix", f"ldmatrix{len(node.registers)}")
@@ -93,7 +93,7 @@ def _load(node: LoadFragment, numbers: Numbers) -> list[str]:
 
 def _operand(x: Operand) -> tuple[str, ...]:
     match x:
-        case InRegisters(names):
-            return names
+        case InRegisters(registers):
+            return tuple(map(str, registers))
         case InMemory(name, at):
             return (f"{name} + {at // 16}" if at else name,)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from selector.gpu.cuda.expressions import Numbers, spell
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import PIECES, Form
 from selector.gpu.ir.descriptors import instruction_descriptor
 from selector.gpu.ir.products import ADDS, Fragment, InMemory, LoadFragment, Mma
 from selector.gpu.ir.tensor import TensorAlloc, TensorFree, TensorMemory, TensorTile
 
 
-def tensor_line(
-    node: TensorAlloc | TensorMemory | TensorTile | TensorFree, numbers: Numbers
-) -> str:
+def tensor_line(node: TensorAlloc | TensorMemory | TensorTile | TensorFree) -> str:
     """Of a node."""
     match node:
         case TensorAlloc(at, columns):
@@ -21,7 +19,7 @@ def tensor_line(
         case TensorMemory(name, at):
             return f"const u32 {name} = *(const volatile u32*)(smem + {at});"
         case TensorTile(name, of, start):
-            return f"const u32 {name} = {of} + {spell(start, numbers)};"
+            return f"const u32 {name} = {of} + {spell(start)};"
         case TensorFree(memory, columns):
             return f"tensor_free<{columns}>({memory});"
 
@@ -42,8 +40,8 @@ def product_line(node: Mma) -> str:
 
 def load_line(node: LoadFragment, fragments: dict[str, Fragment], wrappers: dict[str, str]) -> str:
     """A load of tiles into the registers of a fragment."""
-    name = node.registers[0].partition("[")[0]
-    tiles = tuple(int(r.removesuffix("]").partition("[")[2]) for r in node.registers)
+    name = node.registers[0].name
+    tiles = tuple(r.index or 0 for r in node.registers)
     places = tuple(tile - tiles[0] for tile in tiles)
     called, source = _load(fragments[name].kind, places, add=node.how == "tensor_add")
     wrappers[called] = source

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from selector.gpu.ir.memory import Store
-from selector.gpu.ir.nodes import Body, For, If, Node, Raw, Under
+from selector.gpu.ir.nodes import Body, For, If, Local, Node
 from selector.ir.nodes import Expr
 
 
@@ -15,13 +15,7 @@ class Builder:
     """Collects nodes; ``block`` and ``around`` put those made inside into one of their own."""
 
     def __init__(self) -> None:
-        self._parts: list[Node | str] = []
-
-    def line(self, text: str = "") -> None:
-        self._parts.append(text)
-
-    def lines(self, text: str) -> None:
-        self._parts += text.splitlines()
+        self._parts: list[Node] = []
 
     def add(self, node: Node) -> None:
         self._parts.append(node)
@@ -30,9 +24,8 @@ class Builder:
         self.add(Store(to, value))
 
     @contextmanager
-    def block(self, head: str) -> Generator[None]:
-        """``head { ... }`` of text."""
-        with self.around(lambda body: Under(head, body)):
+    def block(self) -> Generator[None]:
+        with self.around(Local):
             yield
 
     @contextmanager
@@ -70,17 +63,5 @@ class Builder:
             yield
 
     def body(self) -> Body:
-        """What has been added; lines that follow each other are one node."""
-        found: list[Node] = []
-        run: list[str] = []
-        for part in self._parts:
-            if isinstance(part, str):
-                run.append(part)
-                continue
-            if run:
-                found.append(Raw(tuple(run)))
-                run = []
-            found.append(part)
-        if run:
-            found.append(Raw(tuple(run)))
-        return tuple(found)
+        """What has been added."""
+        return tuple(self._parts)

@@ -27,7 +27,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.traverse import conjuncts
+from selector.ir.traverse import conjuncts, map_expr
 from selector.ir.types import BOOL, FLOAT16, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
@@ -35,6 +35,7 @@ Number = Expr | int | str  # an expression, a constant, the name of a variable
 POINTER = Type(Kind.HANDLE, 64)
 BARRIER_BYTES = 8
 PLACES = ("panel_index", "strip_column")  # templates of C: the last argument is the index
+GIVEN = "given"
 PAIR_IN_PANELS = "pair_in_panels"  # the same: the first three arguments
 FALSE = IntImm(0, BOOL)
 THREAD, BLOCK, BLOCKS = Var("threadIdx.x", INT32), Var("blockIdx.x", INT32), Var("gridDim.x", INT32)
@@ -211,6 +212,22 @@ def behind(start: Expr, *further: Expr | None) -> Expr:
     """A pointer that is moved by so many elements, one number after the other."""
     moves = tuple(e for e in further if e is not None)
     return Call(POINTER, "behind", (start, *moves)) if moves else start
+
+
+def given(value: Expr) -> Expr:
+    """A legal value of the program's, for control: who follows how threads meet, and not their
+    data, takes it for one number.
+    """
+    return value if isinstance(value, IntImm) else Call(value.type, GIVEN, (value,))
+
+
+def bare(e: Expr) -> Expr:
+    """An expression of what such values are made of."""
+    match e:
+        case Call(_, name, (value,)) if name == GIVEN:
+            return bare(value)
+        case _:
+            return map_expr(e, bare)
 
 
 def half_of(pair: Expr, which: int) -> Expr:

@@ -1,7 +1,7 @@
 """What a kernel consists of, between the decisions of the emitter and the text of CUDA.
 
 A body is a tuple of nodes in the order of execution. What the threads of a block do together has
-nodes of its own, as has the control around it; ``Raw`` and ``Under`` hold the text of the rest.
+nodes of its own, as has the control around it.
 Conditions that mention a thread's place (``expressions``) say who comes to what stands under them.
 
 A barrier in shared memory is its address. Queues are those of PTX: ``copies`` (cp.async),
@@ -76,19 +76,11 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """What the kernel does not change and has no variable for: a ``value`` of the program, as C."""
-
-    name: str
-    value: Expr
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Memory:
     """Shared memory: a pointer to what is of ``kind``, ``offset`` bytes from its begin. An element
     of an index below ``extents`` lies at the byte that the ``layout`` says, in each of ``stages``
-    of so many ``bytes``. ``unit``: what has memory of its own, ``apart`` bytes from the one before.
+    of so many ``bytes``. ``unit``: the number of what has memory of its own, ``apart``
+    bytes from the one before.
     """
 
     name: str
@@ -98,7 +90,7 @@ class Memory:
     bytes: int
     extents: tuple[int, ...]
     layout: Layout
-    unit: str = ""
+    unit: Expr | None = None
     apart: int = 0
 
     @property
@@ -129,13 +121,6 @@ class State:
 # ------------------------------------------------------------------ control
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """Lines of CUDA as they are."""
-
-    lines: tuple[str, ...]
-
-
 _ODD = re.compile(r"[^\x20-\x5b\x5d-\x7e]")
 
 
@@ -152,10 +137,9 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class Under:
-    """A block whose ``head`` is text: a loop or condition of single threads, or none."""
+class Local:
+    """What is declared in the ``body`` ends with it."""
 
-    head: str
     body: Body
 
 
@@ -324,7 +308,7 @@ class Dependents:
 
 
 Node = (
-    Number | Memory | Let | State | Raw | Under | For | If | Leave | Assign | Advance | Init
+    Memory | Let | State | Local | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | ResetArrivals | Fence | Commit | Drain | Fused | Registers
     | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
@@ -338,7 +322,7 @@ Body = tuple[Node, ...]
 def children(node: Node) -> Body:
     """The nodes right inside of one."""
     match node:
-        case Under(body=body) | For(body=body) | Fused(body):
+        case Local(body) | For(body=body) | Fused(body):
             return body
         case If(_, then, otherwise):
             return (*then, *otherwise)
@@ -376,17 +360,3 @@ def memories(node: Node) -> set[str]:
     """Those that a node has views of."""
     fields = (getattr(node, name) for name in type(node).__dataclass_fields__)
     return {x.memory for x in fields if isinstance(x, View)}
-
-
-def raw_lines(kernel: Kernel) -> int:
-    """How much of a kernel is text that nobody understands: lines, and heads of blocks."""
-    count = 0
-    for node in walk((*kernel.declarations, *kernel.body)):
-        match node:
-            case Raw(lines):
-                count += len(lines)
-            case Under(head) if head:
-                count += 1
-            case _:
-                pass
-    return count

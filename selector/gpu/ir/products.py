@@ -59,13 +59,30 @@ def parse_record(text: str) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Register:
+    """Of a thread: a variable of its own, or number ``index`` of an array of registers or tiles."""
+
+    name: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.index is None else f"{self.name}[{self.index}]"
+
+
+def parse_register(text: str) -> Register:
+    """The register that prints so."""
+    name, _, index = text.partition("[")
+    return Register(name, int(index.removesuffix("]")) if index else None)
+
+
+@dataclass(frozen=True, slots=True)
 class InRegisters:
     """An operand: its blocks, in the order of the lane map."""
 
-    names: tuple[str, ...]
+    registers: tuple[Register, ...]
 
     def __str__(self) -> str:
-        return ", ".join(self.names)
+        return ", ".join(map(str, self.registers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ def parse_operand(text: str) -> Operand:
     """The operand that prints so."""
     descriptor, plus, at = text.partition(" + ")
     if not plus:
-        return InRegisters(tuple(text.split(", ")))
+        return InRegisters(tuple(map(parse_register, text.split(", "))))
     across = at.endswith(" across")
     return InMemory(descriptor, int(at.removesuffix(" across")), across)
 
@@ -140,7 +157,7 @@ class LoadFragment:
     by ``elements``, packed; or from ``tensor`` memory, into tiles of a fragment or added to them.
     """
 
-    registers: tuple[str, ...]
+    registers: tuple[Register, ...]
     how: str
     base: str = ""
     at: int = 0

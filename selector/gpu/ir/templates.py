@@ -2,8 +2,7 @@
 
 ``{field}`` stands for a field, ``[ word {field}]`` for a clause that is left out where the field is
 None, 0 or empty. Every optional clause begins with a word of its own, and of fields side by side
-only the last may hold blanks. A node's bodies follow in braces, each after the first by its word;
-lines of ``Raw`` begin with a bar.
+only the last may hold blanks. A node's bodies follow in braces, each after the first by its word.
 """
 
 from __future__ import annotations
@@ -48,14 +47,13 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Local,
     Memory,
-    Number,
     Registers,
     ResetArrivals,
     Retire,
     State,
     Sync,
-    Under,
 )
 from selector.gpu.ir.products import (
     Busy,
@@ -80,12 +78,11 @@ from selector.gpu.ir.touched import Read, Touch
 TEMPLATES: dict[type, str] = {
     Kernel: "kernel {name} threads {threads} cluster {cluster}[ resident {resident}]"
     "[ shared {shared} aligned {alignment}][ parameters {parameters}]",
-    Number: "number {name} = {value} as {text}",
     Memory: "memory {name} of {kind} at {offset} stages {stages} bytes {bytes} extents {extents}"
     " = {layout}[ each {unit} apart {apart}]",
     Let: "let {kind} {names} = {values}[ note {note}]",
     State: "state {kind} {names} = {values}[ note {note}]",
-    Under: "under[ {head}]",
+    Local: "local",
     For: "for {how} {var}[ from {start}] to {stop}[ by {step}][ while {also}]",
     If: "if {condition}",
     Leave: "leave {what}[ note {note}]",
@@ -145,12 +142,11 @@ TEMPLATES: dict[type, str] = {
 }
 BODIES: dict[type, tuple[tuple[str, str], ...]] = {  # the word before each, and the field
     Kernel: (("", "declarations"), ("body", "body")),
-    Under: (("", "body"),),
+    Local: (("", "body"),),
     For: (("", "body"),),
     If: (("", "then"), ("else", "otherwise")),
     Fused: (("", "body"),),
 }
-RAW = "|"
 
 _PART = re.compile(r"\[(?P<clause>[^\]]*)\]|(?P<plain>[^\[]+)")
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -11,10 +11,14 @@ from typing import Any
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
-from selector.gpu.ir.nodes import Body, Kernel, Node, Raw
+from selector.gpu.ir.nodes import Body, Kernel, Node
 from selector.gpu.ir.parameters import parse_parameter
-from selector.gpu.ir.products import parse_operand, parse_record
-from selector.gpu.ir.templates import BODIES, RAW, TEMPLATES, clauses, pattern
+from selector.gpu.ir.products import (
+    parse_operand,
+    parse_record,
+    parse_register,
+)
+from selector.gpu.ir.templates import BODIES, TEMPLATES, clauses, pattern
 from selector.gpu.ir.views import View
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
@@ -53,9 +57,6 @@ def line(node: Node) -> str:
 
 
 def _print(node: Node | Kernel, indent: str, lines: list[str]) -> None:
-    if isinstance(node, Raw):
-        lines += [f"{indent}{RAW} {text}".rstrip() for text in node.lines]
-        return
     head = indent + "".join(_clauses(node))
     bodies = BODIES.get(type(node), ())
     for number, (word, field) in enumerate(bodies):
@@ -85,7 +86,7 @@ def _kinds(node: type) -> dict[str, str]:
 
 def _spelled(kind: str, value: Any) -> str:
     match kind:
-        case "str" | "int" | "Layout" | "Record" | "Operand" | "Type" | "Parameter":
+        case "str" | "int" | "Layout" | "Record" | "Register" | "Operand" | "Type" | "Parameter":
             return str(value)
         case "Expr":
             return print_expr(value, {})
@@ -117,8 +118,6 @@ class _Reader:
     def node(self) -> Node | Kernel:
         """The next node, with all that is in it."""
         line = self._next()
-        if line.startswith(RAW):
-            return self._raw(line)
         word = line.partition(" ")[0]
         kind = next((k for k in TEMPLATES if clauses(k)[0].parts[0].split(" ")[0] == word), None)
         found = None if kind is None else pattern(kind).fullmatch(line.removesuffix(" {"))
@@ -129,12 +128,6 @@ class _Reader:
         if kind in BODIES:
             given |= self._bodies(kind)
         return kind(**given)
-
-    def _raw(self, line: str) -> Raw:
-        lines = [line]
-        while self.rest and self.rest[-1].lstrip().startswith(RAW):
-            lines.append(self._next())
-        return Raw(tuple(text.removeprefix(RAW).removeprefix(" ") for text in lines))
 
     def _bodies(self, kind: type) -> dict[str, Body]:
         found: dict[str, Body] = {field: () for _, field in BODIES[kind]}
@@ -164,6 +157,8 @@ def _parsed(kind: str, text: str | None) -> Any:
             return parse_layout(text or "")
         case "Record":
             return parse_record(text or "")
+        case "Register":
+            return parse_register(text or "")
         case "Operand":
             return parse_operand(text or "")
         case "Type":

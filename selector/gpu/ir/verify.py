@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from selector.gpu.ir.expressions import PLACES, address
+from selector.gpu.ir.expressions import GIVEN, PLACES, address
 from selector.gpu.ir.layouts import (
     BYTE,
     CHUNK,
@@ -29,7 +29,7 @@ from selector.gpu.ir.memory import (
     Map,
     Point,
 )
-from selector.gpu.ir.nodes import Kernel, Let, Memory, Number, walk
+from selector.gpu.ir.nodes import Kernel, Let, Memory, walk
 from selector.gpu.ir.verify_elements import element_faults
 from selector.gpu.ir.verify_products import product_faults
 from selector.gpu.ir.views import BYTES, View
@@ -48,8 +48,7 @@ def memory_faults(kernel: Kernel) -> tuple[str, ...]:
     where none may.
     """
     maps = {node.name: node for node in kernel.declarations if isinstance(node, Map)}
-    numbers = {node.name: node.value for node in kernel.declarations if isinstance(node, Number)}
-    checked = _Checked(maps, numbers)
+    checked = _Checked(maps)
     found = [f"`{m.name}`: {fault}" for m in maps.values() for fault in _map_faults(m)]
     for node in walk(kernel.body):
         match node:
@@ -102,8 +101,9 @@ class _Checked:
     ``points`` that pointers point to, and the values of ``numbers``.
     """
 
-    def __init__(self, maps: Mapping[str, Map], numbers: Mapping[str, Expr]) -> None:
-        self.maps, self.numbers = maps, dict(numbers)
+    def __init__(self, maps: Mapping[str, Map]) -> None:
+        self.maps = maps
+        self.numbers: dict[str, Expr] = {}
         self.declared: dict[str, Memory] = {}
         self.points: dict[str, tuple[str, View]] = {}
 
@@ -152,7 +152,7 @@ class _Checked:
 
     def _known(self, e: Expr) -> Affine:
         """A number of elements."""
-        return to_affine(substitute(substitute(_unlaid(e), self.numbers), self.numbers))
+        return to_affine(_unlaid(substitute(substitute(_unlaid(e), self.numbers), self.numbers)))
 
     def box(self, view: View, name: str, at: tuple[Expr, ...], bytes_: int | None) -> Iterator[str]:
         """What is wrong with a box of that many bytes (None: of a map's) in a memory."""
@@ -185,8 +185,8 @@ class _Checked:
 def _unlaid(e: Expr) -> Expr:
     """The program's index in what says how it lies."""
     match e:
-        case Call(_, name, (*_, index)) if name in PLACES:
-            return index
+        case Call(_, name, (*_, index)) if name in PLACES or name == GIVEN:
+            return _unlaid(index)
         case _:
             return map_expr(e, _unlaid)
 

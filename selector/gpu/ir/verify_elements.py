@@ -9,13 +9,14 @@ from functools import cache
 
 import numpy as np
 
+from selector.gpu.ir.expressions import bare
 from selector.gpu.ir.layouts import BYTE, Layout, places
 from selector.gpu.ir.memory import EngineStore, Point, StorePair, StoreQuad
 from selector.gpu.ir.nodes import Body, For, Kernel, Let, Memory, Node, State, children, expressions
 from selector.gpu.ir.products import Fragment, SetTile
 from selector.gpu.ir.text import line
+from selector.gpu.ir.values import values_of
 from selector.gpu.ir.views import BYTES
-from selector.gpu.simulator.values import values_of
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Call, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, walk_expr
@@ -126,7 +127,7 @@ class _Scope:
         """
         return all(
             c % PAIR == 0 or any(not free_vars(a) <= self.names | {"g", "q"} for a in monomial)
-            for monomial, c in to_affine(index)
+            for monomial, c in to_affine(bare(index))
         )
 
 

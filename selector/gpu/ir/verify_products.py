@@ -4,17 +4,16 @@ instruction takes so, operands in memory that lie otherwise than it reads them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 
 from selector.gpu.ir.descriptors import byte_read, span
-from selector.gpu.ir.expressions import PLACES
+from selector.gpu.ir.expressions import PLACES, bare
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
 from selector.gpu.ir.layouts import BYTE, CHUNK, Composed, Layout, Strided, Swizzle, places
-from selector.gpu.ir.nodes import Body, Kernel, Memory, Node, Number, children
+from selector.gpu.ir.nodes import Body, Kernel, Memory, Node, children
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -25,16 +24,16 @@ from selector.gpu.ir.products import (
     Mma,
     Operand,
     Record,
+    Register,
 )
 from selector.gpu.ir.tensor import LOADS, TensorMemory, TensorTile
 from selector.gpu.ir.text import line
 from selector.gpu.ir.verify_tensor import tensor_faults
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Call, Expr, Var
+from selector.ir.nodes import Call, Expr
 
 KINDS = {"f32": ("float", 4), "f16": ("u32", 2), "s32": ("int", 4)}  # of an accumulator's tile
-_ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
 
 
 def product_faults(kernel: Kernel) -> tuple[str, ...]:
@@ -42,15 +41,14 @@ def product_faults(kernel: Kernel) -> tuple[str, ...]:
     instruction has; rows for ``ldmatrix`` at no multiple of 16 bytes; descriptors by which an
     instruction reads other bytes than those of its operand's elements, or bytes past the memory.
     """
-    numbers = {n.name: n.value for n in kernel.declarations if isinstance(n, Number)}
-    return tuple(dict.fromkeys(_Scope({}, numbers).faults(kernel.body)))
+    return tuple(dict.fromkeys(_Scope({}).faults(kernel.body)))
 
 
 class _Scope:
     """What is ``declared`` so far, by name: blocks of their own as the load that declares them."""
 
-    def __init__(self, declared: dict[str, Node], numbers: Mapping[str, Expr]) -> None:
-        self.declared, self.numbers = declared, numbers
+    def __init__(self, declared: dict[str, Node]) -> None:
+        self.declared = declared
 
     def faults(self, body: Body) -> Iterator[str]:
         for node in body:
@@ -60,14 +58,14 @@ class _Scope:
                 case TensorMemory() | TensorTile():
                     self.declared[node.name] = node
                 case LoadFragment(registers, how) if how not in LOADS:
-                    self.declared |= dict.fromkeys(registers, node)
+                    self.declared |= {r.name: node for r in registers}
                 case _:
                     pass
             faults = *self._own(node), *tensor_faults(node, self.declared)
             yield from (f"{fault}: {line(node)}" for fault in faults)
             inner = children(node)
             if inner:
-                yield from _Scope(dict(self.declared), self.numbers).faults(inner)
+                yield from _Scope(dict(self.declared)).faults(inner)
 
     def _own(self, node: Node) -> Iterator[str]:
         match node:
@@ -101,11 +99,8 @@ class _Scope:
         match x:
             case Call(_, name, (*_, index)) if name in PLACES:  # which leave chunks whole
                 return self._whole(index, size)
-            case Var(name) if name in self.numbers:
-                value = self.numbers[name]
             case _:
-                value = x
-        return all(c * size % CHUNK == 0 for _, c in to_affine(value))
+                return all(c * size % CHUNK == 0 for _, c in to_affine(bare(x)))
 
     def _accumulators(self, node: Mma) -> Iterator[str]:
         match self.declared.get(node.to):
@@ -119,11 +114,13 @@ class _Scope:
 
     def _operand(self, x: Operand, r: Record, rows: int) -> Iterator[str]:
         match x:
-            case InRegisters(names):
+            case InRegisters(blocks):
                 wanted = (min(rows, 16) // 8) * (r.k * r.bytes // CHUNK)
-                if len(names) != wanted:
-                    yield f"{len(names)} blocks where the instruction takes {wanted}"
-                yield from (f"`{name}` is no block" for name in names if not self._is_block(name))
+                if len(blocks) != wanted:
+                    yield f"{len(blocks)} blocks where the instruction takes {wanted}"
+                yield from (
+                    f"`{block}` is no block" for block in blocks if not self._is_block(block)
+                )
             case InMemory(name):
                 d = self.declared.get(name)
                 if isinstance(d, Descriptor):
@@ -131,13 +128,12 @@ class _Scope:
                 else:
                     yield f"`{name}` is no descriptor"
 
-    def _is_block(self, name: str) -> bool:
-        found = _ELEMENT.fullmatch(name)
-        if found is None:
-            return isinstance(self.declared.get(name), LoadFragment)
-        match self.declared.get(found[1]):
+    def _is_block(self, block: Register) -> bool:
+        if block.index is None:
+            return isinstance(self.declared.get(block.name), LoadFragment)
+        match self.declared.get(block.name):
             case Fragment(_, "u32", (count,), layout):
-                return layout == BLOCK and int(found[2]) < count
+                return layout == BLOCK and block.index < count
             case _:
                 return False
 

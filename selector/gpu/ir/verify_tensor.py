@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from selector.gpu.ir.lane_maps import ACCUMULATOR
@@ -21,7 +20,6 @@ from selector.gpu.ir.tensor import (
     TensorTile,
 )
 
-_TILE = re.compile(r"(\w+)\[(\d+)\]")
 _LEAST_COLUMNS = 32
 _STEPS = {64: 8, 128: 16}  # of an instruction's columns, by its rows
 
@@ -79,10 +77,8 @@ def _load(node: LoadFragment, declared: Mapping[str, Node]) -> Iterator[str]:
     if lane not in (0, LOADED_LANES):
         yield f"a warp loads lanes 0 or {LOADED_LANES} of its own, not {lane}"
     yield from _columns(node.base, column + PIECE * count, declared)
-    tiles = [_TILE.fullmatch(name) for name in node.registers]
-    names = {t[1] for t in tiles if t is not None}
-    numbers = [int(t[2]) for t in tiles if t is not None]
-    match [declared.get(name) for name in names]:
+    numbers = [r.index for r in node.registers if r.index is not None]
+    match [declared.get(name) for name in {r.name for r in node.registers}]:
         case [Fragment(_, _, (pieces, 4), layout)] if layout == ACCUMULATOR:
             if len(set(numbers)) < count or max(numbers) >= pieces:
                 yield f"these are not {count} of the {pieces} tiles"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK
+from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK, ROWS
 from selector.gpu.ir.nodes import (
     SHARED_ALIGNMENT,
     Body,
@@ -48,12 +48,14 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
 
 
 def held_registers(body: Body) -> int:
-    """Registers of a lane for accumulators, and for operands that are kept there."""
+    """Registers of a lane for accumulators, and for operands and numbers of rows that are kept
+    there.
+    """
     fragments = {node.name: node for node in walk(body) if isinstance(node, Fragment)}
     return sum(
         prod(fragment.registers)
         for fragment in fragments.values()
-        if fragment.layout in (ACCUMULATOR, BLOCK)
+        if fragment.layout in (ACCUMULATOR, BLOCK, *ROWS.values())
     )
 
 
@@ -75,10 +77,12 @@ def _parted(node: Node, held: int) -> Body:
     """
     match node:
         case If(Compare(CompareOp.EQ, Var("group"), IntImm(groups)), (*_, Leave("kernel")), rest):
-            share = shares(held, groups) if rest else None
+            share = shares(held, groups)
             if share is None:
                 return (node,)
             fewer, more = Registers("fewer", share[0]), Registers("more", share[1])
-            return (replace(node, then=(fewer, *node.then), otherwise=(more, *rest)),)
+            fed = replace(node, then=(fewer, *node.then))
+            # What the others do stands in the condition, or behind it where blocks stay.
+            return (replace(fed, otherwise=(more, *rest)),) if rest else (fed, more)
         case _:
             return (node,)

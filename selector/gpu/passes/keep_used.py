@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from selector.gpu.ir.mentioned import mentioned
-from selector.gpu.ir.nodes import Kernel, Let, Node, Number
+from selector.gpu.ir.nodes import Kernel, Let, Node
 
 
 def keep_used(kernel: Kernel) -> Kernel:
     """The kernel without them. A declaration that declares several stays whole."""
-    numbers = tuple(node for node in kernel.declarations if isinstance(node, Number))
-    used = mentioned((*numbers, *kernel.body))
+    used = mentioned(kernel.body)
     kept: list[Node] = []
     for node in reversed(kernel.declarations):
         match node:
             case Let(names=names) if used.isdisjoint(names):
                 continue
-            case Number():
-                pass
             case _:
                 used |= mentioned((node,))
         kept.append(node)

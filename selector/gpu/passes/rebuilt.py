@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from selector.gpu.ir.nodes import Body, For, Fused, If, Node, Under
+from selector.gpu.ir.nodes import Body, For, Fused, If, Local, Node
 
 
 def rebuilt(body: Body, change: Callable[[Node], Body]) -> Body:
@@ -20,7 +20,7 @@ def rebuilt_bodies(body: Body, change: Callable[[Body], Body]) -> Body:
 
 def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
     match node:
-        case Under(body=body) | For(body=body) | Fused(body):
+        case Local(body) | For(body=body) | Fused(body):
             return replace(node, body=rebuilt_bodies(body, change))
         case If(_, then, otherwise):
             new, other = rebuilt_bodies(then, change), rebuilt_bodies(otherwise, change)

@@ -14,7 +14,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from selector.gpu.ir.mentioned import mentioned
-from selector.gpu.ir.nodes import Body, Dependents, Kernel, Under
+from selector.gpu.ir.nodes import Body, Dependents, Kernel, Local
 
 ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
 
@@ -38,8 +38,8 @@ def _awaiting(body: Body, shared: Set[str]) -> Body:
         if shared.isdisjoint(mentioned((node,))):
             continue
         match node:
-            case Under("", inner):
-                return (*body[:place], Under("", _awaiting(inner, shared)), *body[place + 1 :])
+            case Local(inner):
+                return (*body[:place], Local(_awaiting(inner, shared)), *body[place + 1 :])
             case _:
                 return (*body[:place], AWAIT_EARLIER, *body[place:])
     return (*body, AWAIT_EARLIER)

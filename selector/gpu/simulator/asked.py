@@ -4,7 +4,6 @@ nothing is left in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.gpu.ir.memory import EngineCopy, EngineStore
@@ -16,11 +15,10 @@ from selector.gpu.ir.nodes import (
     If,
     Leave,
     Let,
+    Local,
     Memory,
     Node,
-    Number,
     State,
-    Under,
     expressions,
     walk,
 )
@@ -30,24 +28,18 @@ from selector.gpu.ir.touched import Read
 from selector.ir.traverse import free_vars
 
 
-def asked_only(body: Body, declarations: Body) -> tuple[Body, tuple[Number, ...]]:
-    """What is left of a body, and the numbers that it mentions."""
-    declared = {node.name: node for node in declarations if isinstance(node, Number)}
-    names = _mentioned(body, declared)
-    while (left := _body(body, names)) != body:
-        body, names = left, _mentioned(left, declared)
-    return body, tuple(number for name, number in declared.items() if name in names)
+def asked_only(body: Body) -> Body:
+    """What is left of a body."""
+    while (left := _body(body, _mentioned(body))) != body:
+        body = left
+    return body
 
 
-def _mentioned(body: Body, numbers: Mapping[str, Number]) -> set[str]:
-    """The names that the nodes of a body ask for, and their numbers."""
+def _mentioned(body: Body) -> set[str]:
+    """The names that the nodes of a body ask for."""
     found: set[str] = set()
     for node in walk(body):
-        for e in expressions(node):
-            for name in free_vars(e):
-                found.add(name)
-                if name in numbers:
-                    found |= free_vars(numbers[name].value)
+        found = found.union(*map(free_vars, expressions(node)))
         match node:
             case EngineCopy(to=view) | EngineStore(source=view) | Descriptor(view=view):
                 found.add(view.memory)
@@ -55,8 +47,6 @@ def _mentioned(body: Body, numbers: Mapping[str, Number]) -> set[str]:
                 found.add(name)
             case TensorTile(base=name):
                 found.add(name)
-            case Memory(unit=unit):
-                found.add(unit)
             case Advance(phase=name):
                 found |= {"slot", name}
             case Assign(name) | For(var=name, start=None):
@@ -72,9 +62,9 @@ def _body(body: Body, names: set[str]) -> Body:
 
 def _node(node: Node, names: set[str]) -> Body:
     match node:
-        case Under("", inner):
+        case Local(inner):
             left = _body(inner, names)
-            return () if _idle(left) else (Under("", left),)
+            return () if _idle(left) else (Local(left),)
         case For(body=inner):
             left = _body(inner, names)
             return () if _idle(left, in_loop=True) else (replace(node, body=left),)
@@ -100,6 +90,6 @@ def _idle(body: Body, *, in_loop: bool = False) -> bool:
             case Leave(what):
                 return in_loop and what != "kernel"
             case _:
-                return isinstance(node, Let | State | Memory | Under | If | For)
+                return isinstance(node, Let | State | Memory | Local | If | For)
 
     return all(map(quiet, walk(body)))

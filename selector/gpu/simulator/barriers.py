@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from selector.gpu.ir.nodes import Sync
+from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.threads import WARP, Agent, Clock
-from selector.gpu.simulator.values import value_of
 
 
 @dataclass(slots=True)

@@ -19,10 +19,9 @@ from selector.gpu.ir.layouts import CHUNK, GROUP_ROWS
 from selector.gpu.ir.memory import CopyRun
 from selector.gpu.ir.nodes import Body, For, If, Leave, Node, expressions, walk
 from selector.gpu.ir.touched import Read, Touch
+from selector.gpu.ir.values import asked, values_of
 from selector.gpu.simulator.threads import GROUP, WARP, Agent
-from selector.gpu.simulator.values import values_of
 from selector.ir.nodes import Expr
-from selector.ir.traverse import free_vars
 
 
 @dataclass(slots=True)
@@ -66,13 +65,13 @@ class Lanes:
 
     def __init__(self) -> None:
         self.kept: dict[tuple[object, ...], Moves] = {}
-        self.asked: dict[int, tuple[str, ...]] = {}
+        self.asked: dict[int, tuple[str | Expr, ...]] = {}
 
     def moves(self, agent: Agent, node: Node) -> Moves:
         """What an agent's threads do in a node."""
         names = self.asked.get(id(node))
         if names is None:
-            names = self.asked[id(node)] = tuple(sorted(_names(node)))
+            names = self.asked[id(node)] = tuple(sorted(_names(node), key=str))
         values = agent.values
         key = (id(node), agent.first, agent.last, *[values[name] for name in names])
         found = self.kept.get(key)
@@ -82,21 +81,21 @@ class Lanes:
         return found
 
 
-def _names(node: Node) -> Iterator[str]:
+def _names(node: Node) -> Iterator[str | Expr]:
     """Those that a node asks for, but for those it declares and the threads' places."""
     own = {THREAD.name, "lane", "warp", "group"}
     own |= {x.var for x in walk((node,)) if isinstance(x, For)}
-    found = {n for x in walk((node,)) for e in expressions(x) for n in free_vars(e)}
+    found = {n for x in walk((node,)) for e in expressions(x) for n in asked(e)}
     return iter(found - own)
 
 
 class _Lanes:
     """Some threads, and the ``values`` of names: numbers, or arrays of one for each thread."""
 
-    def __init__(self, agent: Agent, values: dict[str, Any]) -> None:
+    def __init__(self, agent: Agent, values: dict[Any, Any]) -> None:
         thread = np.arange(agent.first, agent.last + 1)
         place = {"lane": thread % WARP, "warp": thread // WARP, "group": thread // GROUP}
-        self.values: dict[str, Any] = {**values, THREAD.name: thread, **place}
+        self.values: dict[Any, Any] = {**values, THREAD.name: thread, **place}
         self.shape = thread.shape
         self.found = Moves()
         self.some: dict[int, int] = {}  # the bytes that are stored, bit by bit, of such chunks

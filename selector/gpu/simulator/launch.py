@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from selector.gpu.ir.nodes import Body, For, Init, Kernel, children
+from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.threads import Agent, agents_of
-from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.worlds import World
 from selector.ir.nodes import Expr, IntImm
 

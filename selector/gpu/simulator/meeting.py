@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
-from selector.gpu.cuda.preamble import words
 from selector.gpu.ir.descriptors import span
 from selector.gpu.ir.expressions import number, plus, times
 from selector.gpu.ir.memory import (
@@ -37,13 +36,11 @@ from selector.gpu.ir.nodes import (
     If,
     Kernel,
     Let,
+    Local,
     Memory,
     Node,
-    Number,
-    Raw,
     Registers,
     State,
-    Under,
     expressions,
     memories,
     walk,
@@ -64,10 +61,10 @@ from selector.gpu.ir.products import (
 )
 from selector.gpu.ir.tensor import LOADS, TensorBusy, TensorLoad
 from selector.gpu.ir.touched import Read
+from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.asked import asked_only
 from selector.gpu.simulator.moved import Alone, moved
 from selector.gpu.simulator.resolved import INSIDE_NAME, OF_LANES, Names
-from selector.gpu.simulator.values import value_of
 from selector.ir.traverse import free_vars
 
 _DECLARED = Descriptor | Let | Memory
@@ -75,12 +72,11 @@ Span = tuple[str, int, int]  # a descriptor, bytes behind its start
 
 
 def meeting_only(kernel: Kernel) -> Kernel:
-    """The kernel without text and name, with the memory that the copy engine fills or wgmma reads,
-    and the numbers that its control mentions.
+    """The kernel without its name and what its control does not ask for, with the memory that the
+    copy engine fills or wgmma reads.
     """
-    names = Names({n.name: n.value for n in kernel.declarations if isinstance(n, Number)})
-    body, numbers = asked_only(_Reduction(kernel).body(kernel.body, names), kernel.declarations)
-    return replace(kernel, name="", parameters=(), declarations=numbers, body=body)
+    body = asked_only(_Reduction(kernel).body(kernel.body, Names()))
+    return replace(kernel, name="", parameters=(), declarations=(), body=body)
 
 
 class _Reduction:
@@ -98,8 +94,8 @@ class _Reduction:
             match node:
                 case Mma(record=record) if record.asynchronous:
                     self.watched |= dict.fromkeys(_fragments(node))
-                case LoadFragment(registers=names, how=how) if how in LOADS:
-                    self.watched[names[0].partition("[")[0]] = None
+                case LoadFragment(registers=registers, how=how) if how in LOADS:
+                    self.watched[registers[0].name] = None
                 case TensorLoad(fragment):  # of a kernel that is reduced already
                     self.watched[fragment] = None
                 case EngineStore(source=view):
@@ -164,13 +160,13 @@ class _Reduction:
     def node(self, node: Node, names: Names) -> Body:
         """What is left of a node."""
         match node:
-            case Under("", inner) | Fused(inner):
+            case Local(inner) | Fused(inner):
                 left = self.body(inner, names)
-                return (Under("", left),) if left else ()
+                return (Local(left),) if left else ()
             case _ if self.alone.moves_only(node):
                 return (*self.touches(node), *moved(node, names))
             case (
-                Under() | Raw() | Evaluate() | SetTile()
+                Local() | Evaluate() | SetTile()
                 | Store() | StorePair() | StoreQuad() | StoreWords() | StoreRows()
             ):  # fmt: skip
                 return self.touches(node)
@@ -226,7 +222,7 @@ class _Reduction:
         return (Let("u32", (node.name,), (start,)),)
 
     def touches(self, node: Node) -> Body:
-        """Of the fragments that text mentions."""
+        """Of the fragments that threads mention."""
         if not self.watched:
             return ()
         found: set[str] = set()
@@ -234,10 +230,6 @@ class _Reduction:
             match x:
                 case Pin(name):
                     found.add(name)
-                case Raw(lines):
-                    found |= words(" ".join(text.partition("//")[0] for text in lines))
-                case Under(head):
-                    found |= words(head)
                 case SetTile(name, _, values):
                     found = found.union((name,), *map(free_vars, values))
                 case StoreChunk() | StorePair() | StoreQuad() | StoreWords() | StoreRows():
@@ -264,7 +256,7 @@ class _Reduction:
             case Mma(record=record) if record.tensor:
                 return (self.product(node),)
             case LoadFragment(how=how) if how in LOADS:
-                fragment = node.registers[0].partition("[")[0]
+                fragment = node.registers[0].name
                 load = TensorLoad(fragment, node.base, node.at, len(node.registers))
                 return (load,) if how == "tensor" else (load, Drain("tensor", 0), Pin(fragment))
             case _:
@@ -330,7 +322,7 @@ def _fragments(node: Mma) -> Iterator[str]:
 
 def _named(x: Operand) -> Iterator[str]:
     match x:
-        case InRegisters(names):
-            yield from (name.partition("[")[0] for name in names)
+        case InRegisters(registers):
+            yield from (r.name for r in registers)
         case InMemory():
             pass

@@ -35,11 +35,10 @@ from selector.gpu.ir.nodes import (
     Kernel,
     Leave,
     Let,
+    Local,
     Memory,
     Node,
-    Raw,
     State,
-    Under,
     children,
     walk,
 )
@@ -53,8 +52,8 @@ from selector.ir.traverse import map_expr
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
 _MOVES = frozenset(get_args(Move))
 _STORES = frozenset((
-    Array, Store, StoreChunk, StorePair, StoreQuad, StoreWords, StoreRows, SetTile, Evaluate, Raw,
-    Under,
+    Array, Store, StoreChunk, StorePair, StoreQuad, StoreWords, StoreRows, SetTile, Evaluate,
+    Local,
 ))  # fmt: skip
 _PLAIN = _STORES | {Comment, Point, For, If, Let, Leave}
 _ALONE = _PLAIN | _MOVES | {State, Assign}
@@ -99,7 +98,7 @@ class Alone:
     def moves_only(self, node: Node) -> bool:
         """Whether that is all of a node, and some of it in shared memory."""
         found = self._of[id(node)]
-        some = bool(found.kinds & _MOVES) and not isinstance(node, Under)
+        some = bool(found.kinds & _MOVES) and not isinstance(node, Local)
         return some and found.kinds <= _ALONE and not found.leaves
 
     def stores_only(self, node: Node) -> bool:
@@ -159,7 +158,7 @@ def _node(node: Node, names: Names) -> Body:
             names.replace(name, None)
         case Point():
             names.declare(node)
-        case Under("", body):
+        case Local(body):
             return _body(body, names)
         case For():
             return _loop(node, names)

@@ -7,10 +7,9 @@ what they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from selector.gpu.ir.expressions import BLOCK, BLOCKS, THREAD, flag, plus, times
+from selector.gpu.ir.expressions import BLOCK, BLOCKS, GIVEN, THREAD, flag, plus, times
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.nodes import Memory
 from selector.gpu.ir.views import BYTES, View
@@ -40,19 +39,17 @@ _WORDS = {"false": 0, "true": 1}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names stand for at a place: the kernel's ``numbers``, ``values`` of those that are
-    replaced (None: unknown), those that are ``known`` there, the bytes of an element where memory
-    and pointers point to.
+    """What names stand for at a place: ``values`` of those that are replaced (None: unknown), those
+    that are ``known`` there, the bytes of an element where memory and pointers point to.
     """
 
-    numbers: Mapping[str, Expr]
     values: dict[str, Expr | None] = field(default_factory=dict[str, "Expr | None"])
     known: set[str] = field(default_factory=lambda: set(PLACED))
     bytes: dict[str, int] = field(default_factory=dict[str, int])
 
     def inner(self) -> Names:
         """Those of a body inside."""
-        return Names(self.numbers, dict(self.values), set(self.known), dict(self.bytes))
+        return Names(dict(self.values), set(self.known), dict(self.bytes))
 
     def let(self, name: str, value: Expr) -> None:
         """Declare one that has a value in the kernel; what differs in a warp is replaced."""
@@ -66,11 +63,7 @@ class Names:
 
     def _asked(self, condition: Expr) -> bool:
         """Whether a condition of the kernel's control is alike in a warp."""
-        names = free_vars(condition)
-        while names & self.numbers.keys():
-            inner = (free_vars(self.numbers[name]) for name in names & self.numbers.keys())
-            names = (names - self.numbers.keys()).union(*inner)
-        return not any(name in OF_LANES or name in self.values for name in names)
+        return free_vars(condition).isdisjoint(OF_LANES | self.values.keys())
 
     def variable(self, name: str) -> None:
         """Declare one that changes."""
@@ -159,13 +152,9 @@ class Names:
     def _name(self, e: Var, name: str) -> Expr | None:
         if name in _WORDS:
             return IntImm(_WORDS[name], e.type)
-        if name in self.values or name in self.numbers:
-            value = self.values.get(name)
-            if name not in self.values:
-                value = self.resolved(self.numbers[name])
-            if value is not None:
-                return value if value.type == e.type else Cast(e.type, value)
-            return e if name in self.numbers and e.type == BOOL else None
+        if name in self.values:
+            value = self.values[name]
+            return value if value is None or value.type == e.type else Cast(e.type, value)
         return e if name in self.known or e.type == BOOL else None
 
     def _call(self, e: Call) -> Expr | None:
@@ -176,7 +165,10 @@ class Names:
                 return self.address(name, *parts)
             case Call(_, _, ()):
                 return e
+            case Call(t, name, (value,)) if name == GIVEN:
+                found = self.resolved(value)
+                return e if found is None and t == BOOL else found
             case Call(t, name, args):
-                found = [self.resolved(a) for a in args]
-                known = tuple(a for a in found if a is not None)
-                return Call(t, name, known) if len(known) == len(found) else None
+                parts = [self.resolved(a) for a in args]
+                known = tuple(a for a in parts if a is not None)
+                return Call(t, name, known) if len(known) == len(parts) else None

@@ -20,15 +20,16 @@ from selector.gpu.ir.nodes import (
     Init,
     Kernel,
     Leave,
+    Local,
     Node,
     Retire,
     Sync,
-    Under,
     walk,
 )
 from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
 from selector.gpu.ir.touched import Read
+from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.lanes import Lanes
 from selector.gpu.simulator.launch import Launch, value
 from selector.gpu.simulator.matrix import Instructions
@@ -37,7 +38,6 @@ from selector.gpu.simulator.moved import Alone
 from selector.gpu.simulator.phases import Phases
 from selector.gpu.simulator.tensor import Tensors
 from selector.gpu.simulator.threads import FENCED, KNOWN, Agent
-from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.variables import assign, declared
 from selector.gpu.simulator.worlds import World
 from selector.ir.nodes import Expr
@@ -135,7 +135,7 @@ class Run:
             self.memories.move(agent, node)
             return ""
         match node:
-            case Under("", body) | Fused(body):
+            case Local(body) | Fused(body):
                 return (yield from self._body(agent, body))
             case If(condition, then, otherwise):
                 way = then if self._holds(agent, condition) else otherwise

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from selector.gpu.ir.expressions import THREAD, THREAD_OF_GROUP
 from selector.gpu.ir.nodes import Kernel, Memory, Node, expressions, walk
-from selector.gpu.simulator.values import value_of
 from selector.gpu.simulator.worlds import World
 from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import walk_expr
@@ -24,21 +24,19 @@ ROWS = 3  # can see, of what has been done to tensor memory
 Clock = npt.NDArray[np.int64]
 
 
-class Values(dict[str, int]):
-    """Of an agent's variables. What the kernel has no variable for follows from them, or else from
-    the world.
+class Values(dict[Any, int]):
+    """Of an agent's variables. What is given and does not follow from them is assumed in the
+    world.
     """
 
     def __init__(self, world: World) -> None:
         super().__init__(world.flags)
         self.world = world
 
-    def __missing__(self, name: str) -> int:
-        number = self.world.numbers[name]
-        try:
-            return value_of(number.value)(self)
-        except KeyError:
-            return self.world.assumed(number)
+    def __missing__(self, key: str | Expr) -> int:
+        if isinstance(key, str):
+            raise KeyError(key)
+        return self.world.assumed(key)
 
 
 @dataclass(slots=True)
@@ -156,7 +154,6 @@ def agents_of(kernel: Kernel, world: World, barriers: int) -> list[Agent]:
         for first, last in ranges:
             agent = Agent(block, first, last, Values(world))
             agent.values.update(place)
-            agent.values[f"({THREAD.name} >> 5)"] = first // WARP
             found.append(agent)
     groups = -(-kernel.threads // GROUP)
     size = 5 * len(found) + groups * kernel.cluster + barriers

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from selector.gpu.ir.nodes import Advance, Assign, Body, Let, Memory, Node, State
 from selector.gpu.ir.products import Descriptor
 from selector.gpu.ir.tensor import TensorMemory, TensorTile
+from selector.gpu.ir.values import value_of
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.threads import Agent
-from selector.gpu.simulator.values import value_of
 
 
 def assign(agent: Agent, node: Node) -> bool:
@@ -30,7 +30,9 @@ def assign(agent: Agent, node: Node) -> bool:
             if phase:
                 v[phase] += slot // stages
         case Memory():
-            v[node.name] = node.offset + (v[node.unit] * node.apart if node.unit else 0)
+            v[node.name] = node.offset + (
+                0 if node.unit is None else value_of(node.unit)(v) * node.apart
+            )
             agent.memories[node.name] = node
         case TensorMemory(name):
             v[name] = 0

@@ -29,14 +29,14 @@ __device__ __forceinline__ bf16 to_bf16(float v) {
 }
 """,
     "exp2_rounded": """\
-// 2^x where the result is rounded to float16 next, or is a term of a sum in float32, which loses as
+// 2^x where the result is rounded to 16 bits next, or is a term of a sum in float32, which loses as
 // much: 2 units off. Results below 2^-126 are 0.
 __device__ __forceinline__ float exp2_rounded(float x) {
   float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 """,
     "exp_rounded": """\
-// exp(x) where the result is rounded to float16 next: 2 to 15 units of float32 off there, at most
-// 1/250 of what rounding loses. Results below 2^-126 are 0.
+// exp(x) where the result is rounded to 16 bits next: as float16 2 to 15 units of float32 off, at
+// most 1/250 of what rounding loses, as bfloat16 at most 1/150. Results below 2^-126 are 0.
 __device__ __forceinline__ float exp_rounded(float x) {
   float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f)); return y; }
 """,

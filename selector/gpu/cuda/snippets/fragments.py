@@ -47,6 +47,13 @@ __device__ __forceinline__ u32 round_pair(float a, float b) {
   return r;
 }
 """,
+    "round_pair_bf16": """\
+__device__ __forceinline__ u32 round_pair_bf16(float a, float b) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+}
+""",
     "pack16": """\
 __device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }

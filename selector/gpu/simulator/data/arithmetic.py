@@ -6,7 +6,7 @@ Of a choice, and behind ``&&`` and ``||``, only those threads load something tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,10 +72,10 @@ def converted(x: Any, element: np.dtype[Any]) -> Any:
 
 
 class Arithmetic:
-    """Of one kernel: its ``numbers`` stand for what they are."""
+    """Of one kernel."""
 
-    def __init__(self, numbers: Mapping[str, Expr], memories: Memories) -> None:
-        self.numbers, self.memories = numbers, memories
+    def __init__(self, memories: Memories) -> None:
+        self.memories = memories
         self.kept: dict[int, tuple[Expr, Evaluated]] = {}
         self.mentioned: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.loading: dict[int, tuple[Expr, bool]] = {}
@@ -84,18 +84,14 @@ class Arithmetic:
         """Those whose values have a say."""
         found = self.mentioned.get(id(e))
         if found is None:
-            names = free_vars(e)
-            for name in names & self.numbers.keys():
-                names = names | self.names(self.numbers[name])
-            found = self.mentioned[id(e)] = e, frozenset(names)
+            found = self.mentioned[id(e)] = e, frozenset(free_vars(e))
         return found[1]
 
     def loads(self, e: Expr) -> bool:
         found = self.loading.get(id(e))
         if found is None:
-            inside = (self.numbers[n] for n in free_vars(e) & self.numbers.keys())
             own = any(isinstance(x, Call) and x.name in LOADS for x in walk_expr(e))
-            found = self.loading[id(e)] = e, own or any(map(self.loads, inside))
+            found = self.loading[id(e)] = e, own
         return found[1]
 
     def of(self, e: Expr) -> Evaluated:
@@ -111,7 +107,7 @@ class Arithmetic:
                 constant = _constant(value, t)
                 return lambda _: constant
             case Var(name, t):
-                return self._variable(name, t)
+                return _variable(name, t)
             case Cast(t, value):
                 return self._cast(t, value)
             case Not(value):
@@ -134,17 +130,6 @@ class Arithmetic:
     def _truth(self, e: Expr) -> Evaluated:
         inner = self.of(e)
         return inner if e.type == BOOL else lambda v: inner(v) != 0
-
-    def _variable(self, name: str, t: Type) -> Evaluated:
-        if name in self.numbers:
-            inner, element = self.of(self.numbers[name]), DTYPES.get(t)
-            if element is None or self.numbers[name].type == t:
-                return inner
-            return lambda v: _plain(inner(v), element)
-        if t == POINTER:
-            return lambda v: v[name]
-        element = DTYPES[t]
-        return lambda v: _plain(v[name], element)
 
     def _cast(self, t: Type, value: Expr) -> Evaluated:
         inner, source = self.of(value), value.type
@@ -221,7 +206,7 @@ class Arithmetic:
         match e.name, parts:
             case "cluster_rank", []:
                 return lambda v: v["cluster_rank"]
-            case "first_lane", [value]:
+            case (("first_lane" | "given"), [value]):
                 return value
             case "shuffle_xor", [value, by]:
                 return lambda v: shuffled(v, value(v), v["lane"] ^ by(v))
@@ -271,6 +256,13 @@ def _constant(value: float, t: Type) -> Any:
             ()
         ]
     return element.type(value)
+
+
+def _variable(name: str, t: Type) -> Evaluated:
+    if t == POINTER:
+        return lambda v: v[name]
+    element = DTYPES[t]
+    return lambda v: _plain(v[name], element)
 
 
 def _applied(f: Callable[[Any, Any], Any], a: Evaluated, b: Evaluated) -> Evaluated:

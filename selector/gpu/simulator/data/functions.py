@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from selector.gpu.ir.values import panel_index, strip_column
 from selector.gpu.simulator.data.values import BOOLEAN
-from selector.gpu.simulator.values import panel_index, strip_column
 from selector.ir.bfloat16 import from_bits, to_bits
 
 Function = Callable[..., Any]
@@ -138,6 +138,10 @@ def round_pair(a: Any, b: Any) -> Any:
     return pack16(a.astype(np.float16), b.astype(np.float16))
 
 
+def _round_pair_bf16(a: Any, b: Any) -> Any:
+    return pack16(to_bf16(a), to_bf16(b))
+
+
 def _halves(pair: Any) -> tuple[Any, Any]:
     return half_of(pair, np.uint32(0)), half_of(pair, np.uint32(1))
 
@@ -217,6 +221,7 @@ FUNCTIONS: dict[str, Function] = {
     "pair_select": _pair_select,
     "half_of": half_of,
     "round_pair": round_pair,
+    "round_pair_bf16": _round_pair_bf16,
     "pack16": pack16,
     "pack8": pack8,
     "abs": np.abs,

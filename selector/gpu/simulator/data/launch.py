@@ -15,11 +15,9 @@ from selector.gpu.ir.products import Mma
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.machine import GROUP, SHARED, WARP, Boxes, Machine
 from selector.gpu.simulator.data.run import Run
-from selector.gpu.simulator.data.scopes import text_in
 from selector.gpu.simulator.data.values import Mask, Pointer, Threads
 from selector.ir.nodes import Expr, Var
 from selector.ir.traverse import conjuncts, walk_expr
-from selector.ir.types import BOOL
 
 MOST_THREADS = 1 << 15  # that are run at once
 
@@ -28,7 +26,7 @@ MOST_THREADS = 1 << 15  # that are run at once
 class Launched:
     """A kernel and what it is launched with: blocks along each dimension, bytes of shared memory,
     the values of its parameters by name; extents and strides in elements of what its tensor maps
-    are of; whether all arrays are as ``aligned`` as its flags ask.
+    are of.
     """
 
     kernel: Kernel
@@ -36,7 +34,6 @@ class Launched:
     shared_bytes: int
     values: Mapping[str, Any]
     maps: Mapping[str, tuple[Pointer, tuple[int, ...], tuple[int, ...]]]
-    aligned: bool
 
 
 def run_launch(launched: Launched) -> tuple[tuple[str, ...], set[int]]:
@@ -44,9 +41,6 @@ def run_launch(launched: Launched) -> tuple[tuple[str, ...], set[int]]:
     ids of the nodes that somebody came to.
     """
     kernel = launched.kernel
-    text = text_in(kernel)
-    if text:
-        return (f"not run: {text} lines of text",), set()
     x, y, z = launched.grid
     most = max(MOST_THREADS // kernel.threads // kernel.cluster, 1) * kernel.cluster
     faults: dict[str, None] = {}
@@ -63,7 +57,7 @@ def _run_blocks(launched: Launched, blocks: Any) -> Machine:
     kernel = launched.kernel
     declared = {n.name: n for n in walk(kernel.declarations) if isinstance(n, Map)}
     maps = {name: Boxes(declared[name], *given) for name, given in launched.maps.items()}
-    machine = Machine(kernel, blocks.size, launched.shared_bytes, maps, launched.values)
+    machine = Machine(kernel, blocks.size, launched.shared_bytes, maps)
     whole = _placed(launched, machine, blocks)
     roles = [_among(whole, mask) for mask in _roles(kernel, whole, machine.arithmetic)]
     with np.errstate(all="ignore"):
@@ -94,15 +88,11 @@ def _placed(launched: Launched, machine: Machine, blocks: Any) -> Threads:
     v.put("lane", lane)
     v.put("warp", thread // WARP)
     v.put("group", thread // GROUP)
-    v.put(f"({THREAD.name} >> 5)", thread // WARP)
     v.put("q", lane % 4)
     v.put("g", lane // 4 + (thread // WARP % 4 * 16 if grouped else 0))
     v.put(SHARED, machine.shared(np.int64(0)))
     for name, value in launched.values.items():
         v.put(name, value)
-    for flag in _names(kernel):
-        if flag.type == BOOL and flag.name not in v.own:
-            v.put(flag.name, np.bool_(launched.aligned))
     v.put("true", np.bool_(True))
     v.put("false", np.bool_(False))
     return v

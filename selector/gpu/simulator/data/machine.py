@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from selector.gpu.ir.memory import Map
-from selector.gpu.ir.nodes import Kernel, Node, Number
+from selector.gpu.ir.nodes import Kernel, Node
 from selector.gpu.ir.text import line
 from selector.gpu.ir.views import View
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.memory import Memories
 from selector.gpu.simulator.data.unwritten import Unwritten
 from selector.gpu.simulator.data.values import Index, Mask, Pointer, Space, Threads, per_thread
-from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Expr
 
 SHARED = "smem"
 WARP, GROUP = 32, 128
@@ -32,30 +32,19 @@ class Boxes:
     strides: tuple[int, ...]
 
 
-def _number(n: Number, given: Collection[str]) -> Expr:
-    """What it stands for: a parameter, where the launch brings it."""
-    return Var(n.text, n.value.type) if n.text in given else n.value
-
-
 class Machine:
-    """Of a launch of ``blocks`` blocks, with parameters whose names are ``given``."""
+    """Of a launch of ``blocks`` blocks."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        blocks: int,
-        shared_bytes: int,
-        maps: Mapping[str, Boxes],
-        given: Collection[str],
+        self, kernel: Kernel, blocks: int, shared_bytes: int, maps: Mapping[str, Boxes]
     ) -> None:
         self.kernel, self.blocks, self.maps = kernel, blocks, maps
-        numbers = {n.name: _number(n, given) for n in kernel.declarations if isinstance(n, Number)}
         each = -(-max(shared_bytes, 16) // 16) * 16
         room = np.full(blocks * each, 0xFF, np.uint8)
         shared = Space("shared memory", room, np.full(blocks * each, 0xFF, np.uint8), each, each)
         self.node: Node | None = None
         self.memories = Memories(shared, self.here)
-        self.arithmetic = Arithmetic(numbers, self.memories)
+        self.arithmetic = Arithmetic(self.memories)
         self.unwritten = Unwritten(self.arithmetic)
         self.reached: set[int] = set()  # ids of the nodes that somebody came to
         self.idle = False  # nobody wants what the node does

@@ -59,8 +59,8 @@ def _as(value: Any, element: np.dtype[Any]) -> Any:
 
 def memory(m: Machine, v: Threads, node: Memory) -> None:
     start = np.int64(node.offset)
-    if node.unit:
-        start = start + v[node.unit].astype(np.int64) * node.apart
+    if node.unit is not None:
+        start = start + m.place(v, node.unit).astype(np.int64) * node.apart
     v.put(node.name, Pointer(m.memories.shared, KINDS[node.kind], start))
 
 

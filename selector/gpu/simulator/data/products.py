@@ -27,6 +27,7 @@ from selector.gpu.ir.products import (
     Mma,
     Operand,
     Record,
+    Register,
 )
 from selector.gpu.simulator.data.functions import from_bf16
 from selector.gpu.simulator.data.machine import WARP, Machine
@@ -62,7 +63,7 @@ def descriptor(m: Machine, v: Threads, node: Descriptor) -> None:
 def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
     match node.how:
         case "word":
-            (name,) = node.registers
+            name = node.registers[0].name
             p: Pointer = v[node.base] + np.int64(node.at)
             m.memories.met = False
             value = m.memories.load(v, p)
@@ -70,7 +71,7 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
         case _:
-            (name,) = node.registers
+            name = node.registers[0].name
             m.put(v, name, *m.both(v, packed(*node.elements)))
 
 
@@ -78,8 +79,8 @@ def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:
     """Matrix i of 8 rows of 16 bytes to register i; lane l has word l % 4 of row l / 4."""
     warps, count = m.warps(v), len(node.registers)
     if not warps:
-        for name in node.registers:
-            m.put(v, name, np.zeros(v.count, np.uint32), np.ones(v.count, bool))
+        for register in node.registers:
+            m.put(v, register.name, np.zeros(v.count, np.uint32), np.ones(v.count, bool))
         return
     lanes = v.part(v["lane"] < 8 * count)  # the others' addresses are not asked for
     at = m.shared(lanes[node.base] + node.at)
@@ -88,9 +89,9 @@ def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:
     across = node.how == "ldmatrix_trans"
     found = _dealt(words.reshape(warps, count, 8, 4), across)
     masks = None if mask is None else _marked(mask.reshape(warps, count, 8, 4), across)
-    for i, name in enumerate(node.registers):
+    for i, register in enumerate(node.registers):
         marks = None if masks is None or not masks[:, i].any() else masks[:, i].reshape(-1)
-        m.put(v, name, found[:, i].reshape(-1), marks)
+        m.put(v, register.name, found[:, i].reshape(-1), marks)
 
 
 def _dealt(rows: Array, across: bool) -> Array:
@@ -126,7 +127,7 @@ def _where(layout: Strided, rows: int, columns: int, registers: int) -> tuple[Ar
 def _in_registers(
     m: Machine,
     v: Threads,
-    names: tuple[str, ...],
+    registers: tuple[Register, ...],
     layout: Strided,
     rows: int,
     depth: int,
@@ -134,26 +135,25 @@ def _in_registers(
 ) -> tuple[Array, Any]:
     """Elements of each unit by row and depth, and which nobody wrote."""
     threads = WARP if rows <= 16 else 4 * WARP
-    words = np.stack([per_thread(_register(v, name)[0], v.count) for name in names], -1)
-    bytes_ = np.ascontiguousarray(words).view(np.uint8).reshape(-1, threads * len(names) * 4)
-    lane, register, byte = _where(layout, rows, depth * size, len(names))
-    at = ((lane * len(names) + register) * 4 + byte)[:, ::size]
+    words = np.stack([per_thread(_register(v, r)[0], v.count) for r in registers], -1)
+    bytes_ = np.ascontiguousarray(words).view(np.uint8).reshape(-1, threads * len(registers) * 4)
+    lane, register, byte = _where(layout, rows, depth * size, len(registers))
+    at = ((lane * len(registers) + register) * 4 + byte)[:, ::size]
     found = bytes_[:, at[..., None] + np.arange(size)]
-    masks = [_register(v, name)[1] for name in names]
+    masks = [_register(v, r)[1] for r in registers]
     if all(mask is None for mask in masks):
         return found, None
     none = np.zeros(v.count, bool)
     marks = np.stack([none if mask is None else mask for mask in masks], -1)
-    return found, marks.reshape(-1, threads * len(names))[:, at // 4]
+    return found, marks.reshape(-1, threads * len(registers))[:, at // 4]
 
 
-def _register(v: Threads, name: str) -> tuple[Any, Any]:
+def _register(v: Threads, r: Register) -> tuple[Any, Any]:
     """One, or one of an array of them."""
-    array, _, index = name.partition("[")
-    value, mask = v[array], v.mask(array)
-    for part in index.rstrip("]").split("][") if index else ():
-        value = value[:, int(part)]
-        mask = None if mask is None else mask[:, int(part)]
+    value, mask = v[r.name], v.mask(r.name)
+    if r.index is not None:
+        value = value[:, r.index]
+        mask = None if mask is None else mask[:, r.index]
     return value, mask if mask is not None and mask.any() else None
 
 
@@ -226,8 +226,8 @@ def _operand(
     m: Machine, v: Threads, x: Operand, layout: Strided, rows: int, r: Record
 ) -> tuple[Array, Any]:
     match x:
-        case InRegisters(names):
-            return _in_registers(m, v, names, layout, rows, r.k, r.bytes)
+        case InRegisters(registers):
+            return _in_registers(m, v, registers, layout, rows, r.k, r.bytes)
         case InMemory():
             return _in_memory(m, v, x, rows, r.k, r.bytes)
 

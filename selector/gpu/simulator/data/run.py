@@ -50,15 +50,13 @@ from selector.gpu.ir.nodes import (
     Init,
     Leave,
     Let,
+    Local,
     Memory,
     Node,
-    Number,
-    Raw,
     Registers,
     Retire,
     State,
     Sync,
-    Under,
 )
 from selector.gpu.ir.products import (
     Descriptor,
@@ -81,7 +79,7 @@ Way = Generator[Callable[[], bool], None, Left]
 _LEAVES = {"loop": 1, "iteration": 2, "kernel": 3}
 _LOOP, _KERNEL = 1, 3
 MOST_STEPS = 200_000
-_NOTHING = (Raw, Comment, Number, Map, Prefetch, Commit, Drain, Pin, Registers, Dependents)
+_NOTHING = (Comment, Map, Prefetch, Commit, Drain, Pin, Registers, Dependents)
 _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     **dict.fromkeys(_NOTHING, lambda m, v, node: None),
     Fence: moves.fence,
@@ -200,7 +198,7 @@ class Run:
             return None
         machine.reached.add(id(node))
         match node:
-            case Under(_, body) | Fused(body):
+            case Local(body) | Fused(body):
                 return (yield from self._body(v, body))
             case If():
                 return (yield from self._branch(v, node))

@@ -1,4 +1,4 @@
-"""What a body declares and sets, and whether all of it is nodes."""
+"""What a body declares and sets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from selector.gpu.ir.nodes import (
     Assign,
     Body,
     For,
-    Kernel,
     Let,
+    Local,
     Memory,
     Node,
-    Raw,
     State,
-    Under,
     children,
-    walk,
 )
 from selector.gpu.ir.products import Descriptor, Fragment, LoadFragment, MatrixRows, Mma, SetTile
 from selector.ir.nodes import Call, Expr, Var
@@ -28,8 +25,10 @@ def declared_in(body: Body) -> Iterator[str]:
     """Names that end with a body."""
     for node in body:
         match node:
-            case Let(names=names) | State(names=names) | LoadFragment(registers=names):
-                yield from (name for name in names if "[" not in name)
+            case Let(names=names) | State(names=names):
+                yield from names
+            case LoadFragment(registers=registers):
+                yield from (r.name for r in registers if r.index is None)
             case (
                 Memory(name) | Point(name) | Array(name) | Fragment(name) | MatrixRows(name)
                 | Descriptor(name)
@@ -57,8 +56,8 @@ def _set_by(node: Node) -> Iterator[str]:
             yield "parts"
         case Store(to):
             yield from _root(to)
-        case LoadFragment(registers=names):
-            yield from (name.partition("[")[0] for name in names)
+        case LoadFragment(registers=registers):
+            yield from (r.name for r in registers)
         case For(var=name, start=None, body=body):
             yield name
             yield from set_in(body)
@@ -71,7 +70,7 @@ def _set_by(node: Node) -> Iterator[str]:
 
 def _bodies(node: Node) -> Iterator[Body]:
     match node:
-        case Under(body=body):
+        case Local(body):
             yield body
         case _:
             yield from ((x,) for x in children(node))
@@ -86,17 +85,3 @@ def _root(e: Expr) -> Iterator[str]:
             yield from _root(whole)
         case _:
             pass
-
-
-def text_in(kernel: Kernel) -> int:
-    """How many lines of a kernel's body are text that does something."""
-    count = 0
-    for node in walk(kernel.body):
-        match node:
-            case Raw(lines):
-                count += sum(bool(x.strip()) and not x.strip().startswith("//") for x in lines)
-            case Under(head) if head:
-                count += 1
-            case _:
-                pass
-    return count

@@ -24,8 +24,6 @@ class Unwritten:
     def of(self, e: Expr, v: Threads) -> Mask | None:
         """The mask; None: nobody's."""
         match e:
-            case Var(name) if name in self.arithmetic.numbers:
-                return self.of(self.arithmetic.numbers[name], v)
             case Var(name):
                 return v.mask(name)
             case Cast(_, value) | Not(value):

@@ -4,7 +4,7 @@ several at once, whose values are arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.expressions import PLACES
+from selector.gpu.ir.expressions import GIVEN, PLACES
 from selector.gpu.ir.layouts import BYTE, Dealt, Swizzle
 from selector.ir.nodes import (
     Binary,
@@ -27,9 +27,10 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.traverse import expr_children
 from selector.ir.types import BOOL, UINT32, Type
 
-Values = Mapping[str, int]
+Values = Mapping[Any, int]  # of variables by name, of what is given by its expression
 
 _SIGNS = {
     BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "//",
@@ -37,7 +38,10 @@ _SIGNS = {
     CompareOp.LE: "<=", CompareOp.GT: ">", CompareOp.GE: ">=",
 }  # fmt: skip
 _EXTREMA = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
-_CALLS = {"bitwise_and": "&", "bitwise_xor": "^", "shift_right": ">>"}
+_CALLS = {
+    "bitwise_and": "&", "bitwise_xor": "^", "shift_right": ">>", "floor_div": "//",
+    "floor_mod": "%",
+}  # fmt: skip
 _WORD = 0xFFFFFFFF
 
 
@@ -49,30 +53,65 @@ class _Forms:
     negated: str
     chosen: str
     test: str  # a number taken for a condition
+    given: str
 
 
-_ONE = _Forms({BinaryOp.AND: "and", BinaryOp.OR: "or"}, "(not {})", "({1} if {0} else {2})", "{}")
+_ONE = _Forms(
+    {BinaryOp.AND: "and", BinaryOp.OR: "or"},
+    "(not {})",
+    "({1} if {0} else {2})",
+    "{}",
+    "given(v, {1}, lambda: {0})",
+)
 _SEVERAL = _Forms(
-    {BinaryOp.AND: "&", BinaryOp.OR: "|"}, "(True ^ {})", "where({}, {}, {})", "true({}, 0)"
+    {BinaryOp.AND: "&", BinaryOp.OR: "|"},
+    "(True ^ {})",
+    "where({}, {}, {})",
+    "true({}, 0)",
+    "v[{1}]",
 )
 
 
 @lru_cache(maxsize=1 << 14)
 def value_of(e: Expr) -> Callable[[Values], int]:
     """The function; ``KeyError`` where a variable has no value."""
-    return eval(f"lambda v: {_text(e, _ONE)}", {"min": min, "max": max, **_PLACED})
+    words: dict[str, Any] = {"min": min, "max": max, "given": _given, **_PLACED}
+    return eval(f"lambda v: {_text(e, _ONE, words)}", words)
 
 
 @lru_cache(maxsize=1 << 14)
 def values_of(e: Expr) -> Callable[[Mapping[str, Any]], Any]:
     """The function of several threads at once."""
-    extrema = {"min": np.minimum, "max": np.maximum, "where": np.where, "true": np.not_equal}
-    return eval(f"lambda v: {_text(e, _SEVERAL)}", extrema | _PLACED)
+    words = {"min": np.minimum, "max": np.maximum, "where": np.where, "true": np.not_equal}
+    words |= _PLACED
+    return eval(f"lambda v: {_text(e, _SEVERAL, words)}", words)
 
 
-def _text(e: Expr, forms: _Forms) -> str:
+def _given(v: Values, e: Expr, value: Callable[[], int]) -> int:
+    """What is given follows from what has a value here, or is as it is assumed."""
+    try:
+        return value()
+    except KeyError:
+        return v[e]
+
+
+def asked(e: Expr) -> Iterator[str | Expr]:
+    """Variables, and what is given, that a value follows from."""
+    match e:
+        case Var(name):
+            yield name
+        case Call(_, name) if name == GIVEN:
+            yield e
+        case _:
+            for x in expr_children(e):
+                yield from asked(x)
+
+
+def _text(e: Expr, forms: _Forms, words: dict[str, Any]) -> str:
+    """As Python; ``words`` has what it mentions besides ``v``."""
+
     def text(e: Expr) -> str:
-        return _text(e, forms)
+        return _text(e, forms, words)
 
     def test(e: Expr) -> str:
         return forms.test.format(text(e))
@@ -94,13 +133,21 @@ def _text(e: Expr, forms: _Forms) -> str:
             return forms.chosen.format(test(c), text(a), text(b))
         case Cast(t, a):
             return _cast(t, text(a), test(a))
-        case Call(_, name, args):
-            return _call(name, [text(x) for x in args])
+        case Call():
+            return _call(e, forms, words)
         case _:
             raise InternalError(f"{e} has no value in a kernel's control")
 
 
-def _call(name: str, args: list[str]) -> str:
+def _call(e: Call, forms: _Forms, words: dict[str, Any]) -> str:
+    if e.name == GIVEN:
+        key = f"given{len(words)}"
+        words[key] = e
+        try:
+            return forms.given.format(_text(e.args[0], forms, words), key)
+        except InternalError:
+            return f"v[{key}]"
+    name, args = e.name, [_text(x, forms, words) for x in e.args]
     match args:
         case (a, b) if name in _CALLS:
             return f"({a} {_CALLS[name]} {b})"

@@ -1,0 +1,22 @@
+// A pipeline as its user defined it.
+
+#pragma once
+
+#include "records.h"
+
+#include <pybind11/stl.h>
+
+namespace bridge {
+
+// "funcs": of each Func that the outputs need, producers first, a dictionary (inspect.cpp);
+// "records": those that its indices name.
+py::dict inspect(const Functions &outputs);
+
+// A pipeline of its own with the same names, whose schedule is another's no more. Parameters, and
+// what is declared of them, are shared.
+std::vector<Halide::Func> copy(const Functions &outputs);
+
+// The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
+std::vector<Halide::Func> wrapped(const Functions &outputs);
+
+}  // namespace bridge

@@ -1,0 +1,39 @@
+"""Our own directives, for Funcs and for recorded ones: what families of schedules ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from halide_bridge import memory
+from halide_bridge.schedules.recorder import Recorded
+
+
+def _ask(directive: str, func: Any, *arguments: Any) -> Any:
+    if isinstance(func, Recorded):
+        func.script.ask(directive, func, arguments)
+        return func
+    return getattr(memory, directive)(func, *arguments)
+
+
+def store_in(func: Any, kind: memory.MemoryType) -> Any:
+    return _ask("store_in", func, kind)
+
+
+def pipeline_stages(func: Any, stages: int) -> Any:
+    return _ask("pipeline_stages", func, stages)
+
+
+def persistent(func: Any, blocks: int = 1) -> Any:
+    return _ask("persistent", func, blocks)
+
+
+def teams(func: Any, count: int) -> Any:
+    return _ask("teams", func, count)
+
+
+def self_fed(func: Any) -> Any:
+    return _ask("self_fed", func)
+
+
+def cluster(func: Any, blocks: int) -> Any:
+    return _ask("cluster", func, blocks)

@@ -1,0 +1,171 @@
+"""The schedule of attention on tensor instructions: everything in one loop over the keys of a head.
+
+A block has a tile of queries, which its warps, or its groups of four warps, share out by rows. Keys
+and values come in runs, the next ones ahead of their use. Scores stay in registers: their rows are
+reduced there, they become weights, and with that the operand of the second product. Largest scores
+and sums of weights are numbers of rows, and stay there as well. A block that stays goes on to the
+next tile while its results leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.memory import MemoryType, online, persistent, pipeline_stages, store_in
+from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
+from selector.families.attention.tiling import COLUMNS, DEPTH, Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The Funcs that a schedule talks about, of the variables ``n`` (keys), ``m`` (queries), ``d``
+    (``depth`` channels) and ``h`` (heads), with sums over the keys ``r``.
+
+    ``peak``, ``total``: the largest score of a query, and the sum of its weights; ``mixed``: that
+    of the weighted values, which ``output`` divides by ``total``. ``scores``: of the operands
+    ``query`` and ``key``, for each of the three; ``weight``: of ``mixed``. ``keys``, ``values``:
+    the Funcs of the operands ``key`` and ``value`` that the sums read. ``matrices``: Funcs of keys,
+    queries and heads that the scores read, to be staged like these.
+    """
+
+    output: Any
+    mixed: Any
+    peak: Any
+    total: Any
+    weight: Any
+    scores: tuple[Any, Any, Any]
+    query: Any
+    key: Any
+    value: Any
+    keys: Any
+    values: Any
+    depth: int
+    n: Any
+    m: Any
+    d: Any
+    h: Any
+    r: Any
+    matrices: tuple[Any, ...] = ()
+
+
+def schedule_attention(p: Attention, size: Tiling) -> Any:
+    """Schedule attention so; returns the output."""
+    mo, mi = variables("mo", "mi")
+    p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, size.block)
+    blocks = (p.h, mo) if size.heads_first else (mo, p.h)
+    p.output.reorder(p.d, mi, *blocks).gpu_blocks(*blocks)
+    _rows_of(p.output, mi, size, (p.d,))
+    for number, rows in enumerate((p.peak, p.total)):
+        rows.compute_at(p.output, blocks[0]).bound_extent(p.m, size.block)
+        _rows_of(rows, p.m, size)
+        ro, ri, rv = rvars("ro", "ri", "rv")
+        update = rows.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, COLUMNS)
+        mw = _rows_of(update.atomic(), p.m, size, inner=(rv,), outer=(ri, ro))
+        _score(p, p.scores[number], (rows, ro, mw), blocks[0], size)
+    _mix(p, blocks[0], size)
+    online(p.peak, p.total, p.mixed)
+    if size.persistent:
+        persistent(p.output, size.persistent)
+    return p.output
+
+
+def _mix(p: Attention, block: Any, size: Tiling) -> None:
+    """The weights, and the product with the values."""
+    p.mixed.bound_extent(p.d, p.depth).bound_extent(p.m, size.block).compute_at(p.output, block)
+    store_in(p.mixed, _memory(size))
+    _rows_of(p.mixed, p.m, size, (p.d,))
+    ro, ri, rv = rvars("ro", "ri", "rv")
+    update = p.mixed.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, DEPTH).atomic()
+    mw = _rows_of(update, p.m, size, (p.d,), inner=(rv,), outer=(ri, ro))
+    p.weight.compute_at(p.mixed, mw).store_in(REGISTER)
+    p.weight.bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
+    _tile(p.weight, p, size)
+    _score(p, p.scores[2], (p.mixed, ro, mw), block, size)
+    _stage(p.values.in_(p.mixed), p.mixed, ro, (p.depth, size.keys), size.stages)
+
+
+def _rows_of(
+    stage: Any,
+    m: Any,
+    size: Tiling,
+    columns: tuple[Any, ...] = (),
+    *,
+    inner: tuple[Any, ...] = (),
+    outer: tuple[Any, ...] = (),
+) -> Any:
+    """Give each unit its rows, as unrolled vector statements of some ``columns``; returns the loop
+    over units. ``inner``: reductions within a statement; ``outer``: those around it.
+    """
+    mu, mv, mw, du, dv = variables("mu", "mv", "mw", "du", "dv")
+    stage.split(m, mw, mv, size.rows).split(mv, mu, mv, size.vector)
+    for d in columns:
+        stage.split(d, du, dv, size.channels)
+    lanes = (*inner, *((dv,) if columns else ()), mv)
+    steps = (*((du,) if columns else ()), mu, *outer[:1])
+    stage.reorder(*lanes, *steps, mw, *outer[1:])
+    for loop in lanes:
+        stage.vectorize(loop)
+    for loop in steps:
+        stage.unroll(loop)
+    stage.gpu_threads(mw)
+    return mw
+
+
+def _tile(stage: Any, p: Attention, size: Tiling, depth: Any | None = None) -> None:
+    """Unrolled vector statements of a unit's rows and a run of keys."""
+    mu, mv, nu, nv = variables("mu", "mv", "nu", "nv")
+    stage.split(p.m, mu, mv, size.vector).split(p.n, nu, nv, COLUMNS)
+    if depth is None:
+        stage.reorder(nv, mv, nu, mu)
+    else:
+        ko, ki = rvars("ko", "ki")
+        stage.split(depth, ko, ki, DEPTH).reorder(ki, nv, mv, nu, mu, ko).atomic()
+        stage.vectorize(ki).unroll(ko)
+    stage.vectorize(nv).vectorize(mv).unroll(nu).unroll(mu)
+
+
+def _score(
+    p: Attention,
+    scores: Any,
+    place: tuple[Any, Any, Any],
+    block: Any,
+    size: Tiling,
+) -> None:
+    """The scores of a run of keys and a unit's rows, in its registers, where ``place`` (a consumer,
+    its loops over runs and over units) takes them.
+    """
+    consumer, run, unit = place
+    scores.compute_at(consumer, unit).bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
+    store_in(scores, _memory(size))
+    _tile(scores, p, size)
+    (channel,) = scores.rvars(0)
+    _tile(scores.update(), p, size, channel)
+    if scores.num_update_definitions() > 1:
+        _tile(scores.update(1), p, size)
+    for matrix in p.matrices:
+        shape = (size.keys, size.block)
+        _stage(matrix.in_(scores), consumer, run, shape, size.stages)
+    _stage(p.query.in_(scores), p.output, block, (p.depth, size.block))
+    _stage(p.keys.in_(scores), consumer, run, (p.depth, size.keys), size.stages)
+
+
+def _stage(
+    staged: Any,
+    consumer: Any,
+    loop: Any,
+    extents: tuple[int, int],
+    stages: int = 1,
+) -> None:
+    """A copy of rows of channels in shared memory, ``stages`` iterations of the loop deep."""
+    inner, outer = staged.args()[:2]
+    staged.compute_at(consumer, loop).store_in(GPU_SHARED)
+    staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
+    staged.vectorize(inner).vectorize(outer)
+    if stages > 1:
+        pipeline_stages(staged, stages)
+
+
+def _memory(size: Tiling) -> MemoryType:
+    """Where products are added up."""
+    return MemoryType.WGMMAAccumulator if size.groups else MemoryType.WMMAAccumulator

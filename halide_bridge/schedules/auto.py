@@ -1,0 +1,182 @@
+"""Schedules that nobody writes: ``autoschedule``, for a plain pipeline and a GPU.
+
+The definitions are read (``recognise``), each Func gets its place there, and here its directives
+(``kernels``, ``reductions``, the family of contractions), which are applied to the user's pipeline
+and written down at once (``recorder``). Nothing is refused: what has no better way is computed in a
+kernel of its own. What is to go to a tensor unit is tried on a copy before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge import memory
+from halide_bridge.checks import output_funcs
+from halide_bridge.lowering import lower_copy
+from halide_bridge.names import plain
+from halide_bridge.schedules.places import Plan, Scheduling
+from halide_bridge.schedules.recognise.facts import place
+from halide_bridge.schedules.recognise.products import Product, product_of
+from halide_bridge.schedules.recognise.program import read_program
+from halide_bridge.schedules.sizes import Guess, Sizes, guess
+from selector.diagnostics import ScheduleError, UserError
+from selector.families.contraction import Shape, Tiling, pick, ranked
+from selector.ir.module import Module
+from selector.machine import Machine, machine_for
+from selector.targets import Target, find_target
+
+_scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What ``autoschedule`` has applied.
+
+    ``source``: Python that does the same to ``output``, the same pipeline built anew. ``report``:
+    what each Func became, in the order in which they are computed.
+    """
+
+    source: str
+    report: str
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def autoschedule(
+    output: Any, *, target: str | Target = "cuda", sizes: Sizes | None = None
+) -> Schedule:
+    """Schedule a plain pipeline for a GPU: a Func, several, or a Pipeline.
+
+    Directives are applied to its Funcs, as a user would; those that have a schedule keep it, with
+    what is computed at their loops. Returns the directives as text and a report. The same pipeline
+    gives the same schedule.
+
+    ``sizes``: what it is to be fast at, the output's shape in NumPy's order, or shapes of outputs
+    and arguments by name; it takes any other size as well. Estimates (``set_estimates``) of outputs
+    do the same.
+
+    ``ScheduleError`` for what is no output, for a second call and for a CPU target.
+    """
+    location = memory.caller_location()
+    outputs = output_funcs(output, location)
+    _refuse_scheduled(outputs, location)
+    schedule = _schedule(outputs, target, sizes, location)
+    _scheduled.update((func.name(), location) for func in outputs)
+    return schedule
+
+
+def lower_auto(
+    output: Any, *, target: str | Target, name: str | None, inputs: Sequence[object] | None
+) -> Module:
+    """The loops of a copy that is scheduled so; the pipeline stays as it is."""
+    location = memory.caller_location()
+    outputs = output_funcs(output, location)
+    _refuse_scheduled(outputs, location)
+    plan = _plan(outputs, target, None, location)
+    return lower_copy(
+        output, lambda copies: _applied(copies, plan), target=target, name=name, inputs=inputs
+    )
+
+
+def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
+    for func in outputs:
+        if func.name() in _scheduled:
+            raise ScheduleError(
+                f"`{plain(func.name())}` has been scheduled already",
+                why=f"at {_scheduled[func.name()]}; directives add up, and these would not fit",
+                hint="build the pipeline anew, or keep that schedule",
+                where=location,
+            )
+
+
+def _schedule(
+    outputs: list[Any], target: str | Target, sizes: Sizes | None, location: str
+) -> Schedule:
+    return _applied(outputs, _plan(outputs, target, sizes, location))
+
+
+def _applied(outputs: list[Any], plan: Plan) -> Schedule:
+    program = read_program(outputs)
+    scheduling = Scheduling(program, place(program), plan)
+    scheduling.run()
+    return Schedule(scheduling.script.source, scheduling.report)
+
+
+def _plan(outputs: list[Any], target: str | Target, sizes: Sizes | None, location: str) -> Plan:
+    """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
+    copy.
+    """
+    wanted = _gpu(target, location)
+    program = read_program(outputs)
+    known = guess(program, sizes, location)
+    plan = Plan({}, {})
+    for member in program:
+        found = "" if member.fixed else product_of(member, program)
+        if isinstance(found, str):
+            if found:
+                plan = plan.without(member.label, found)
+            continue
+        why = ""
+        for tiling in _candidates(_shape(found, program, known), machine_for(wanted)):
+            more = plan.having(member.label, found, tiling)
+            miss = _why_not(outputs, more, wanted)
+            if not miss:
+                plan = more
+                break
+            why = why or miss
+        else:
+            plan = plan.without(member.label, why)
+    return plan
+
+
+def _gpu(target: str | Target, location: str) -> Target:
+    name = "sm_90a" if target == "cuda" else target
+    found = find_target(name) if isinstance(name, str) else name
+    if found.family != "cuda":
+        raise ScheduleError(
+            f"there are no schedules for {found.name} yet",
+            why="autoschedule knows GPUs",
+            hint="a GPU's target such as sm_90a",
+            where=location,
+        )
+    return found
+
+
+def _candidates(shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """The best schedule of a product; should it be refused, the best of blocks that do not stay,
+    and of warps.
+    """
+    best = pick(shape, machine)
+    yield best
+    others = [t for _, t in ranked(shape, machine) if not t.persistent and t.cluster == 1]
+    for unit in ("group", "warp"):
+        found = next((t for t in others if t.unit == unit and t != best), None)
+        if found is not None:
+            yield found
+
+
+def _shape(product: Product, program: Any, known: Guess) -> Shape:
+    member = program.members[product.func]
+    k = known.value(member.stages[1].reduced[0].extent)
+    element = product.a.type.bytes
+    return Shape(
+        known.extent(member, 1), known.extent(member, 0), max(1, k), element,
+        4, product.a.along, product.b.along,
+    )  # fmt: skip
+
+
+def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:
+    """Why the compiler does not take a plan; empty if it does."""
+    import selector
+
+    try:
+        module = lower_copy(
+            outputs, lambda copies: _applied(copies, plan), target=target, name=None, inputs=None
+        )
+        selector.compile(module, target=target.name)
+    except UserError as error:
+        return error.why or error.what
+    return ""

@@ -1,0 +1,145 @@
+"""A GPU kernel for any stage, on CUDA cores.
+
+Threads go along the innermost dimension first, so that neighbours read and write side by side; a
+thread computes several rows of outputs, whose loads it shares. What only updates in its own order
+(scans, scatters) keeps it, one line a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
+from halide_bridge.schedules.recognise.program import Member, Stage
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.stock import is_rvar
+from selector.ir.traverse import free_vars
+
+LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
+LINE = 256  # threads of a block where there is one dimension
+ROWS = 4  # outputs of a thread
+MODEST = 150  # operations of an output: beyond that a thread computes one
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where the loops of a stage went: ``inner`` is the innermost one around the ``rows`` outputs
+    of a thread along the dimension ``along``; ``text`` is for the report.
+    """
+
+    inner: Any = None
+    rows: int = 1
+    along: Any = None
+    text: str = "one thread"
+
+
+def spread(
+    script: Script,
+    stage: Recorded,
+    parallel: Sequence[Any],
+    serial: Sequence[Any] = (),
+    rows: int = 1,
+) -> Grid:
+    """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first;
+    ``serial``: loops inside a thread, innermost first; ``rows`` along the second dimension.
+    """
+    if not parallel:
+        stage.gpu_single_thread()
+        return Grid()
+    x, *others = parallel
+    if not others:
+        return _line(script, stage, x, serial, 1 if serial else rows)
+    y, *outer = others
+    xo, xi = _new(script, x, "xo", "xi")
+    yo, yi, yu = _new(script, y, "yo", "yi", "yu")
+    stage.split(x, xo, xi, LANES).split(y, yo, yi, WARPS * rows)
+    inner = tuple(serial)
+    if rows > 1:
+        stage.split(yi, yi, yu, rows)
+        inner = (*serial, yu)
+    z = fused(script, stage, outer)
+    stage.reorder(*inner, xi, yi, xo, yo, *z)
+    if rows > 1:
+        stage.unroll(yu)
+    stage.gpu_blocks(xo, yo, *z).gpu_threads(xi, yi)
+    text = f"{LANES} x {WARPS} threads" + (f", {rows} rows each" if rows > 1 else "")
+    return Grid(serial[0] if serial else xi, rows, y, text)
+
+
+def _line(script: Script, stage: Recorded, x: Any, serial: Sequence[Any], rows: int) -> Grid:
+    xo, xi, xu = _new(script, x, "xo", "xi", "xu")
+    stage.split(x, xo, xi, LINE * rows)
+    inner = tuple(serial)
+    if rows > 1:
+        stage.split(xi, xu, xi, LINE)
+        inner = (xu,)
+    if inner:
+        stage.reorder(*inner, xi, xo)
+    if rows > 1:
+        stage.unroll(xu)
+    stage.gpu_blocks(xo).gpu_threads(xi)
+    text = f"{LINE} threads" + (f", {rows} outputs each" if rows > 1 else "")
+    return Grid((*serial, xu if rows > 1 else xi)[0], text=text)
+
+
+def fused(script: Script, stage: Recorded, outer: Sequence[Any]) -> tuple[Any, ...]:
+    """At most one block dimension for all that is left."""
+    left = list(outer)
+    while len(left) > 1:
+        (z,) = _new(script, left[0], f"z{len(left)}")
+        stage.fuse(left[0], left[1], z)
+        left = [z, *left[2:]]
+    return tuple(left)
+
+
+def _new(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
+    """New variables of the kind of another one."""
+    if is_rvar(like):
+        return script.rvars(*(f"r{name}" for name in names))
+    return script.variables(*names)
+
+
+def along_dims(
+    script: Script, func: Recorded, member: Member, placement: Placement, body: Body
+) -> Grid:
+    """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
+    ``body`` says: short inner dimensions are loops of a thread, others of blocks.
+    """
+    func.compute_root()
+    args = func.args()
+    extents = [placement.extent(member.name, d) for d in range(len(args))]
+    short = [e is not None and e <= SMALL for e in extents]
+    lead = next((d for d, s in enumerate(short) if not s), 0)
+    rest = sorted(range(lead + 1, len(args)), key=lambda d: short[d])
+    serial = args[:lead]
+    several = not serial and body.operations <= MODEST
+    parallel = [args[d] for d in (lead, *rest)] if args else []
+    return spread(script, func, parallel, serial, ROWS if several else 1)
+
+
+def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Placement) -> Grid:
+    """An update of a Func that is stored: whatever may run at once does, in the order of memory;
+    all else in its own order.
+    """
+    rvars = func.rvars(stage.number - 1) if stage.reduced else ()
+    free = {r.name: v for r, v in zip(stage.reduced, rvars, strict=True) if r.free}
+    own = dict(zip(placement.program.members[stage.func].args, func.args(), strict=True))
+    parallel: list[Any] = []
+    for index, arg in zip(stage.indices, stage.free, strict=True):
+        if arg is not None:
+            parallel.append(own[arg])
+        else:
+            parallel += [free.pop(name) for name in sorted(free_vars(index) & free.keys())]
+    serial = [v for v in rvars if not any(_same(v, p) for p in parallel)]
+    kinds = {is_rvar(p) for p in parallel[2:]}
+    if len(kinds) > 1:  # such loops cannot be fused
+        kept = [p for p in parallel[2:] if not is_rvar(p)]
+        serial += [p for p in parallel[2:] if is_rvar(p)]
+        parallel = [*parallel[:2], *kept]
+    return spread(script, func.update(stage.number - 1), parallel, serial)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return is_rvar(a) == is_rvar(b) and a.name() == b.name()

@@ -1,0 +1,160 @@
+"""Directives for every Func of a plain pipeline, at the place that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from halide_bridge.schedules import reductions
+from halide_bridge.schedules.contraction import Contraction, Operand, contract
+from halide_bridge.schedules.kernels import Grid, along_dims, spread, update_kernel
+from halide_bridge.schedules.recognise.facts import Place, Placement
+from halide_bridge.schedules.recognise.products import Factor, Product
+from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import is_argument
+from selector.families.contraction import Tiling
+from selector.ir.nodes import Var
+
+FEW = 256  # elements that are no work for all warps of a GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sums of a tensor unit, and why others are none, by the stable names of Funcs."""
+
+    tensor: Mapping[str, tuple[Product, Tiling]]
+    misses: Mapping[str, str]
+
+    def having(self, label: str, product: Product, tiling: Tiling) -> Plan:
+        return replace(self, tensor={**self.tensor, label: (product, tiling)})
+
+    def without(self, label: str, why: str) -> Plan:
+        return replace(self, misses={**self.misses, label: why})
+
+
+class Scheduling:
+    """One pipeline's; ``script`` has the directives after ``run``."""
+
+    def __init__(self, program: Program, placement: Placement, plan: Plan) -> None:
+        self.program, self.placement, self.plan = program, placement, plan
+        taken = {name for m in program for name in m.args}
+        taken |= {r.name for m in program for s in m.stages for r in s.reduced}
+        self.script = Script(taken)
+        self._lines: list[str] = []
+        for member in program:
+            reader = placement.reader.get(member.name)
+            if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):
+                placement.places[member.name] = Place.KERNEL
+                del placement.reader[member.name]
+
+    def _tiled_alike(self, member: Member, name: str) -> bool:
+        """Whether a Func that reads a product can be stored by the blocks that compute it."""
+        reader = self.program.members[name]
+        own = tuple(map(Var, member.args))
+        reads = [a for a in self.placement.bodies[name][0].reads() if a.func == member.name]
+        alone = sum(r == name for r in self.placement.reader.values()) == 1
+        return alone and reader.args == member.args and all(a.indices == own for a in reads)
+
+    def run(self) -> None:
+        for member in self.program:
+            where, text = self.placement.places[member.name], ""
+            if where is Place.KERNEL:
+                text = f", {self._kernel(member).text}"
+            if is_argument(member, self.program):
+                continue
+            self._lines.append(f"{member.label}: {self._where(member)}{text}")
+            if member.label in self.plan.misses:
+                why = self.plan.misses[member.label]
+                self._lines.append(f"  not on a tensor unit: {why}")
+
+    @property
+    def report(self) -> str:
+        return "\n".join(self._lines)
+
+    def _where(self, member: Member) -> str:
+        where = self.placement.places[member.name]
+        if member.label not in self.plan.tensor:
+            return where.value
+        tiling = self.plan.tensor[member.label][1]
+        unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"
+        return f"on tensor units by {unit} of {tiling.m} x {tiling.n} x {tiling.k}"
+
+    def _func(self, member: Member) -> Recorded:
+        return self.script.func(member.label, member.handle)
+
+    def _kernel(self, member: Member) -> Grid:
+        if member.pure:
+            return self._pure(member)
+        if member.label in self.plan.tensor:
+            return self._tensor(member, self._func(member).in_())
+        if member.reduction:
+            return self._reduction(member)
+        return self._updates(member)
+
+    def _pure(self, member: Member) -> Grid:
+        mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
+        reader = self._func(member)
+        if len(mine) == 1:
+            if mine[0].label in self.plan.tensor:
+                return self._tensor(mine[0], reader)
+            along = reductions.along_memory(mine[0], self.placement)
+            if along is not None and member.args:
+                func = self._func(mine[0])
+                return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
+        body = self.placement.bodies[member.name][0]
+        grid = along_dims(self.script, reader, member, self.placement, body)
+        for m in mine:
+            access = next(a for a in body.reads() if a.func == m.name)
+            reductions.at_thread(self.script, m, reader, grid, access)
+        return grid
+
+    def _tensor(self, member: Member, stored: Recorded) -> Grid:
+        """A product, in accumulators of the blocks that store what reads it."""
+        product, tiling = self.plan.tensor[member.label]
+        func = self._func(member)
+        n, m, *batch = func.args()
+        stored.compute_root()
+        a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
+        (k,) = func.rvars(0)
+        contract(Contraction(stored, func, a, b, n, m, k, batch[0] if batch else None), tiling)
+        return Grid(text=f"{tiling.threads} threads a block")
+
+    def _operand(self, factor: Factor, name: str) -> Operand:
+        return Operand(self._func(self.program.members[factor.func]), name, factor.along)
+
+    def _reduction(self, member: Member) -> Grid:
+        func = self._func(member)
+        along = reductions.along_memory(member, self.placement)
+        if along is None and member.args:
+            return reductions.alone(self.script, member, self.placement)
+        grid = Grid()
+        if along is not None:
+            if not self._few(member):
+                return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
+            grid = reductions.in_parts(self.script, func, along[0])
+        func.compute_root()
+        spread(self.script, func, func.args())
+        for stage in member.stages[1:]:
+            spread(self.script, func.update(stage.number - 1), func.args())
+        return grid
+
+    def _few(self, member: Member) -> bool:
+        """Whether there are too few elements to give each a warp."""
+        total = 1
+        for d in range(len(member.args)):
+            total *= self.placement.extent(member.name, d) or FEW + 1
+        return total <= FEW
+
+    def _updates(self, member: Member) -> Grid:
+        func = self._func(member)
+        func.compute_root()
+        grid = spread(self.script, func, func.args())
+        first, *others = member.stages[1:]
+        if not others and reductions.associative(member) and not any(first.free):
+            grid = reductions.scattered(self.script, func)
+            spread(self.script, func.update(0), func.args())
+            return grid
+        for stage in member.stages[1:]:
+            grid = update_kernel(self.script, func, stage, self.placement)
+        return grid

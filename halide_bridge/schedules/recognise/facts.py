@@ -1,0 +1,207 @@
+"""Where each Func of a plain pipeline is computed: inside those that read it, in the registers of
+the one that does, or in kernels of its own.
+
+Decided producers first, from what is read where and what it costs; nothing is known by name. What a
+Func costs that is computed anew is weighed against the bytes that it would move otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from halide_bridge.schedules.recognise.costs import operations
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Program,
+    Stage,
+    accesses,
+    inlined,
+    number,
+)
+from selector.ir.affine import Affine
+from selector.ir.nodes import Expr, Var
+from selector.ir.traverse import free_vars
+
+SMALL = 8  # a dimension of no more elements is no work for threads
+STORED = 100  # operations that a stored and loaded element is worth
+ALWAYS = 24  # operations with one load: casts, scales, boundaries
+LARGEST = 600  # operations of a statement: more takes long to compile
+_UNKNOWN = 64  # turns of a loop of unknown length
+
+
+class Place(Enum):
+    """Where a Func is computed."""
+
+    GIVEN = "as scheduled by you"
+    INSIDE = "inside those that read it"
+    THREAD = "in registers of the thread that reads it"
+    KERNEL = "in a kernel of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A stage with the Funcs written out that are computed inside of it."""
+
+    stage: Stage
+    values: tuple[Expr, ...]
+    indices: tuple[Expr, ...]
+    predicate: Expr | None
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        masks = () if self.predicate is None else (self.predicate,)
+        return (*self.values, *self.indices, *masks)
+
+    def reads(self) -> tuple[Access, ...]:
+        """Each element that it reads, once."""
+        found = (a for e in self.expressions for a in accesses(e))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def operations(self) -> int:
+        return sum(map(operations, self.expressions))
+
+
+@dataclass(slots=True)
+class Placement:
+    """``places`` by Func; ``bodies``: the stages of all that are not inside others; ``reader``: who
+    has the registers.
+    """
+
+    program: Program
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    bodies: dict[str, tuple[Body, ...]] = field(default_factory=dict[str, tuple[Body, ...]])
+    reader: dict[str, str] = field(default_factory=dict[str, str])
+    why: dict[str, str] = field(default_factory=dict[str, str])
+
+    def extent(self, func: str, d: int) -> int | None:
+        """Of a dimension, where it is a number."""
+        member = self.program.members[func]
+        declared = member.bounds.get(member.args[d])
+        if declared is not None:
+            return declared
+        low, high = member.region[d] if d < len(member.region) else (None, None)
+        if low is None or high is None:
+            return None
+        last = (Affine.of(high) - Affine.of(low)).constant
+        return None if last is None else last + 1
+
+
+def place(program: Program) -> Placement:
+    """Decide it for all Funcs of a pipeline."""
+    found, written = Placement(program), dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]]()
+    for member in program:
+        bodies = tuple(_body(s, written) for s in member.stages)
+        if _is_inside(member, bodies, program, found):
+            found.places[member.name] = Place.INSIDE
+            written[member.name] = (member.args, bodies[0].values)
+            continue
+        given = member.fixed or member.extern
+        found.places[member.name] = Place.GIVEN if given else Place.KERNEL
+        found.bodies[member.name] = bodies
+    for member in program:
+        if found.places[member.name] is Place.KERNEL and member.reduction:
+            reader = _only_reader(member, found)
+            if reader:
+                found.places[member.name] = Place.THREAD
+                found.reader[member.name] = reader
+    return found
+
+
+def _body(stage: Stage, written: Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]) -> Body:
+    def full(e: Expr) -> Expr:
+        return inlined(e, written)
+
+    predicate = None if stage.predicate is None else full(stage.predicate)
+    values = tuple(map(full, stage.values))
+    return Body(stage, values, tuple(map(full, stage.indices)), predicate)
+
+
+def _is_inside(
+    member: Member, bodies: tuple[Body, ...], program: Program, found: Placement
+) -> bool:
+    """Whether computing it anew for each that reads it is cheaper than to store it."""
+    if not member.pure or member.fixed or member.extern or member.name in program.outputs:
+        return False
+    cost = bodies[0].operations
+    if len(bodies[0].reads()) <= 1 and cost <= ALWAYS:
+        return True
+    times, readers = 0, 0
+    for consumer in program:
+        mine = [(s, a) for s in consumer.stages for a in _reads(s) if a.func == member.name]
+        readers += bool(mine)
+        times += sum(_turns(s, a, found, program) for s, a in mine)
+    if times > 1 and (times - 1) * cost > STORED * readers:
+        found.why[member.name] = f"read {times} times, {cost} operations each"
+        return False
+    if times * cost > LARGEST:
+        found.why[member.name] = f"{times} times {cost} operations are too long a statement"
+        return False
+    return True
+
+
+def _reads(stage: Stage) -> tuple[Access, ...]:
+    return tuple(dict.fromkeys(a for e in stage.expressions for a in accesses(e)))
+
+
+def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> int:
+    """How often a stage computes an element of what it reads: once for each turn of the loops that
+    the indices do not follow alone.
+    """
+    mentioned = frozenset[str]().union(*(free_vars(i) for i in access.indices))
+    times = 1
+    for r in stage.reduced:
+        alone = any(free_vars(i) == frozenset((r.name,)) for i in access.indices)
+        if r.name not in mentioned or not alone:
+            times *= number(r.extent) or _UNKNOWN
+    member = program.members[stage.func]
+    for d, arg in enumerate(member.args):
+        if stage.free[d] is not None and arg not in mentioned:
+            times *= found.extent(member.name, d) or _UNKNOWN
+    return times
+
+
+def _only_reader(member: Member, found: Placement) -> str:
+    """The one kernel that reads a reduction, at its own element alone; empty if there is none."""
+    if member.name in found.program.outputs:
+        return ""
+    readers = [
+        (name, body, access)
+        for name, bodies in found.bodies.items()
+        if name != member.name
+        for body in bodies
+        for access in body.reads()
+        if access.func == member.name
+    ]
+    names = {name for name, _, _ in readers}
+    if len(names) != 1:
+        return ""
+    (name,) = names
+    consumer = found.program.members[name]
+    if not consumer.pure or found.places[name] is not Place.KERNEL:
+        return ""
+    indices = {access.indices for _, _, access in readers}
+    return name if len(indices) == 1 and _is_own(next(iter(indices)), consumer) else ""
+
+
+def _is_own(indices: tuple[Expr, ...], consumer: Member) -> bool:
+    """Whether the indices are all variables of the consumer, each once."""
+    variables = [i.name for i in indices if isinstance(i, Var)]
+    return len(variables) == len(indices) and sorted(variables) == sorted(consumer.args)
+
+
+def side_by_side(body: Body) -> frozenset[str]:
+    """Variables along which neighbours of what a reduction adds up lie side by side in memory."""
+    reduced = {r.name for r in body.stage.reduced}
+    found: set[str] = set()
+    for access in body.reads():
+        mentioned = frozenset[str]().union(*map(free_vars, access.indices))
+        if access.func == body.stage.func or not mentioned & reduced:
+            continue
+        index = access.indices[0]
+        form = Affine.of(index)
+        found |= {v for v in free_vars(index) if form.coefficient(Var(v)).constant == 1}
+    return frozenset(found)

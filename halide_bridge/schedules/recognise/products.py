@@ -1,0 +1,123 @@
+"""Sums of products that a tensor unit takes: which dimensions are m, n, k and batch, and what keeps
+another sum from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.recognise.program import Access, Member, Program, number
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
+from selector.ir.types import Kind, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An operand: a Func whose first two dimensions are the sum's and one of the result's.
+    ``along``: the sum's is the innermost one.
+    """
+
+    func: str
+    type: Type
+    along: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``func[n, m] += a * b``, over ``k``; dimensions by number: n is 0, m 1, batch 2 if there is
+    one.
+    """
+
+    func: str
+    a: Factor
+    b: Factor
+    batch: bool
+
+
+def product_of(member: Member, program: Program) -> Product | str:
+    """The product that a reduction is; else why a tensor unit cannot have it, empty where it is no
+    sum of products at all.
+    """
+    if len(member.stages) != 2 or not member.reduction:
+        return ""
+    start, update = member.stages
+    pair = _factors(member, update.values)
+    if pair is None:
+        return ""
+    if len(update.reduced) != 1 or number(update.reduced[0].minimum) != 0:
+        return "its sum is not over one dimension from 0 on"
+    if update.predicate is not None:
+        return "a condition says which terms count"
+    if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
+        return "it does not start at 0"
+    found = [_factor(e, member, update.reduced[0].name, program) for e in pair]
+    misses = [f for f in found if isinstance(f, str)]
+    if misses:
+        return misses[0]
+    return _arranged(member, [f for f in found if not isinstance(f, str)])
+
+
+def _factors(member: Member, values: tuple[Expr, ...]) -> tuple[Expr, Expr] | None:
+    """What is multiplied and added to the element itself."""
+    match values:
+        case (Binary(BinaryOp.ADD, own, Binary(BinaryOp.MUL, a, b)),) if _is_own(own, member):
+            return a, b
+        case (Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, a, b), own),) if _is_own(own, member):
+            return a, b
+        case _:
+            return None
+
+
+def _is_own(e: Expr, member: Member) -> bool:
+    return isinstance(e, Call) and e.name == f"{member.name}{ELEMENT}0"
+
+
+def _element(e: Expr) -> Access | None:
+    if isinstance(e, Call) and ELEMENT in e.name:
+        func, _, value = e.name.rpartition(ELEMENT)
+        return Access(func, int(value), e.args)
+    return None
+
+
+def _factor(
+    e: Expr, member: Member, k: str, program: Program
+) -> tuple[Factor, tuple[str, ...]] | str:
+    """An operand, with the variables along it."""
+    inner = e.value if isinstance(e, Cast) else e
+    access = _element(inner)
+    if access is None:
+        return "an operand is computed in the update"
+    operand, kind = program.members.get(access.func), inner.type
+    label = operand.label if operand else access.func
+    if operand is None:
+        return f"`{label}` is no Func and no argument of the pipeline"
+    if kind.bits > 16 or kind.bits < 8 or (kind.bits == 16 and kind.kind not in _FLOATS):
+        return f"`{label}` has elements of {kind}, which tensor units do not multiply"
+    wide = Type(Kind.FLOAT, 32) if kind.bits == 16 else Type(Kind.INT, 32)
+    if e.type != wide or member.types[0] != wide:
+        return f"products of {kind} are not taken in {wide}"
+    names = tuple(i.name for i in access.indices if isinstance(i, Var))
+    if len(names) != len(access.indices) or names.count(k) != 1:
+        return f"`{label}` is not read by variables alone, each of them once"
+    if k not in names[:2]:
+        return f"the sum goes along an outer dimension of `{label}`"
+    return Factor(access.func, kind, names[0] == k), tuple(n for n in names if n != k)
+
+
+_FLOATS = (Kind.FLOAT, Kind.BFLOAT)
+
+
+def _arranged(member: Member, found: list[tuple[Factor, tuple[str, ...]]]) -> Product | str:
+    """Which factor has the rows of the result."""
+    n, m, *batch = (*member.args, "", "")[: max(2, len(member.args))]
+    by_variable = {names[:1]: factor for factor, names in found}
+    kinds = {factor.type for factor, _ in found}
+    if len(kinds) > 1 and any(t.bits == 16 for t in kinds):
+        return "its operands have two types"
+    if len(batch) > 1 or any(names[1:] != tuple(batch) for _, names in found):
+        return "its operands do not share all dimensions but those of a product"
+    a, b = by_variable.get((m,)), by_variable.get((n,))
+    if a is None or b is None:
+        return "it is no product of two matrices"
+    return Product(member.name, a, b, bool(batch))

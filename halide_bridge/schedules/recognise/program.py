@@ -1,0 +1,187 @@
+"""A pipeline as it was defined: Funcs, their stages, and what these read.
+
+Read from the native module's records (``inspect``), with Halide's own names, lets written out. No
+loops are looked at: they would have inlined the pure Funcs and flattened the indices. First of the
+steps from a plain pipeline to a schedule; what the rest is decided by follows in ``facts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.names import Names
+from halide_bridge.native import native
+from halide_bridge.records import ELEMENT, Reader, Record, read_type
+from selector.ir.nodes import Call, Expr, IntImm, Let, Var
+from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of a Func or an argument: value ``value`` of it at ``indices``."""
+
+    func: str
+    value: int
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A variable of a reduction domain. ``free``: its iterations may run at once."""
+
+    name: str
+    minimum: Expr
+    extent: Expr
+    free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A definition: ``func[indices] = values`` for all ``reduced``, where ``predicate`` holds.
+    Number 0 is the pure one, the others update. ``free``: per dimension the Func's own variable
+    where the stage stores along it, else None.
+    """
+
+    func: str
+    number: int
+    indices: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+    predicate: Expr | None
+    reduced: tuple[Reduced, ...]
+    free: tuple[str | None, ...]
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is computed, stored indices included."""
+        masks = () if self.predicate is None else (self.predicate,)
+        return (*self.values, *self.indices, *masks)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether each element is computed from itself alone: a reduction, no scan or scatter."""
+        own = tuple(map(Var, (f or "" for f in self.free)))
+        selves = (a for e in self.values for a in accesses(e) if a.func == self.func)
+        return None not in self.free and all(a.indices == own for a in selves)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Func. ``label``: its stable name; ``region``: what the outputs need of it, per dimension
+    the first and last index, None where nothing bounds them; ``bounds``: extents that the user
+    declared; ``fixed``: the user scheduled it, or something at its loops.
+    """
+
+    name: str
+    label: str
+    handle: Any
+    args: tuple[str, ...]
+    types: tuple[Type, ...]
+    stages: tuple[Stage, ...]
+    region: tuple[tuple[Expr | None, Expr | None], ...]
+    bounds: Mapping[str, int]
+    estimates: Mapping[str, int]
+    fixed: bool
+    extern: bool
+
+    @property
+    def pure(self) -> bool:
+        return len(self.stages) == 1
+
+    @property
+    def reduction(self) -> bool:
+        """Whether every update is one of the element's own."""
+        return not self.pure and all(s.in_place for s in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Funcs by Halide's name, producers first."""
+
+    members: Mapping[str, Member]
+    outputs: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+
+def accesses(e: Expr) -> Iterator[Access]:
+    """What an expression reads, in the order in which it stands there."""
+    for part in walk_expr(e):
+        if isinstance(part, Call) and ELEMENT in part.name:
+            func, _, value = part.name.rpartition(ELEMENT)
+            yield Access(func, int(value), part.args)
+
+
+def read_program(outputs: Sequence[Any]) -> Program:
+    """The definitions behind some Funcs."""
+    told = native().inspect(list(outputs))
+    reader, names = Reader(told["records"], str, frozenset()), Names()
+    expanded: dict[int, Expr] = {}
+
+    def expr(index: int) -> Expr:
+        if index not in expanded:
+            expanded[index] = without_lets(reader.expr(index))
+        return expanded[index]
+
+    at = {f["at"] for f in told["funcs"]}
+    members = {
+        f["name"]: _member(f, names(f["name"]), expr, f["name"] in at) for f in told["funcs"]
+    }
+    return Program(members, tuple(f.name() for f in outputs))
+
+
+def _member(told: Mapping[str, Any], label: str, expr: Any, holds_others: bool) -> Member:
+    stages = tuple(
+        _stage(told["name"], number, told["args"], stage, expr)
+        for number, stage in enumerate(told["stages"])
+    )
+    touched = any(stage[-1] for stage in told["stages"])
+    region = tuple(
+        (None if low < 0 else expr(low), None if high < 0 else expr(high))
+        for low, high in told["region"]
+    )
+    return Member(
+        told["name"], label, told["handle"], tuple(told["args"]),
+        tuple(read_type(t) for t in told["types"]), stages, region,
+        {var: extent for var, _, extent in told["bounds"] if extent is not None},
+        {var: extent for var, _, extent in told["estimates"] if extent is not None},
+        told["scheduled"] or touched or holds_others, told["extern"],
+    )  # fmt: skip
+
+
+def _stage(func: str, number: int, args: Sequence[str], told: Record, expr: Any) -> Stage:
+    indices, values, predicate, reduced, _ = told
+    stored = tuple(expr(i) for i in indices)
+    rvars = tuple(Reduced(r, expr(low), expr(extent), free) for r, low, extent, free in reduced)
+    free = (a if e == Var(a) else None for a, e in zip(args, stored, strict=True))
+    condition = None if predicate < 0 else expr(predicate)
+    values = tuple(expr(v) for v in values)
+    return Stage(func, number, stored, values, condition, rvars, tuple(free))
+
+
+def without_lets(e: Expr) -> Expr:
+    """Lets written out: Halide shares subexpressions in every update."""
+    match e:
+        case Let(name, value, body):
+            return substitute(without_lets(body), {name: without_lets(value)})
+        case _:
+            return map_expr(e, without_lets)
+
+
+def inlined(e: Expr, bodies: Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]) -> Expr:
+    """An expression with the values of Funcs in their places; ``bodies``: arguments and values."""
+    inner = map_expr(e, lambda part: inlined(part, bodies))
+    if isinstance(inner, Call) and ELEMENT in inner.name:
+        func, _, value = inner.name.rpartition(ELEMENT)
+        if func in bodies:
+            args, values = bodies[func]
+            return substitute(values[int(value)], dict(zip(args, inner.args, strict=True)))
+    return inner
+
+
+def number(e: Expr) -> int | None:
+    """The number that an expression is, if it is one."""
+    return e.value if isinstance(e, IntImm) else None

@@ -1,0 +1,224 @@
+"""Directives that are applied and written down at once: what a user pastes is what ran.
+
+    f = hb.funcs(output)
+    blur = f["blur"]
+    x, y = blur.args()
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    blur.split(x, xo, xi, 32).gpu_threads(xi)
+
+Funcs, their arguments and reduction variables are named by place, new variables by names that no
+Func of the pipeline uses, so that the text means the same for a pipeline that is built anew.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from halide_bridge import memory
+from halide_bridge.checks import output_funcs
+from halide_bridge.names import Names, plain
+from halide_bridge.native import native
+from halide_bridge.stock import is_rvar, is_variable, rvars, text_of, variables
+
+_NO_WORD = re.compile(r"\W")
+
+
+def funcs(output: Any) -> dict[str, Any]:
+    """Every Func that an output, or several, is computed from, by its name: handles, on which all
+    directives take effect.
+
+    ``output``: a Func, a Pipeline or a list of Funcs. Names are those that kernels and reports
+    show: without the suffixes that Halide counts, and with one of ours (``sum``, ``sum$1``) where
+    several Funcs have the same. Helpers such as the Funcs inside boundary conditions and ``hl.sum``
+    are there as well. ``ScheduleError`` for what is no output.
+    """
+    names = Names()
+    outputs = output_funcs(output, memory.caller_location())
+    return {names(f["name"]): f["handle"] for f in native().inspect(outputs)["funcs"]}
+
+
+class Recorded:
+    """A Func or a stage of one, whose directives are written down."""
+
+    def __init__(self, script: Script, text: str, value: Any) -> None:
+        self.script, self.text, self.value = script, text, value
+
+    def name(self) -> str:
+        """Halide's."""
+        return self.value.name()
+
+    def type(self) -> Any:
+        """Of its only value's elements."""
+        return self.value.types()[0]
+
+    def args(self) -> tuple[Any, ...]:
+        return self.script.places(self, self.value.args(), "args()")
+
+    def rvars(self, update: int = 0) -> tuple[Any, ...]:
+        return self.script.places(self, self.value.rvars(update), f"rvars({update})")
+
+    def update(self, number: int = 0) -> Recorded:
+        return Recorded(self.script, f"{self.text}.update({number})", self.value.update(number))
+
+    def in_(self, consumer: Recorded | None = None) -> Recorded:
+        asked = () if consumer is None else (consumer,)
+        return self.script.made(self, "in_", f"{self.text}_in", *asked)
+
+    def rfactor(self, reduced: Any, variable: Any) -> Recorded:
+        stem = self.text.split(".")[0]
+        return self.script.made(self, "rfactor", f"{stem}_parts", reduced, variable)
+
+    def __getattr__(self, directive: str) -> Callable[..., Recorded]:
+        def call(*arguments: Any) -> Recorded:
+            self.script.say(self, directive, arguments)
+            return self
+
+        return call
+
+
+class Script:
+    """Directives of one pipeline, in their order."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {plain(t) for t in taken}
+        self._names = Names()
+        self._identifiers = {"f", "hb", "hl", "output"}
+        self._known: dict[tuple[str, str], Any] = {}
+        self._placed: dict[tuple[bool, str], str] = {}  # identifiers of the pipeline's variables
+        self._texts: dict[int, str] = {}  # of those and new ones, which ``_known`` keeps alive
+        self._new: dict[int, tuple[Any, bool]] = {}  # new ones, and whether they are used
+        self._lines: list[tuple[str, str]] = []  # what it is said of, or "=", and the text
+
+    def func(self, label: str, handle: Any) -> Recorded:
+        """A Func of the pipeline by its stable name."""
+        known = self._known.get(("", label))
+        if known is None:
+            name = self._identifier(label)
+            self._lines.append(("=", f'{name} = f["{label}"]'))
+            known = self._known["", label] = Recorded(self, name, handle)
+        return known
+
+    def places(self, of: Recorded, values: Iterable[Any], how: str) -> tuple[Any, ...]:
+        """Variables of a Func, which get identifiers."""
+        found, key = tuple(values), (of.text, how)
+        if key not in self._known and found:
+            self._known[key] = found
+            new = [v for v in found if _key(v) not in self._placed]
+            for v in new:
+                self._placed[_key(v)] = self._identifier(v.name())
+            names = [self._placed[_key(v)] for v in found]
+            if new:
+                targets = ", ".join(names) + ("," if len(names) == 1 else "")
+                self._lines.append(("=", f"{targets} = {of.text}.{how}"))
+            self._texts.update({id(v): n for v, n in zip(found, names, strict=True)})
+        return self._known.get(key, found)
+
+    def variables(self, *names: str) -> tuple[Any, ...]:
+        """New ``hl.Var``s; the same ones for the same names."""
+        return tuple(self._fresh(name, variables, "Var") for name in names)
+
+    def rvars(self, *names: str) -> tuple[Any, ...]:
+        """New ``hl.RVar``s."""
+        return tuple(self._fresh(name, rvars, "RVar") for name in names)
+
+    def _fresh(self, name: str, make: Callable[[str], tuple[Any, ...]], kind: str) -> Any:
+        key = (kind, name)
+        if key not in self._known:
+            free = name
+            while free in self._taken:
+                free += "_"
+            self._taken.add(free)
+            (found,) = make(free)
+            self._known[key] = found
+            self._texts[id(found)] = self._identifier(free)
+            self._new[id(found)] = (found, False)
+        return self._known[key]
+
+    def made(self, of: Recorded, directive: str, name: str, *arguments: Any) -> Recorded:
+        """A Func that a directive makes, once for the same arguments."""
+        said = ", ".join(self._text(a) for a in arguments)
+        key = (of.text, f"{directive}({said})")
+        if key not in self._known:
+            value = getattr(of.value, directive)(*map(self._value, arguments))
+            identifier = self._identifier(name)
+            self._lines.append(("=", f"{identifier} = {of.text}.{directive}({said})"))
+            self._known[key] = Recorded(self, identifier, value)
+        return self._known[key]
+
+    def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
+        """A directive of Halide's."""
+        getattr(of.value, directive)(*map(self._value, arguments))
+        said = ", ".join(self._text(a) for a in arguments)
+        self._lines.append((of.text, f".{directive}({said})"))
+
+    def ask(self, directive: str, func: Recorded, arguments: tuple[Any, ...]) -> None:
+        """A directive of ours, of ``halide_bridge.memory``."""
+        getattr(memory, directive)(func.value, *arguments)
+        said = ", ".join((func.text, *map(self._text, arguments)))
+        self._lines.append(("hb", f"hb.{directive}({said})"))
+
+    @property
+    def source(self) -> str:
+        """Python, for an ``output`` that is the same pipeline's."""
+        lines = [*self._variables("Var"), *self._variables("RVar"), "f = hb.funcs(output)"]
+        last = ""
+        for of, text in self._lines:
+            if of in ("=", "hb"):
+                lines.append(text)
+            elif of == last and len(lines[-1]) + len(text) <= 96:
+                lines[-1] += text
+            else:
+                lines.append(of + text)
+            last = of
+        return "\n".join(lines) + "\n"
+
+    def _variables(self, kind: str) -> list[str]:
+        """The new ones of a kind that are used, in lines."""
+        rvar = kind == "RVar"
+        used = [v for v, said in self._new.values() if said and is_rvar(v) == rvar]
+        groups = [used[i : i + 6] for i in range(0, len(used), 6)]
+        return [
+            f"{', '.join(self._texts[id(v)] for v in group)} = "
+            + ", ".join(f'hl.{kind}("{v.name()}")' for v in group)
+            for group in groups
+        ]
+
+    def _value(self, argument: Any) -> Any:
+        return argument.value if isinstance(argument, Recorded) else self._own(argument)
+
+    def _text(self, argument: Any) -> str:
+        if isinstance(argument, Recorded):
+            return argument.text
+        own = self._own(argument)
+        if id(own) in self._new:
+            self._new[id(own)] = (own, True)
+        return self._texts[id(own)] if _named(own) else text_of(own)
+
+    def _own(self, argument: Any) -> Any:
+        """For a variable that someone made by name a new one of this pipeline."""
+        if not _named(argument) or id(argument) in self._texts:
+            return argument
+        (own,) = (self.rvars if is_rvar(argument) else self.variables)(argument.name())
+        return own
+
+    def _identifier(self, name: str) -> str:
+        stem = _NO_WORD.sub("_", self._names(f"v.{name}")[2:]).strip("_") or "v"
+        if stem[0].isdigit() or keyword.iskeyword(stem):
+            stem = f"v{stem}"
+        found, count = stem, 1
+        while found in self._identifiers:
+            count += 1
+            found = f"{stem}{count}"
+        self._identifiers.add(found)
+        return found
+
+
+def _named(value: Any) -> bool:
+    return is_variable(value) or is_rvar(value)
+
+
+def _key(variable: Any) -> tuple[bool, str]:
+    return is_rvar(variable), variable.name()

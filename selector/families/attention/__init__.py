@@ -1,0 +1,14 @@
+"""Attention, ``softmax(Q K') V`` with a function of the scores, in one loop over the keys.
+
+``tiling``: sizes, and a schedule as data. ``space``: those that a target takes. ``cost``:
+microseconds of one on a GPU. ``choice``: the best of them.
+"""
+
+from __future__ import annotations
+
+from selector.families.attention.choice import pick, ranked
+from selector.families.attention.cost import Estimate, estimate
+from selector.families.attention.space import space, usual
+from selector.families.attention.tiling import Shape, Tiling
+
+__all__ = ["Estimate", "Shape", "Tiling", "estimate", "pick", "ranked", "space", "usual"]

@@ -1,0 +1,40 @@
+"""The schedule of attention at a size, without a measurement."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from selector.families.attention.cost import estimate
+from selector.families.attention.space import space, usual
+from selector.families.attention.tiling import Shape, Tiling
+from selector.machine.choice import machine_named
+from selector.machine.record import Machine
+from selector.targets import find_target
+
+WORTH = 0.95  # of the usual schedule's time, for a program of its own
+
+
+def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
+    """The space with microseconds, best first; what is as good stands in the order of the space.
+    Empty where the machine has no warpgroups, or no registers for so many channels.
+    """
+    target = find_target(machine.target)
+    found = [(estimate(t, shape, machine).microseconds, t) for t in space(shape, target)]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def pick(shape: Shape, machine: Machine) -> Tiling | None:
+    """The best by the model, or the usual one if that is nearly as good; None without a space."""
+    return _picked(shape, machine.name)
+
+
+@lru_cache(maxsize=4096)
+def _picked(shape: Shape, name: str) -> Tiling | None:
+    machine = machine_named(name)
+    assert machine is not None
+    found = ranked(shape, machine)
+    if not found:
+        return None
+    (time, best), plain = found[0], usual(shape)
+    known = next((other for other, tiling in found if tiling == plain), None)
+    return plain if known is not None and time > WORTH * known else best

@@ -1,0 +1,64 @@
+"""The schedules of attention that are worth a thought at a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling
+from selector.targets import Target
+
+UNITS = (1, 2, 3, 4)
+KEYS = (64, 96, 128, 160)
+STAGES = (2, 3)
+# Registers of a thread in each group, of any thread, of one that feeds.
+REGISTERS, MOST, FEEDING = 512, 240, 32
+OTHERS = 25  # registers of a thread beside sums, scores and weights
+BESIDE = 2048  # bytes of shared memory for alignment and barriers
+
+
+def usual(shape: Shape) -> Tiling:
+    """One that fits whatever the lengths are: as many groups as leave room for the sums in their
+    registers, and as many runs of keys as do for matrices in shared memory.
+    """
+    units = 3 if shape.depth <= 64 else 2
+    keys = 128 if shape.depth <= 128 else 64
+    stages = 3 if shape.depth <= 128 and not shape.matrices else 2
+    return _tiling(shape, units, keys, stages, 0)
+
+
+def space(shape: Shape, target: Target) -> Iterator[Tiling]:
+    """All for warpgroups that compile for a target, each once; none where it has none."""
+    if not target.has("wgmma") or shape.depth % DEPTH:
+        return
+    for units in UNITS:
+        for keys in KEYS:
+            if registers_needed(shape.depth, keys) > registers_left(units):
+                continue
+            for stages in STAGES:
+                # Feeding matrices by threads takes more registers than blocks that stay leave.
+                for persistent in (0,) if shape.matrices else (0, 1):
+                    found = _tiling(shape, units, keys, stages, persistent)
+                    room = target.shared_memory - BESIDE
+                    if found.shared_bytes(shape.depth, shape.matrices) <= room:
+                        yield found
+
+
+def _tiling(shape: Shape, units: int, keys: int, stages: int, persistent: int) -> Tiling:
+    channels = COLUMNS if shape.depth % COLUMNS == 0 else DEPTH
+    return Tiling(
+        units, GROUP_ROWS, keys, stages, GROUP_ROWS, groups=True, channels=channels,
+        persistent=persistent, heads_first=shape.causal,
+    )  # fmt: skip
+
+
+def registers_needed(depth: int, keys: int) -> int:
+    """Of a thread, about: the sums of its row's values, the scores of a run, and these as weights
+    of 16 bits.
+    """
+    return depth // 2 + keys * 3 // 4 + OTHERS
+
+
+def registers_left(units: int) -> int:
+    """Of a thread of one of the groups that multiply."""
+    equal = REGISTERS // (units + 1) // 8 * 8
+    return min(MOST, (equal * (units + 1) - FEEDING) // units // 8 * 8)

@@ -1,0 +1,80 @@
+"""The sizes of attention, and a schedule of it as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEPTH = 16  # of one vector statement
+COLUMNS = 32  # of one vector statement, keys or channels
+PADDING = 8  # elements after a row in shared memory that warps read
+PANEL = 64  # elements of a row of 128 bytes, as warpgroups read it
+GROUP_ROWS = 64  # of a product by a warpgroup
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Attention of ``heads`` times ``queries`` on ``keys``, of ``depth`` channels. ``causal``:
+    query m has keys 0 ... m, or with a ``window`` the last so many of these. ``matrices``: arrays
+    of keys and queries that a score reads. ``sharing``: heads that have the same keys and values.
+    """
+
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+    causal: bool = False
+    window: int = 0
+    matrices: int = 0
+    sharing: int = 1
+    result_bytes: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """``units`` warps of ``rows`` queries a block, or groups of four with ``groups``; ``keys`` of a
+    run, and ``stages`` of them in shared memory. A vector statement has ``vector`` rows, and of
+    values so many ``channels``. ``persistent``: blocks stay on a multiprocessor, that many.
+    ``heads_first``: blocks are numbered along the heads first, then along the queries, where these
+    differ in what there is to do.
+    """
+
+    units: int = 4
+    rows: int = 16
+    keys: int = 64
+    stages: int = 2
+    vector: int = 16
+    groups: bool = False
+    channels: int = COLUMNS
+    persistent: int = 0
+    heads_first: bool = False
+
+    @property
+    def block(self) -> int:
+        """Queries of a block."""
+        return self.units * self.rows
+
+    def shared_bytes(self, depth: int, matrices: int) -> int:
+        """What a block has in shared memory: rows for warpgroups are whole panels, all rows for
+        warps have 16 bytes more.
+        """
+        row, scores = depth + PADDING, self.keys + PADDING
+        if self.groups:
+            row = _panels(depth)
+            scores = _panels(self.keys)
+        run = 2 * self.keys * row + matrices * self.block * scores
+        return 2 * (self.block * row + self.stages * run)
+
+    @property
+    def label(self) -> str:
+        """What tells it from others of one problem, for names of files."""
+        unit = "g" if self.groups else "w"
+        stays = f"-persistent{self.persistent}" if self.persistent else ""
+        order = "-heads" if self.heads_first else ""
+        return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}"
+
+
+def _panels(elements: int) -> int:
+    """Elements of a row of whole panels; one of half a panel or less is as long as that takes."""
+    if elements > PANEL:
+        return -(-elements // PANEL) * PANEL
+    return 64 if elements > 32 else 32 if elements > 16 else 16

@@ -1,0 +1,368 @@
+"""From a rule to what has to be proved: facts are premises, actions are goals.
+
+A rewrite is a rule with ``(= e lhs)`` that unites e with its right side. What the body says is
+taken as true of the classes, integers and strings that it names (``Context``); each action becomes
+goals (``Goals``): that new terms are well formed, that their type follows, that lanes agree, and
+that values are equal at every lane or that a relation holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from selector.diagnostics import UserError
+from selector.eqsat.worlds import Form, parse
+from selector.workbench.prove.context import Arg, Cls, Context, Node
+from selector.workbench.prove.goals import Goals
+from selector.workbench.prove.lane_values import node_value
+from selector.workbench.prove.meaning import well_formed
+from selector.workbench.prove.relations import GIVEN, MEANINGS, Meaning
+from selector.workbench.prove.sizes import ZERO, Poly, number, unknown
+
+_ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
+_COMPARISONS = (">", "<", ">=", "<=", "!=")
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """Constructors, relations and functions with the sorts of their arguments and their value."""
+
+    sorts: dict[str, tuple[str, ...]]
+    results: dict[str, str]
+
+    @staticmethod
+    def of(files: Sequence[tuple[str, str]]) -> Signatures:
+        sorts: dict[str, tuple[str, ...]] = {}
+        results: dict[str, str] = {}
+        for form in (f for _, text in files for f in parse(text)):
+            match form:
+                case ("constructor" | "function", str(name), tuple(args), str(result), *_):
+                    sorts[name], results[name] = tuple(map(str, args)), result
+                case ("relation", str(name), tuple(args)):
+                    sorts[name], results[name] = tuple(map(str, args)), ""
+                case _:
+                    pass
+        return Signatures(sorts, results)
+
+    def is_term(self, head: object) -> bool:
+        return self.results.get(str(head)) in ("Expr", "Stmt")
+
+
+@dataclass
+class Rule:
+    """A rule while it is read: what its variables are."""
+
+    signatures: Signatures
+    context: Context = field(default_factory=Context)
+    sorts: dict[str, str] = field(default_factory=dict[str, str])
+    classes: dict[str, Cls] = field(default_factory=dict[str, Cls])
+    statements: dict[str, list[tuple[Arg, ...]]] = field(
+        default_factory=dict[str, list[tuple[Arg, ...]]]
+    )
+    goals: Goals = field(init=False)
+    _made: dict[Node, Cls] = field(default_factory=dict[Node, Cls])
+    _later: list[tuple[Form, ...]] = field(default_factory=list[tuple[Form, ...]])
+
+    def __post_init__(self) -> None:
+        self.goals = Goals(self.context)
+
+    # sorts of variables
+
+    def find_sorts(self, forms: Sequence[Form]) -> None:
+        for _ in range(4):
+            for form in forms:
+                self._sort_of(form, "")
+
+    def _sort_of(self, form: Form, wanted: str) -> str:
+        match form:
+            case str(name):
+                known = _literal_sort(name) or self.sorts.get(name, "")
+                if wanted and not known:
+                    self.sorts[name] = wanted
+                return known or wanted
+            case (str("=" | "!=" | "union"), a, b):
+                sort = self._sort_of(a, "") or self._sort_of(b, "")
+                self._sort_of(a, sort)
+                self._sort_of(b, sort)
+                return ""
+            case ("set", a, b):
+                self._sort_of(b, self._sort_of(a, ""))
+                return ""
+            case (str(op), a, b) if op in (*_ARITHMETIC, *_COMPARISONS):
+                self._sort_of(a, "i64")
+                self._sort_of(b, "i64")
+                return "i64"
+            case (str(head), *args) if head in self.signatures.sorts:
+                for arg, sort in zip(args, self.signatures.sorts[head], strict=True):
+                    self._sort_of(arg, sort)
+                return self.signatures.results[head]
+            case _:
+                raise UserError(f"`{_shown(form)}` is nothing that a proof knows")
+
+    # terms
+
+    def expr(self, form: Form, goal: bool) -> Cls:
+        """The class of a term; a new one is made of a goal's."""
+        match form:
+            case str(name):
+                if name not in self.classes:
+                    self.classes[name] = self.context.new(not goal)
+                return self.context.find(self.classes[name])
+            case (str(head), *args):
+                sorts = self.signatures.sorts[head]
+                arguments = (self.argument(a, s, goal) for a, s in zip(args, sorts, strict=True))
+                node = Node(head, tuple(arguments))
+                if node in self._made and head != "Int":
+                    return self.context.find(self._made[node])
+                e = self._made[node] = self.context.new(not goal)
+                self.context.add(e, node)
+                self.context.value(e, lambda at, d: node_value(at, e, node, d))
+                if goal and head == "Int":
+                    self.context.free.add(f"of:{e}")
+                well_formed(self.context, self.goals if goal else self.context, e, node)
+                return e
+            case _:
+                raise AssertionError(form)
+
+    def argument(self, form: Form, sort: str, goal: bool) -> Arg:
+        match sort:
+            case "Expr":
+                return self.expr(form, goal)
+            case "i64":
+                return self.integer(form, goal)
+            case "String":
+                return _string(form)
+            case "f64":
+                return str(form) if _literal_sort(str(form)) else f"?{form}"
+            case _:
+                return f"?{_shown(form)}"
+
+    def integer(self, form: Form, goal: bool) -> Poly:
+        sizes = self.context.sizes
+        match form:
+            case str(text) if _literal_sort(text) == "i64":
+                return number(int(text))
+            case str(text) if not _literal_sort(text):
+                return unknown(text)
+            case (str("+" | "-" | "*" as op), x, y):
+                a, b = self.integer(x, goal), self.integer(y, goal)
+                return a + b if op == "+" else a - b if op == "-" else a * b
+            case (str("/" | "%" as op), x, y):
+                a, b = self.integer(x, goal), self.integer(y, goal)
+                if not sizes.is_positive(b):
+                    (self.goals if goal else self.context).holds("!=", b, ZERO)
+                return sizes.quotient(a, b)[0 if op == "/" else 1]
+            case (str("min" | "max" as op), x, y):
+                return sizes.extreme(op, self.integer(x, goal), self.integer(y, goal))
+            case ("lanes", x):
+                return self.context.lane_count(self.expr(x, goal))
+            case (str(head), *args) if self.signatures.results.get(head) == "i64" and not goal:
+                value = sizes.fresh(head)
+                self.say(head, [*self._arguments(head, args, goal), value], self.context)
+                return value
+            case _:
+                raise UserError(f"`{_shown(form)}` is no integer that a proof knows")
+
+    def _arguments(self, head: str, args: Sequence[Form], goal: bool) -> list[Arg]:
+        sorts = self.signatures.sorts[head]
+        return [self.argument(a, s, goal) for a, s in zip(args, sorts, strict=False)]
+
+    def say(self, relation: str, row: Sequence[Arg], say: Goals | Context) -> None:
+        known: Meaning | None = MEANINGS.get(relation)
+        if known is None and say is self.context:
+            known = GIVEN.get(relation)
+        if known is None:
+            raise UserError(
+                f"the relation {relation} has no meaning to prove with",
+                "a rule that uses it claims, or relies on, what nobody has said",
+                "say it in selector/workbench/prove/relations.py, as in selector/eqsat/claims.py",
+            )
+        known(say, *row)
+
+    # premises
+
+    def premise(self, form: Form) -> None:
+        match form:
+            case ("=", a, b) if self._is_integer(a, b):
+                self._later.append(("=", a, b))
+            case ("=", a, b) if "Stmt" in (self._sort_of(a, ""), self._sort_of(b, "")):
+                name, term = (a, b) if isinstance(a, str) else (b, a)
+                self._statement(str(name), term)
+            case ("=", a, b) if "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
+                self.context.name_one(_string(a), _string(b))
+            case ("=", a, b):
+                self.context.merge(self.expr(a, False), self.expr(b, False))
+            case (str(op), a, b) if op in _COMPARISONS:
+                if self._is_integer(a, b):
+                    self._later.append((op, a, b))
+            case (str(head), *args) if self.signatures.is_term(head):
+                self.expr(form, False)
+            case (str(head), *args):
+                self.say(head, self._arguments(head, args, False), self.context)
+            case _:
+                raise UserError(f"`{_shown(form)}` is no premise that a proof knows")
+
+    def _is_integer(self, a: Form, b: Form) -> bool:
+        return "i64" in (self._sort_of(a, ""), self._sort_of(b, ""))
+
+    def _statement(self, name: str, term: Form) -> None:
+        assert isinstance(term, tuple)
+        row = tuple(self._arguments("Store", term[1:], False))
+        self.statements.setdefault(name, []).append(row)
+        self.context.lanes(_class(row[2]), self.context.lane_count(_class(row[1])))
+        self.context.lanes(_class(row[3]), self.context.lane_count(_class(row[1])))
+
+    def read_premises(self, forms: Sequence[Form]) -> None:
+        for form in forms:
+            self.premise(form)
+        for op, a, b in sorted(self._later, key=_order):
+            self._number_premise(str(op), a, b)
+
+    def _number_premise(self, op: str, a: Form, b: Form) -> None:
+        match op, a, b:
+            case ("=", "0", ("%", m, n)) | ("=", ("%", m, n), "0"):
+                divisor = self.integer(n, False)
+                if not self.context.sizes.is_positive(divisor):
+                    self.context.sizes.facts.append(("!=", divisor, ZERO))
+                self.context.sizes.divides(self.integer(m, False), divisor)
+            case _:
+                self.context.holds(op, self.integer(a, False), self.integer(b, False))
+
+    # actions
+
+    def action(self, form: Form) -> None:
+        match form:
+            case ("union", a, b):
+                if self._sort_of(a, "") == "Stmt" or self._sort_of(b, "") == "Stmt":
+                    self._unite_statements(a, b)
+                else:
+                    self._unite(self.expr(a, True), self.expr(b, True))
+            case ("set", (str(head), *args), value) if head in MEANINGS:
+                row = [*self._arguments(head, args, True), self.integer(value, True)]
+                self.say(head, row, self.goals)
+            case (str(head), *args) if head in MEANINGS:
+                self.say(head, self._arguments(head, args, True), self.goals)
+            case (str(head), *args) if head in self.signatures.sorts:
+                self.say(head, self._arguments(head, args, True), self.goals)
+            case _:
+                raise UserError(f"`{_shown(form)}` is no action that a proof knows")
+
+    def _on_unit(self, e: Cls) -> bool:
+        return any(self.context.having(e, name) for name in ("MultiplyAdd", "TileFill"))
+
+    def _is_run(self, index: Cls) -> bool:
+        """Whether an index walks elements side by side."""
+        return any(
+            self.context.literal(_class(n.args[1])) == number(1)
+            and self.context.lane_count(_class(n.args[0])) == number(1)
+            for n in self.context.having(index, "Ramp")
+        )
+
+    def _unite(self, a: Cls, b: Cls) -> None:
+        for n in self.context.having(b, "TileRead"):
+            loads = self.context.having(_class(n.args[0]), "Load")
+            is_run = any(self._is_run(_class(load.args[2])) for load in loads)
+            self.goals.demand(is_run, "an accumulator that is one dense run")
+        self.goals.lanes(b, self.context.lane_count(a))
+        self.goals.same_type(a, b)
+        self.goals.value(a, lambda at, d: at.value(b, d))
+
+    def _unite_statements(self, a: Form, b: Form) -> None:
+        """Two statements leave the same memory if index, value and predicate agree."""
+        name, term = (a, b) if isinstance(a, str) else (b, a)
+        assert isinstance(term, tuple)
+        new = tuple(self._arguments("Store", term[1:], True))
+        (old, *_) = self.statements[str(name)]
+        same = self.context.string(_name(old[0])) == self.context.string(_name(new[0]))
+        self.goals.demand(same, "the same buffer")
+        for x, y in zip(old[1:], new[1:], strict=True):
+            self._unite(_class(x), _class(y))
+        self._in_place(old, _class(new[2]))
+        if self._on_unit(_class(new[2])):
+            self.goals.demand(self._is_run(_class(new[1])), "an accumulator that is one dense run")
+
+    def _in_place(self, store: tuple[Arg, ...], value: Cls) -> None:
+        """What a tensor unit does is done where its accumulator lives, on what is stored."""
+        context = self.context
+        places = {
+            context.string(_name(n.args[1])) for n in context.having(_class(store[2]), "Move")
+        }
+        for n in context.having(value, "MultiplyAdd"):
+            name, accumulator = context.string(_name(n.args[0])), _class(n.args[4])
+            homes = {context.string(u.location) for u in context.units
+                     if context.string(u.name) == name}  # fmt: skip
+            self.goals.demand(bool(places & homes), "an instruction of that location")
+            loads = [n.args[1:3] for n in context.having(accumulator, "Load")]
+            in_place = any(
+                context.string(_name(b)) == context.string(_name(store[0]))
+                and context.find(_class(i)) == context.find(_class(store[1]))
+                for b, i in loads
+            )
+            self.goals.demand(in_place, "an accumulator that is what is stored")
+
+
+def _class(arg: Arg) -> Cls:
+    assert isinstance(arg, int)
+    return arg
+
+
+def _name(arg: Arg) -> str:
+    assert isinstance(arg, str)
+    return arg
+
+
+def _order(form: tuple[Form, ...]) -> int:
+    """Whole numbers first: they give counts new names."""
+    match form:
+        case ("=", "0", ("%", _, _)):
+            return 0
+        case ("=", _, _):
+            return 1
+        case _:
+            return 2
+
+
+def _string(form: Form) -> str:
+    text = str(form)
+    return text.strip('"') if text.startswith('"') else f"?{text}"
+
+
+def _literal_sort(text: str) -> str:
+    """The sort of a literal; empty for a variable."""
+    if text.startswith('"'):
+        return "String"
+    if text.lstrip("-").isdigit():
+        return "i64"
+    return "f64" if text.lstrip("-").replace(".", "", 1).isdigit() else ""
+
+
+def _shown(form: Form) -> str:
+    return form if isinstance(form, str) else f"({' '.join(map(_shown, form))})"
+
+
+def read_rule(text: str, signatures: Signatures) -> list[Rule]:
+    """The premises and goals of a rule; two for a rewrite both ways."""
+    (form,) = parse(text)
+    match form:
+        case ("rule", tuple(facts), tuple(actions), *_):
+            return [_read(facts, actions, signatures)]
+        case (str("rewrite" | "birewrite" as kind), left, right, *options):
+            when = options[options.index(":when") + 1] if ":when" in options else ()
+            assert isinstance(when, tuple)
+            ways = [(left, right)] + [(right, left)] * (kind == "birewrite")
+            return [
+                _read((("=", "rewritten", a), *when), (("union", "rewritten", b),), signatures)
+                for a, b in ways
+            ]
+        case _:
+            raise UserError("no rule")
+
+
+def _read(facts: Sequence[Form], actions: Sequence[Form], signatures: Signatures) -> Rule:
+    rule = Rule(signatures)
+    rule.find_sorts((*facts, *actions))
+    rule.read_premises(facts)
+    for action in actions:
+        rule.action(action)
+    return rule

@@ -17,9 +17,9 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import copied, is_large, is_tall, usual_groups
+from casestudies.gemm.tiles import is_large, is_tall, usual_groups
 from selector.diagnostics import ScheduleError, SelectionError
-from selector.families.contraction import Tiling
+from selector.families.contraction import Tiling, worth_copying
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.runtime.plan import MapArgument
 
@@ -174,12 +174,12 @@ def test_tiles_that_take_fewer_rounds() -> None:
 
 
 def test_what_is_worth_a_copy() -> None:
-    assert copied(Problem(4096, 4096, 4096).shape) == copied(Problem(129, 127, 65).shape) == ""
-    assert copied(Problem(4095, 4097, 4093).shape) == "AB"
-    assert copied(Problem(4096, 4096, 4095).shape) == "A"
-    assert copied(Problem(64, 64, 64, "s8-s32").shape) == "B"
-    assert copied(Problem(64, 64, 64, "s8-s32", "tt").shape) == "A"
-    assert copied(Problem(4096, 4096, 4096, "s8-s32", "nt").shape) == ""
+    assert worth_copying(Problem(4096, 4096, 4096).shape) == worth_copying(Problem(129, 127, 65).shape) == ""
+    assert worth_copying(Problem(4095, 4097, 4093).shape) == "AB"
+    assert worth_copying(Problem(4096, 4096, 4095).shape) == "A"
+    assert worth_copying(Problem(64, 64, 64, "s8-s32").shape) == "B"
+    assert worth_copying(Problem(64, 64, 64, "s8-s32", "tt").shape) == "A"
+    assert worth_copying(Problem(4096, 4096, 4096, "s8-s32", "nt").shape) == ""
     assert len({Problem(2048, 2048, k).program for k in (2048, 2047)}) == 2
 
 

@@ -12,6 +12,7 @@ from casestudies.attention import build
 from casestudies.attention.problem import Problem
 from emulation import run
 from emulation.launch import ORDERS
+from emulation.problems import Fault
 
 pytestmark = pytest.mark.gcc
 PROBLEM = Problem(4, 500, 64)  # several tiles a block
@@ -29,10 +30,16 @@ def test_turns_of_attention_wait_for_each_other() -> None:
         found = run(kernel, sizes=shape, order=order, source=source, **arrays)
         return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
+    def is_right(source: str) -> bool:
+        try:
+            return all(error(source, order) < 1e-3 for order in ORDERS)
+        except Fault:  # a barrier that is arrived at too often, or that nobody meets
+            return False
+
     source = kernel.plan.source
-    assert all(error(source, order) < 1e-3 for order in ORDERS)
-    meetings = list(re.finditer(r"\n\s*group_sync\(1, 384\);", source))
-    assert len(meetings) == 2
-    for found in meetings:  # each is needed
-        without = source[: found.start()] + source[found.end() :]
-        assert not all(error(without, order) < 1e-3 for order in ORDERS)
+    assert is_right(source)
+    waits = list(re.finditer(r"barrier_await\(tile_(free|full), [^;]*;", source))
+    # Free before threads copy and before the copy engine is asked, full before what multiplies.
+    assert [w[1] for w in waits] == ["free", "free", "full"]
+    for found in waits[1:]:  # each is needed where there are maps
+        assert not is_right(source[: found.start()] + ";" + source[found.end() :])

@@ -325,7 +325,7 @@ def parted(pieces: int, *, ends: bool = True, otherwise: bool = True) -> Kernel:
     record = Record(64, 8, 16, "f32", "f16", "f16")
     operand = InMemory("d", 0, False)
     sums = Fragment("sums", "float", (pieces, 4), ACCUMULATOR)
-    rows = Fragment("rows", "float", (64,), ROWS[64])
+    rows = Fragment("rows", "float", (2,), ROWS[64])
     multiply = (sums, rows, Mma("add", record, "sums", 0, operand, operand))
     feed = (OTHER, Leave("kernel")) if ends else (OTHER,)
     way = If(equal("group", 3), feed, multiply if otherwise else ())
@@ -333,7 +333,7 @@ def parted(pieces: int, *, ends: bool = True, otherwise: bool = True) -> Kernel:
 
 
 def test_groups_that_hold_more_than_their_share_get_it_from_the_one_that_feeds() -> None:
-    before = parted(25)
+    before = parted(24)
     (way, *_) = before.body
     assert isinstance(way, If)
     after = budgeted(before, 4)
@@ -343,9 +343,15 @@ def test_groups_that_hold_more_than_their_share_get_it_from_the_one_that_feeds()
     assert after.body == (changed, *before.body[1:])
 
 
-@pytest.mark.parametrize(
-    "before", [parted(24), parted(25, ends=False), parted(25, otherwise=False)]
-)
+def test_where_blocks_stay_they_get_it_behind_the_condition() -> None:
+    before = parted(24, otherwise=False)
+    (way, *rest) = before.body
+    assert isinstance(way, If)
+    fed = replace(way, then=(Registers("fewer", 32), *way.then))
+    assert budgeted(before).body == (fed, Registers("more", 160), *rest)
+
+
+@pytest.mark.parametrize("before", [parted(23), parted(24, ends=False)])
 def test_other_groups_keep_equal_shares(before: Kernel) -> None:
     assert budgeted(before).body == before.body
 

@@ -27,7 +27,7 @@ pytestmark = [
         sandbox.abi() < 1 or not calls.are_filtered_here(), reason="this kernel cannot confine"
     ),
 ]
-SECONDS = 2.0
+SECONDS = 4.0
 
 
 @pytest.fixture(scope="module")

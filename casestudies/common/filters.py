@@ -1,32 +1,34 @@
-"""What filters of an image share: the Funcs, how tiles are told, and their two schedules.
+"""What filters of an image share: the Funcs, and their schedules, for tensor instructions by the
+family of windows.
 
 conv1d, conv2d, downsample and upsample differ in how far the windows of neighbouring outputs lie
-apart, and in the tiles that suit them.
+apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import halide as hl
 
-import halide_bridge as hb
 from casestudies.common.case import Problem
+from casestudies.common.filtering import Filtering
 from casestudies.common.multiples import rounded
 from casestudies.common.stock import fix_sizes
+from halide_bridge.schedules import Windows, schedule_windows
+from selector.families import windows as families
+from selector.families.windows import Axis, Shape, Tiling, usual
+from selector.families.windows.usual import divisor
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """The Funcs that a schedule talks about; ``source`` is the image with what lies around it,
-    ``total`` the sum over the ``taps`` x ``taps`` (or ``taps``) taps of an output, ``t.x`` runs
-    along a row of them, ``t.y`` over their rows.
-
-    ``reach(outputs, taps)`` neighbouring pixels are what so many neighbouring outputs read.
+    ``total`` the sum over the taps of an output, ``t.x`` runs along a row of them, ``t.y`` over
+    their rows. ``axis``: what an output reads along x, and along y where there is ``t.y``.
     """
 
-    taps: int
+    axis: Axis
     image: hl.ImageParam
     source: hl.ImageParam | hl.Func
     weights: hl.ImageParam
@@ -35,38 +37,21 @@ class Filter:
     x: hl.Var
     y: hl.Var
     t: hl.RDom
-    reach: Callable[[int, int], int]
-    factor: int = 1  # pixels from an output to the next
-    back: int = 0  # pixels that the first window reaches back from its output
-    phases: int = 1  # outputs from a pixel to the next
-
-
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """Outputs of one vector statement, vectors side by side and rows of a warp, and warps of a
-    block. ``tap_rows`` rows of taps are unrolled together: an image row that several output rows
-    need is then read once for all of them.
-
-    A block works through ``segments`` groups of rows, with ``stages`` of them on their way: its
-    bands are built once for all of them.
-    """
-
-    outputs: int = 256
-    vectors: int = 1
-    rows: int = 8
-    warps: int = 4
-    tap_rows: int = 4
-    segments: int = 1
-    stages: int = 1
 
     @property
-    def width(self) -> int:
-        return self.outputs * self.vectors
+    def taps(self) -> int:
+        return self.axis.taps
 
     @property
-    def height(self) -> int:
-        """Rows of a group."""
-        return self.rows * self.warps
+    def square(self) -> bool:
+        """Whether there are taps along y as well."""
+        return self.weights.dimensions() == 2
+
+    @property
+    def shape(self) -> Shape:
+        """Of any number of outputs."""
+        down = self.axis if self.square else Axis(1)
+        return Shape(0, 0, self.axis, down, declared=self.source is self.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,79 +75,24 @@ TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
 """Of the elements of image and taps."""
 
 
-def reach(factor: int, outputs: int, taps: int) -> int:
-    """Neighbouring pixels that so many neighbouring outputs, ``factor`` pixels apart, read."""
-    return factor * (outputs - 1) + taps
-
-
-def divisor(taps: int, most: int = 8) -> int:
-    """The largest power of two up to ``most`` that divides a number of taps."""
-    return next(n for n in (8, 4, 2, 1) if n <= most and taps % n == 0)
-
-
-def tensor(p: Filter, size: Tiles) -> hl.Var:
-    """Schedule a 2-D filter for tensor instructions: a warp adds the 1-D filters of the rows of
-    taps to accumulators of several output rows. Returns the loop at which the image is to be
-    staged.
+def tensor(p: Filter, size: Tiling | None = None) -> hl.Func:
+    """Schedule for tensor instructions, in the family's usual tiles for warps if no others are
+    given; returns the output.
     """
-    xo, xi, xv, yo, ys, yw, yi = (hl.Var(n) for n in ("xo", "xi", "xv", "yo", "ys", "yw", "yi"))
-    segments = [ys] if size.segments > 1 else []
-    p.output.split(p.x, xo, xi, size.width).split(xi, xv, xi, size.outputs)
-    p.output.split(p.y, yo, yi, size.height * size.segments)
-    for segment in segments:
-        p.output.split(yi, segment, yi, size.height)
-    (
-        p.output.split(yi, yw, yi, size.rows)
-        .reorder(xi, xv, yi, yw, *segments, xo, yo)
-        .vectorize(xi)
-        .unroll(xv)
-        .unroll(yi)
-        .gpu_blocks(xo, yo)
-        .gpu_threads(yw)
-    )
-    p.total.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
-    hb.store_in(p.total, hb.MemoryType.WMMAAccumulator)
-    p.total.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv).unroll(p.y)
-    to, ti = hl.RVar("to"), hl.RVar("ti")
-    (
-        p.total.update()
-        .split(p.x, xv, xi, size.outputs)
-        .split(p.t.y, to, ti, size.tap_rows)
-        .reorder(p.t.x, xi, xv, p.y, ti, to)
-        .atomic()
-        .vectorize(xi)
-        .vectorize(p.t.x)
-        .unroll(xv)
-        .unroll(p.y)
-        .unroll(ti)
-    )
-    return ys if segments else xo
+    taps = (p.t.x, p.t.y) if p.square else (p.t.x,)
+    funcs = Windows(p.output, p.total, p.source, p.x, p.y, taps)
+    return schedule_windows(funcs, p.shape, size or usual(p.shape))
 
 
-def stage_rows(p: Filter, group: hl.Var, size: Tiles) -> None:
-    """Copy the part of the image that a group of warps reads into shared memory, row by row, from a
-    multiple of 16 bytes to another.
+def groups(p: Filter, problem: Filtering) -> hl.Func:
+    """Schedule for warpgroups, in the blocks that fill a GPU at the problem's size; returns the
+    output.
     """
-    copy = p.source.in_(p.total)
-    x, _ = copy.args()
-    copy.compute_at(p.output, group).store_in(hl.MemoryType.GPUShared)
-    if size.stages > 1:
-        hb.pipeline_stages(copy, size.stages)
-    copy.align_bounds(x, 8).vectorize(x)
-
-
-def stage_whole(p: Filter, block: hl.Var, width: int, height: int) -> None:
-    """Copy ``width`` pixels, a multiple of 16 bytes, of ``height`` rows of the image into shared
-    memory, as one vector.
-    """
-    copy = p.source.in_(p.total)
-    x, y = copy.args()
-    copy.compute_at(p.output, block).store_in(hl.MemoryType.GPUShared)
-    if p.source is p.image:
-        copy.bound_extent(x, rounded(width))
-    else:
-        copy.align_bounds(x, 8)
-    copy.bound_extent(y, height).vectorize(x).vectorize(y)
+    blocks, block = problem.blocks, None
+    if blocks is not None:
+        chosen = problem.block or blocks.usual
+        block = chosen.rows, blocks.groups, chosen.tiles
+    return tensor(p, families.groups(p.shape, block))
 
 
 def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -190,13 +120,15 @@ def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func
         .vectorize(xi, 4)
         .unroll(xi)
     )
-    rows = [p.t.y] if p.weights.dimensions() == 2 else []
+    rows = [p.t.y] if p.square else []
     p.total.bound_extent(p.x, size.outputs).compute_at(p.output, xt).unroll(p.x)
     p.total.update().split(p.t.x, to, ti, size.taps).reorder(p.x, ti, to, *rows)
     p.total.update().unroll(p.x).unroll(ti)
     copy = p.source.in_(p.total)
     run = copy.args()[0]
     copy.compute_at(p.total, to)
-    copy.bound_extent(run, rounded(p.reach(size.outputs, size.taps), size.vector))
+    copy.bound_extent(
+        run, rounded(replace(p.axis, taps=size.taps).reach(size.outputs), size.vector)
+    )
     copy.vectorize(run, size.vector).unroll(run)
     return p.output

@@ -19,7 +19,6 @@ def build(problem: Problem, schedule: str) -> Any:
     default, for the CPU).
     """
     from casestudies.common import filters
-    from casestudies.conv1d import schedule as schedules
     from casestudies.conv1d.algorithm import convolve
 
     check_operands(schedule, problem.element, "--element bf16")
@@ -33,7 +32,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
-    return schedules.tensor(pipeline)
+    return filters.tensor(pipeline)
 
 
 CASE = Case(

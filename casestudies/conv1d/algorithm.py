@@ -6,13 +6,12 @@ V-A). Where the image continues beyond its edges, the window is centred on its o
 
 from __future__ import annotations
 
-from functools import partial
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
-from casestudies.common.filters import TYPES, Filter, reach
+from casestudies.common.filters import TYPES, Filter
 from casestudies.common.padding import bounded
+from selector.families.windows import Axis
 
 
 def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
@@ -28,4 +27,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     source, back = bounded(image, boundary), before(boundary, taps)
     conv[x, y] += hl.f32(source[x + t.x - back, y]) * hl.f32(weights[t.x])
     output[x, y] = conv[x, y]
-    return Filter(taps, image, source, weights, conv, output, x, y, t, partial(reach, 1))
+    return Filter(Axis(taps, first=-back), image, source, weights, conv, output, x, y, t)

@@ -19,7 +19,6 @@ def build(problem: Problem, schedule: str) -> Any:
     or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.common import filters
-    from casestudies.conv2d import schedule as schedules
     from casestudies.conv2d.algorithm import convolve
 
     check_operands(schedule, problem.element, "--element bf16")
@@ -34,10 +33,8 @@ def build(problem: Problem, schedule: str) -> Any:
         pipeline.total.compute_root()
         return pipeline.output
     if schedule == "wgmma":
-        from casestudies.conv2d.warpgroups import warpgroups
-
-        return warpgroups(pipeline, problem.block)
-    return schedules.tensor(pipeline)
+        return filters.groups(pipeline, problem)
+    return filters.tensor(pipeline)
 
 
 CASE = Case(

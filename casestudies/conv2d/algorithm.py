@@ -7,13 +7,12 @@ output.
 
 from __future__ import annotations
 
-from functools import partial
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
-from casestudies.common.filters import TYPES, Filter, reach
+from casestudies.common.filters import TYPES, Filter
 from casestudies.common.padding import bounded
+from selector.families.windows import Axis
 
 
 def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
@@ -30,4 +29,4 @@ def convolve(taps: int, boundary: str = VALID, element: str = "f16") -> Filter:
     window = source[x + t.x - back, y + t.y - back]
     conv[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = conv[x, y]
-    return Filter(taps, image, source, weights, conv, output, x, y, t, partial(reach, 1), back=back)
+    return Filter(Axis(taps, first=-back), image, source, weights, conv, output, x, y, t)

@@ -19,7 +19,6 @@ def build(problem: Problem, schedule: str) -> Any:
     ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.common import filters
-    from casestudies.downsample import schedule as schedules
     from casestudies.downsample.algorithm import downsample
 
     pipeline = downsample(problem.taps, problem.factor, problem.boundary)
@@ -29,10 +28,8 @@ def build(problem: Problem, schedule: str) -> Any:
         pipeline.total.compute_root()
         return pipeline.output
     if schedule == "wgmma":
-        from casestudies.downsample.warpgroups import warpgroups
-
-        return warpgroups(pipeline, problem.block)
-    return schedules.tensor(pipeline)
+        return filters.groups(pipeline, problem)
+    return filters.tensor(pipeline)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

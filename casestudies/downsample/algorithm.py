@@ -7,13 +7,12 @@ centred on the pixels that an output stands for.
 
 from __future__ import annotations
 
-from functools import partial
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
-from casestudies.common.filters import Filter, reach
+from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
+from selector.families.windows import Axis
 
 
 def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
@@ -30,5 +29,5 @@ def downsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     down[x, y] = hl.f32(0.0)
     down[x, y] += hl.f32(window) * hl.f32(weights[t.x, t.y])
     output[x, y] = down[x, y]
-    apart = partial(reach, factor)
-    return Filter(taps, image, source, weights, down, output, x, y, t, apart, factor, back)
+    axis = Axis(taps, factor, first=-back)
+    return Filter(axis, image, source, weights, down, output, x, y, t)

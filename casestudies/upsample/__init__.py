@@ -18,6 +18,7 @@ def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
+    from casestudies.common import filters
     from casestudies.upsample import schedule as schedules
     from casestudies.upsample.algorithm import upsample
 
@@ -28,10 +29,8 @@ def build(problem: Problem, schedule: str) -> Any:
         pipeline.total.compute_root()
         return pipeline.output
     if schedule == "wgmma":
-        from casestudies.upsample.warpgroups import warpgroups
-
-        return warpgroups(pipeline, problem.block)
-    return schedules.tensor(pipeline)
+        return filters.groups(pipeline, problem)
+    return filters.tensor(pipeline)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

@@ -8,18 +8,12 @@ beyond its edges, the window is centred.
 
 from __future__ import annotations
 
-from functools import partial
-
 import halide as hl
 
 from casestudies.common.boundary import VALID, before
 from casestudies.common.filters import Filter
 from casestudies.common.padding import bounded
-
-
-def reach(factor: int, outputs: int, taps: int) -> int:
-    """Neighbouring pixels that so many neighbouring outputs read with ``taps`` taps of a phase."""
-    return -(-outputs // factor) - 1 + taps
+from selector.families.windows import Axis
 
 
 def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
@@ -37,5 +31,5 @@ def upsample(taps: int, factor: int = 2, boundary: str = VALID) -> Filter:
     up[x, y] = hl.f32(0.0)
     up[x, y] += hl.f32(window) * hl.f32(tap)
     output[x, y] = up[x, y]
-    near = partial(reach, factor)
-    return Filter(taps, image, source, weights, up, output, x, y, t, near, 1, back, factor)
+    axis = Axis(taps, phases=factor, first=-back)
+    return Filter(axis, image, source, weights, up, output, x, y, t)

@@ -37,3 +37,7 @@ def self_fed(func: Any) -> Any:
 
 def cluster(func: Any, blocks: int) -> Any:
     return _ask("cluster", func, blocks)
+
+
+def resident_blocks(func: Any, blocks: int) -> Any:
+    return _ask("resident_blocks", func, blocks)

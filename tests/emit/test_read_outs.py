@@ -11,8 +11,13 @@ pytest.importorskip("halide")
 import halide as hl
 
 import halide_bridge as hb
+from casestudies.common.filters import tensor
 from casestudies.conv1d.algorithm import convolve
-from casestudies.conv1d.schedule import Tiles, tensor
+from selector.families.windows import Tiling
+
+
+def rows_of(vectors: int) -> Tiling:
+    return Tiling(outputs=128, vectors=vectors, rows=1)
 
 
 def order(source: str) -> list[tuple[str, int]]:
@@ -25,7 +30,7 @@ def order(source: str) -> list[tuple[str, int]]:
 
 
 def test_stores_stand_among_the_instructions() -> None:
-    kernel = hb.compile(tensor(convolve(64), Tiles(128, 8, 4)), target="sm_90a")
+    kernel = hb.compile(tensor(convolve(64), rows_of(8)), target="sm_90a")
     steps = order(kernel.source)
     for tile in range(8):
         assert steps.index(("store", tile)) > max(
@@ -38,7 +43,7 @@ def test_stores_stand_among_the_instructions() -> None:
 def test_a_loop_over_taps_ends_before_the_stores() -> None:
     """Tiles that a loop still adds to are not complete in it."""
     p = convolve(512)  # two bands
-    kernel = hb.compile(tensor(p, Tiles(128, 2, 4)), target="sm_90a")
+    kernel = hb.compile(tensor(p, rows_of(2)), target="sm_90a")
     steps = order(kernel.source)
     for tile in range(2):
         assert steps.index(("store", tile)) > max(
@@ -52,7 +57,7 @@ def test_registers_do_not_grow_with_the_tiles() -> None:
     from selector.runtime.nvrtc import resource_usage
 
     def registers(vectors: int) -> int:
-        func: hl.Func = tensor(convolve(256), Tiles(128, vectors, 4))
+        func: hl.Func = tensor(convolve(256), rows_of(vectors))
         cubin = hb.compile(func, target="sm_90a").cubin()
         return max(usage.registers for usage in resource_usage(cubin).values())
 

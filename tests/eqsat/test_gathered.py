@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
+from casestudies.common.filters import tensor
 from casestudies.upsample.algorithm import upsample
-from casestudies.upsample.schedule import tensor
 from selector.eqsat.cost import GATHERED, block_cost
 
 NAME = "wmma.mma.m16n16k16.f16.f32"

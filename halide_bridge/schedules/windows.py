@@ -1,0 +1,154 @@
+"""The schedules of filters of an image: windows of its rows times a band of the taps.
+
+``warps``: a vector statement is a row of outputs over all taps along x; a warp has several rows of
+outputs in its registers and goes through the rows of taps. ``groups``: a vector statement is 64
+windows, which wgmma reads in the raw row, times a band. They begin 8 elements apart, so that one
+makes 8 outputs, of several phases each where these lie between elements, or 4 or 2 where outputs
+lie 2 or 4 elements apart: then 2 or 4 rows of outputs share an instruction's 8 columns. A group of
+four warps has several rows of outputs in its registers, so that one instruction takes all bands
+that meet an image row.
+
+Units lie below each other in a block and share the staged rows. A block may go down a column of the
+image, and rows arrive as long as others are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.memory import MemoryType
+from halide_bridge.schedules.asked import pipeline_stages, resident_blocks, store_in
+from halide_bridge.stock import GPU_SHARED, rvars, variables
+from selector.families.windows.tiling import (
+    LONGEST_BAND,
+    Shape,
+    Tiling,
+    alignment,
+    group_outputs,
+    reached,
+    rounded,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
+    ``x`` and ``y`` and ``planes``; ``total`` sums ``source``, the image with what lies around it,
+    over ``taps``: RVars along a row of them, and over rows if there are several.
+    """
+
+    output: Any
+    total: Any
+    source: Any
+    x: Any
+    y: Any
+    taps: tuple[Any, ...]
+    planes: tuple[Any, ...] = ()
+
+
+def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
+    """Schedule a filter so; returns the output."""
+    if size.resident:
+        resident_blocks(p.output, size.resident)
+    return _groups(p, shape, size) if size.unit == "group" else _warps(p, shape, size)
+
+
+def _warps(p: Windows, shape: Shape, size: Tiling) -> Any:
+    xo, xi, xv, yo, ys, yw, yi = variables("xo", "xi", "xv", "yo", "ys", "yw", "yi")
+    segments = (ys,) if size.segments > 1 else ()
+    p.output.split(p.x, xo, xi, size.width).split(xi, xv, xi, size.outputs)
+    p.output.split(p.y, yo, yi, size.height * size.segments)
+    for segment in segments:
+        p.output.split(yi, segment, yi, size.height)
+    rows: tuple[Any, ...] = ()
+    if size.rows > 1:
+        p.output.split(yi, yw, yi, size.rows)
+        rows = (yi,)
+    unit = yw if rows else yi
+    p.output.reorder(xi, xv, *rows, unit, *segments, xo, yo, *p.planes).vectorize(xi).unroll(xv)
+    for row in rows:
+        p.output.unroll(row)
+    p.output.gpu_blocks(xo, yo, *p.planes).gpu_threads(unit)
+    p.total.bound_extent(p.x, size.width)
+    if rows:
+        p.total.bound_extent(p.y, size.rows)
+    p.total.compute_at(p.output, unit)
+    store_in(p.total, MemoryType.WMMAAccumulator)
+    p.total.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv)
+    if rows:
+        p.total.unroll(p.y)
+    longest = _sum_by_warps(p, shape, size)
+    _stage_for_warps(p, shape, size, segments[0] if segments else xo, longest)
+    return p.output
+
+
+def _sum_by_warps(p: Windows, shape: Shape, size: Tiling) -> int:
+    """The update, band by band where the taps along x are many; taps of all bands."""
+    xi, xv = variables("xi", "xv")
+    to, ti, bands, band = rvars("to", "ti", "bands", "taps")
+    update = p.total.update().split(p.x, xv, xi, size.outputs)
+    taps, *over = p.taps
+    unrolled: tuple[Any, ...] = (p.y,) if size.rows > 1 else ()
+    around: tuple[Any, ...] = ()
+    for row in over:
+        update.split(row, to, ti, size.tap_rows)
+        unrolled, around = (*unrolled, ti), (to,)
+    along = shape.x.taps
+    if along > LONGEST_BAND:
+        update.split(taps, bands, band, LONGEST_BAND)
+        taps, unrolled = band, (*unrolled, bands)
+        along = rounded(along, LONGEST_BAND)
+    update.reorder(taps, xi, xv, *unrolled, *around).atomic()
+    update.vectorize(xi).vectorize(taps).unroll(xv)
+    for loop in unrolled:
+        update.unroll(loop)
+    return along
+
+
+def _stage_for_warps(p: Windows, shape: Shape, size: Tiling, block: Any, along: int) -> None:
+    """Copy what a tile reads of the image into shared memory, from a multiple of 16 bytes to
+    another: as one vector, or row by row.
+    """
+    copy = p.source.in_(p.total)
+    x, y, *_ = copy.args()
+    copy.compute_at(p.output, block).store_in(GPU_SHARED)
+    if size.stages > 1:
+        pipeline_stages(copy, size.stages)
+    if size.boxes and shape.declared and shape.x.first % shape.run == 0:
+        more = shape.x.dilation * (along - shape.x.taps)
+        copy.bound_extent(x, rounded(shape.x.reach(size.width) + more, shape.run))
+    else:
+        copy.align_bounds(x, shape.run)
+    if size.boxes:
+        copy.bound_extent(y, shape.y.reach(size.height)).vectorize(x).vectorize(y)
+    else:
+        copy.vectorize(x)
+
+
+def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:
+    xo, xi, yo, yi, yt, yg = variables("xo", "xi", "yo", "yi", "yt", "yg")
+    outputs = group_outputs(shape.x)
+    p.output.split(p.x, xo, xi, outputs).split(p.y, yo, yi, size.height * size.segments)
+    p.output.split(yi, yt, yi, size.height).split(yi, yg, yi, size.rows)
+    p.output.reorder(xi, yi, yg, yt, xo, yo, *p.planes).vectorize(xi).unroll(yi)
+    p.output.gpu_blocks(xo, yo, *p.planes).gpu_threads(yg)
+    p.total.bound_extent(p.x, outputs).bound_extent(p.y, size.rows).compute_at(p.output, yg)
+    store_in(p.total, MemoryType.WGMMAAccumulator)
+    p.total.vectorize(p.x).unroll(p.y)
+    taps, *over = p.taps
+    update = p.total.update().reorder(taps, p.x, p.y, *over).atomic()
+    update.vectorize(p.x).vectorize(taps)
+    if shape.x.phases > 1:  # the phase of a row is a constant
+        update.unroll(p.y)
+    staged = p.source.in_(p.total)
+    x, y, *_ = staged.args()
+    staged.compute_at(p.output, yt).store_in(GPU_SHARED).vectorize(x)
+    staged.bound_extent(y, shape.y.reach(size.height))
+    if size.stages > 1:
+        pipeline_stages(staged, size.stages)
+    if shape.declared and shape.x.first == 0:
+        staged.bound_extent(x, rounded(reached(shape.x, 0), shape.run))
+    else:
+        staged.align_bounds(x, alignment(shape.x))
+    return p.output

@@ -11,12 +11,12 @@ from halide_bridge.schedules.kernels import Grid, along_dims, spread, update_ker
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.rows import associative
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.sweeps import Sweeps
 from selector.families.contraction import Tiling
 from selector.ir.nodes import Var
-
-FEW = 256  # elements that are no work for all warps of a GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Scheduling:
         taken |= {r.name for m in program for s in m.stages for r in s.reduced}
         self.script = Script(taken)
         self._lines: list[str] = []
+        self.sweeps = Sweeps(self.script, placement)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):
@@ -93,6 +94,9 @@ class Scheduling:
         return self._updates(member)
 
     def _pure(self, member: Member) -> Grid:
+        shared = self.sweeps.of_reader(member)
+        if shared is not None:
+            return shared
         mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
         reader = self._func(member)
         if len(mine) == 1:
@@ -125,33 +129,25 @@ class Scheduling:
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)
+        swept = self.sweeps.of_itself(member)
+        if swept is not None:
+            return swept
         along = reductions.along_memory(member, self.placement)
-        if along is None and member.args:
-            return reductions.alone(self.script, member, self.placement)
-        grid = Grid()
         if along is not None:
-            if not self._few(member):
-                return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
-            grid = reductions.in_parts(self.script, func, along[0])
-        func.compute_root()
-        spread(self.script, func, func.args())
+            return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
+        if member.args:
+            return reductions.alone(self.script, member, self.placement)
+        func.compute_root().gpu_single_thread()
         for stage in member.stages[1:]:
-            spread(self.script, func.update(stage.number - 1), func.args())
-        return grid
-
-    def _few(self, member: Member) -> bool:
-        """Whether there are too few elements to give each a warp."""
-        total = 1
-        for d in range(len(member.args)):
-            total *= self.placement.extent(member.name, d) or FEW + 1
-        return total <= FEW
+            func.update(stage.number - 1).gpu_single_thread()
+        return Grid()
 
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
         func.compute_root()
         grid = spread(self.script, func, func.args())
         first, *others = member.stages[1:]
-        if not others and reductions.associative(member) and not any(first.free):
+        if not others and associative(member) and not any(first.free):
             grid = reductions.scattered(self.script, func)
             spread(self.script, func.update(0), func.args())
             return grid

@@ -71,6 +71,11 @@ class Recorded:
         stem = self.text.split(".")[0]
         return self.script.made(self, "rfactor", f"{stem}_parts", reduced, variable)
 
+    def rfactors(self, *preserved: tuple[Any, Any]) -> Recorded:
+        """``rfactor`` of several reduction variables."""
+        stem = self.text.split(".")[0]
+        return self.script.made(self, "rfactor", f"{stem}_parts", list(preserved))
+
     def __getattr__(self, directive: str) -> Callable[..., Recorded]:
         def call(*arguments: Any) -> Recorded:
             self.script.say(self, directive, arguments)
@@ -187,9 +192,14 @@ class Script:
         ]
 
     def _value(self, argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(map(self._value, argument))
         return argument.value if isinstance(argument, Recorded) else self._own(argument)
 
     def _text(self, argument: Any) -> str:
+        if isinstance(argument, list | tuple):
+            inside = ", ".join(map(self._text, argument))
+            return f"[{inside}]" if isinstance(argument, list) else f"({inside})"
         if isinstance(argument, Recorded):
             return argument.text
         own = self._own(argument)

@@ -1,9 +1,9 @@
 """Sums, maxima and the like, whose every element is computed from itself alone.
 
 The thread that reads an element adds it up in registers. Where what is added lies side by side in
-memory, the 32 threads of a warp take turns along it, and one adds their parts. Where there are few
-elements, or none beside the one, blocks add up parts in a kernel before. Floats are added in
-another order then, as everywhere in this compiler.
+memory, the 32 threads of a warp take turns along it, and one adds their parts. Floats are added in
+another order then, as everywhere in this compiler. What reads an argument once is shared by more
+threads (``sweeps``).
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from halide_bridge.names import plain
-from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, along_dims, fused, spread
+from halide_bridge.schedules.kernels import LANES, WARPS, Grid, along_dims, fused, spread
 from halide_bridge.schedules.recognise.facts import Placement, side_by_side
-from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
+from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
+from halide_bridge.schedules.recognise.rows import SHORT, associative
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
-from selector.ir.nodes import Binary, BinaryOp, Call, Var
+from selector.ir.nodes import Var
 
-CHUNK = 4096  # elements of a sum that a warp adds up, where there is nothing else to share
-SHORT = 16  # elements of a sum that are not worth a warp
-_ASSOCIATIVE = frozenset(
-    {BinaryOp.ADD, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX, BinaryOp.AND, BinaryOp.OR}
-)
+CHUNK = 4096  # elements of a line that are scattered by one thread
 
 
 def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, access: Access) -> None:
@@ -56,34 +53,17 @@ def along_memory(member: Member, placement: Placement) -> tuple[int, Reduced] | 
     return None
 
 
-def associative(member: Member) -> bool:
-    """Whether the one value is combined with others by one operation, in any order."""
-    (update,) = member.stages[1:]
-    if len(update.values) != 1:
-        return False
-    match update.values[0]:
-        case Binary(op, Call() as a, b) if op in _ASSOCIATIVE:
-            first, rest = a, b
-        case Binary(op, a, Call() as b) if op in _ASSOCIATIVE:
-            first, rest = b, a
-        case _:
-            return False
-    own = Access(member.name, 0, update.indices)
-    return next(accesses(first), None) == own and all(a.func != member.name for a in accesses(rest))
-
-
 def by_warps(
     script: Script,
     func: Recorded,
     reader: Recorded,
     place: int,
     reduced: tuple[Any, ...],
-    order: tuple[Any, ...] = (),
 ) -> Grid:
     """A warp for each element of ``reader``, which reads ``func`` at its own element. ``place``: of
     the dimension along memory among those ``reduced``.
     """
-    y, *outer = order or reader.args()
+    y, *outer = reader.args()
     yo, yi = script.variables("yo", "yi")
     reader.compute_root().split(y, yo, yi, WARPS)
     z = fused(script, reader, outer)
@@ -107,35 +87,6 @@ def shared_parts(
     *own, last = met.args()
     met.reorder(last, *own).gpu_threads(last, *own[:1])
     parts.compute_at(met, last)
-
-
-def in_parts(script: Script, func: Recorded, place: int) -> Grid:
-    """Few elements of much: warps add up parts of them in a kernel before. ``place``: of the
-    dimension along memory in the domain.
-    """
-    first, *others = func.rvars(0)
-    if others:
-        outer = others[-1] if place != len(others) else first
-        place -= outer is first
-    else:
-        outer, inner = script.rvars("rc", "rl")
-        func.update(0).split(first, outer, inner, CHUNK)
-    (v,) = script.variables("v")
-    parts = func.update(0).rfactor(outer, v)
-    stored = parts.in_()
-    *own, last = stored.args()
-    stored.reorder(last, *own)
-    grid = by_warps(script, parts, stored, place, parts.rvars(0), (last, *own))
-    ro, ri = script.rvars("rp", "rq")
-    (u,) = script.variables("w")
-    func.update(0).split(outer, ro, ri, LINE)
-    again = func.update(0).rfactor(ri, u)
-    kept = again.in_()
-    kept.compute_root()
-    *own, last = kept.args()
-    lines = spread(script, kept, (last, *own))
-    again.compute_at(kept, lines.inner)
-    return grid
 
 
 def scattered(script: Script, func: Recorded) -> Grid:

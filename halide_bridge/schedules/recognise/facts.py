@@ -37,6 +37,7 @@ class Place(Enum):
 
     GIVEN = "as scheduled by you"
     INSIDE = "inside those that read it"
+    BLOCK = "by the threads of the block that reads it"
     THREAD = "in registers of the thread that reads it"
     KERNEL = "in a kernel of its own"
 

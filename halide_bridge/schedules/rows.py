@@ -1,0 +1,212 @@
+"""Sweeps, by the threads of blocks: each adds up a part in registers, and they meet in shared
+memory.
+
+The threads of a row lie along memory. Of a column there are 32 side by side, and some below each
+other. Where one element may take more than a block (an image, columns of unknown height), blocks
+add up parts of it in a kernel before, and another kernel joins those in their order. Floats are
+added in another order then, as everywhere in this compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.stock import GPU_SHARED
+
+CHUNK = 16384  # elements of a line that a block adds up
+FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
+HEIGHT = 256  # rows of columns that a block adds up
+UNKNOWN = 128  # threads of a row of which the length is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sweep as it is computed at a block: ``func``, of which a block computes some along ``own``;
+    the variable ``along`` which its threads lie, ``across`` which others do, if any; ``shared``:
+    who reads it finds it in shared memory.
+    """
+
+    func: Recorded
+    own: Any
+    along: Any
+    across: Any = None
+    shared: bool = False
+
+
+def by_blocks(
+    script: Script,
+    reader: Recorded,
+    args: Sequence[Any],
+    inner: Sequence[Any],
+    parts: Sequence[Part],
+    threads: int,
+) -> Grid:
+    """A kernel whose blocks compute rows of ``reader``, and ``parts`` at them. ``args``: of the
+    rows, ``inner``: those along a row.
+    """
+    rows = max(1, LINE // threads)
+    y, *outer = args
+    yo, yi, xo, xi = script.variables("yo", "yi", "xo", "xi")
+    reader.compute_root().split(y, yo, yi, rows)
+    z = fused(script, reader, outer)
+    if inner:
+        x, *others = inner
+        reader.split(x, xo, xi, threads)
+        reader.reorder(*others, xo, xi, yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(xi, yi)
+    else:
+        reader.reorder(yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(yi)
+    for part in parts:
+        _together(script, part, reader, yo, xi if inner else yi, threads)
+    text = (
+        f"{threads} threads a row, {rows} rows a block" if rows > 1 else f"{threads} threads a row"
+    )
+    return Grid(text=text)
+
+
+def _together(
+    script: Script, part: Part, reader: Recorded, block: Any, thread: Any, threads: int
+) -> None:
+    """Let the threads of a row add up a sweep in two steps: parts of each thread, and groups of
+    those.
+    """
+    func = part.func
+    groups = 1 << (threads.bit_length() - 1) // 2
+    ro, ri, ra, rb, rc, rd, rt = script.rvars("ro", "ri", "ra", "rb", "rc", "rd", "rt")
+    u, w = script.variables("u", "w")
+    update = func.update(0)
+    if part.across is None:
+        update.split(part.along, ro, ri, threads)
+    else:
+        update.split(part.along, ro, ri, threads // (FOLD // 2)).split(
+            part.across, rc, rd, FOLD // 2
+        )
+        update.fuse(ri, rd, rt)
+        ri = rt
+    update.split(ri, ra, rb, groups)
+    own = (part.own, *(a for a in func.args() if a.name() != part.own.name()))
+    each = update.rfactors((ra, u), (rb, w))
+    half = func.update(0).rfactor(rb, w)
+    met = each.in_(half)
+    met.compute_at(reader, block).store_in(GPU_SHARED)
+    met.reorder(w, u, *own).reorder_storage(w, u, *own).gpu_threads(w, u, part.own)
+    each.compute_at(met, w)
+    joined = half.in_(func)
+    joined.compute_at(reader, block).store_in(GPU_SHARED)
+    joined.reorder(w, *own).reorder_storage(w, *own).gpu_threads(w, part.own)
+    half.compute_at(joined, w)
+    if not part.shared:
+        func.compute_at(reader, thread)
+        return
+    found = func.in_()
+    found.compute_at(reader, block).store_in(GPU_SHARED).gpu_threads(part.own)
+    func.compute_at(found, part.own)
+
+
+def threads_of(extent: int | None) -> int:
+    """Those of a row."""
+    if extent is None:
+        return UNKNOWN
+    return min(LINE, max(LANES, 1 << (extent // 8).bit_length()))
+
+
+def in_parts(script: Script, func: Recorded, along: int) -> Any:
+    """A kernel that adds up parts of a sweep; the variable that is left of it, along memory."""
+    rvars = list(func.rvars(0))
+    line = rvars.pop(along)
+    rv, rl = script.rvars("rv", "rl")
+    update = func.update(0)
+    if rvars:
+        update.split(_fused(script, update, rvars), rv, rl, FOLD)
+        _stored_parts(script, func, rv, line, rl)
+    else:
+        update.split(line, rv, rl, CHUNK)
+        _stored_parts(script, func, rv, rl)
+    return rv
+
+
+def joined(script: Script, func: Recorded, parts: Any) -> Grid:
+    """Parts of one number, added up by a block."""
+    ro, ri = script.rvars("rp", "rq")
+    func.update(0).split(parts, ro, ri, 1 << 20)
+    grid = _stored_parts(script, func, ro, ri)
+    func.compute_root().gpu_single_thread()
+    func.update(0).gpu_single_thread()
+    return grid
+
+
+def _stored_parts(script: Script, func: Recorded, by: Any, along: Any, across: Any = None) -> Grid:
+    """Those for each value of the variable ``by``, by a block each."""
+    (v,) = script.variables("v")
+    parts = func.update(0).rfactor(by, v)
+    stored = parts.in_()
+    own = func.args()
+    if own:
+        stored.reorder_storage(v, *own)
+    return by_blocks(script, stored, (v, *own), (), [Part(parts, v, along, across)], LINE)
+
+
+def _fused(script: Script, update: Recorded, rvars: list[Any]) -> Any:
+    """One variable for all."""
+    first, *others = rvars
+    for i, r in enumerate(others):
+        (both,) = script.rvars(f"rf{i}")
+        update.fuse(first, r, both)
+        first = both
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns as they are computed at a block: ``func``, side by side along ``x``, the variable
+    ``along`` them.
+    """
+
+    func: Recorded
+    x: Any
+    along: Any
+
+
+def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns]) -> Grid:
+    """A kernel whose blocks compute 32 neighbours of ``reader`` along ``x``, and what is ``found``
+    at them.
+    """
+    xo, xi = script.variables("xo", "xi")
+    outer = [a for a in reader.args() if a.name() != x.name()]
+    reader.compute_root().split(x, xo, xi, LANES)
+    z = fused(script, reader, outer)
+    reader.reorder(xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
+    for c in found:
+        ro, ri = script.rvars("ro", "ri")
+        (u,) = script.variables("u")
+        c.func.update(0).split(c.along, ro, ri, WARPS)
+        each = c.func.update(0).rfactor(ri, u)
+        met = each.in_(c.func)
+        met.compute_at(reader, xo).store_in(GPU_SHARED)
+        own = [a for a in c.func.args() if a.name() != c.x.name()]
+        met.reorder(c.x, u, *own).gpu_threads(c.x, u)
+        each.compute_at(met, c.x)
+        c.func.compute_at(reader, xi)
+    return Grid(text=f"{LANES} columns a block, {WARPS} threads each")
+
+
+def columns_in_parts(script: Script, func: Recorded, x: Any, along: int, height: int | None) -> Any:
+    """A kernel that adds up parts of columns, if they may be high; the variable that is left."""
+    rvars = list(func.rvars(0))
+    line = rvars.pop(along)
+    if not rvars and (height or HEIGHT + 1) <= HEIGHT:
+        return line
+    rv, rl = script.rvars("rv", "rl")
+    update = func.update(0)
+    if rvars:
+        rv = _fused(script, update, rvars)
+    else:
+        update.split(line, rv, rl, HEIGHT)
+        line = rl
+    (v,) = script.variables("v")
+    parts = update.rfactor(rv, v)
+    columns(script, parts.in_(), x, [Columns(parts, x, line)])
+    return rv

@@ -1,0 +1,115 @@
+"""Which kernels compute the sweeps of a pipeline (``recognise.rows``), and their directives
+(``rows``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from halide_bridge.schedules import rows
+from halide_bridge.schedules.kernels import LINE, Grid
+from halide_bridge.schedules.recognise.facts import Placement
+from halide_bridge.schedules.recognise.program import Member, number
+from halide_bridge.schedules.recognise.rows import Shared, Sweep, is_row, share, sweep_of
+from halide_bridge.schedules.recorder import Recorded, Script
+from selector.ir.nodes import Var
+
+FEW = 256  # elements that are no work for all warps of a GPU
+
+
+class Sweeps:
+    """Those of one pipeline."""
+
+    def __init__(self, script: Script, placement: Placement) -> None:
+        self.script, self.placement = script, placement
+        self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
+        self.shared = share(placement)
+
+    def of_reader(self, member: Member) -> Grid | None:
+        """The kernel of a Func whose blocks compute sweeps that it reads; None if they do not."""
+        shared = self.shared.get(member.name)
+        if shared is None:
+            return None
+        reader = self._func(member)
+        args = {a.name(): a for a in reader.args()}
+        mine = [self.placement.program.members[name] for name in shared.funcs]
+        if (x := self._sweep(mine[0]).kept) != "":
+            at = self._elements(member, mine[0])
+            found = [self._columns(m) for m in mine]
+            return rows.columns(self.script, reader, args[at[x]], found)
+        parts = [
+            self._part(m, self._own(member, m, shared), m.name not in shared.once) for m in mine
+        ]
+        inner = [a for name, a in args.items() if name not in shared.rows]
+        of_rows = [args[name] for name in shared.rows]
+        return rows.by_blocks(self.script, reader, of_rows, inner, parts, self._threads(mine))
+
+    def of_itself(self, member: Member) -> Grid | None:
+        """The kernel of a sweep that is stored; None if it is none."""
+        sweep = self.sweeps.get(member.name)
+        if sweep is None:
+            return None
+        func = self._func(member)
+        if not member.args:
+            return rows.joined(self.script, func, rows.in_parts(self.script, func, sweep.along))
+        if sweep.kept:
+            found = self._columns(member)
+            return rows.columns(self.script, func.in_(), found.x, [found])
+        y, *others = func.args()
+        part = self._part(member, y, False)
+        return rows.by_blocks(
+            self.script, func.in_(), (y, *others), (), [part], self._threads([member])
+        )
+
+    def _func(self, member: Member) -> Recorded:
+        return self.script.func(member.label, member.handle)
+
+    def _sweep(self, member: Member) -> Sweep:
+        found = self.sweeps[member.name]
+        assert found is not None
+        return found
+
+    def _columns(self, member: Member) -> rows.Columns:
+        func, sweep = self._func(member), self._sweep(member)
+        x = next(a for a in func.args() if a.name() == sweep.kept)
+        height = number(member.stages[1].reduced[sweep.along].extent)
+        return rows.Columns(
+            func, x, rows.columns_in_parts(self.script, func, x, sweep.along, height)
+        )
+
+    def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
+        func, sweep = self._func(member), self._sweep(member)
+        if is_row(member, sweep) and not self._few(member):
+            return rows.Part(func, own, func.rvars(0)[sweep.along], shared=shared)
+        return rows.Part(func, own, rows.in_parts(self.script, func, sweep.along), shared=shared)
+
+    def _few(self, member: Member) -> bool:
+        """Whether there are too few elements to give each a block."""
+        total = 1
+        for d in range(len(member.args)):
+            total *= self.placement.extent(member.name, d) or FEW + 1
+        return total <= FEW
+
+    def _threads(self, members: list[Member]) -> int:
+        """Those of a row."""
+        sweeps = [(m, self._sweep(m)) for m in members]
+        if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
+            return LINE
+        extents = [number(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
+        known = [e for e in extents if e is not None]
+        return rows.threads_of(max(known) if len(known) == len(extents) else None)
+
+    def _elements(self, reader: Member, member: Member) -> dict[str, str]:
+        """The argument of a reader at which each of a sweep's own is, where it reads it itself."""
+        reads = self.placement.bodies[reader.name][0].reads()
+        found = next((a for a in reads if a.func == member.name), None)
+        if found is None:
+            return {}
+        pairs = zip(member.args, found.indices, strict=True)
+        return {arg: i.name for arg, i in pairs if isinstance(i, Var)}
+
+    def _own(self, reader: Member, member: Member, shared: Shared) -> Any:
+        """A sweep's argument along the first dimension of the rows."""
+        at = self._elements(reader, member)
+        args = self._func(member).args()
+        return next((a for a in args if at.get(a.name()) == shared.rows[0]), args[0])

@@ -1,0 +1,154 @@
+"""Sums over rows, columns and whole images: threads share them, whatever their sizes are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+
+F32, U8 = hl.Float(32), hl.UInt(8)
+x, y, c, n = (hl.Var(name) for name in "xycn")
+Made = tuple[hl.Func, Callable[[Any], Any], Callable[[Any], tuple[int, ...]]]
+
+
+def rows_sum() -> Made:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    out[y] += a[hl.RDom([(0, a.width())])[0], y]
+    return out, lambda v: v.sum(1), lambda s: s[:1]
+
+
+def log_softmax() -> Made:
+    a, out, r = hl.ImageParam(F32, 2, "a"), hl.Func("out"), None
+    r = hl.RDom([(0, a.width())])
+    top, total = hl.Func("top"), hl.Func("total")
+    top[y] = hl.maximum(a[r, y])
+    total[y] += hl.exp(a[r, y] - top[y])
+    out[x, y] = a[x, y] - top[y] - hl.log(total[y])
+
+    def truth(v: Any) -> Any:
+        away = v - v.max(1, keepdims=True)
+        return away - np.log(np.exp(away).sum(1, keepdims=True))
+
+    return out, truth, lambda s: s
+
+
+def logsumexp() -> Made:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    r = hl.RDom([(0, a.width())])
+    top, total = hl.Func("top"), hl.Func("total")
+    top[y] = hl.maximum(a[r, y])
+    total[y] = hl.sum(hl.exp(a[r, y] - top[y]))
+    out[y] = top[y] + hl.log(total[y])
+    return out, lambda v: np.log(np.exp(v).sum(1)), lambda s: s[:1]
+
+
+def column_deviations() -> Made:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    r, height = hl.RDom([(0, a.height())]), hl.f32(a.height())
+    mean = hl.sum(a[x, r]) / height
+    out[x] = hl.sum(a[x, r] * a[x, r]) / height - mean * mean
+    return out, lambda v: v.var(0), lambda s: s[1:]
+
+
+def whole() -> Made:
+    a, out, total = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Func("total")
+    r = hl.RDom([(0, a.width()), (0, a.height())])
+    total[()] += a[r.x, r.y]
+    out[x] = total[()] * hl.f32(x + 1)
+    return out, lambda v: v.sum() * np.arange(1, 4), lambda s: (3,)
+
+
+def largest_of_all() -> Made:
+    a, out, top = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Func("top")
+    r = hl.RDom([(0, a.width()), (0, a.height())])
+    top[()] = hl.f32(-1e30)
+    top[()] = hl.max(top[()], a[r.x, r.y])
+    out[x, y] = a[x, y] / top[()]
+    return out, lambda v: v / v.max(), lambda s: s
+
+
+MADE = [rows_sum, log_softmax, logsumexp, column_deviations, whole, largest_of_all]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_any_size_is_right(make: Callable[[], Made]) -> None:
+    out, truth, sizes = make()
+    hb.autoschedule(out, target="sm_80")
+    kernel = hb.compile(out, target="sm_80")
+    for shape in [(1, 1), (3, 1), (1, 31), (9, 33), (20, 259), (530, 5)]:
+        data = np.random.default_rng(1).random(shape, dtype=np.float32)
+        result = kernel.interpret(a=data, sizes=sizes(shape))
+        assert np.allclose(result, truth(data.astype(np.float64)), rtol=1e-4, atol=1e-5), shape
+
+
+def planes(interleaved: bool) -> hl.Func:
+    """The sum of each channel."""
+    a, out = hl.ImageParam(F32, 3, "a"), hl.Func("out")
+    if interleaved:
+        r = hl.RDom([(0, a.dim(1).extent()), (0, a.dim(2).extent())])
+        out[c] += a[c, r.x, r.y]
+        out.bound(c, 0, 3)
+    else:
+        r = hl.RDom([(0, a.dim(0).extent()), (0, a.dim(1).extent())])
+        out[c] += a[r.x, r.y, c]
+    return out
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_sums_of_planes(interleaved: bool) -> None:
+    out = planes(interleaved)
+    hb.autoschedule(out, target="sm_80")
+    kernel = hb.compile(out, target="sm_80")
+    for height, width in [(1, 1), (9, 70), (20, 5)]:
+        shape = (height, width, 3) if interleaved else (3, height, width)
+        data = np.random.default_rng(1).random(shape, dtype=np.float32)
+        wanted = data.sum((0, 1) if interleaved else (1, 2), dtype=np.float64)
+        assert np.allclose(kernel.interpret(a=data, sizes=(3,)), wanted, rtol=1e-4)
+
+
+def test_rows_of_a_norm_are_one_kernel() -> None:
+    out, _, _ = log_softmax()
+    report = hb.autoschedule(out, target="sm_80").report
+    assert report.count("by the threads of the block that reads it") == 2
+    assert hb.compile(out, target="sm_80").source.count("__global__") == 1
+
+
+def test_a_row_that_two_kernels_read_is_stored() -> None:
+    a, out, other, total = (hl.ImageParam(F32, 2, "a"), *(hl.Func(s) for s in ("p", "q", "total")))
+    total[y] = hl.sum(a[hl.RDom([(0, a.width())])[0], y])
+    out[x, y], other[x, y] = a[x, y] / total[y], a[x, y] - total[y]
+    report = hb.autoschedule([out, other], target="sm_80").report
+    assert "sum: in a kernel of its own, 128 threads a row" in report
+
+
+def test_what_is_read_for_several_elements_is_no_sweep() -> None:
+    a, b, out = hl.ImageParam(F32, 2, "a"), hl.ImageParam(F32, 2, "b"), hl.Func("out")
+    k = hl.RDom([(0, a.width())])
+    out[x, y] += a[k, y] * b[x, k]
+    assert "rows" in hb.autoschedule(out, target="sm_80").report
+    window, r = hl.Func("window"), hl.RDom([(0, b.width())])
+    window[x] += a[x + r, 0]
+    assert "outputs each" in hb.autoschedule(window, target="sm_80").report
+
+
+def test_short_sums_stay_with_a_thread() -> None:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    out[y] = hl.sum(a[hl.RDom([(0, 9)])[0], y])
+    assert "in registers of the thread" in hb.autoschedule(out, target="sm_80").report
+
+
+def test_a_row_at_another_place_is_no_row_of_the_reader() -> None:
+    a, out, total = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Func("total")
+    total[y] = hl.f32(0)
+    total[y] += a[hl.RDom([(0, a.width())])[0], y]
+    out[x, y] = a[x, y] / (total[y] + total[y + 1])
+    assert "total: in a kernel of its own" in hb.autoschedule(out, target="sm_80").report
+    data = np.random.default_rng(1).random((6, 40), dtype=np.float32)
+    result = hb.compile(out, target="sm_80").interpret(a=data, sizes=(5, 40))
+    sums = data.sum(1, keepdims=True)
+    assert np.allclose(result, data[:-1] / (sums[:-1] + sums[1:]), rtol=1e-5)

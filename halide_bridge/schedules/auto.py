@@ -8,7 +8,7 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,14 @@ from halide_bridge import memory
 from halide_bridge.checks import output_funcs
 from halide_bridge.lowering import lower_copy
 from halide_bridge.names import plain
+from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.facts import place
-from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import read_program
-from halide_bridge.schedules.sizes import Guess, Sizes, guess
+from halide_bridge.schedules.sizes import Sizes, guess
 from selector.diagnostics import ScheduleError, UserError
-from selector.families.contraction import Shape, Tiling, pick, ranked
 from selector.ir.module import Module
-from selector.machine import Machine, machine_for
+from selector.machine import machine_for
 from selector.targets import Target, find_target
 
 _scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
@@ -100,7 +99,7 @@ def _schedule(
 
 def _applied(outputs: list[Any], plan: Plan) -> Schedule:
     program = read_program(outputs)
-    scheduling = Scheduling(program, place(program), plan)
+    scheduling = Scheduling(program, place(program, plan.stored), plan)
     scheduling.run()
     return Schedule(scheduling.script.source, scheduling.report)
 
@@ -114,13 +113,13 @@ def _plan(outputs: list[Any], target: str | Target, sizes: Sizes | None, locatio
     known = guess(program, sizes, location)
     plan = Plan({}, {})
     for member in program:
-        found = "" if member.fixed else product_of(member, program)
+        found = "" if member.fixed else sum_of(member, program)
         if isinstance(found, str):
             if found:
                 plan = plan.without(member.label, found)
             continue
         why = ""
-        for tiling in _candidates(_shape(found, program, known), machine_for(wanted)):
+        for tiling in candidates(found, program, known, machine_for(wanted)):
             more = plan.having(member.label, found, tiling)
             miss = _why_not(outputs, more, wanted)
             if not miss:
@@ -143,29 +142,6 @@ def _gpu(target: str | Target, location: str) -> Target:
             where=location,
         )
     return found
-
-
-def _candidates(shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The best schedule of a product; should it be refused, the best of blocks that do not stay,
-    and of warps.
-    """
-    best = pick(shape, machine)
-    yield best
-    others = [t for _, t in ranked(shape, machine) if not t.persistent and t.cluster == 1]
-    for unit in ("group", "warp"):
-        found = next((t for t in others if t.unit == unit and t != best), None)
-        if found is not None:
-            yield found
-
-
-def _shape(product: Product, program: Any, known: Guess) -> Shape:
-    member = program.members[product.func]
-    k = known.value(member.stages[1].reduced[0].extent)
-    element = product.a.type.bytes
-    return Shape(
-        known.extent(member, 1), known.extent(member, 0), max(1, k), element,
-        4, product.a.along, product.b.along,
-    )  # fmt: skip
 
 
 def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:

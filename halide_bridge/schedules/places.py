@@ -6,28 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from halide_bridge.schedules import reductions
+from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
-from halide_bridge.schedules.kernels import Grid, along_dims, spread, update_kernel
+from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.rows import associative
+from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from selector.families.contraction import Tiling
+from halide_bridge.schedules.windows import Windows, schedule_windows
+from selector.families import windows
 from selector.ir.nodes import Var
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sums of a tensor unit, and why others are none, by the stable names of Funcs."""
+    """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
+    have to be ``stored`` for them.
+    """
 
-    tensor: Mapping[str, tuple[Product, Tiling]]
+    tensor: Mapping[str, tuple[Sum, Tiling]]
     misses: Mapping[str, str]
+    stored: frozenset[str] = frozenset()
 
-    def having(self, label: str, product: Product, tiling: Tiling) -> Plan:
-        return replace(self, tensor={**self.tensor, label: (product, tiling)})
+    def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
+        stored = self.stored
+        if isinstance(found, Window) and found.computed:
+            stored |= {found.computed}
+        return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -79,6 +88,8 @@ class Scheduling:
             return where.value
         tiling = self.plan.tensor[member.label][1]
         unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"
+        if isinstance(tiling, windows.Tiling):
+            return f"windows on tensor units by {unit} of {tiling.width} x {tiling.height}"
         return f"on tensor units by {unit} of {tiling.m} x {tiling.n} x {tiling.k}"
 
     def _func(self, member: Member) -> Recorded:
@@ -114,15 +125,29 @@ class Scheduling:
         return grid
 
     def _tensor(self, member: Member, stored: Recorded) -> Grid:
-        """A product, in accumulators of the blocks that store what reads it."""
+        """A product or a window, in accumulators of the blocks that store what reads it."""
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
-        n, m, *batch = func.args()
         stored.compute_root()
+        if isinstance(tiling, windows.Tiling):
+            assert isinstance(product, Window)
+            self._windows(product, tiling, func, stored)
+            return Grid(text=f"{tiling.threads} threads a block")
+        assert isinstance(product, Product)
+        n, m, *batch = func.args()
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
         (k,) = func.rvars(0)
         contract(Contraction(stored, func, a, b, n, m, k, batch[0] if batch else None), tiling)
         return Grid(text=f"{tiling.threads} threads a block")
+
+    def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
+        image = self._func(self.program.members[found.image])
+        x, y, *planes = func.args()
+        taps = tuple(func.rvars(0)[place] for place in found.domain)
+        for plane in planes:
+            func.bound_extent(plane, 1)
+        funcs = Windows(out, func, image, x, y, taps, fused(self.script, out, planes))
+        schedule_windows(funcs, found.shape, size)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)

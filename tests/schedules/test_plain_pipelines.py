@@ -9,12 +9,15 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
-from plain_pipelines import PIPELINES, Plain
+from plain_pipelines import PIPELINES as OTHERS
+from plain_pipelines import Plain
+from plain_windows import WINDOWS
 from verified import MACHINE_CODE, Verified
 
 import halide_bridge as hb
 from selector.runtime import nvrtc
 
+PIPELINES = OTHERS | WINDOWS
 ENTRY = 'extern "C" __global__'
 
 pytestmark = pytest.mark.verified

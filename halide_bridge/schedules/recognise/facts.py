@@ -91,12 +91,12 @@ class Placement:
         return None if last is None else last + 1
 
 
-def place(program: Program) -> Placement:
-    """Decide it for all Funcs of a pipeline."""
+def place(program: Program, stored: frozenset[str] = frozenset()) -> Placement:
+    """Decide it for all Funcs of a pipeline. ``stored``: stable names of those inside of none."""
     found, written = Placement(program), dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]]()
     for member in program:
         bodies = tuple(_body(s, written) for s in member.stages)
-        if _is_inside(member, bodies, program, found):
+        if member.label not in stored and _is_inside(member, bodies, program, found):
             found.places[member.name] = Place.INSIDE
             written[member.name] = (member.args, bodies[0].values)
             continue

@@ -39,12 +39,10 @@ def product_of(member: Member, program: Program) -> Product | str:
     """The product that a reduction is; else why a tensor unit cannot have it, empty where it is no
     sum of products at all.
     """
-    if len(member.stages) != 2 or not member.reduction:
-        return ""
-    start, update = member.stages
-    pair = _factors(member, update.values)
+    pair = factors(member)
     if pair is None:
         return ""
+    start, update = member.stages
     if len(update.reduced) != 1 or number(update.reduced[0].minimum) != 0:
         return "its sum is not over one dimension from 0 on"
     if update.predicate is not None:
@@ -58,9 +56,11 @@ def product_of(member: Member, program: Program) -> Product | str:
     return _arranged(member, [f for f in found if not isinstance(f, str)])
 
 
-def _factors(member: Member, values: tuple[Expr, ...]) -> tuple[Expr, Expr] | None:
-    """What is multiplied and added to the element itself."""
-    match values:
+def factors(member: Member) -> tuple[Expr, Expr] | None:
+    """What is multiplied and added to the element itself, by the only update."""
+    if len(member.stages) != 2 or not member.reduction:
+        return None
+    match member.stages[1].values:
         case (Binary(BinaryOp.ADD, own, Binary(BinaryOp.MUL, a, b)),) if _is_own(own, member):
             return a, b
         case (Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, a, b), own),) if _is_own(own, member):
@@ -73,7 +73,9 @@ def _is_own(e: Expr, member: Member) -> bool:
     return isinstance(e, Call) and e.name == f"{member.name}{ELEMENT}0"
 
 
-def _element(e: Expr) -> Access | None:
+def element(e: Expr) -> Access | None:
+    """What is read, where a factor is no more than that, with a cast or not."""
+    e = e.value if isinstance(e, Cast) else e
     if isinstance(e, Call) and ELEMENT in e.name:
         func, _, value = e.name.rpartition(ELEMENT)
         return Access(func, int(value), e.args)
@@ -84,11 +86,25 @@ def _factor(
     e: Expr, member: Member, k: str, program: Program
 ) -> tuple[Factor, tuple[str, ...]] | str:
     """An operand, with the variables along it."""
-    inner = e.value if isinstance(e, Cast) else e
-    access = _element(inner)
+    kind, access = multiplied(e, member, program), element(e)
+    if isinstance(kind, str):
+        return kind
+    assert access is not None
+    label = program.members[access.func].label
+    names = tuple(i.name for i in access.indices if isinstance(i, Var))
+    if len(names) != len(access.indices) or names.count(k) != 1:
+        return f"`{label}` is not read by variables alone, each of them once"
+    if k not in names[:2]:
+        return f"the sum goes along an outer dimension of `{label}`"
+    return Factor(access.func, kind, names[0] == k), tuple(n for n in names if n != k)
+
+
+def multiplied(e: Expr, member: Member, program: Program) -> Type | str:
+    """The type of a factor's elements, or why tensor units do not multiply it."""
+    access, kind = element(e), (e.value if isinstance(e, Cast) else e).type
     if access is None:
         return "an operand is computed in the update"
-    operand, kind = program.members.get(access.func), inner.type
+    operand = program.members.get(access.func)
     label = operand.label if operand else access.func
     if operand is None:
         return f"`{label}` is no Func and no argument of the pipeline"
@@ -97,12 +113,7 @@ def _factor(
     wide = Type(Kind.FLOAT, 32) if kind.bits == 16 else Type(Kind.INT, 32)
     if e.type != wide or member.types[0] != wide:
         return f"products of {kind} are not taken in {wide}"
-    names = tuple(i.name for i in access.indices if isinstance(i, Var))
-    if len(names) != len(access.indices) or names.count(k) != 1:
-        return f"`{label}` is not read by variables alone, each of them once"
-    if k not in names[:2]:
-        return f"the sum goes along an outer dimension of `{label}`"
-    return Factor(access.func, kind, names[0] == k), tuple(n for n in names if n != k)
+    return kind
 
 
 _FLOATS = (Kind.FLOAT, Kind.BFLOAT)

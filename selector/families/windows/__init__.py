@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
+from selector.families.windows.choice import candidates
 from selector.families.windows.tiling import Axis, Shape, Tiling
 from selector.families.windows.usual import groups, usual
 
-__all__ = ["Axis", "Shape", "Tiling", "groups", "usual"]
+__all__ = ["Axis", "Shape", "Tiling", "candidates", "groups", "usual"]

@@ -1,0 +1,68 @@
+"""Sums that a tensor unit might take, and the schedules of their families worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from halide_bridge.schedules.recognise.products import Product, product_of
+from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.windows import Window, window_of
+from halide_bridge.schedules.sizes import Guess
+from selector.families import contraction, windows
+from selector.machine import Machine
+
+Sum = Product | Window
+Tiling = contraction.Tiling | windows.Tiling
+
+
+def sum_of(member: Member, program: Program) -> Sum | str:
+    """What a reduction sums up; else why a tensor unit cannot have it, empty where it is no sum of
+    products at all.
+    """
+    product = product_of(member, program)
+    if not isinstance(product, str):
+        return product
+    return window_of(member, program) or product
+
+
+def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:
+    """Schedules of a sum, the best first."""
+    if isinstance(found, Window):
+        return iter(windows.candidates(window_shape(found, program, known), machine))
+    return _contractions(_shape(found, program, known), machine)
+
+
+def _contractions(shape: contraction.Shape, machine: Machine) -> Iterator[Tiling]:
+    """The best schedule of a product; should it be refused, the best of blocks that do not stay,
+    and of warps.
+    """
+    best = contraction.pick(shape, machine)
+    yield best
+    others = [
+        t for _, t in contraction.ranked(shape, machine) if not t.persistent and t.cluster == 1
+    ]
+    for unit in ("group", "warp"):
+        found = next((t for t in others if t.unit == unit and t != best), None)
+        if found is not None:
+            yield found
+
+
+def _shape(product: Product, program: Program, known: Guess) -> contraction.Shape:
+    member = program.members[product.func]
+    k = known.value(member.stages[1].reduced[0].extent)
+    element = product.a.type.bytes
+    return contraction.Shape(
+        known.extent(member, 1), known.extent(member, 0), max(1, k), element,
+        4, product.a.along, product.b.along,
+    )  # fmt: skip
+
+
+def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:
+    """The sizes of a filter, of the outputs that are asked for."""
+    member = program.members[window.func]
+    planes = 1
+    for d in range(2, len(member.args)):
+        planes *= known.extent(member, d)
+    width, height = known.extent(member, 0), known.extent(member, 1)
+    return replace(window.shape, width=width, height=height, planes=planes)

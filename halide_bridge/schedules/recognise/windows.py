@@ -1,0 +1,163 @@
+"""Sums over a window of an image that a tensor unit takes: what an output reads along x and y, and
+what keeps another sum from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.recognise.products import element, factors, multiplied
+from halide_bridge.schedules.recognise.program import Access, Member, Program, Reduced, number
+from halide_bridge.schedules.sizes import is_argument
+from selector.families.windows import Axis, Shape
+from selector.ir.affine import Affine
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``func[x, y, ...] += image[...] * taps[...]``: the image is read along ``x`` in its first and
+    along ``y`` in its second dimension. ``domain``: the places of the variables along x and along y
+    in the reduction domain, of which the second may be missing. ``declared``: the image is an
+    argument; ``computed``: the stable name of one that has more to do than to read an element.
+    """
+
+    func: str
+    image: str
+    type: Type
+    x: Axis
+    y: Axis
+    domain: tuple[int, ...]
+    declared: bool
+    computed: str
+
+    @property
+    def shape(self) -> Shape:
+        """Of any number of outputs."""
+        return Shape(0, 0, self.x, self.y, bytes=self.type.bytes, declared=self.declared)
+
+
+def window_of(member: Member, program: Program) -> Window | str:
+    """The window that a reduction sums over; else why a tensor unit cannot have it, empty where it
+    is no sum of products with a window at all.
+    """
+    pair = factors(member)
+    if pair is None:
+        return ""
+    reduced = {r.name: r for r in member.stages[1].reduced}
+    image = next((e for e in pair if _is_windowed(element(e), member, reduced)), None)
+    if image is None:
+        return ""
+    taps = pair[1] if image is pair[0] else pair[0]
+    kinds = [multiplied(e, member, program) for e in (image, taps)]
+    misses = [k for k in kinds if isinstance(k, str)]
+    if misses:
+        return misses[0]
+    types = [k for k in kinds if not isinstance(k, str)]
+    if types[0] != types[1]:
+        return "its operands have two types"
+    read, weights = element(image), element(taps)
+    assert read is not None
+    assert weights is not None
+    found = _along(member, read, weights, reduced)
+    if isinstance(found, str):
+        return found
+    source = program.members[read.func]
+    computed = "" if _only_reads(source) else source.label
+    return Window(member.name, read.func, types[0], *found, is_argument(source, program), computed)
+
+
+def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:
+    """Whether neighbours of an output read neighbours, of which some are the same."""
+    if access is None:
+        return False
+    names = [free_vars(i) for i in access.indices]
+    return any(n & reduced.keys() and n & {*member.args} for n in names) and not any(
+        isinstance(part, Binary) and part.op is BinaryOp.MOD
+        for i in access.indices
+        for part in walk_expr(i)
+    )
+
+
+def _along(
+    member: Member, read: Access, weights: Access, reduced: dict[str, Reduced]
+) -> tuple[Axis, Axis, tuple[int, ...]] | str:
+    """What is read along x and y, and the places of the variables in the reduction domain."""
+    start, update = member.stages
+    if update.predicate is not None:
+        return "a condition says which terms count"
+    if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
+        return "it does not start at 0"
+    if len(member.args) < 2 or len(read.indices) != len(member.args):
+        return "its image and its result do not have the same dimensions, two or more"
+    x, y, *planes = member.args
+    if list(read.indices[2:]) != [*map(Var, planes)]:
+        return "its windows are not along the first two dimensions of the image"
+    found = [_axis(i, v, reduced, weights) for i, v in zip(read.indices, (x, y), strict=False)]
+    misses = [f for f in found if isinstance(f, str)]
+    if misses:
+        return misses[0]
+    (across, along), (down, over) = (f for f in found if not isinstance(f, str))
+    if not along:
+        return "its windows do not lie along the innermost dimension"
+    domain = tuple([*reduced].index(name) for name in (along, over) if name)
+    if len(set(domain)) != len(reduced):
+        return "it sums over more than the taps of a window"
+    return across, down, domain
+
+
+def _only_reads(source: Member) -> bool:
+    """Whether an image is an argument or has a boundary: what copies to shared memory do well."""
+    match source.stages[0].values[0] if source.pure else None:
+        case Select(_, a, b):
+            return _is_element(a) or _is_element(b)
+        case value:
+            return _is_element(value)
+
+
+def _is_element(e: Expr | None) -> bool:
+    return isinstance(e, Call) and ELEMENT in e.name
+
+
+def _axis(
+    index: Expr, variable: str, reduced: dict[str, Reduced], weights: Access
+) -> tuple[Axis, str] | str:
+    """What an index of the image reads, and the variable of the reduction domain in it."""
+    form, at = Affine.of(index), Var(variable)
+    names = free_vars(index)
+    phases, own = _phases(form, at)
+    step = form.coefficient(own).constant
+    over = [name for name in reduced if name in names]
+    others = form.rest(own)
+    for name in over:
+        others = others.rest(Var(name))
+    if not step or step < 0 or len(over) > 1 or others.constant is None:
+        return f"`{variable}` and the taps do not choose a window of the image"
+    if not over:
+        plain = step == 1 and phases == 1 and others.constant == 0
+        return (Axis(1), "") if plain else (Axis(1, step, phases, 1, others.constant), "")
+    r = reduced[over[0]]
+    taps, first = number(r.extent), number(r.minimum)
+    dilation = form.coefficient(Var(r.name)).constant
+    if taps is None or first is None:
+        return "the number of its taps is not known"
+    if dilation is None or dilation < 1:
+        return "its taps go backwards over the image"
+    if not any(r.name in free_vars(i) for i in weights.indices):
+        return "its taps are the same all along an axis"
+    return Axis(taps, step, phases, dilation, others.constant + dilation * first), r.name
+
+
+def _phases(form: Affine, at: Var) -> tuple[int, Expr]:
+    """How many neighbouring outputs have the same window, and the atom that counts windows."""
+    for atoms, _ in form:
+        for atom in atoms:
+            match atom:
+                case Binary(BinaryOp.DIV, value, IntImm(value=divisor)) if value == at:
+                    return divisor, atom
+                case _:
+                    pass
+    return 1, at

@@ -1,0 +1,150 @@
+"""Filters of an image, as users write them, in the forms that are known to be windows."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import halide as hl
+import numpy as np
+from plain_pipelines import F16, F32, I32, U8, Plain, bytes_, floats
+
+x, y, c, n = (hl.Var(name) for name in "xycn")
+BOUNDARY = hl.BoundaryConditions
+
+
+def summed(term: Any, *args: hl.Var, kind: Any = F32, name: str = "total") -> hl.Func:
+    total = hl.Func(name)
+    total[args or (x, y)] = hl.cast(kind, 0)
+    total[args or (x, y)] += term
+    return total
+
+
+def stored(total: hl.Func, *args: hl.Var) -> hl.Func:
+    out = hl.Func("out")
+    out[args or (x, y)] = total[args or (x, y)]
+    return out
+
+
+def noise(*shape: int, seed: int = 0) -> Any:
+    return (floats(*shape, seed=seed) - np.float32(0.5)).astype(np.float16)
+
+
+def square(
+    taps: int,
+    edge: str = "",
+    *,
+    step: int = 1,
+    dilation: int = 1,
+    first: int = 0,
+    centred: bool = False,
+    itself: bool = False,
+    bfloat: bool = False,
+) -> Plain:
+    """``taps`` x ``taps``, in an image with an edge or without one."""
+    kind = hl.BFloat(16) if bfloat else F16
+    image, weights = hl.ImageParam(kind, 2, "image"), hl.ImageParam(kind, 2, "weights")
+    source = getattr(BOUNDARY, edge)(image) if edge else image
+    low = -(taps // 2) if centred else 0
+    t = hl.RDom([(low, taps), (low, taps)], "t")
+    window = source[step * x + dilation * t.x + first, step * y + dilation * t.y + first]
+    total = summed(hl.f32(window) * hl.f32(weights[t.x - low, t.y - low]))
+    data = noise(37 * step + taps * dilation + 5, 300 * step + taps * dilation + 5)
+    return Plain(
+        total if itself else stored(total),
+        [(image, data), (weights, noise(taps, taps, seed=1))],
+        (35, 289),
+    )
+
+
+def rows(taps: int, edge: str = "") -> Plain:
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 1, "weights")
+    source = getattr(BOUNDARY, edge)(image) if edge else image
+    t = hl.RDom([(0, taps)])
+    out = hl.Func("out")
+    out[x, y] = hl.sum(hl.f32(source[x + t, y]) * hl.f32(weights[t]))
+    return Plain(out, [(image, noise(9, 520)), (weights, noise(taps, seed=1))], (7, 520 - taps))
+
+
+def gaussian_with_epilogue() -> Plain:
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 2, "weights")
+    source, r, out = BOUNDARY.repeat_edge(image), hl.RDom([(-2, 5), (-2, 5)]), hl.Func("out")
+    total = hl.sum(hl.f32(weights[r.x + 2, r.y + 2]) * hl.f32(source[x + r.x, y + r.y]))
+    out[x, y] = hl.cast(F16, hl.max(total * 2 + 1, hl.f32(image[x, y])))
+    return Plain(out, [(image, noise(37, 129)), (weights, noise(5, 5, seed=1))], (37, 129), 1e-3)
+
+
+def bytes_saturated() -> Plain:
+    image, weights = hl.ImageParam(U8, 2, "image"), hl.ImageParam(U8, 2, "weights")
+    source, t = BOUNDARY.repeat_edge(image), hl.RDom([(0, 5), (0, 5)])
+    term = hl.i32(source[x + t.x - 2, y + t.y - 2]) * hl.i32(weights[t.x, t.y])
+    total, out = summed(term, kind=I32), hl.Func("out")
+    out[x, y] = hl.u8_sat((total[x, y] + 512) >> 10)
+    return Plain(out, [(image, bytes_(37, 129)), (weights, bytes_(5, 5, seed=1))], (37, 129))
+
+
+def planes(batch: bool) -> Plain:
+    """A filter for each channel."""
+    image = hl.ImageParam(F16, 4 if batch else 3, "image")
+    weights = hl.ImageParam(F16, 3, "weights")
+    more = (c, n) if batch else (c,)
+    source, t = BOUNDARY.repeat_edge(image), hl.RDom([(0, 3), (0, 3)])
+    window = source[(x + t.x - 1, y + t.y - 1, *more)]
+    total = summed(hl.f32(window) * hl.f32(weights[t.x, t.y, c]), x, y, *more)
+    shape = (2, 3, 21, 131) if batch else (3, 21, 131)
+    out = stored(total, x, y, *more)
+    return Plain(out, [(image, noise(*shape)), (weights, noise(3, 3, 3, seed=1))], shape)
+
+
+def upsampled() -> Plain:
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 2, "weights")
+    source, t = BOUNDARY.repeat_edge(image), hl.RDom([(0, 4), (0, 4)])
+    window = source[x // 2 + t.x - 1, y // 2 + t.y - 1]
+    total = summed(hl.f32(window) * hl.f32(weights[2 * t.x + x % 2, 2 * t.y + y % 2]))
+    return Plain(stored(total), [(image, noise(20, 70)), (weights, noise(8, 8, seed=1))], (39, 139))
+
+
+def of_computed_pixels() -> Plain:
+    """The image is a Func that is more than its boundary."""
+    image, weights = hl.ImageParam(U8, 2, "image"), hl.ImageParam(F16, 2, "weights")
+    source, light = BOUNDARY.repeat_edge(image), hl.Func("light")
+    light[x, y] = hl.cast(F16, source[x, y]) / hl.cast(F16, 256)
+    t = hl.RDom([(0, 5), (0, 5)])
+    total = summed(hl.f32(light[x + t.x - 2, y + t.y - 2]) * hl.f32(weights[t.x, t.y]))
+    return Plain(
+        stored(total), [(image, bytes_(37, 129)), (weights, noise(5, 5, seed=1))], (37, 129)
+    )
+
+
+def separable() -> Plain:
+    """Rows and then columns of 16-bit floats; the columns stay on CUDA cores."""
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 1, "weights")
+    source, t, out = BOUNDARY.repeat_edge(image), hl.RDom([(0, 9)]), hl.Func("out")
+    across = hl.Func("across")
+    across[x, y] = hl.cast(
+        F16, hl.sum(hl.f32(source[x + t - 4, y]) * hl.f32(weights[t]), name="along")
+    )
+    out[x, y] = hl.sum(hl.f32(across[x, y + t - 4]) * hl.f32(weights[t]), name="down")
+    return Plain(out, [(image, noise(37, 129)), (weights, noise(9, seed=1))], (37, 129), 1e-3)
+
+
+BFLOAT = partial(square, 7, bfloat=True)
+WINDOWS = {
+    "window_3x3_itself": partial(square, 3, itself=True),
+    "window_5x5": partial(square, 5),
+    "window_9x9_centred_edge": partial(square, 9, "repeat_edge", centred=True),
+    "window_21x21_mirror": partial(square, 21, "mirror_interior"),
+    "window_dilated": partial(square, 5, dilation=2),
+    "window_beside": partial(square, 5, first=3),
+    "window_strided": partial(square, 4, step=2),
+    "window_strided_edge": partial(square, 7, "repeat_edge", step=2, first=-3),
+    "window_rows_16": partial(rows, 16),
+    "window_rows_63_edge": partial(rows, 63, "repeat_edge"),
+    "window_epilogue": gaussian_with_epilogue,
+    "window_bytes": bytes_saturated,
+    "window_planes": partial(planes, batch=False),
+    "window_planes_batch": partial(planes, batch=True),
+    "window_upsampled": upsampled,
+    "window_of_computed_pixels": of_computed_pixels,
+    "window_separable": separable,
+}

@@ -1,0 +1,92 @@
+"""Which filters of an image go to tensor units without a schedule, and what keeps others from them.
+What they compute is tested with the other plain pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import pytest
+from plain_pipelines import F16, F32, U8
+from plain_windows import BFLOAT, WINDOWS, stored, summed, x, y
+
+import halide_bridge as hb
+
+pytestmark = pytest.mark.verified
+
+
+TWO = ("window_separable", "window_of_computed_pixels")  # kernels
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", [*WINDOWS, "bfloat"])
+def test_windows_go_to_tensor_units(name: str, target: str) -> None:
+    outputs = WINDOWS.get(name, BFLOAT)().outputs
+    schedule = hb.autoschedule(outputs, target=target)
+    assert "windows on tensor units by" in schedule.report
+    kernel = hb.compile(outputs, target=target)
+    assert "mma" in str(kernel.report)
+    assert kernel.source.count("__global__") == 1 + (name in TWO)
+
+
+def filtered(term: Callable[..., Any], kind: Any = F16, wide: Any = F32) -> hl.Func:
+    image, weights = hl.ImageParam(kind, 2, "image"), hl.ImageParam(kind, 2, "weights")
+    return stored(summed(term(image, weights, hl.RDom([(0, 5), (0, 3)])), kind=wide))
+
+
+def clamped(image: Any, weights: Any, t: Any) -> Any:
+    inside = image[hl.clamp(x + t.x, 0, image.width() - 1), y + t.y]
+    return hl.f32(inside) * hl.f32(weights[t.x, t.y])
+
+
+MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, Any]] = {
+    "`x` and the taps do not choose a window": (clamped, F16, F32),
+    "backwards over the image": (
+        lambda i, w, t: hl.f32(i[x - t.x, y - t.y]) * hl.f32(w[t.x, t.y]), F16, F32,
+    ),
+    "not lie along the innermost dimension": (
+        lambda i, w, t: hl.f32(i[x, y + t.y]) * hl.f32(w[t.x, t.y]), F16, F32,
+    ),
+    "more than the taps of a window": (
+        lambda i, w, t: hl.f32(i[x + t.x, y]) * hl.f32(w[t.x, t.y]), F16, F32,
+    ),
+    "the same all along an axis": (
+        lambda i, w, t: hl.f32(i[x + t.x, y + t.y]) * hl.f32(w[t.x, 0]), F16, F32,
+    ),
+    "has elements of float32": (
+        lambda i, w, t: i[x + t.x, y + t.y] * w[t.x, t.y], F32, F32,
+    ),
+    "products of uint8 are not taken in int32": (
+        lambda i, w, t: hl.f32(i[x + t.x, y + t.y]) * hl.f32(w[t.x, t.y]), U8, F32,
+    ),
+    "is not known": (
+        lambda i, w, _: (
+            (u := hl.RDom([(0, w.width()), (0, 3)])),
+            hl.f32(i[x + u.x, y + u.y]) * hl.f32(w[u.x, u.y]),
+        )[1], F16, F32,
+    ),
+    "a condition says": (
+        lambda i, w, t: (
+            t.where(t.x <= t.y + 2), hl.f32(i[x + t.x, y + t.y]) * hl.f32(w[t.x, t.y]),
+        )[1], F16, F32,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", MISSES)
+def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
+    out = filtered(*MISSES[why])
+    schedule = hb.autoschedule(out, target="sm_90a")
+    (line,) = (t for t in schedule.report.splitlines() if "not on a tensor unit" in t)
+    assert why in line
+    assert "MemoryType.W" not in schedule.source
+    hb.compile(out, target="sm_90a")
+
+
+def test_columns_of_a_separable_filter_say_why_they_stay() -> None:
+    schedule = hb.autoschedule(WINDOWS["window_separable"]().outputs, target="sm_90a")
+    lines = schedule.report.splitlines()
+    (at,) = (n for n, t in enumerate(lines) if "innermost dimension" in t)
+    assert lines[at - 1].startswith("down:")

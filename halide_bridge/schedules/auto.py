@@ -111,7 +111,7 @@ def _plan(outputs: list[Any], target: str | Target, sizes: Sizes | None, locatio
     wanted = _gpu(target, location)
     program = read_program(outputs)
     known = guess(program, sizes, location)
-    plan = Plan({}, {})
+    plan = Plan({}, {}, known, machine_for(wanted))
     for member in program:
         found = "" if member.fixed else sum_of(member, program)
         if isinstance(found, str):
@@ -119,7 +119,7 @@ def _plan(outputs: list[Any], target: str | Target, sizes: Sizes | None, locatio
                 plan = plan.without(member.label, found)
             continue
         why = ""
-        for tiling in candidates(found, program, known, machine_for(wanted)):
+        for tiling in candidates(found, program, known, plan.machine):
             more = plan.having(member.label, found, tiling)
             miss = _why_not(outputs, more, wanted)
             if not miss:

@@ -6,30 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from halide_bridge.schedules import reductions
+from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import windows
 from selector.ir.nodes import Var
+from selector.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
-    have to be ``stored`` for them.
+    have to be ``stored`` for them; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
     misses: Mapping[str, str]
+    known: Guess
+    machine: Machine
     stored: frozenset[str] = frozenset()
 
     def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
@@ -105,14 +110,19 @@ class Scheduling:
         return self._updates(member)
 
     def _pure(self, member: Member) -> Grid:
-        shared = self.sweeps.of_reader(member)
-        if shared is not None:
-            return shared
         mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
         reader = self._func(member)
         if len(mine) == 1:
             if mine[0].label in self.plan.tensor:
                 return self._tensor(mine[0], reader)
+            order = self._order(mine[0], member)
+            found = self._blocks_for(mine[0], order)
+            if found:
+                return by_blocks(self.script, found, mine[0], reader, order, self.placement)
+        shared = self.sweeps.of_reader(member)
+        if shared is not None:
+            return shared
+        if len(mine) == 1:
             along = reductions.along_memory(mine[0], self.placement)
             if along is not None and member.args:
                 func = self._func(mine[0])
@@ -154,6 +164,10 @@ class Scheduling:
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)
+        order = tuple(range(len(member.args)))
+        found = self._blocks_for(member, order)
+        if found:
+            return by_blocks(self.script, found, member, func.in_(), order, self.placement)
         swept = self.sweeps.of_itself(member)
         if swept is not None:
             return swept
@@ -166,6 +180,23 @@ class Scheduling:
         for stage in member.stages[1:]:
             func.update(stage.number - 1).gpu_single_thread()
         return Grid()
+
+    def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
+        """The dimensions of the kernel that reads a reduction, in the order of its own."""
+        body = self.placement.bodies[reader.name][0]
+        access = next(a for a in body.reads() if a.func == member.name)
+        return tuple(reader.args.index(i.name) for i in access.indices if isinstance(i, Var))
+
+    def _blocks_for(self, member: Member, order: tuple[int, ...]) -> Blocks | None:
+        """How blocks of threads compute a sum whose factors are read again; None if they are
+        not. ``order``: of the dimensions in which it is stored.
+        """
+        if not order:
+            return None
+        reuse, plan = reuse_of(member, self.placement, order.index(0)), self.plan
+        if reuse is None:
+            return None
+        return blocks_for(reuse, member, self.placement, plan.known, plan.machine)
 
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)

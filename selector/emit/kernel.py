@@ -100,7 +100,7 @@ class KernelEmitter:
         self.bands_filled = False
         self.loop_depth = 0
         self.lasting: LastingLoop | None = None
-        self.placement = Placement(kernel.body, context)
+        self.placement = Placement(kernel.body, context, kernel.own)
         self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
 
     def emit(self) -> None:
@@ -115,7 +115,7 @@ class KernelEmitter:
         self.placement.by_rows = row_arrays(body, c, self.tiles.regions.covered)
         strips |= {n: rows for n, rows in c.layouts.windows.items() if rows.step > 1}
         self.exchanged -= c.registers.accumulators.keys() | self.placement.in_registers
-        self.exchanged -= self.placement.by_rows.keys()
+        self.exchanged -= self.placement.by_rows.keys() | self.kernel.own
         if c.block.persistent or c.block.teams > 1:
             emit_lasting(self, TensorRing if c.block.tensor else LastingRing)
         else:
@@ -278,6 +278,13 @@ class KernelEmitter:
                 unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
+        if self.kernel.own & (stored_names(body) | loaded_names(body)):  # one turn a thread
+            every = total == unit.size
+            with w.block() if every else w.when(less(unit.thread, total)):
+                w.add(Let("int", ("item",), (unit.thread,)))
+                self._decode(loops, "item")
+                self.threads.statement(body)
+            return
         with w.loop("item", unit.thread, number(total), step=number(unit.size)):
             self._decode(loops, "item")
             self.threads.statement(body)

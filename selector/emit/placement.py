@@ -17,6 +17,7 @@ from selector.emit.unwritten import staged_contents, write_zeros
 from selector.gpu.ir.expressions import number
 from selector.gpu.ir.lane_maps import BLOCK
 from selector.gpu.ir.layouts import Composed, Layout, in_bytes
+from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import SHARED_ALIGNMENT
 from selector.gpu.ir.nodes import Memory as SharedMemory
 from selector.gpu.ir.products import Fragment
@@ -34,8 +35,8 @@ They overlap and end inside the last row, but no address that it may look at is 
 class Placement:
     """Declares the allocations of one kernel."""
 
-    def __init__(self, body: Stmt, context: KernelContext) -> None:
-        self.context = context
+    def __init__(self, body: Stmt, context: KernelContext, own: frozenset[str]) -> None:
+        self.context, self.own = context, own
         self.in_registers = register_names(body)
         self.by_rows: dict[str, int] = {}  # elements of a unit's part, by allocation
         self.kept: set[str] = set()  # shared buffers that are filled before, for all turns
@@ -69,6 +70,10 @@ class Placement:
         if s.memory in TENSOR_MEMORY:
             a = c.registers.accumulators[s.name]
             c.writer.add(accumulators(s.type.element, a.register, a.fragments))
+        elif s.name in self.own:
+            name, t = c.names.fresh(s.name), s.type.element
+            c.storages[s.name] = Storage(name, t, Space.LOCAL)
+            c.writer.add(Array(name, c_type(t), constant_elements(s)))
         elif s.name in self.by_rows:
             declare(s, self.by_rows[s.name], c)
         elif s.name in self.in_registers:

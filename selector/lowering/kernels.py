@@ -27,6 +27,7 @@ from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import normalize
+from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.structure import stored_extents
@@ -48,11 +49,12 @@ class GridLoop:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch: its grid and what a block does."""
+    """One launch: its grid and what a block does. ``own``: what each thread has its part of."""
 
     name: str
     grid: tuple[GridLoop, ...]
     body: Stmt
+    own: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +154,5 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 "reorder the block loops outermost",
             )
     name = s.name.split(".")[0]
-    return Kernel(
-        f"{name}_{number}" if number else name,
-        tuple(grid),
-        roll_stages(body, (loop.name for loop in grid)),
-    )
+    body, own = own_parts(roll_stages(body, (loop.name for loop in grid)))
+    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body, own)

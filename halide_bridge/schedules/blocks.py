@@ -1,0 +1,299 @@
+"""The schedule of sums whose factors are read again for neighbouring results (``recognise.reuse``):
+blocks of threads, each with a tile of sums in its registers.
+
+What a tile reads is staged in shared memory by all threads of the block, for a run of the sum at a
+time where it is too long to be staged as a whole. What reads the sums' elements stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.recognise.facts import Place, Placement
+from halide_bridge.schedules.recognise.program import Member
+from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess, is_argument
+from halide_bridge.stock import GPU_SHARED, REGISTER
+from selector.families.blocks import Factor, Sums, Tile, ranked
+from selector.machine import Machine
+
+LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
+RUN_OF_TERMS = 16  # that is staged at a time
+AHEAD = 2  # runs of a sum in shared memory: one that is used, one that is copied
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a block reads of a Func for a run: ``extents`` along its dimensions, and the first
+    element along each, where that is the same for all blocks but for multiples of their tiles.
+    """
+
+    extents: tuple[int, ...]
+    first: tuple[int | None, ...]
+
+    def rounded(self, d: int, run: int) -> int:
+        """The extent along a dimension if it begins and ends at multiples of ``run``."""
+        first = self.first[d]
+        before = run - 1 if first is None else first % run
+        return -(-(before + self.extents[d]) // run) * run
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
+    run is; None: all is staged at once. ``staged``: what is read, by Func.
+    """
+
+    reuse: Reuse
+    tile: Tile
+    step: tuple[str, int] | None
+    staged: Mapping[str, Box]
+
+    def steps_along(self, name: str, d: int) -> bool:
+        """Whether runs follow each other along a dimension of what is read: Halide does not know
+        where they end then.
+        """
+        reads = (r for r in self.reuse.reads if r.func == name)
+        return self.step is not None and any(self.step[0] in r.indices[d].factors for r in reads)
+
+
+def blocks_for(
+    reuse: Reuse, member: Member, placement: Placement, known: Guess, machine: Machine
+) -> Blocks | None:
+    """The tile that is done first, along the dimension for which that holds; None where what a tile
+    reads does not fit into shared memory.
+    """
+    ranks = [
+        (clocks, r, tile)
+        for r in reuse.alternatives
+        for clocks, tile in ranked(_sums(r, member, known), machine, flat=r.m is None)
+    ]
+    ranks.sort(key=lambda rank: rank[0])
+    width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
+    for steps in _steps(reuse):
+        for (_, found, tile), step in product(ranks, steps):
+            staged = _boxes(found, tile, step, member)
+            if staged is None:
+                return None
+            taken = sum(prod(box.extents) * width[name] for name, box in staged.items())
+            if taken * (1 if step is None else AHEAD) <= LARGEST:
+                return Blocks(found, tile, step, staged)
+    return None
+
+
+def _steps(reuse: Reuse) -> Iterator[list[tuple[str, int] | None]]:
+    """What is staged at a time: all, or else a run of a variable, the outermost one first."""
+    unknown = next((r for r, e in reuse.reduced.items() if e is None), None)
+    if unknown is not None:
+        yield [(unknown, k) for k in (RUN_OF_TERMS, RUN_OF_TERMS // 4, 1)]
+        return
+    if (reuse.terms or 0) <= RUN_OF_TERMS or any(_slides(r, reuse) for r in reuse.reads):
+        yield [None]
+    for name, extent in reversed(reuse.reduced.items()):
+        runs = range(RUN_OF_TERMS, 0, -1)
+        yield [(name, k) for k in runs if (extent or 1) % k == 0 and k != extent]
+
+
+def _slides(read: Read, reuse: Reuse) -> bool:
+    """Whether a result reads neighbours of what those beside it read."""
+    return any(len(i.factors.keys() & reuse.reduced.keys()) < len(i.factors) > 1
+               for i in read.indices)  # fmt: skip
+
+
+def _served(read: Read, reuse: Reuse) -> int:
+    """Terms for which a block reads an element: those along variables that a result's move along,
+    or that the read does not follow.
+    """
+    apart = {
+        r for i in read.indices if len(i.factors) == 1 for r in i.factors if r in reuse.reduced
+    }
+    return prod(e or 1 for r, e in reuse.reduced.items() if r not in apart)
+
+
+def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
+    extents = [known.extent(member, d) for d in range(len(member.args))]
+    m = 1 if reuse.m is None else extents[reuse.m]
+    terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
+    names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
+    factors = tuple(
+        Factor(
+            r.follows(names[0]), r.follows(names[-1]) and len(names) > 1,
+            _slides(r, reuse), _served(r, reuse),
+        )
+        for r in reuse.reads
+    )
+    others = prod(extents) // max(1, extents[reuse.n] * m)
+    return Sums(extents[reuse.n], m, others, terms, factors, _inner(reuse, None))
+
+
+def _inner(reuse: Reuse, step: tuple[str, int] | None) -> tuple[int, int]:
+    """Lengths of the two inner loops of a thread."""
+    known = {r: e or 16 for r, e in reuse.reduced.items()} | dict([step] if step else [])
+    first, second, *_ = (*known.values(), 1)
+    return first, second
+
+
+def _boxes(
+    reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member
+) -> dict[str, Box] | None:
+    """What a block reads for a run; None if two reads of one Func lie apart."""
+    extents = {name: e or 1 for name, e in reuse.reduced.items()} | dict([step] if step else [])
+    for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
+        if d is not None:
+            extents[member.args[d]] = n
+    found = dict[str, Box]()
+    for name in dict.fromkeys(r.func for r in reuse.reads):
+        reads = [r for r in reuse.reads if r.func == name]
+        along = zip(*(r.indices for r in reads), strict=True)
+        spans = [_span(indices, extents) for indices in along]
+        whole = [n for n in spans if n is not None]
+        if len(whole) != len(spans):
+            return None
+        found[name] = Box(tuple(n for n, _ in whole), tuple(first for _, first in whole))
+    return found
+
+
+def _span(indices: Sequence[Index], extents: Mapping[str, int]) -> tuple[int, int | None] | None:
+    """How many elements lie from the first to the last along a dimension that some indices name,
+    and which is the first.
+    """
+    outer = [{v: f for v, f in i.factors.items() if v not in extents} for i in indices]
+    apart = [(i.rest - indices[0].rest).constant for i in indices]
+    if any(o != outer[0] for o in outer) or None in apart:
+        return None
+    low = [(a or 0) + i.low(extents) for a, i in zip(apart, indices, strict=True)]
+    high = [x + i.reach(extents) for x, i in zip(low, indices, strict=True)]
+    start = None if outer[0] else indices[0].rest.constant
+    return max(high) - min(low) + 1, None if start is None else start + min(low)
+
+
+def by_blocks(
+    script: Script,
+    blocks: Blocks,
+    member: Member,
+    stored: Recorded,
+    order: Sequence[int],
+    placement: Placement,
+) -> Grid:
+    """The directives; ``stored`` reads the sums where it is computed itself, its dimensions in
+    that ``order``.
+    """
+    reuse, tile = blocks.reuse, blocks.tile
+    func = script.func(member.label, member.handle)
+    dims = [d for d in (reuse.n, reuse.m) if d is not None]
+    block = _spread(script, stored, tile, [order[d] for d in dims])
+    args = func.args()
+    func.compute_at(stored, block).store_in(REGISTER)
+    for d, arg in enumerate(args):
+        func.bound_extent(arg, dict(zip(dims, tile.extents, strict=False)).get(d, 1))
+    _threads(script, func, tile, [args[d] for d in dims], ())
+    rvars = func.rvars(0)
+    names = list(reuse.reduced)
+    update, loops, outer = func.update(0), list(rvars), ()
+    if blocks.step:
+        name, k = blocks.step
+        place = names.index(name)
+        ko, ki = script.rvars("ko", "ki")
+        update.split(rvars[place], ko, ki, k)
+        loops[place], outer = ki, (ko,)
+    unrolled = _written_out(script, update, blocks, loops)
+    _threads(script, update, tile, [args[d] for d in dims], (*loops, None, *outer))
+    if unrolled is not None:
+        update.unroll(unrolled)
+    for name, box in blocks.staged.items():
+        at = (func, outer[0]) if outer else (stored, block)
+        _stage(script, name, box, blocks, func, at, placement, member.args[reuse.n])
+    if tile.resident > 1:
+        script.ask("resident_blocks", stored, (tile.resident,))
+    text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each"
+    return Grid(text=text)
+
+
+def _spread(script: Script, stored: Recorded, tile: Tile, dims: list[int]) -> Any:
+    """Give each block its tile, and each thread its part of it; the innermost block loop."""
+    stored.compute_root()
+    args = stored.args()
+    no, ni, mo, mi = script.variables("no", "ni", "mo", "mi")
+    n, *m = (args[d] for d in dims)
+    stored.split(n, no, ni, tile.extents[0])
+    inner, grid = [ni], [no]
+    for y in m:
+        stored.split(y, mo, mi, tile.extents[1])
+        inner, grid = [ni, mi], [no, mo]
+    grid += fused(script, stored, [a for d, a in enumerate(args) if d not in dims])
+    _threads(script, stored, tile, inner, (None, *grid))
+    stored.gpu_blocks(*grid)
+    return no
+
+
+def _threads(
+    script: Script, stage: Recorded, tile: Tile, dims: Sequence[Any], around: Sequence[Any]
+) -> None:
+    """Cut a tile into the parts of threads; ``around``: loops around a part, innermost first, and
+    None where those over the threads are.
+    """
+    nt, nv, mt, mv = script.variables("nt", "nv", "mt", "mv")
+    n, *m = dims
+    stage.split(n, nt, nv, tile.n)
+    parts, threads = [nv], [nt]
+    for y in m:
+        stage.split(y, mt, mv, tile.m)
+        parts, threads = [nv, mv], [nt, mt]
+    loops = list(around or (None,))
+    at = loops.index(None)
+    stage.reorder(*parts, *loops[:at], *threads, *loops[at + 1 :]).vectorize(nv)
+    if m:
+        stage.unroll(mv)
+    stage.gpu_threads(*threads)
+
+
+def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[Any]) -> Any:
+    """Cut the second loop of a thread's part of a sum; the loop that is to be written out."""
+    times = blocks.tile.written_out(_inner(blocks.reuse, blocks.step))
+    if len(loops) < 2 or times == 1:
+        return None
+    so, si = script.rvars("so", "si")
+    update.split(loops[1], so, si, times)
+    loops[1:2] = [si, so]
+    return si
+
+
+def _stage(
+    script: Script,
+    name: str,
+    box: Box,
+    blocks: Blocks,
+    func: Recorded,
+    at: tuple[Recorded, Any],
+    placement: Placement,
+    n: str,
+) -> None:
+    """Have what a block reads of a Func brought to shared memory."""
+    member = placement.program.members[name]
+    staged = script.func(member.label, member.handle).in_(func)
+    args = staged.args()
+    staged.compute_at(*at).store_in(GPU_SHARED)
+    along = _along([r for r in blocks.reuse.reads if r.func == name], n)
+    if along:
+        others = [a for d, a in enumerate(args) if d != along]
+        staged.reorder_storage(args[along], *others)
+    run = max(1, 16 // member.types[0].bytes)
+    for d, (arg, extent) in enumerate(zip(args, box.extents, strict=True)):
+        whole_runs = d == along and len(args) > 1
+        staged.bound_extent(arg, box.rounded(d, run) if whole_runs else extent)
+        if whole_runs and box.first[d] != 0 and not blocks.steps_along(name, d):
+            staged.align_bounds(arg, run)
+    whole = is_argument(member, placement.program) or placement.places[name] is not Place.INSIDE
+    if blocks.step and whole:
+        script.ask("pipeline_stages", staged, (AHEAD,))
+
+
+def _along(reads: Sequence[Read], n: str) -> int:
+    """The dimension along which threads read neighbours: the first one that ``n`` moves."""
+    return next((d for r in reads for d, i in enumerate(r.indices) if n in i.factors), 0)

@@ -1,0 +1,114 @@
+"""Sums on CUDA cores by blocks of threads, each thread with a tile of sums in its registers.
+
+Neighbouring threads have neighbouring runs of sums along n, the innermost dimension: what differs
+along it is loaded from shared memory 16 bytes a thread, what does not is the same for all threads
+of a warp. How large a tile is decides how often an element is loaded, and how many blocks there are
+to share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from selector.machine import Machine
+
+LANES = 32
+RUN = 4  # sums of a thread along n: 16 bytes of f32
+BUSY = 8  # warps that keep a multiprocessor busy
+BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a clock
+PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
+WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What is read for each term: whether it follows n and m, whether the terms of a sum along n
+    are neighbours (``slides``), and for how many terms a block has each element brought once.
+    """
+
+    n: bool
+    m: bool
+    slides: bool = False
+    terms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """``n`` times ``m`` results, ``others`` times, of ``terms`` each; ``inner``: the lengths of the
+    two inner loops over terms.
+    """
+
+    n: int
+    m: int
+    others: int
+    terms: int
+    factors: tuple[Factor, ...] = (Factor(True, False), Factor(False, True))
+    inner: tuple[int, int] = (16, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``lanes`` x ``rows`` threads with ``n`` x ``m`` sums each."""
+
+    n: int
+    m: int
+    lanes: int
+    rows: int
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor that are to find registers: 128 for a thread."""
+        return max(1, 512 // self.threads)
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Results of a block."""
+        return self.n * self.lanes, self.m * self.rows
+
+    def written_out(self, inner: tuple[int, int]) -> int:
+        """Iterations of the second loop over terms that are written out around the first, so that
+        what they share is loaded once.
+        """
+        most = max(1, WRITTEN_OUT // (inner[0] * self.n * self.m))
+        return max(times for times in range(1, most + 1) if inner[1] % times == 0)
+
+
+def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[float, Tile]]:
+    """Tiles, with the clocks that they take; ``flat``: there is no second dimension."""
+    if flat:
+        space = [Tile(RUN, 1, 256, 1)]
+    else:
+        lanes = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
+        space = [
+            Tile(RUN, m, lanes, warps * LANES // lanes) for m in (16, 8, 4, 2) for warps in (8, 4)
+        ]
+    return [(cycles(sums, tile, machine), tile) for tile in space]
+
+
+def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
+    """Clocks of the GPU until all is done."""
+    n, m = tile.extents
+    blocks = ceil(sums.n / n) * ceil(sums.m / m) * sums.others
+    warps = tile.threads / LANES
+    each = ceil(blocks / machine.multiprocessors)
+    running = min(each, tile.resident) * warps
+    bounds = (
+        tile.n * tile.m / PER_TURN * warps,
+        sum(_wavefronts(f, sums, tile) for f in sums.factors) * warps,
+        sum((n if f.n else 1) * (m if f.m else 1) / f.terms for f in sums.factors) / BROUGHT,
+    )
+    clocks = 0.75 * max(bounds) + 0.25 * sum(bounds)
+    return each * sums.terms * clocks * max(1.0, BUSY / running)
+
+
+def _wavefronts(factor: Factor, sums: Sums, tile: Tile) -> float:
+    """Clocks of shared memory for what a warp reads for a term."""
+    times, (length, _) = tile.written_out(sums.inner), sums.inner
+    rows = (tile.m + times - 1) / times if factor.m and factor.n else tile.m if factor.m else 1.0
+    along = (length + tile.n - 1) / length if factor.slides else tile.n
+    return rows * (along if factor.n else 1 / RUN)

@@ -1,0 +1,218 @@
+"""Sums whose factors are read again: which ones blocks of threads compute, and that they are right
+at sizes that no tile divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED, Verified, text_of
+
+import halide_bridge as hb
+
+pytestmark = pytest.mark.verified
+
+x, y, z, c = (hl.Var(name) for name in "xyzc")
+F32 = hl.Float(32)
+
+
+def image(name: str, dimensions: int, kind: Any = F32) -> Any:
+    return hl.ImageParam(kind, dimensions, name)
+
+
+def summed(variables: tuple[Any, ...], term: Any, of: Any = None) -> hl.Func:
+    """``of`` the sum of a term, in the Func that reads it."""
+    total, out = hl.Func("total"), hl.Func("out")
+    total[variables] = hl.f32(0)
+    total[variables] += term
+    out[variables] = total[variables] if of is None else of(total[variables])
+    return out
+
+
+def product() -> hl.Func:
+    a, b, bias = image("a", 2), image("b", 2), image("bias", 1)
+    k = hl.RDom([(0, a.dim(0).extent())], "k")
+    return summed((x, y), a[k, y] * b[x, k], lambda total: hl.max(total + bias[x], 0))
+
+
+def products_in_a_batch() -> hl.Func:
+    a, b = image("a", 3), image("b", 3)
+    k = hl.RDom([(0, a.dim(0).extent())], "k")
+    return summed((x, y, z), a[k, y, z] * b[k, x, z])
+
+
+def squared_distances() -> hl.Func:
+    a, b = image("a", 2), image("b", 2)
+    k = hl.RDom([(0, 24)], "k")
+    return summed((x, y), (a[k, y] - b[k, x]) * (a[k, y] - b[k, x]))
+
+
+def window(kind: Any = F32, taps: int = 7) -> hl.Func:
+    a, b = image("a", 2, kind), image("b", 2)
+    edge = hl.BoundaryConditions.repeat_edge(a)
+    r = hl.RDom([(0, taps), (0, taps)], "r")
+    return summed((x, y), hl.f32(edge[x + r.x - 3, y + r.y - 3]) * b[r.x, r.y])
+
+
+def window_of_bytes() -> hl.Func:
+    return window(hl.UInt(8))
+
+
+def every_second_window() -> hl.Func:
+    a, b = image("a", 2), image("b", 1)
+    r = hl.RDom([(0, 8)], "r")
+    return summed((x, y), a[2 * x + r, y] * b[r])
+
+
+def filter_bank() -> hl.Func:
+    a, b = image("a", 2), image("b", 2)
+    k = hl.RDom([(0, b.dim(0).extent())], "k")
+    return summed((x, y, z), a[x + k, z] * b[k, y])
+
+
+def layer() -> hl.Func:
+    a, b = image("a", 4), image("b", 4)
+    r = hl.RDom([(0, 3), (0, 3), (0, b.dim(2).extent())], "r")
+    return summed((x, y, c, z), a[x + r.x, y + r.y, r.z, z] * b[r.x, r.y, r.z, c])
+
+
+def depthwise() -> hl.Func:
+    a, b = image("a", 3), image("b", 3)
+    r = hl.RDom([(0, 3), (0, 3)], "r")
+    return summed((c, x, y), a[c, x + r.x, y + r.y] * b[c, r.x, r.y])
+
+
+def windows_of(a: Any, taps: tuple[int, ...]) -> Any:
+    return np.lib.stride_tricks.sliding_window_view(a, taps, axis=tuple(range(-len(taps), 0)))
+
+
+def of_window(a: Any, b: Any) -> Any:
+    return np.einsum("yxij,ij->yx", windows_of(np.pad(a, 3, mode="edge"), (7, 7)), b)
+
+
+FIRES: dict[str, tuple[Callable[[], hl.Func], dict[str, tuple[int, ...]], Any]] = {
+    "product": (
+        product, {"a": (35, 50), "b": (50, 133), "bias": (133,)},
+        lambda a, b, bias: np.maximum(a @ b + bias, 0),
+    ),
+    "products_in_a_batch": (
+        products_in_a_batch, {"a": (3, 5, 37), "b": (3, 9, 37)},
+        lambda a, b: np.einsum("zyk,zxk->zyx", a, b),
+    ),
+    "squared_distances": (
+        squared_distances, {"a": (45, 24), "b": (10, 24)},
+        lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
+    ),
+    "window": (window, {"a": (41, 133), "b": (7, 7)}, of_window),
+    "window_of_bytes": (window_of_bytes, {"a": (5, 9), "b": (7, 7)}, of_window),
+    "every_second_window": (
+        every_second_window, {"a": (9, 140), "b": (8,)},
+        lambda a, b: windows_of(a, (8,))[:, ::2] @ b,
+    ),
+    "filter_bank": (
+        filter_bank, {"a": (2, 300), "b": (6, 31)},
+        lambda a, b: np.einsum("zxk,yk->zyx", windows_of(a, (31,)), b),
+    ),
+    "layer": (
+        layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)},
+        lambda a, b: np.einsum("zkyxij,ckij->zcyx", windows_of(a, (3, 3)), b),
+    ),
+    "depthwise": (
+        depthwise, {"a": (9, 13, 20), "b": (3, 3, 20)},
+        lambda a, b: np.einsum("yxcij,ijc->yxc", np.lib.stride_tricks.sliding_window_view(
+            a, (3, 3), axis=(0, 1)), b),
+    ),
+}  # fmt: skip
+
+
+def inputs_of(name: str) -> dict[str, Any]:
+    random, bytes_ = np.random.default_rng(4), name.endswith("bytes")
+    return {
+        n: random.integers(0, 256, shape).astype(np.uint8)
+        if bytes_ and n == "a"
+        else random.random(shape).astype(np.float32)
+        for n, shape in FIRES[name][1].items()
+    }
+
+
+@EMULATED
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", FIRES)
+def test_blocks_compute_what_is_read_again(name: str, target: str, verified: Verified) -> None:
+    make, _, reference = FIRES[name]
+    out, inputs = make(), inputs_of(name)
+    schedule = hb.autoschedule(out, target=target)
+    assert "sums each" in schedule.report
+    assert "Register" in schedule.source
+    kernel = hb.compile(out, target=target)
+    assert "float total[" in kernel.source  # in registers
+    wanted = reference(**{n: a.astype(np.float64) for n, a in inputs.items()})
+    found = kernel.interpret(**inputs, sizes=wanted.shape)
+    assert np.allclose(found, wanted, rtol=1e-4), schedule.source
+    if not verified(text_of(kernel), repr(wanted.shape)):
+        emulated = check(kernel, **inputs, sizes=wanted.shape)
+        assert np.allclose(emulated, wanted, rtol=1e-4), schedule.source
+
+
+def each_row() -> hl.Func:
+    a, b = image("a", 2), image("b", 1)
+    k = hl.RDom([(0, a.dim(0).extent())], "k")
+    return summed((x,), a[k, x] * b[k])
+
+
+def three_neighbours() -> hl.Func:
+    a, r = image("a", 2), hl.RDom([(0, 3)], "r")
+    return summed((x, y), a[x + r, y])
+
+
+def looked_up() -> hl.Func:
+    a, b, at = image("a", 2), image("b", 2), image("at", 1, hl.Int(32))
+    k = hl.RDom([(0, 32)], "k")
+    return summed((x, y), a[k, y] * b[x, hl.clamp(at[k], 0, 31)])
+
+
+def blocks_apart() -> hl.Func:
+    a, r = image("a", 2), hl.RDom([(0, 4), (0, 4)], "r")
+    return summed((x, y), a[4 * x + r.x, 4 * y + r.y])
+
+
+def channels_side_by_side() -> hl.Func:
+    a, b = image("a", 3), image("b", 2)
+    r = hl.RDom([(0, 5), (0, 5)], "r")
+    out = summed((c, x, y), a[c, x + r.x, y + r.y] * b[r.x, r.y])
+    out.bound(c, 0, 3)
+    return out
+
+
+def taps_of_unknown_number() -> hl.Func:
+    a, b = image("a", 2), image("b", 2)
+    r = hl.RDom([(0, b.width()), (0, b.height())], "r")
+    return summed((x, y), a[x + r.x, y + r.y] * b[r.x, r.y])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        each_row, three_neighbours, looked_up, blocks_apart, channels_side_by_side,
+        taps_of_unknown_number,
+    ],
+)  # fmt: skip
+def test_what_is_read_once_or_nobody_knows_where_stays_as_it_was(
+    make: Callable[[], hl.Func],
+) -> None:
+    out = make()
+    assert "sums each" not in hb.autoschedule(out, target="sm_90a").report
+    hb.compile(out, target="sm_90a")
+
+
+def test_sizes_choose_the_tile() -> None:
+    reports = set[str]()
+    for rows in (64, 4096):
+        sizes = {"out": (rows, 4096), "a": (rows, 512)}
+        reports.add(hb.autoschedule(product(), target="sm_90a", sizes=sizes).report)
+    assert len(reports) == 2

@@ -123,8 +123,10 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
     names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
     factors = tuple(
         Factor(
-            r.follows(names[0]), r.follows(names[-1]) and len(names) > 1,
-            _slides(r, reuse), _served(r, reuse),
+            r.follows(names[0]),
+            r.follows(names[-1]) and len(names) > 1,
+            _slides(r, reuse),
+            _served(r, reuse),
         )
         for r in reuse.reads
     )

@@ -95,7 +95,7 @@ def _steps(reuse: Reuse) -> Iterator[list[tuple[str, int] | None]]:
         return
     if (reuse.terms or 0) <= RUN_OF_TERMS or any(_slides(r, reuse) for r in reuse.reads):
         yield [None]
-    for name, extent in reversed(reuse.reduced.items()):
+    for name, extent in [*reuse.reduced.items()][::-1]:
         runs = range(RUN_OF_TERMS, 0, -1)
         yield [(name, k) for k in runs if (extent or 1) % k == 0 and k != extent]
 

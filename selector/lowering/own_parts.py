@@ -229,7 +229,9 @@ def _numbered(s: Stmt, cut: _Cut) -> Stmt:
 
     def expr(e: Expr) -> Expr:
         e = map_expr(e, expr)
-        return replace(e, index=cut.indices[e.index]) if _reads(e, cut.name) else e
+        if isinstance(e, Load) and e.buffer == cut.name:
+            return replace(e, index=cut.indices[e.index])
+        return e
 
     def stmt(s: Stmt) -> Stmt:
         s = map_stmt(s, stmt, expr)
@@ -242,10 +244,6 @@ def _numbered(s: Stmt, cut: _Cut) -> Stmt:
                 return s
 
     return stmt(s)
-
-
-def _reads(e: Expr, name: str) -> bool:
-    return isinstance(e, Load) and e.buffer == name
 
 
 def _unrolled(s: Stmt, names: frozenset[str]) -> Stmt:

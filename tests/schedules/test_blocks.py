@@ -37,7 +37,11 @@ def summed(variables: tuple[Any, ...], term: Any, of: Any = None) -> hl.Func:
 def product() -> hl.Func:
     a, b, bias = image("a", 2), image("b", 2), image("bias", 1)
     k = hl.RDom([(0, a.dim(0).extent())], "k")
-    return summed((x, y), a[k, y] * b[x, k], lambda total: hl.max(total + bias[x], 0))
+
+    def end(total: Any) -> Any:
+        return hl.max(total + bias[x], 0)
+
+    return summed((x, y), a[k, y] * b[x, k], end)
 
 
 def products_in_a_batch() -> hl.Func:
@@ -95,39 +99,47 @@ def of_window(a: Any, b: Any) -> Any:
     return np.einsum("yxij,ij->yx", windows_of(np.pad(a, 3, mode="edge"), (7, 7)), b)
 
 
-FIRES: dict[str, tuple[Callable[[], hl.Func], dict[str, tuple[int, ...]], Any]] = {
-    "product": (
-        product, {"a": (35, 50), "b": (50, 133), "bias": (133,)},
-        lambda a, b, bias: np.maximum(a @ b + bias, 0),
-    ),
-    "products_in_a_batch": (
-        products_in_a_batch, {"a": (3, 5, 37), "b": (3, 9, 37)},
-        lambda a, b: np.einsum("zyk,zxk->zyx", a, b),
-    ),
-    "squared_distances": (
-        squared_distances, {"a": (45, 24), "b": (10, 24)},
-        lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
-    ),
+def of_product(a: Any, b: Any, bias: Any) -> Any:
+    return np.maximum(a @ b + bias, 0)
+
+
+def of_batch(a: Any, b: Any) -> Any:
+    return np.einsum("zyk,zxk->zyx", a, b)
+
+
+def of_distances(a: Any, b: Any) -> Any:
+    return ((a[:, None] - b[None]) ** 2).sum(-1)
+
+
+def of_every_second(a: Any, b: Any) -> Any:
+    return windows_of(a, (8,))[:, ::2] @ b
+
+
+def of_bank(a: Any, b: Any) -> Any:
+    return np.einsum("zxk,yk->zyx", windows_of(a, (31,)), b)
+
+
+def of_layer(a: Any, b: Any) -> Any:
+    return np.einsum("zkyxij,ckij->zcyx", windows_of(a, (3, 3)), b)
+
+
+def of_channels(a: Any, b: Any) -> Any:
+    windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3), axis=(0, 1))
+    return np.einsum("yxcij,ijc->yxc", windows, b)
+
+
+Made = Callable[[], hl.Func]
+FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = {
+    "product": (product, {"a": (35, 50), "b": (50, 133), "bias": (133,)}, of_product),
+    "products_in_a_batch": (products_in_a_batch, {"a": (3, 5, 37), "b": (3, 9, 37)}, of_batch),
+    "squared_distances": (squared_distances, {"a": (45, 24), "b": (10, 24)}, of_distances),
     "window": (window, {"a": (41, 133), "b": (7, 7)}, of_window),
     "window_of_bytes": (window_of_bytes, {"a": (5, 9), "b": (7, 7)}, of_window),
-    "every_second_window": (
-        every_second_window, {"a": (9, 140), "b": (8,)},
-        lambda a, b: windows_of(a, (8,))[:, ::2] @ b,
-    ),
-    "filter_bank": (
-        filter_bank, {"a": (2, 300), "b": (6, 31)},
-        lambda a, b: np.einsum("zxk,yk->zyx", windows_of(a, (31,)), b),
-    ),
-    "layer": (
-        layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)},
-        lambda a, b: np.einsum("zkyxij,ckij->zcyx", windows_of(a, (3, 3)), b),
-    ),
-    "depthwise": (
-        depthwise, {"a": (9, 13, 20), "b": (3, 3, 20)},
-        lambda a, b: np.einsum("yxcij,ijc->yxc", np.lib.stride_tricks.sliding_window_view(
-            a, (3, 3), axis=(0, 1)), b),
-    ),
-}  # fmt: skip
+    "every_second_window": (every_second_window, {"a": (9, 140), "b": (8,)}, of_every_second),
+    "filter_bank": (filter_bank, {"a": (2, 300), "b": (6, 31)}, of_bank),
+    "layer": (layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)}, of_layer),
+    "depthwise": (depthwise, {"a": (9, 13, 20), "b": (3, 3, 20)}, of_channels),
+}
 
 
 def inputs_of(name: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The schedules of filters of an image: windows of its rows times a band of the taps.
 
 ``warps``: a vector statement is a row of outputs over all taps along x; a warp has several rows of
-outputs in its registers and goes through the rows of taps. ``groups``: a vector statement is 64
+outputs in its registers and goes through the rows of taps. ``columns``, where there are taps along
+y only: a vector statement is a band times a tile of the image. ``groups``: a vector statement is 64
 windows, which wgmma reads in the raw row, times a band. They begin 8 elements apart, so that one
 makes 8 outputs, of several phases each where these lie between elements, or 4 or 2 where outputs
 lie 2 or 4 elements apart: then 2 or 4 rows of outputs share an instruction's 8 columns. A group of
@@ -21,6 +22,7 @@ from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import pipeline_stages, resident_blocks, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
 from selector.families.windows.tiling import (
+    BAND,
     LONGEST_BAND,
     Shape,
     Tiling,
@@ -51,6 +53,8 @@ def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
     """Schedule a filter so; returns the output."""
     if size.resident:
         resident_blocks(p.output, size.resident)
+    if shape.down:
+        return _columns(p, shape, size)
     return _groups(p, shape, size) if size.unit == "group" else _warps(p, shape, size)
 
 
@@ -124,6 +128,25 @@ def _stage_for_warps(p: Windows, shape: Shape, size: Tiling, block: Any, along: 
         copy.bound_extent(y, shape.y.reach(size.height)).vectorize(x).vectorize(y)
     else:
         copy.vectorize(x)
+
+
+def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
+    xo, xi, xv, yo, yi, yw, yv = variables("xo", "xi", "xv", "yo", "yi", "yw", "yv")
+    p.output.split(p.x, xo, xi, size.width).split(xi, xv, xi, size.outputs)
+    p.output.split(p.y, yo, yi, size.height).split(yi, yw, yi, size.rows).split(yi, yv, yi, BAND)
+    p.output.reorder(xi, yi, xv, yv, yw, xo, yo, *p.planes).vectorize(xi).vectorize(yi)
+    p.output.unroll(xv).unroll(yv).gpu_blocks(xo, yo, *p.planes).gpu_threads(yw)
+    p.total.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
+    store_in(p.total, MemoryType.WMMAAccumulator)
+    (taps,) = p.taps
+    for stage, inner in ((p.total, ()), (p.total.update().atomic(), (taps,))):
+        stage.split(p.x, xv, xi, size.outputs).split(p.y, yv, yi, BAND)
+        stage.reorder(*inner, xi, yi, xv, yv)
+        for loop in (*inner, xi, yi):
+            stage.vectorize(loop)
+        stage.unroll(xv).unroll(yv)
+    _stage_for_warps(p, shape, size, xo, 1)
+    return p.output
 
 
 def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:

@@ -96,6 +96,15 @@ def planes(batch: bool) -> Plain:
     return Plain(out, [(image, noise(*shape)), (weights, noise(3, 3, 3, seed=1))], shape)
 
 
+def columns(taps: int, edge: str = "", step: int = 1) -> Plain:
+    image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 1, "weights")
+    source = getattr(BOUNDARY, edge)(image) if edge else image
+    t, out = hl.RDom([(0, taps)]), hl.Func("out")
+    out[x, y, c] = hl.sum(hl.f32(source[x, step * y + t, c]) * hl.f32(weights[t]))
+    data = noise(2, 51 * step + taps, 141)
+    return Plain(out, [(image, data), (weights, noise(taps, seed=1))], (2, 51, 141))
+
+
 def upsampled() -> Plain:
     image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 2, "weights")
     source, t = BOUNDARY.repeat_edge(image), hl.RDom([(0, 4), (0, 4)])
@@ -117,7 +126,7 @@ def of_computed_pixels() -> Plain:
 
 
 def separable() -> Plain:
-    """Rows and then columns of 16-bit floats; the columns stay on CUDA cores."""
+    """Rows and then columns, of 16-bit floats."""
     image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 1, "weights")
     source, t, out = BOUNDARY.repeat_edge(image), hl.RDom([(0, 9)]), hl.Func("out")
     across = hl.Func("across")
@@ -140,6 +149,9 @@ WINDOWS = {
     "window_strided_edge": partial(square, 7, "repeat_edge", step=2, first=-3),
     "window_rows_16": partial(rows, 16),
     "window_rows_63_edge": partial(rows, 63, "repeat_edge"),
+    "window_columns_9": partial(columns, 9),
+    "window_columns_31_edge": partial(columns, 31, "repeat_edge"),
+    "window_columns_strided": partial(columns, 6, step=2),
     "window_epilogue": gaussian_with_epilogue,
     "window_bytes": bytes_saturated,
     "window_planes": partial(planes, batch=False),

@@ -101,7 +101,7 @@ def _along(
     if misses:
         return misses[0]
     (across, along), (down, over) = (f for f in found if not isinstance(f, str))
-    if not along:
+    if not along and (across != Axis(1) or down.phases > 1):
         return "its windows do not lie along the innermost dimension"
     domain = tuple([*reduced].index(name) for name in (along, over) if name)
     if len(set(domain)) != len(reduced):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import gcd
 
 from selector.families.windows.tiling import (
+    BAND,
     LONGEST_BAND,
     Shape,
     Tiling,
@@ -19,6 +20,8 @@ STAGED_BYTES = 96 * 1024  # two blocks and their tables fit the shared memory of
 
 def usual(shape: Shape) -> Tiling:
     """For warps."""
+    if shape.down:
+        return Tiling(outputs=32, vectors=4, rows=BAND, units=4)
     if max(shape.x.phases, shape.y.phases) > 1:
         return _phased(shape)
     if max(shape.x.step, shape.y.step) > 1:

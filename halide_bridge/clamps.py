@@ -54,6 +54,8 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
     def rewrite(e: Expr) -> Expr:
         e = map_expr(e, rewrite)
         match e:
+            case _ if any(isinstance(x, Var) and x.type.lanes > 1 for x in walk_expr(e)):
+                return e  # what a let around it has for its lanes is not known here
             case Binary(BinaryOp.MIN, a, b) if is_clamp(e):
                 return a if at_most(a, b) else b if at_most(b, a) else e
             case Binary(BinaryOp.MAX, a, b) if is_clamp(e):

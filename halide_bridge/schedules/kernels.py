@@ -1,7 +1,8 @@
 """A GPU kernel for any stage, on CUDA cores.
 
 Threads go along the innermost dimension first, so that neighbours read and write side by side; a
-thread computes several rows of outputs, whose loads it shares. What only updates in its own order
+thread computes as many neighbours as fill a vector, or several rows of outputs, whose loads it
+shares. What only updates in its own order
 (scans, scatters) keeps it, one line a thread.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Member, Stage
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -41,35 +43,56 @@ def spread(
     parallel: Sequence[Any],
     serial: Sequence[Any] = (),
     rows: int = 1,
+    lanes: int = 1,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first;
-    ``serial``: loops inside a thread, innermost first; ``rows`` along the second dimension.
+    ``serial``: loops inside a thread, innermost first; ``rows`` along the second dimension, or
+    ``lanes`` along the first.
     """
     if not parallel:
         stage.gpu_single_thread()
         return Grid()
     x, *others = parallel
     if not others:
-        return _line(script, stage, x, serial, 1 if serial else rows)
+        return _line(script, stage, x, serial, 1 if serial else rows, lanes)
     y, *outer = others
     xo, xi = _new(script, x, "xo", "xi")
     yo, yi, yu = _new(script, y, "yo", "yi", "yu")
-    stage.split(x, xo, xi, LANES).split(y, yo, yi, WARPS * rows)
-    inner = tuple(serial)
+    inner = (*vectors(script, stage, x, LANES, lanes), *serial)
+    stage.split(y, yo, yi, WARPS * rows)
     if rows > 1:
         stage.split(yi, yi, yu, rows)
-        inner = (*serial, yu)
+        inner = (*inner, yu)
     z = fused(script, stage, outer)
     stage.reorder(*inner, xi, yi, xo, yo, *z)
     if rows > 1:
         stage.unroll(yu)
     stage.gpu_blocks(xo, yo, *z).gpu_threads(xi, yi)
     text = f"{LANES} x {WARPS} threads" + (f", {rows} rows each" if rows > 1 else "")
+    text += f", {lanes} neighbours each" if lanes > 1 else ""
     return Grid(serial[0] if serial else xi, rows, y, text)
 
 
-def _line(script: Script, stage: Recorded, x: Any, serial: Sequence[Any], rows: int) -> Grid:
+def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -> tuple[Any, ...]:
+    """Split a dimension into blocks of so many threads (``xo``, ``xi``) and vectors, whose variable
+    is returned, if there are any.
+    """
+    xo, xi, xl = _new(script, x, "xo", "xi", "xl")
+    stage.split(x, xo, xi, threads * lanes)
+    if lanes == 1:
+        return ()
+    stage.split(xi, xi, xl, lanes).vectorize(xl)
+    return (xl,)
+
+
+def _line(
+    script: Script, stage: Recorded, x: Any, serial: Sequence[Any], rows: int, lanes: int
+) -> Grid:
     xo, xi, xu = _new(script, x, "xo", "xi", "xu")
+    if lanes > 1:
+        (xl,) = vectors(script, stage, x, LINE, lanes)
+        stage.reorder(xl, *serial, xi, xo).gpu_blocks(xo).gpu_threads(xi)
+        return Grid((*serial, xi)[0], text=f"{LINE} threads, {lanes} outputs each")
     stage.split(x, xo, xi, LINE * rows)
     inner = tuple(serial)
     if rows > 1:
@@ -102,10 +125,17 @@ def _new(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
 
 
 def along_dims(
-    script: Script, func: Recorded, member: Member, placement: Placement, body: Body
+    script: Script,
+    func: Recorded,
+    member: Member,
+    placement: Placement,
+    body: Body,
+    *,
+    alone: bool = False,
 ) -> Grid:
     """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
-    ``body`` says: short inner dimensions are loops of a thread, others of blocks.
+    ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
+    nothing is computed at its threads.
     """
     func.compute_root()
     args = func.args()
@@ -116,7 +146,10 @@ def along_dims(
     serial = args[:lead]
     several = not serial and body.operations <= MODEST
     parallel = [args[d] for d in (lead, *rest)] if args else []
-    return spread(script, func, parallel, serial, ROWS if several else 1)
+    lanes = 1
+    if alone and args and not serial and body.stage.number == 0:
+        lanes = lanes_of(body, member.args[0], member.types[0].bytes)
+    return spread(script, func, parallel, serial, ROWS if several and lanes == 1 else 1, lanes)
 
 
 def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Placement) -> Grid:

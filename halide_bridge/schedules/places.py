@@ -128,7 +128,7 @@ class Scheduling:
                 func = self._func(mine[0])
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
         body = self.placement.bodies[member.name][0]
-        grid = along_dims(self.script, reader, member, self.placement, body)
+        grid = along_dims(self.script, reader, member, self.placement, body, alone=not mine)
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
             reductions.at_thread(self.script, m, reader, grid, access)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused
+from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused, vectors
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 
-CHUNK = 16384  # elements of a line that a block adds up
+CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 UNKNOWN = 128  # threads of a row of which the length is not known
@@ -27,7 +27,7 @@ UNKNOWN = 128  # threads of a row of which the length is not known
 class Part:
     """A sweep as it is computed at a block: ``func``, of which a block computes some along ``own``;
     the variable ``along`` which its threads lie, ``across`` which others do, if any; ``shared``:
-    who reads it finds it in shared memory.
+    who reads it finds it in shared memory; ``lanes``: neighbours that a thread loads at once.
     """
 
     func: Recorded
@@ -35,6 +35,7 @@ class Part:
     along: Any
     across: Any = None
     shared: bool = False
+    lanes: int = 1
 
 
 def by_blocks(
@@ -44,9 +45,10 @@ def by_blocks(
     inner: Sequence[Any],
     parts: Sequence[Part],
     threads: int,
+    lanes: int = 1,
 ) -> Grid:
     """A kernel whose blocks compute rows of ``reader``, and ``parts`` at them. ``args``: of the
-    rows, ``inner``: those along a row.
+    rows, ``inner``: those along a row, ``lanes`` neighbours by a thread at once.
     """
     rows = max(1, LINE // threads)
     y, *outer = args
@@ -55,8 +57,8 @@ def by_blocks(
     z = fused(script, reader, outer)
     if inner:
         x, *others = inner
-        reader.split(x, xo, xi, threads)
-        reader.reorder(*others, xo, xi, yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(xi, yi)
+        xl = vectors(script, reader, x, threads, lanes)
+        reader.reorder(*xl, *others, xo, xi, yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(xi, yi)
     else:
         reader.reorder(yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(yi)
     for part in parts:
@@ -75,25 +77,30 @@ def _together(
     """
     func = part.func
     groups = 1 << (threads.bit_length() - 1) // 2
-    ro, ri, ra, rb, rc, rd, rt = script.rvars("ro", "ri", "ra", "rb", "rc", "rd", "rt")
-    u, w = script.variables("u", "w")
+    ro, ri, ra, rb, rc, rd, rt, rm = script.rvars("ro", "ri", "ra", "rb", "rc", "rd", "rt", "rm")
+    u, w, t = script.variables("u", "w", "t")
     update = func.update(0)
-    if part.across is None:
-        update.split(part.along, ro, ri, threads)
-    else:
-        update.split(part.along, ro, ri, threads // (FOLD // 2)).split(
-            part.across, rc, rd, FOLD // 2
-        )
-        update.fuse(ri, rd, rt)
+    wide = threads if part.across is None else threads // (FOLD // 2)
+    update.split(part.along, ro, ri, wide * part.lanes)
+    if part.lanes > 1:
+        update.split(ri, ri, rm, part.lanes)
+    if part.across is not None:
+        update.split(part.across, rc, rd, FOLD // 2).fuse(ri, rd, rt)
         ri = rt
     update.split(ri, ra, rb, groups)
     own = (part.own, *(a for a in func.args() if a.name() != part.own.name()))
-    each = update.rfactors((ra, u), (rb, w))
+    near = None
+    if part.lanes > 1:
+        near = update.rfactors((ra, u), (rb, w), (rm, t))
+        near.vectorize(t).update(0).vectorize(t)
+    each = func.update(0).rfactors((ra, u), (rb, w))
     half = func.update(0).rfactor(rb, w)
     met = each.in_(half)
     met.compute_at(reader, block).store_in(GPU_SHARED)
     met.reorder(w, u, *own).reorder_storage(w, u, *own).gpu_threads(w, u, part.own)
     each.compute_at(met, w)
+    if near is not None:
+        near.compute_at(met, w)
     joined = half.in_(func)
     joined.compute_at(reader, block).store_in(GPU_SHARED)
     joined.reorder(w, *own).reorder_storage(w, *own).gpu_threads(w, part.own)
@@ -106,14 +113,14 @@ def _together(
     func.compute_at(found, part.own)
 
 
-def threads_of(extent: int | None) -> int:
+def threads_of(extent: int | None, lanes: int) -> int:
     """Those of a row."""
     if extent is None:
         return UNKNOWN
-    return min(LINE, max(LANES, 1 << (extent // 8).bit_length()))
+    return min(LINE, max(LANES, 1 << (extent // (2 * lanes)).bit_length()))
 
 
-def in_parts(script: Script, func: Recorded, along: int) -> Any:
+def in_parts(script: Script, func: Recorded, along: int, lanes: int) -> Any:
     """A kernel that adds up parts of a sweep; the variable that is left of it, along memory."""
     rvars = list(func.rvars(0))
     line = rvars.pop(along)
@@ -121,24 +128,26 @@ def in_parts(script: Script, func: Recorded, along: int) -> Any:
     update = func.update(0)
     if rvars:
         update.split(_fused(script, update, rvars), rv, rl, FOLD)
-        _stored_parts(script, func, rv, line, rl)
+        _stored_parts(script, func, rv, line, rl, lanes)
     else:
         update.split(line, rv, rl, CHUNK)
-        _stored_parts(script, func, rv, rl)
+        _stored_parts(script, func, rv, rl, None, lanes)
     return rv
 
 
 def joined(script: Script, func: Recorded, parts: Any) -> Grid:
     """Parts of one number, added up by a block."""
     ro, ri = script.rvars("rp", "rq")
-    func.update(0).split(parts, ro, ri, 1 << 20)
+    func.update(0).split(parts, ro, ri, CHUNK)
     grid = _stored_parts(script, func, ro, ri)
     func.compute_root().gpu_single_thread()
     func.update(0).gpu_single_thread()
     return grid
 
 
-def _stored_parts(script: Script, func: Recorded, by: Any, along: Any, across: Any = None) -> Grid:
+def _stored_parts(
+    script: Script, func: Recorded, by: Any, along: Any, across: Any = None, lanes: int = 1
+) -> Grid:
     """Those for each value of the variable ``by``, by a block each."""
     (v,) = script.variables("v")
     parts = func.update(0).rfactor(by, v)
@@ -146,7 +155,9 @@ def _stored_parts(script: Script, func: Recorded, by: Any, along: Any, across: A
     own = func.args()
     if own:
         stored.reorder_storage(v, *own)
-    return by_blocks(script, stored, (v, *own), (), [Part(parts, v, along, across)], LINE)
+    return by_blocks(
+        script, stored, (v, *own), (), [Part(parts, v, along, across, lanes=lanes)], LINE
+    )
 
 
 def _fused(script: Script, update: Recorded, rvars: list[Any]) -> Any:
@@ -170,30 +181,38 @@ class Columns:
     along: Any
 
 
-def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns]) -> Grid:
-    """A kernel whose blocks compute 32 neighbours of ``reader`` along ``x``, and what is ``found``
-    at them.
+def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], lanes: int) -> Grid:
+    """A kernel whose blocks compute neighbours of ``reader`` along ``x``, ``lanes`` by a thread,
+    and what is ``found`` at them.
     """
-    xo, xi = script.variables("xo", "xi")
+    xo, xi, xl = script.variables("xo", "xi", "xl")
     outer = [a for a in reader.args() if a.name() != x.name()]
-    reader.compute_root().split(x, xo, xi, LANES)
+    inner = vectors(script, reader.compute_root(), x, LANES, lanes)
     z = fused(script, reader, outer)
-    reader.reorder(xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
+    reader.reorder(*inner, xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
     for c in found:
         ro, ri = script.rvars("ro", "ri")
         (u,) = script.variables("u")
         c.func.update(0).split(c.along, ro, ri, WARPS)
         each = c.func.update(0).rfactor(ri, u)
         met = each.in_(c.func)
-        met.compute_at(reader, xo).store_in(GPU_SHARED)
         own = [a for a in c.func.args() if a.name() != c.x.name()]
-        met.reorder(c.x, u, *own).gpu_threads(c.x, u)
-        each.compute_at(met, c.x)
+        met.compute_at(reader, xo).store_in(GPU_SHARED)
+        thread = c.x
+        if lanes > 1:
+            met.split(c.x, xi, xl, lanes).vectorize(xl)
+            thread = xi
+            for func, reduced in ((each, each.rvars(0)), (c.func, (ri,))):
+                func.vectorize(c.x).update(0).reorder(c.x, *reduced).vectorize(c.x)
+        met.reorder(*inner, thread, u, *own).gpu_threads(thread, u)
+        each.compute_at(met, thread)
         c.func.compute_at(reader, xi)
-    return Grid(text=f"{LANES} columns a block, {WARPS} threads each")
+    return Grid(text=f"{LANES * lanes} columns a block, {WARPS} threads each")
 
 
-def columns_in_parts(script: Script, func: Recorded, x: Any, along: int, height: int | None) -> Any:
+def columns_in_parts(
+    script: Script, func: Recorded, x: Any, along: int, height: int | None, lanes: int
+) -> Any:
     """A kernel that adds up parts of columns, if they may be high; the variable that is left."""
     rvars = list(func.rvars(0))
     line = rvars.pop(along)
@@ -208,5 +227,5 @@ def columns_in_parts(script: Script, func: Recorded, x: Any, along: int, height:
         line = rl
     (v,) = script.variables("v")
     parts = update.rfactor(rv, v)
-    columns(script, parts.in_(), x, [Columns(parts, x, line)])
+    columns(script, parts.in_(), x, [Columns(parts, x, line)], lanes)
     return rv

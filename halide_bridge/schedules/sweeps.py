@@ -8,6 +8,7 @@ from typing import Any
 
 from halide_bridge.schedules import rows
 from halide_bridge.schedules.kernels import LINE, Grid
+from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, number
 from halide_bridge.schedules.recognise.rows import Shared, Sweep, is_row, share, sweep_of
@@ -36,13 +37,19 @@ class Sweeps:
         if (x := self._sweep(mine[0]).kept) != "":
             at = self._elements(member, mine[0])
             found = [self._columns(m) for m in mine]
-            return rows.columns(self.script, reader, args[at[x]], found)
+            return rows.columns(self.script, reader, args[at[x]], found, 1)
         parts = [
             self._part(m, self._own(member, m, shared), m.name not in shared.once) for m in mine
         ]
         inner = [a for name, a in args.items() if name not in shared.rows]
         of_rows = [args[name] for name in shared.rows]
-        return rows.by_blocks(self.script, reader, of_rows, inner, parts, self._threads(mine))
+        lanes = 1
+        if inner:
+            body = self.placement.bodies[member.name][0]
+            lanes = lanes_of(body, inner[0].name(), member.types[0].bytes)
+        return rows.by_blocks(
+            self.script, reader, of_rows, inner, parts, self._threads(mine), lanes
+        )
 
     def of_itself(self, member: Member) -> Grid | None:
         """The kernel of a sweep that is stored; None if it is none."""
@@ -51,10 +58,13 @@ class Sweeps:
             return None
         func = self._func(member)
         if not member.args:
-            return rows.joined(self.script, func, rows.in_parts(self.script, func, sweep.along))
+            lanes = self._lanes(member)
+            return rows.joined(
+                self.script, func, rows.in_parts(self.script, func, sweep.along, lanes)
+            )
         if sweep.kept:
             found = self._columns(member)
-            return rows.columns(self.script, func.in_(), found.x, [found])
+            return rows.columns(self.script, func.in_(), found.x, [found], 1)
         y, *others = func.args()
         part = self._part(member, y, False)
         return rows.by_blocks(
@@ -73,15 +83,21 @@ class Sweeps:
         func, sweep = self._func(member), self._sweep(member)
         x = next(a for a in func.args() if a.name() == sweep.kept)
         height = number(member.stages[1].reduced[sweep.along].extent)
-        return rows.Columns(
-            func, x, rows.columns_in_parts(self.script, func, x, sweep.along, height)
-        )
+        lanes = lanes_of(self.placement.bodies[member.name][1], sweep.kept)
+        left = rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes)
+        return rows.Columns(func, x, left)
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
-        func, sweep = self._func(member), self._sweep(member)
+        func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)
         if is_row(member, sweep) and not self._few(member):
-            return rows.Part(func, own, func.rvars(0)[sweep.along], shared=shared)
-        return rows.Part(func, own, rows.in_parts(self.script, func, sweep.along), shared=shared)
+            return rows.Part(func, own, func.rvars(0)[sweep.along], shared=shared, lanes=lanes)
+        left = rows.in_parts(self.script, func, sweep.along, lanes)
+        return rows.Part(func, own, left, shared=shared)
+
+    def _lanes(self, member: Member) -> int:
+        """Neighbours along a row that a thread adds up beside each other."""
+        body = self.placement.bodies[member.name][1]
+        return lanes_of(body, body.stage.reduced[self._sweep(member).along].name)
 
     def _few(self, member: Member) -> bool:
         """Whether there are too few elements to give each a block."""
@@ -97,7 +113,8 @@ class Sweeps:
             return LINE
         extents = [number(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
-        return rows.threads_of(max(known) if len(known) == len(extents) else None)
+        extent = max(known) if len(known) == len(extents) else None
+        return rows.threads_of(extent, min(map(self._lanes, members)))
 
     def _elements(self, reader: Member, member: Member) -> dict[str, str]:
         """The argument of a reader at which each of a sweep's own is, where it reads it itself."""

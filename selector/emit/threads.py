@@ -11,6 +11,13 @@ from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.thread_runs import as_run, emit_run
+from selector.emit.thread_vectors import (
+    Vectors,
+    as_vectors,
+    emit_vectors,
+    is_predicated,
+    vector_condition,
+)
 from selector.gpu.ir.expressions import (
     all_of,
     element,
@@ -141,6 +148,10 @@ class ThreadCode:
                 self._store(s)
             case For():
                 self._loop(s)
+            case IfThenElse(VectorReduce(ReduceOp.AND, lanes, 1), t, f) if (
+                f is not None and is_predicated(t, lanes, f)
+            ):
+                self.statement(f)
             case IfThenElse(c, t, f):
                 with w.when(scalar.legal(c)):
                     self.statement(t)
@@ -185,7 +196,6 @@ class ThreadCode:
             self._guarded(_expanded(s, self), None)
             return
         extents = vector_digits(lanes, s.index)
-        w = self.context.writer
         own = any(
             isinstance(e, Load) and e.buffer == s.buffer and not _same_index(e.index, s.index)
             for e in walk_expr(s.value)
@@ -196,7 +206,26 @@ class ThreadCode:
         if run is not None:
             emit_run(run, self.context)
             return
-        with w.block():
+        vectors = as_vectors(s, self.context)
+        if vectors is not None:
+            self._vectors(vectors, s, extents)
+            return
+        self._each(s, extents)
+
+    def _vectors(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
+        w, condition = self.context.writer, vector_condition(vectors, self.context)
+        if condition is None:
+            with w.block():
+                emit_vectors(vectors, self.context)
+            return
+        with w.when(condition):
+            emit_vectors(vectors, self.context)
+        with w.otherwise():
+            self._each(s, extents)
+
+    def _each(self, s: Store, extents: tuple[int, ...]) -> None:
+        """Lane by lane."""
+        with self.context.writer.block():
             digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
             self._lanes(s, digits, len(digits) - 1)
 

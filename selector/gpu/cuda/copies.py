@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from selector.gpu.cuda.expressions import operand, spell
 from selector.gpu.cuda.views import address, pointer
+from selector.gpu.ir.expressions import behind, number
 from selector.gpu.ir.memory import (
     Array,
     CopyAsync,
@@ -13,6 +14,7 @@ from selector.gpu.ir.memory import (
     EngineStore,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Point,
     Prefetch,
     Store,
@@ -20,11 +22,16 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.ir.nodes import Expr
 
-StoreNode = Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | Evaluate
+StoreNode = (
+    Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | LoadVector
+    | StoreVector | Evaluate
+)  # fmt: skip
+_VECTORS = {2: "u16", 4: "u32", 8: "uint2", 16: "uint4"}  # by their bytes
 
 
 def copy_line(node: Point | CopyAsync | CopyElement | LoadShifted) -> str:
@@ -53,6 +60,10 @@ def store_line(node: StoreNode) -> str:
             return f"{spell(to)} = {spell(value)};"
         case StoreChunk(to, source):
             return f"*(uint4*){operand(to)} = *(const uint4*){operand(source)};"
+        case LoadVector(to, first, source, bytes_):
+            return _vector_line(behind(to, number(first)), source, bytes_)
+        case StoreVector(to, source, first, bytes_):
+            return _vector_line(to, behind(source, number(first)), bytes_)
         case StoreWords(to, words, wanted):
             value = f"make_uint4({_listed(*words)})"
             if wanted is not None:
@@ -64,6 +75,11 @@ def store_line(node: StoreNode) -> str:
             return _neighbours_line(node)
         case Evaluate(call):
             return f"{spell(call)};"
+
+
+def _vector_line(to: Expr, source: Expr, bytes_: int) -> str:
+    kind = _VECTORS[bytes_]
+    return f"*({kind}*){operand(to)} = *(const {kind}*){operand(source)};"
 
 
 def _neighbours_line(node: StorePair | StoreQuad) -> str:

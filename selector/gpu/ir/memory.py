@@ -156,6 +156,28 @@ class StoreChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadVector:
+    """Elements of a thread's array ``to`` from the ``first`` on are set to as many behind a pointer
+    to memory: at once, 4, 8 or 16 bytes at a multiple of as many.
+    """
+
+    to: Expr
+    first: int
+    source: Expr
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreVector:
+    """The same way back."""
+
+    to: Expr
+    source: Expr
+    first: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreWords:
     """The words of a chunk are set, to zeros where they are not ``wanted``; the terms of the index
     are added one after the other.

@@ -24,6 +24,7 @@ from selector.gpu.ir.memory import (
     EngineStore,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Map,
     Point,
     Prefetch,
@@ -32,6 +33,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.parameters import Parameter
@@ -313,8 +315,8 @@ Node = (
     | Dependents
     | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
     | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
-    | Evaluate | Comment | Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin
-    | Busy | Touch | Read | TensorNode
+    | LoadVector | StoreVector | Evaluate | Comment | Fragment | SetTile | MatrixRows | LoadFragment
+    | Descriptor | Mma | Pin | Busy | Touch | Read | TensorNode
 )  # fmt: skip
 Body = tuple[Node, ...]
 

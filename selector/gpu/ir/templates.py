@@ -20,6 +20,7 @@ from selector.gpu.ir.memory import (
     EngineStore,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Map,
     Point,
     Prefetch,
@@ -28,6 +29,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -111,6 +113,8 @@ TEMPLATES: dict[type, str] = {
     Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
+    LoadVector: "load_vector to {to} first {first} from {source} bytes {bytes}",
+    StoreVector: "store_vector to {to} from {source} first {first} bytes {bytes}",
     StorePair: "store_pair to {to}[ of {kind}] = {values}",
     StoreQuad: "store_quad to {to} = {values}",
     StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",

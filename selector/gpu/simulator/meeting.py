@@ -15,6 +15,7 @@ from selector.gpu.ir.memory import (
     EngineCopy,
     EngineStore,
     Evaluate,
+    LoadVector,
     Map,
     Point,
     Prefetch,
@@ -23,6 +24,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -168,6 +170,7 @@ class _Reduction:
             case (
                 Local() | Evaluate() | SetTile()
                 | Store() | StorePair() | StoreQuad() | StoreWords() | StoreRows()
+                | LoadVector() | StoreVector()
             ):  # fmt: skip
                 return self.touches(node)
             case For() | If() if self.alone.stores_only(node) and not self.decided(node, names):
@@ -303,7 +306,7 @@ def _meets(node: Node) -> bool:
             return False
         case Array() | Store() | StoreChunk() | StoreWords() | StoreRows():
             return False
-        case SetTile() | StorePair() | StoreQuad():
+        case SetTile() | StorePair() | StoreQuad() | LoadVector() | StoreVector():
             return False
         case Evaluate() | Comment():
             return False

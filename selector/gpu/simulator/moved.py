@@ -18,12 +18,14 @@ from selector.gpu.ir.memory import (
     EngineStore,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Point,
     Store,
     StoreChunk,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -53,7 +55,7 @@ Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
 _MOVES = frozenset(get_args(Move))
 _STORES = frozenset((
     Array, Store, StoreChunk, StorePair, StoreQuad, StoreWords, StoreRows, SetTile, Evaluate,
-    Local,
+    LoadVector, StoreVector, Local,
 ))  # fmt: skip
 _PLAIN = _STORES | {Comment, Point, For, If, Let, Leave}
 _ALONE = _PLAIN | _MOVES | {State, Assign}

@@ -14,12 +14,14 @@ from selector.gpu.ir.memory import (
     CopyElement,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Point,
     Store,
     StoreChunk,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.nodes import Advance, Assign, Fence, Let, Memory, State
@@ -176,6 +178,30 @@ def store_chunk(m: Machine, v: Threads, node: StoreChunk) -> None:
             else np.broadcast_to(np.any(marks, axis=1, keepdims=True), words.shape)
         )
     m.memories.store_chunk(v, to, words, mask)
+
+
+def load_vector(m: Machine, v: Threads, node: LoadVector) -> None:
+    """Element by element; all begin at a multiple of the vector's bytes."""
+    assert isinstance(node.to, Var)
+    source: Pointer = m.value(v, node.source)
+    m.memories.places(v, source, node.bytes)
+    found, _ = v.changed(node.to.name)
+    for i in range(node.bytes // source.element.itemsize):
+        m.memories.met = False
+        value = m.memories.load(v, source + i)
+        mask = m.memories.marks(v, source + i) if m.memories.met else None
+        found[:, node.first + i] = value
+        set_marks(m, v, node.to.name, (slice(None), node.first + i), mask)
+
+
+def store_vector(m: Machine, v: Threads, node: StoreVector) -> None:
+    assert isinstance(node.source, Var)
+    to, source = m.value(v, node.to), m.value(v, node.source)
+    marks = v.mask(node.source.name)
+    m.memories.places(v, to, node.bytes)
+    for i in range(node.bytes // to.element.itemsize):
+        at = node.first + i
+        m.memories.store(v, to + i, source[:, at], None if marks is None else marks[:, at])
 
 
 def store_rows(m: Machine, v: Threads, node: StoreRows) -> None:

@@ -23,6 +23,7 @@ from selector.gpu.ir.memory import (
     EngineStore,
     Evaluate,
     LoadShifted,
+    LoadVector,
     Map,
     Point,
     Prefetch,
@@ -31,6 +32,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreVector,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -97,6 +99,8 @@ _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     StoreWords: moves.store_words,
     StoreChunk: moves.store_chunk,
     StoreRows: moves.store_rows,
+    LoadVector: moves.load_vector,
+    StoreVector: moves.store_vector,
     CopyAsync: moves.copy_async,
     CopyElement: moves.copy_element,
     LoadShifted: moves.load_part,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from selector.gpu.ir.memory import Array, LoadShifted, Point, Store
+from selector.gpu.ir.memory import Array, LoadShifted, LoadVector, Point, Store
 from selector.gpu.ir.nodes import (
     Advance,
     Assign,
@@ -54,7 +54,7 @@ def _set_by(node: Node) -> Iterator[str]:
             yield from ("slot", phase) if phase else ("slot",)
         case LoadShifted():
             yield "parts"
-        case Store(to):
+        case Store(to) | LoadVector(to):
             yield from _root(to)
         case LoadFragment(registers=registers):
             yield from (r.name for r in registers)

@@ -1,0 +1,50 @@
+"""How many neighbours a thread computes at once: those that fill a vector of 16 bytes."""
+
+from __future__ import annotations
+
+from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.recognise.facts import Body
+from selector.ir.affine import Affine
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Var
+from selector.ir.traverse import free_vars, walk_expr
+
+VECTOR = 16  # bytes that a thread loads or stores at once
+LONGEST = 640  # operations of a statement, those of all its lanes counted
+
+
+def lanes_of(body: Body, along: str, stored: int = 1) -> int:
+    """Of a thread whose neighbours are those along a variable; 1 where it reads no neighbours.
+    ``stored``: bytes of an element that it stores along it.
+    """
+    read = [
+        part.type.bytes
+        for e in body.expressions
+        for part in walk_expr(e)
+        if isinstance(part, Call) and ELEMENT in part.name and _neighbours(part.args, along)
+    ]
+    if not read:
+        return 1
+    lanes = max(1, VECTOR // max(*read, stored))
+    while lanes > 1 and lanes * body.operations > LONGEST:
+        lanes //= 2
+    return lanes
+
+
+def _neighbours(indices: tuple[Expr, ...], along: str) -> bool:
+    """Whether elements side by side in memory are read along a variable."""
+    if not indices or any(along in free_vars(i) for i in indices[1:]):
+        return False
+    return Affine.of(_unclamped(indices[0], along)).coefficient(Var(along)).constant == 1
+
+
+def _unclamped(e: Expr, along: str) -> Expr:
+    """An index without the clamps of a boundary condition."""
+    match e:
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(b):
+            return _unclamped(a, along)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(a):
+            return _unclamped(b, along)
+        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
+            return Binary(op, _unclamped(a, along), _unclamped(b, along))
+        case _:
+            return e

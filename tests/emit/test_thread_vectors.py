@@ -1,0 +1,127 @@
+"""Neighbours that a thread computes are loaded and stored as vectors where all are inside, and lane
+by lane elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
+from selector.gpu.ir.memory import LoadVector, StoreVector
+from selector.gpu.ir.nodes import walk
+from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.simulate import simulate
+from selector.targets import find_target
+
+x, y, xo, xi, xl = (hl.Var(name) for name in ("x", "y", "xo", "xi", "xl"))
+U8, U16, F16, F32 = hl.UInt(8), hl.UInt(16), hl.Float(16), hl.Float(32)
+
+
+def vectorized(out: hl.Func, lanes: int) -> hl.Func:
+    """8 threads of a block side by side, which compute so many neighbours each."""
+    out.split(x, xo, xi, 8 * lanes).split(xi, xi, xl, lanes).vectorize(xl)
+    return out.gpu_blocks(xo, y).gpu_threads(xi)
+
+
+def kernels_of(out: hl.Func) -> tuple[Any, Any]:
+    kernel = hb.compile(out, target="sm_80")
+    return emit_kernels(kernel.module, find_target("sm_80"))
+
+
+def bytes_moved(out: hl.Func) -> tuple[list[int], list[int]]:
+    """Of vectors that are loaded, and stored."""
+    nodes = [n for kernel in kernels_of(out)[0] for n in walk(kernel.body)]
+    loaded = [n.bytes for n in nodes if isinstance(n, LoadVector)]
+    return loaded, [n.bytes for n in nodes if isinstance(n, StoreVector)]
+
+
+def scaled() -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    out[x, y] = hl.u8(hl.min(hl.u16(a[x, y]) * 2, 255))
+    return vectorized(out, 16), lambda v: np.minimum(v.astype(int) * 2, 255)
+
+
+def widened() -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    out[x, y] = hl.f32(a[x, y]) / 2
+    return vectorized(out, 4), lambda v: v / 2
+
+
+def edges() -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    at = hl.BoundaryConditions.repeat_edge(a)
+    out[x, y] = hl.u16(at[x - 2, y]) + 3 * hl.u16(at[x + 1, y]) + at[x, y - 1]
+
+    def truth(v: Any) -> Any:
+        p = np.pad(v.astype(int), 2, mode="edge")
+        return p[2:-2, :-4] + 3 * p[2:-2, 3:-1] + p[1:-3, 2:-2]
+
+    return vectorized(out, 8), truth
+
+
+def zeros() -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    at = hl.BoundaryConditions.constant_exterior(a, 0)
+    out[x, y] = at[x - 1, y] + at[x, y + 1]
+    return vectorized(
+        out, 8
+    ), lambda v: np.pad(v, ((0, 0), (1, 0)))[:, :-1] + np.pad(v, ((0, 1), (0, 0)))[1:]
+
+
+def shifted() -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    out[x, y] = hl.u8(hl.select(x + 3 < a.width(), a[hl.min(x + 3, a.width() - 1), y], 7))
+
+    def truth(v: Any) -> Any:
+        return np.pad(v[:, 3:], ((0, 0), (0, min(3, v.shape[1]))), constant_values=7)
+
+    return vectorized(out, 4), truth
+
+
+@pytest.mark.parametrize("make", [scaled, widened, edges, zeros, shifted])
+@pytest.mark.parametrize("flags", [True, False])
+def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
+    out, truth = make()
+    kernels, plan = kernels_of(out)
+    for width in (1, 3, 16, 64, 67, 200):
+        data = np.random.default_rng(width).integers(0, 255, (3, width)).astype(np.uint8)
+        found = simulate(kernels, plan, {"a": data}, data.shape, flags=flags)
+        assert found.faults == ()
+        assert np.array_equal(found.outputs["out"], truth(data)), width
+
+
+def test_a_window_is_loaded_once_and_the_widest_vectors_fit_the_lanes() -> None:
+    assert bytes_moved(scaled()[0]) == ([16], [16])
+    assert bytes_moved(widened()[0]) == ([4], [16])
+    assert bytes_moved(edges()[0]) == ([8, 8], [16])
+    assert bytes_moved(zeros()[0]) == ([8], [8])
+    assert bytes_moved(shifted()[0]) == ([], [4])
+
+
+def test_rows_that_no_flag_speaks_of_are_no_vectors() -> None:
+    a, out = hl.ImageParam(F32, 1, "a"), hl.Func("out")
+    out[x, y] = a[x + 3 * y]
+    loaded, stored = bytes_moved(vectorized(out, 4))
+    assert (loaded, stored) == ([], [16])
+
+
+def test_strides_gathers_and_columns_go_lane_by_lane() -> None:
+    for place in (
+        lambda a: a[2 * x, y],
+        lambda a: a[y, x],
+        lambda a: a[hl.clamp(hl.i32(a[y, 0]), 0, 9), y],
+    ):
+        a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+        out[x, y] = place(a)
+        assert bytes_moved(vectorized(out, 4))[0] == []
+
+
+def test_nodes_are_printed_and_parsed() -> None:
+    kernels, _ = kernels_of(edges()[0])
+    assert parse_kernels(print_kernels(kernels)) == kernels

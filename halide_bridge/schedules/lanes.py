@@ -9,7 +9,7 @@ from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Var
 from selector.ir.traverse import free_vars, walk_expr
 
 VECTOR = 16  # bytes that a thread loads or stores at once
-LONGEST = 640  # operations of a statement, those of all its lanes counted
+LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
 
 def lanes_of(body: Body, along: str, stored: int = 1) -> int:

@@ -1,5 +1,5 @@
 """Vector statements of one thread on arrays: neighbours are loaded and stored as vectors, up to 16
-bytes at once, where all of them are inside and the rows of the arrays are aligned.
+bytes at once, where all of them are inside; where the rows of an array are not aligned, one by one.
 
     out[ramp(4*i, 1, 4)] = a[ramp(4*i - 1, 1, 4)] + a[ramp(4*i, 1, 4)]
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
-from selector.gpu.ir.expressions import at_least, behind, both, element, number, pointer
+from selector.gpu.ir.expressions import at_least, behind, both, element, number, plus, pointer
 from selector.gpu.ir.memory import Array, LoadVector, StoreVector
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import lane
@@ -45,14 +45,12 @@ class _Unknown(Exception):  # noqa: N818
 @dataclass(slots=True)
 class _Needs:
     """When a statement goes as vectors: what has to be at least zero in all ``lanes``, by all but
-    its constant; further tests; the arrays whose rows have to begin at multiples of so many
-    elements.
+    its constant, and further tests.
     """
 
     lanes: int
     least: dict[Affine, int] = field(default_factory=dict[Affine, int])
     tests: dict[Expr, None] = field(default_factory=dict[Expr, None])
-    aligned: dict[str, int] = field(default_factory=dict[str, int])
 
     def everywhere(self, room: Affine) -> None:
         """Not negative for any lane."""
@@ -75,17 +73,15 @@ class _Needs:
             case _:
                 raise _Unknown
 
-    def align(self, buffer: str, elements: int) -> None:
-        self.aligned[buffer] = max(elements, self.aligned.get(buffer, 1))
-
 
 @dataclass(slots=True)
 class _Window:
-    """Elements ``low`` to before ``high`` from ``start`` on of an array, for the thread's array
+    """Elements ``low`` to before ``high`` from ``start`` on of a ``buffer``, for the thread's array
     ``name``; ``per`` of them are a vector, which begins at a multiple (1: none is).
     """
 
     name: str
+    buffer: str
     storage: Storage
     start: Affine
     per: int
@@ -147,7 +143,6 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     if storage.space is Space.GLOBAL and (start := _dense(to_affine(index))) is not None:
         per = _per(storage, start - start.offset, s.buffer, lanes, context)
         per = per if start.offset % per == 0 else 1
-        needs.align(s.buffer, per)
     if per == 1 and all(w.per == 1 for w in windows.found):
         return None
     return Vectors(Store(s.buffer, index, value), tuple(windows.found), per, needs)
@@ -231,9 +226,8 @@ class _Windows:
             return
         storage, name = self.context.storages[buffer], self.context.names.fresh("near")
         per = _per(storage, start, buffer, lanes, self.context)
-        self.found.append(_Window(name, storage, start, per, offset, offset + lanes))
+        self.found.append(_Window(name, buffer, storage, start, per, offset, offset + lanes))
         self.context.storages[name] = Storage(name, storage.type, Space.LOCAL)
-        self.needs.align(buffer, per)
 
     def _of(self, buffer: str, start: Affine, offset: int) -> _Window | None:
         base = self.context.storages[buffer]
@@ -281,8 +275,7 @@ def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
     scalar, needs = context.scalar, v.needs
     rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
     tests = [scalar.legal(t) for t in needs.tests]
-    flags = [context.aligned_flag(b, per) for b, per in needs.aligned.items() if per > 1]
-    found = [*flags, *rooms, *tests]
+    found = [*rooms, *tests]
     return both(*found) if found else None
 
 
@@ -300,10 +293,14 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
         own = element(storage.type, pointer(run), name)
         w.store(own if v.per > 1 else scalar.access(storage, s.index), scalar.legal(s.value))
     if v.per > 1:
-        start = to_affine(s.index).rest(_LANE)
-        for k in range(0, lanes, v.per):
-            to = behind(pointer(storage.base), storage.start, scalar.number((start + k).to_expr()))
-            w.add(StoreVector(to, pointer(run), k, v.per * storage.type.bytes))
+        start, size = to_affine(s.index).rest(_LANE), v.per * storage.type.bytes
+        with w.when(context.aligned_flag(s.buffer, v.per)):
+            for k in range(0, lanes, v.per):
+                at = scalar.number((start + k).to_expr())
+                to = behind(pointer(storage.base), storage.start, at)
+                w.add(StoreVector(to, pointer(run), k, size))
+        with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
+            w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
 
 
 def _load(window: _Window, context: KernelContext) -> None:
@@ -311,14 +308,30 @@ def _load(window: _Window, context: KernelContext) -> None:
     size = window.high - window.first
     alignment = per * storage.type.bytes
     w.add(Array(window.name, c_type(storage.type), size, alignment))
-    for k, n in _pieces(window):
-        at = (window.start + k).to_expr()
-        if n == 1:
-            to = element(storage.type, pointer(window.name), k - window.first)
-            w.store(to, context.scalar.access(storage, at))
-        else:
-            start = behind(pointer(storage.base), storage.start, context.scalar.number(at))
-            w.add(LoadVector(pointer(window.name), k - window.first, start, alignment))
+    pieces = tuple(_pieces(window))
+    if len(pieces) == window.high - window.low:
+        _load_elements(window, context)
+        return
+    with w.when(context.aligned_flag(window.buffer, per)):
+        for k, n in pieces:
+            at = (window.start + k).to_expr()
+            if n == 1:
+                to = element(storage.type, pointer(window.name), k - window.first)
+                w.store(to, context.scalar.access(storage, at))
+            else:
+                start = behind(pointer(storage.base), storage.start, context.scalar.number(at))
+                w.add(LoadVector(pointer(window.name), k - window.first, start, alignment))
+    with w.otherwise():
+        _load_elements(window, context)
+
+
+def _load_elements(window: _Window, context: KernelContext) -> None:
+    """One by one."""
+    w, storage, name = context.writer, window.storage, context.names.get(_LANE.name)
+    with w.loop(name, number(0), number(window.high - window.low), "unrolled"):
+        to = element(storage.type, pointer(window.name), plus(name, window.low - window.first))
+        at = (window.start + window.low + _LANE).to_expr()
+        w.store(to, context.scalar.access(storage, at))
 
 
 def _pieces(window: _Window) -> Iterator[tuple[int, int]]:

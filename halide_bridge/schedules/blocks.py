@@ -47,7 +47,8 @@ class Box:
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
-    run is; None: all is staged at once. ``staged``: what is read, by Func.
+    run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
+    what is read, by Func.
     """
 
     reuse: Reuse
@@ -55,12 +56,19 @@ class Blocks:
     step: tuple[str, int] | None
     staged: Mapping[str, Box]
 
+    @property
+    def around(self) -> tuple[str, ...]:
+        """The other variables of unknown extent."""
+        stepped = self.step[0] if self.step else None
+        return tuple(r for r, e in self.reuse.reduced.items() if e is None and r != stepped)
+
     def steps_along(self, name: str, d: int) -> bool:
         """Whether runs follow each other along a dimension of what is read: Halide does not know
         where they end then.
         """
         reads = (r for r in self.reuse.reads if r.func == name)
-        return self.step is not None and any(self.step[0] in r.indices[d].factors for r in reads)
+        steps = {*self.around, self.step[0]} if self.step else set[str]()
+        return any(steps & r.indices[d].factors.keys() for r in reads)
 
 
 def blocks_for(
@@ -131,13 +139,15 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
         for r in reuse.reads
     )
     others = prod(extents) // max(1, extents[reuse.n] * m)
-    return Sums(extents[reuse.n], m, others, terms, factors, _inner(reuse, None))
+    unknown = [(r, RUN_OF_TERMS) for r, e in reuse.reduced.items() if e is None]
+    inner = _inner(reuse, unknown[0] if unknown else None)
+    return Sums(extents[reuse.n], m, others, terms, factors, inner)
 
 
 def _inner(reuse: Reuse, step: tuple[str, int] | None) -> tuple[int, int]:
     """Lengths of the two inner loops of a thread."""
-    known = {r: e or 16 for r, e in reuse.reduced.items()} | dict([step] if step else [])
-    first, second, *_ = (*known.values(), 1)
+    known = dict(reuse.reduced) | dict([step] if step else [])
+    first, second, *_ = (*(e for e in known.values() if e), 1, 1)
     return first, second
 
 
@@ -195,17 +205,17 @@ def by_blocks(
     for d, arg in enumerate(args):
         func.bound_extent(arg, dict(zip(dims, tile.extents, strict=False)).get(d, 1))
     _threads(script, func, tile, [args[d] for d in dims], ())
-    rvars = func.rvars(0)
-    names = list(reuse.reduced)
-    update, loops, outer = func.update(0), list(rvars), ()
+    loops = dict(zip(reuse.reduced, func.rvars(0), strict=True))
+    update, outer = func.update(0), list[Any]()
     if blocks.step:
         name, k = blocks.step
-        place = names.index(name)
         ko, ki = script.rvars("ko", "ki")
-        update.split(rvars[place], ko, ki, k)
-        loops[place], outer = ki, (ko,)
-    unrolled = _written_out(script, update, blocks, loops)
-    _threads(script, update, tile, [args[d] for d in dims], (*loops, None, *outer))
+        update.split(loops[name], ko, ki, k)
+        loops[name], outer = ki, [ko]
+    outer += [loops.pop(r) for r in blocks.around]
+    inner = list(loops.values())
+    unrolled = _written_out(script, update, blocks, inner)
+    _threads(script, update, tile, [args[d] for d in dims], (*inner, None, *outer))
     if unrolled is not None:
         update.unroll(unrolled)
     for name, box in blocks.staged.items():
@@ -281,11 +291,12 @@ def _stage(
     staged = script.func(member.label, member.handle).in_(func)
     args = staged.args()
     staged.compute_at(*at).store_in(GPU_SHARED)
+    run = max(1, 16 // member.types[0].bytes)
     along = _along([r for r in blocks.reuse.reads if r.func == name], n)
-    if along:
+    if along:  # what lies side by side in memory goes to different banks
         others = [a for d, a in enumerate(args) if d != along]
         staged.reorder_storage(args[along], *others)
-    run = max(1, 16 // member.types[0].bytes)
+        staged.align_storage(args[along], box.rounded(along, run) + run)
     for d, (arg, extent) in enumerate(zip(args, box.extents, strict=True)):
         whole_runs = d == along and len(args) > 1
         staged.bound_extent(arg, box.rounded(d, run) if whole_runs else extent)

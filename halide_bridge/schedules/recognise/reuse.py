@@ -107,8 +107,6 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     first = placement.extent(member.name, n)
     if update.predicate is not None or (first is not None and first <= SMALL):
         return None
-    if sum(e is None for e in reduced.values()) > 1:
-        return None
     reads = _reads(update, member, placement.program)
     inner = [r for r in reads or () if r.follows_any(reduced)]
     if not inner or not all(any(r.reused(a, reduced) for a in member.args) for r in inner):
@@ -119,7 +117,8 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
 
 def _reads(update: Stage, member: Member, program: Program) -> tuple[Read, ...] | None:
     """What a stage reads beside its own element; None if not all indices are sums of variables."""
-    variables = {*member.args, *(r.name for r in update.reduced)}
+    variables = dict.fromkeys(member.args, Affine())
+    variables |= {r.name: Affine.of(r.minimum) for r in update.reduced}
     found = list[Read]()
     for access in dict.fromkeys(a for e in update.values for a in accesses(e)):
         if access.func == member.name:
@@ -131,13 +130,14 @@ def _reads(update: Stage, member: Member, program: Program) -> tuple[Read, ...] 
     return tuple(found)
 
 
-def _read(access: Access, variables: set[str]) -> Read | None:
+def _read(access: Access, variables: Mapping[str, Affine]) -> Read | None:
     indices = [_index(i, variables) for i in access.indices]
     whole = tuple(i for i in indices if i is not None)
     return Read(access.func, whole) if len(whole) == len(indices) else None
 
 
-def _index(e: Expr, variables: set[str]) -> Index | None:
+def _index(e: Expr, variables: Mapping[str, Affine]) -> Index | None:
+    """``variables``: those that indices are sums of, and where each begins."""
     form, factors = Affine.of(e), dict[str, int]()
     for name in variables:
         factor = form.coefficient(Var(name)).constant
@@ -146,4 +146,6 @@ def _index(e: Expr, variables: set[str]) -> Index | None:
             return None
         if factor:
             factors[name] = factor
+    for name, factor in factors.items():
+        form += variables[name] * factor
     return Index(factors, form)

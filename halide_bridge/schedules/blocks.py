@@ -20,11 +20,10 @@ from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.stock import GPU_SHARED, REGISTER
-from selector.families.blocks import Factor, Sums, Tile, ranked
+from selector.families.blocks import RUN_OF_TERMS, Factor, Sums, Tile, ranked
 from selector.machine import Machine
 
 LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
-RUN_OF_TERMS = 16  # that is staged at a time
 AHEAD = 2  # runs of a sum in shared memory: one that is used, one that is copied
 
 
@@ -95,17 +94,23 @@ def blocks_for(
     return None
 
 
-def _steps(reuse: Reuse) -> Iterator[list[tuple[str, int] | None]]:
+def _steps(reuse: Reuse) -> Iterator[Sequence[tuple[str, int] | None]]:
     """What is staged at a time: all, or else a run of a variable, the outermost one first."""
     unknown = next((r for r, e in reuse.reduced.items() if e is None), None)
     if unknown is not None:
         yield [(unknown, k) for k in (RUN_OF_TERMS, RUN_OF_TERMS // 4, 1)]
         return
-    if (reuse.terms or 0) <= RUN_OF_TERMS or any(_slides(r, reuse) for r in reuse.reads):
+    windowed = {
+        r for read in reuse.reads for i in read.indices for r in i.factors if len(i.factors) > 1
+    }
+    plain = [r for r in [*reuse.reduced][::-1] if r not in windowed]
+    runs = [
+        [(r, k) for k in range(RUN_OF_TERMS, 0, -1) if (reuse.reduced[r] or 1) % k == 0]
+        for r in (*plain, *(r for r in reuse.reduced if r in windowed))
+    ]
+    if not plain or (reuse.terms or 0) <= RUN_OF_TERMS:
         yield [None]
-    for name, extent in [*reuse.reduced.items()][::-1]:
-        runs = range(RUN_OF_TERMS, 0, -1)
-        yield [(name, k) for k in runs if (extent or 1) % k == 0 and k != extent]
+    yield from runs
 
 
 def _slides(read: Read, reuse: Reuse) -> bool:
@@ -114,14 +119,18 @@ def _slides(read: Read, reuse: Reuse) -> bool:
                for i in read.indices)  # fmt: skip
 
 
-def _served(read: Read, reuse: Reuse) -> int:
-    """Terms for which a block reads an element: those along variables that a result's move along,
-    or that the read does not follow.
+def _served(read: Read, names: Sequence[str], reuse: Reuse) -> int:
+    """Terms for which a block reads an element: those along variables that move in an index as the
+    dimensions of a tile do, or in none.
     """
-    apart = {
-        r for i in read.indices if len(i.factors) == 1 for r in i.factors if r in reuse.reduced
-    }
+    apart = {r for i in read.indices if i.factors.keys().isdisjoint(names) for r in i.factors}
     return prod(e or 1 for r, e in reuse.reduced.items() if r not in apart)
+
+
+def _around(read: Read, arg: str, reuse: Reuse) -> int:
+    """Elements that a tile reads beyond as many as it has results along a dimension."""
+    known = {r: e or 1 for r, e in reuse.reduced.items()}
+    return max((i.reach(known) for i in read.indices if arg in i.factors), default=0)
 
 
 def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
@@ -134,7 +143,8 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
             r.follows(names[0]),
             r.follows(names[-1]) and len(names) > 1,
             _slides(r, reuse),
-            _served(r, reuse),
+            _served(r, names, reuse),
+            (_around(r, names[0], reuse), _around(r, names[-1], reuse) if len(names) > 1 else 0),
         )
         for r in reuse.reads
     )

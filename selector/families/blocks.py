@@ -14,8 +14,11 @@ from math import ceil
 from selector.machine import Machine
 
 LANES = 32
+RUN_OF_TERMS = 16  # that is staged at a time
 RUN = 4  # sums of a thread along n: 16 bytes of f32
+BYTES, SHARED = 4, 160 << 10  # of an element; of a multiprocessor's shared memory
 BUSY = 8  # warps that keep a multiprocessor busy
+START = 300  # clocks of a block beside its sums
 BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a clock
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
@@ -24,13 +27,22 @@ WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 @dataclass(frozen=True, slots=True)
 class Factor:
     """What is read for each term: whether it follows n and m, whether the terms of a sum along n
-    are neighbours (``slides``), and for how many terms a block has each element brought once.
+    are neighbours (``slides``), for how many terms a block has each element brought once, and how
+    many lie around those of a tile along n and m.
     """
 
     n: bool
     m: bool
     slides: bool = False
     terms: int = 1
+    around: tuple[int, int] = (0, 0)
+
+    def brought(self, tile: Tile) -> float:
+        """Elements that come to a block, by term."""
+        n, m = (
+            x if follows else 1 for x, follows in zip(tile.extents, (self.n, self.m), strict=True)
+        )
+        return (n + self.around[0]) * (m + self.around[1]) / self.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,9 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     else:
         lanes = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
         space = [
-            Tile(RUN, m, lanes, warps * LANES // lanes) for m in (16, 8, 4, 2) for warps in (8, 4)
+            Tile(RUN, m, lanes, warps * LANES // lanes)
+            for m in (16, 8, 4, 2)
+            for warps in (8, 4, 2, 1)
         ]
     return [(cycles(sums, tile, machine), tile) for tile in space]
 
@@ -96,14 +110,15 @@ def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
     blocks = ceil(sums.n / n) * ceil(sums.m / m) * sums.others
     warps = tile.threads / LANES
     each = ceil(blocks / machine.multiprocessors)
-    running = min(each, tile.resident) * warps
+    held = BYTES * sum(f.brought(tile) * max(f.terms, RUN_OF_TERMS) for f in sums.factors)
+    running = min(each, tile.resident, max(1, SHARED // held)) * warps
     bounds = (
         tile.n * tile.m / PER_TURN * warps,
         sum(_wavefronts(f, sums, tile) for f in sums.factors) * warps,
-        sum((n if f.n else 1) * (m if f.m else 1) / f.terms for f in sums.factors) / BROUGHT,
+        sum(f.brought(tile) for f in sums.factors) / BROUGHT,
     )
     clocks = 0.75 * max(bounds) + 0.25 * sum(bounds)
-    return each * sums.terms * clocks * max(1.0, BUSY / running)
+    return each * (START + sums.terms * clocks) * max(1.0, BUSY / running)
 
 
 def _wavefronts(factor: Factor, sums: Sums, tile: Tile) -> float:

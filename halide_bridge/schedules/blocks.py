@@ -119,17 +119,17 @@ def _slides(read: Read, reuse: Reuse) -> bool:
                for i in read.indices)  # fmt: skip
 
 
-def _served(read: Read, names: Sequence[str], reuse: Reuse) -> int:
+def _served(read: Read, names: Sequence[str], lengths: Mapping[str, int | None]) -> int:
     """Terms for which a block reads an element: those along variables that move in an index as the
     dimensions of a tile do, or in none.
     """
     apart = {r for i in read.indices if i.factors.keys().isdisjoint(names) for r in i.factors}
-    return prod(e or 1 for r, e in reuse.reduced.items() if r not in apart)
+    return prod(e or 1 for r, e in lengths.items() if r not in apart)
 
 
-def _around(read: Read, arg: str, reuse: Reuse) -> int:
+def _around(read: Read, arg: str, lengths: Mapping[str, int | None]) -> int:
     """Elements that a tile reads beyond as many as it has results along a dimension."""
-    known = {r: e or 1 for r, e in reuse.reduced.items()}
+    known = {r: e or 1 for r, e in lengths.items()}
     return max((i.reach(known) for i in read.indices if arg in i.factors), default=0)
 
 
@@ -138,26 +138,30 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
     m = 1 if reuse.m is None else extents[reuse.m]
     terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
     names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
+    step = next(((r, RUN_OF_TERMS) for r, e in reuse.reduced.items() if e is None), None)
+    lengths = _lengths(reuse, step)
     factors = tuple(
         Factor(
             r.follows(names[0]),
             r.follows(names[-1]) and len(names) > 1,
             _slides(r, reuse),
-            _served(r, names, reuse),
-            (_around(r, names[0], reuse), _around(r, names[-1], reuse) if len(names) > 1 else 0),
+            _served(r, names, lengths),
+            (_around(r, names[0], lengths), _around(r, names[-1], lengths)),
         )
         for r in reuse.reads
     )
     others = prod(extents) // max(1, extents[reuse.n] * m)
-    unknown = [(r, RUN_OF_TERMS) for r, e in reuse.reduced.items() if e is None]
-    inner = _inner(reuse, unknown[0] if unknown else None)
-    return Sums(extents[reuse.n], m, others, terms, factors, inner)
+    return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths))
 
 
-def _inner(reuse: Reuse, step: tuple[str, int] | None) -> tuple[int, int]:
+def _lengths(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | None]:
+    """Terms along each variable that a block has at a time; None: one of an unknown number."""
+    return dict(reuse.reduced) | dict([step] if step else [])
+
+
+def _inner(lengths: Mapping[str, int | None]) -> tuple[int, int]:
     """Lengths of the two inner loops of a thread."""
-    known = dict(reuse.reduced) | dict([step] if step else [])
-    first, second, *_ = (*(e for e in known.values() if e), 1, 1)
+    first, second, *_ = (*(e for e in lengths.values() if e), 1, 1)
     return first, second
 
 
@@ -165,7 +169,7 @@ def _boxes(
     reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member
 ) -> dict[str, Box] | None:
     """What a block reads for a run; None if two reads of one Func lie apart."""
-    extents = {name: e or 1 for name, e in reuse.reduced.items()} | dict([step] if step else [])
+    extents = {name: e or 1 for name, e in _lengths(reuse, step).items()}
     for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
         if d is not None:
             extents[member.args[d]] = n
@@ -277,7 +281,7 @@ def _threads(
 
 def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[Any]) -> Any:
     """Cut the second loop of a thread's part of a sum; the loop that is to be written out."""
-    times = blocks.tile.written_out(_inner(blocks.reuse, blocks.step))
+    times = blocks.tile.written_out(_inner(_lengths(blocks.reuse, blocks.step)))
     if len(loops) < 2 or times == 1:
         return None
     so, si = script.rvars("so", "si")

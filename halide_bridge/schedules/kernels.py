@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from halide_bridge.schedules.lanes import lanes_of
+from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Member, Stage
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -146,10 +146,18 @@ def along_dims(
     serial = args[:lead]
     several = not serial and body.operations <= MODEST
     parallel = [args[d] for d in (lead, *rest)] if args else []
+    if not serial and args and member.name not in placement.program.outputs:
+        _aligned(func, args[0], VECTOR // member.types[0].bytes)
     lanes = 1
     if alone and args and not serial and body.stage.number == 0:
         lanes = lanes_of(body, member.args[0], member.types[0].bytes)
     return spread(script, func, parallel, serial, ROWS if several and lanes == 1 else 1, lanes)
+
+
+def _aligned(func: Recorded, x: Any, elements: int) -> None:
+    """Rows of what is stored begin at multiples of so many elements, for those who read them."""
+    if elements > 1:
+        func.align_bounds(x, elements).align_storage(x, elements)
 
 
 def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Placement) -> Grid:

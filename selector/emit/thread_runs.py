@@ -66,6 +66,11 @@ def as_run(s: Store, context: KernelContext) -> Run | None:
     return Run(s, first, lanes, per)
 
 
+def is_copy(run: Run, context: KernelContext) -> bool:
+    """Whether it is one of a parameter's elements, whatever address they start at."""
+    return _source(run, context) is not None
+
+
 def emit_run(run: Run, context: KernelContext) -> None:
     """Write the store."""
     w, scalar, s = context.writer, context.scalar, run.store

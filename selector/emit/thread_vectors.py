@@ -25,12 +25,13 @@ from selector.ir.nodes import (
     Compare,
     Expr,
     Load,
+    Not,
     Stmt,
     Store,
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import conjuncts, free_vars, map_expr, walk_expr
+from selector.ir.traverse import free_vars, map_expr, walk_expr
 from selector.lowering.predicates import slack
 
 VECTOR_BYTES = 16
@@ -64,12 +65,18 @@ class _Needs:
         elif low < 0:
             raise _Unknown
 
-    def holds(self, condition: Expr) -> None:
+    def holds(self, condition: Expr, *, wanted: bool = True) -> None:
+        """In all lanes, or in none."""
         match condition:
-            case Compare(_, a) if a.type.is_integer and (room := slack(condition)) is not None:
-                self.everywhere(room)
+            case Not(value):
+                self.holds(value, wanted=not wanted)
+            case Binary(BinaryOp.AND | BinaryOp.OR as op, a, b) if wanted == (op is BinaryOp.AND):
+                self.holds(a, wanted=wanted)
+                self.holds(b, wanted=wanted)
             case _ if _LANE.name not in free_vars(condition):
-                self.tests[condition] = None
+                self.tests[condition if wanted else Not(condition)] = None
+            case Compare(_, a) if a.type.is_integer and (room := slack(condition)) is not None:
+                self.everywhere(room if wanted else -room - 1)
             case _:
                 raise _Unknown
 
@@ -134,8 +141,8 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     windows = _Windows(context, needs)
     try:
         predicate = None if s.predicate is None else _lane(s.predicate, digits)
-        for condition in () if predicate is None else conjuncts(predicate):
-            needs.holds(condition)
+        if predicate is not None:
+            needs.holds(predicate)
         value = windows.replaced(lane(s.value, digits))
     except _Unknown:
         return None
@@ -190,8 +197,8 @@ class _Windows:
             return None
         needs = _Needs(self.needs.lanes)
         try:
-            for condition in () if load.predicate is None else conjuncts(load.predicate):
-                needs.holds(condition)
+            if load.predicate is not None:
+                needs.holds(load.predicate)
             start = _dense(to_affine(_unclamped(load.index, needs)))
             if start is None:
                 return None

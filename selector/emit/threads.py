@@ -10,7 +10,7 @@ from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
-from selector.emit.thread_runs import as_run, emit_run
+from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vectors import (
     Vectors,
     as_vectors,
@@ -203,14 +203,14 @@ class ThreadCode:
         if own:
             raise EmitError(f"a vector of `{s.buffer}` is made from other elements of itself")
         run = as_run(s, self.context)
-        if run is not None:
+        copied = run is not None and is_copy(run, self.context)
+        vectors = None if copied else as_vectors(s, self.context)
+        if run is not None and (vectors is None or not vectors.windows):
             emit_run(run, self.context)
-            return
-        vectors = as_vectors(s, self.context)
-        if vectors is not None:
+        elif vectors is not None:
             self._vectors(vectors, s, extents)
-            return
-        self._each(s, extents)
+        else:
+            self._each(s, extents)
 
     def _vectors(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
         w, condition = self.context.writer, vector_condition(vectors, self.context)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.facts import Body
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
+from selector.lowering.boundaries import inner_side
 
 VECTOR = 16  # bytes that a thread loads or stores at once
 LONGEST = 2400  # operations of a statement, those of all its lanes counted
@@ -44,6 +45,8 @@ def _unclamped(e: Expr, along: str) -> Expr:
             return _unclamped(a, along)
         case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(a):
             return _unclamped(b, along)
+        case Select(_, a, b):
+            return _unclamped(inner_side(a, b), along)
         case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
             return Binary(op, _unclamped(a, along), _unclamped(b, along))
         case _:

@@ -26,12 +26,14 @@ from selector.ir.nodes import (
     Expr,
     Load,
     Not,
+    Select,
     Stmt,
     Store,
     Var,
     VectorReduce,
 )
 from selector.ir.traverse import free_vars, map_expr, walk_expr
+from selector.lowering.boundaries import inner_side
 from selector.lowering.predicates import slack
 
 VECTOR_BYTES = 16
@@ -267,6 +269,10 @@ def _unclamped(e: Expr, needs: _Needs) -> Expr:
             room = to_affine(bound) - to_affine(kept)
             needs.everywhere(room if op is BinaryOp.MIN else -room)
             return kept
+        case Select(condition, a, b):  # where nothing is mirrored or comes around
+            side = inner_side(a, b)
+            needs.holds(condition, wanted=side is a)
+            return _unclamped(side, needs)
         case Binary(op, a, b):
             return Binary(op, _unclamped(a, needs), _unclamped(b, needs))
         case _:

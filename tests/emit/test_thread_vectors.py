@@ -77,6 +77,30 @@ def zeros() -> tuple[hl.Func, Callable[[Any], Any]]:
     return vectorized(out, 8), truth
 
 
+def around(boundary: Any, mode: Any) -> tuple[hl.Func, Callable[[Any], Any]]:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    at = boundary(a)
+    out[x, y] = hl.u16(at[x - 1, y]) + at[x + 1, y]
+
+    def truth(v: Any) -> Any:
+        p = np.pad(v.astype(int), ((0, 0), (1, 1)), mode=mode)
+        return p[:, :-2] + p[:, 2:]
+
+    return vectorized(out, 8), truth
+
+
+def mirrored() -> tuple[hl.Func, Callable[[Any], Any]]:
+    return around(hl.BoundaryConditions.mirror_image, "symmetric")
+
+
+def reflected() -> tuple[hl.Func, Callable[[Any], Any]]:
+    return around(hl.BoundaryConditions.mirror_interior, "reflect")
+
+
+def repeated() -> tuple[hl.Func, Callable[[Any], Any]]:
+    return around(hl.BoundaryConditions.repeat_image, "wrap")
+
+
 def shifted() -> tuple[hl.Func, Callable[[Any], Any]]:
     a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
     out[x, y] = hl.u8(hl.select(x + 3 < a.width(), a[hl.min(x + 3, a.width() - 1), y], 7))
@@ -87,7 +111,10 @@ def shifted() -> tuple[hl.Func, Callable[[Any], Any]]:
     return vectorized(out, 4), truth
 
 
-@pytest.mark.parametrize("make", [scaled, widened, edges, zeros, shifted])
+MADE = [scaled, widened, edges, zeros, mirrored, reflected, repeated, shifted]
+
+
+@pytest.mark.parametrize("make", MADE)
 @pytest.mark.parametrize("flags", [True, False])
 def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
     out, truth = make()
@@ -104,6 +131,8 @@ def test_a_window_is_loaded_once_and_the_widest_vectors_fit_the_lanes() -> None:
     assert bytes_moved(widened()[0]) == ([4], [16])
     assert bytes_moved(edges()[0]) == ([8, 8], [16])
     assert bytes_moved(zeros()[0]) == ([8, 8], [8])
+    for make in (mirrored, reflected, repeated):
+        assert bytes_moved(make()[0]) == ([8], [16])
     assert bytes_moved(shifted()[0]) == ([], [4])
 
 

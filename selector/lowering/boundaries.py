@@ -1,0 +1,20 @@
+"""Indices of what has a boundary condition: which part of them is that of the inside."""
+
+from __future__ import annotations
+
+from selector.ir.nodes import Binary, BinaryOp, Expr, Select
+from selector.ir.traverse import walk_expr
+
+
+def inner_side(a: Expr, b: Expr) -> Expr:
+    """Of the two sides of a select the one that does not mirror or come around."""
+    return min(a, b, key=_bends)
+
+
+def _bends(e: Expr) -> tuple[int, int]:
+    parts = list(walk_expr(e))
+    return sum(map(_bent, parts)), len(parts)
+
+
+def _bent(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Binary) and e.op is BinaryOp.MOD)

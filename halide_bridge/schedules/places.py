@@ -112,17 +112,16 @@ class Scheduling:
     def _pure(self, member: Member) -> Grid:
         mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
         reader = self._func(member)
-        if len(mine) == 1:
-            if mine[0].label in self.plan.tensor:
-                return self._tensor(mine[0], reader)
-            order = self._order(mine[0], member)
-            found = self._blocks_for(mine[0], order)
-            if found:
-                return by_blocks(self.script, found, mine[0], reader, order, self.placement)
+        if len(mine) == 1 and mine[0].label in self.plan.tensor:
+            return self._tensor(mine[0], reader)
         shared = self.sweeps.of_reader(member)
         if shared is not None:
             return shared
         if len(mine) == 1:
+            order = self._order(mine[0], member)
+            found = self._blocks_for(mine[0], order)
+            if found:
+                return by_blocks(self.script, found, mine[0], reader, order, self.placement)
             along = reductions.along_memory(mine[0], self.placement)
             if along is not None and member.args:
                 func = self._func(mine[0])

@@ -226,6 +226,19 @@ def layer_norm() -> Plain:
 
 
 @plain
+def rms_norm() -> Plain:
+    tokens, scale = hl.ImageParam(F16, 2, "tokens"), hl.ImageParam(F32, 1, "scale")
+    width = tokens.dim(0).extent()
+    k = hl.RDom([(0, width)], "k")
+    square, out = hl.Func("square"), hl.Func("out")
+    square[n] = hl.sum(hl.f32(tokens[k, n]) * hl.f32(tokens[k, n])) / hl.f32(width)
+    normal = hl.f32(tokens[i, n]) / hl.sqrt(square[n] + hl.f32(1e-5))
+    out[i, n] = hl.cast(F16, normal * scale[i])
+    data = [(tokens, floats(11, 203, type_=np.float16)), (scale, floats(203))]
+    return Plain(out, data, (11, 203), 5e-3)
+
+
+@plain
 def rms_of_everything() -> Plain:
     a = hl.ImageParam(F32, 1, "a")
     total, out, r = hl.Func("total"), hl.Func("out"), hl.RDom(a)

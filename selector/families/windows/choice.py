@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from selector.families.windows.cost import estimate
+from selector.families.windows.space import space
 from selector.families.windows.tiling import Shape, Tiling
 from selector.families.windows.usual import usual
+from selector.machine.choice import machine_named
 from selector.machine.record import Machine
+from selector.targets import find_target
+
+
+def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
+    """The space with microseconds, best first; what is as good stands in the order of the space."""
+    target = find_target(machine.target)
+    found = [(estimate(t, shape, machine).microseconds, t) for t in space(shape, target)]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
-    return [usual(shape)]
+    """The best by the model; should it be refused, the best for warps, and the usual one."""
+    return list(_candidates(shape, machine.name))
+
+
+@lru_cache(maxsize=4096)
+def _candidates(shape: Shape, name: str) -> tuple[Tiling, ...]:
+    machine = machine_named(name)
+    assert machine is not None
+    found = [t for _, t in ranked(shape, machine)]
+    by_warps = [t for t in found if t.unit == "warp"]
+    return tuple(dict.fromkeys((*found[:1], *by_warps[:1], usual(shape))))

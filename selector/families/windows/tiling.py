@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Literal
 
 ALIGNMENT = 16  # bytes that copies to shared memory begin and end at
@@ -106,6 +107,11 @@ class Tiling:
     def threads(self) -> int:
         """Of a block, beside those that feed it."""
         return self.units * (128 if self.unit == "group" else 32)
+
+
+def whole(phases: int) -> int:
+    """Outputs of whole instructions of whole groups of phases."""
+    return 16 * phases if 256 % (16 * phases) == 0 else 128 * phases // gcd(phases, 8)
 
 
 def per_window(x: Axis) -> int:

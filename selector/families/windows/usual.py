@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import gcd
 
 from selector.families.windows.tiling import (
     BAND,
@@ -13,6 +12,7 @@ from selector.families.windows.tiling import (
     Tiling,
     group_outputs,
     rounded,
+    whole,
 )
 
 STAGED_BYTES = 96 * 1024  # two blocks and their tables fit the shared memory of a multiprocessor
@@ -98,7 +98,7 @@ def _phased(shape: Shape) -> Tiling:
     groups spread.
     """
     phases, taps = shape.x.phases, shape.x.taps
-    outputs = 256 if 256 % (16 * phases) == 0 else 128 * phases // gcd(phases, 8)
+    outputs = 256 if 256 % whole(phases) == 0 else whole(phases)
     rows, segments = (4, 8) if taps <= 8 else (8, 4)
     down = shape.y.phases
     return Tiling(

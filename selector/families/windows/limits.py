@@ -1,0 +1,118 @@
+"""What a schedule of a filter takes of a multiprocessor, and which ones a target has room for."""
+
+from __future__ import annotations
+
+from selector.families.windows.tiling import (
+    BAND,
+    LONGEST_BAND,
+    Shape,
+    Tiling,
+    alignment,
+    group_outputs,
+    reached,
+    rounded,
+    whole,
+)
+from selector.targets import Target
+
+MOST_LANES = 65535  # of a vector of Halide's
+MOST_STATEMENTS = 256  # that are unrolled: more take long to compile
+REGISTERS = 160  # of a thread, more than that leaves no block beside
+OTHERS, AHEAD = 24, 16  # registers of a thread beside its accumulators; where it copies ahead
+
+
+def why_not(t: Tiling, shape: Shape, target: Target) -> str:
+    """Why a schedule does not fit a target; empty if it does."""
+    if not target.has("wgmma" if t.unit == "group" else "mma"):
+        return f"{target.name} has no such instructions"
+    return _unfit(t, shape) or _too_much(t, shape, target)
+
+
+def _unfit(t: Tiling, shape: Shape) -> str:
+    """What windows and taps do not divide."""
+    if t.unit == "group":
+        if shape.bytes != 2 or shape.down or shape.x.dilation > 1 or shape.y.taps == 1:
+            return "groups take windows of 16-bit rows in two dimensions"
+        if t.outputs != group_outputs(shape.x):
+            return "a statement of a group has 64 windows"
+    elif shape.down:
+        if t.rows % BAND or t.tap_rows > 1 or t.segments > 1:
+            return "columns are taken by bands of 16 rows"
+    elif t.outputs % whole(shape.x.phases):
+        return "a tile has whole instructions of whole groups of phases"
+    elif shape.y.taps % t.tap_rows:
+        return "the rows of taps that are unrolled do not divide them"
+    return "a tile has all phases of its rows" if t.rows % shape.y.phases else ""
+
+
+def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
+    """Lanes, statements, threads, registers and shared memory."""
+    if _lanes(t, shape) > MOST_LANES:
+        return f"a statement has more than {MOST_LANES} lanes"
+    if t.vectors * t.rows * t.tap_rows > MOST_STATEMENTS:
+        return f"more than {MOST_STATEMENTS} statements are unrolled"
+    if t.threads > target.max_threads:
+        return f"a block has {t.threads} threads"
+    if registers(t) > REGISTERS:
+        return "a thread needs too many registers"
+    if shared_bytes(t, shape) > target.shared_memory:
+        return f"its part of the image does not fit shared memory of {target.shared_memory} bytes"
+    return ""
+
+
+def _lanes(t: Tiling, shape: Shape) -> int:
+    """Of the largest statement or copy."""
+    taps = shape.y.taps * BAND if shape.down else min(shape.x.taps, LONGEST_BAND)
+    copied = staged_width(t, shape) * shape.y.reach(t.height)
+    return max(t.outputs * taps, copied if t.boxes and t.unit == "warp" else 0)
+
+
+def accumulators(t: Tiling) -> int:
+    """Registers of a thread that hold sums."""
+    return t.width * t.rows // (128 if t.unit == "group" else 32)
+
+
+def registers(t: Tiling) -> int:
+    """Of a thread, about."""
+    more = AHEAD + accumulators(t) // 4 if t.segments > 1 and t.unit == "warp" else 0
+    return max(32, accumulators(t) + OTHERS + more)
+
+
+def staged_width(t: Tiling, shape: Shape) -> int:
+    """Elements of a staged row."""
+    if t.unit == "group":
+        if shape.declared and shape.x.first == 0:
+            return rounded(reached(shape.x, 0), shape.run)
+        multiple = alignment(shape.x)
+        before = shape.x.first % multiple
+        return rounded(before + shape.x.reach(t.width), multiple)
+    bands = rounded(shape.x.taps, LONGEST_BAND) if shape.x.taps > LONGEST_BAND else shape.x.taps
+    more = shape.x.dilation * (bands - shape.x.taps)
+    return rounded(shape.x.first % shape.run + shape.x.reach(t.width) + more, shape.run)
+
+
+def staged_bytes(t: Tiling, shape: Shape) -> int:
+    """Of the part of the image that one tile reads."""
+    return shape.bytes * staged_width(t, shape) * shape.y.reach(t.height)
+
+
+def depth(t: Tiling, shape: Shape) -> int:
+    """Elements that instructions take of a window, or of a column: what they are given."""
+    step = 32 // shape.bytes
+    if shape.down:
+        return rounded(shape.y.reach(BAND), step)
+    lead = shape.x.first % shape.run
+    return rounded(lead + shape.x.step * 7 + shape.x.window, step)
+
+
+def band_bytes(t: Tiling, shape: Shape) -> int:
+    """Of the bands of all rows of taps."""
+    if shape.down:
+        return shape.bytes * BAND * depth(t, shape)
+    rows = shape.y.taps * shape.y.phases
+    return shape.bytes * rows * 8 * shape.x.phases * depth(t, shape)
+
+
+def shared_bytes(t: Tiling, shape: Shape) -> int:
+    """Of a block, about."""
+    return t.stages * staged_bytes(t, shape) + band_bytes(t, shape) + 1024

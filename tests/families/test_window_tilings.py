@@ -1,0 +1,147 @@
+"""The space of filters: what it holds compiles and does not spill, and gives the numbers; each
+constraint has a case, the choice is quick and always the same.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from verified import INTERPRETED
+
+import halide_bridge as hb
+from halide_bridge.schedules import Windows, schedule_windows
+from selector.families.windows import Axis, Shape, Tiling, candidates, groups, ranked, usual
+from selector.families.windows.limits import shared_bytes, why_not
+from selector.families.windows.space import space
+from selector.machine import MACHINES, machine_for
+from selector.targets import find_target
+
+HOPPER, AMPERE = find_target("sm_90a"), find_target("sm_80")
+H200 = machine_for("sm_90a")
+PHOTO = Shape(3840, 2160, Axis(5, first=-2), Axis(5, first=-2), declared=False)
+SHAPES = {
+    "square": PHOTO,
+    "valid": Shape(1000, 700, Axis(7), Axis(7)),
+    "rows": Shape(4096, 4096, Axis(16)),
+    "columns": Shape(1920, 1080, Axis(1), Axis(9)),
+    "half": Shape(1920, 1080, Axis(6, 2), Axis(6, 2)),
+    "double": Shape(3840, 2160, Axis(4, phases=2), Axis(4, phases=2)),
+    "triple": Shape(3840, 2160, Axis(3, phases=3), Axis(3, phases=3)),
+    "large": Shape(6000, 4000, Axis(31, first=-15), Axis(31, first=-15), declared=False),
+    "bytes": replace(PHOTO, bytes=1),
+}
+
+
+def filtered(shape: Shape, tiling: Tiling) -> Any:
+    """A plain filter of a shape, scheduled so."""
+    kind, wide = (hl.Float(16), hl.f32) if shape.bytes == 2 else (hl.UInt(8), hl.i32)
+    image, weights = hl.ImageParam(kind, 2, "I"), hl.ImageParam(kind, 2, "K")
+    source = image if shape.declared else hl.BoundaryConditions.repeat_edge(image)
+    total, out, x, y = hl.Func("total"), hl.Func("out"), hl.Var("x"), hl.Var("y")
+    t = hl.RDom([(0, shape.x.taps), (0, shape.y.taps)], "t")
+    i, j = (
+        a.step * (v if a.phases == 1 else v // a.phases) + r + a.first
+        for a, v, r in ((shape.x, x, t.x), (shape.y, y, t.y))
+    )
+    p, q = shape.x.phases, shape.y.phases
+    k = (p * t.x + x % p if p > 1 else t.x, q * t.y + y % q if q > 1 else t.y)
+    total[x, y] = wide(0)
+    total[x, y] += wide(source[i, j]) * wide(weights[k])
+    out[x, y] = total[x, y]
+    funcs = Windows(out, total, source, x, y, (t.x, t.y))
+    return hb.compile(schedule_windows(funcs, shape, tiling), target="sm_90a")
+
+
+def wanted(shape: Shape, image: Any, weights: Any, sizes: tuple[int, int]) -> Any:
+    """In float64, by the definition."""
+    (height, width), found = sizes, np.zeros(sizes)
+    for s in range(shape.y.taps):
+        for t in range(shape.x.taps):
+            j, i = (
+                a.step * (np.arange(n) // a.phases) + at + a.first
+                for a, n, at in ((shape.y, height, s), (shape.x, width, t))
+            )
+            rows, columns = (np.clip(v, 0, n - 1) for v, n in zip((j, i), image.shape, strict=True))
+            p, q = shape.x.phases, shape.y.phases
+            taps = weights[q * s + np.arange(height) % q][:, p * t + np.arange(width) % p]
+            found += taps.astype(np.float64) * image[rows][:, columns]
+    return found
+
+
+@INTERPRETED
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in SHAPES if SHAPES[n].y.taps > 1 and n != "columns"])
+def test_what_is_chosen_is_right(name: str) -> None:
+    shape, random = SHAPES[name], np.random.default_rng(1)
+    sizes = 37, 271
+    extents = [
+        a.step * (-(-n // a.phases) - 1) + a.window + max(0, a.first)
+        for a, n in zip((shape.y, shape.x), sizes, strict=True)
+    ]
+    taps = shape.y.taps * shape.y.phases, shape.x.taps * shape.x.phases
+    if shape.bytes == 1:
+        image, weights = (random.integers(0, 256, n).astype(np.uint8) for n in (extents, taps))
+    else:
+        image, weights = (random.random(n).astype(np.float16) for n in (extents, taps))
+    tried = [t for _, t in ranked(shape, H200)]
+    for tiling in dict.fromkeys((*candidates(shape, H200), *tried[1::37])):
+        kernel = filtered(shape, tiling)
+        found = kernel.interpret(I=image, K=weights, sizes=sizes)
+        truth = wanted(shape, image, weights, sizes)
+        assert np.linalg.norm(found - truth) <= 1e-5 * np.linalg.norm(truth), tiling
+        assert kernel.plan.launches[-1].shared_bytes <= 1.15 * shared_bytes(tiling, shape) + 4096
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
+def test_every_gpu_has_a_choice(name: str, machine: Any) -> None:
+    shape, target = SHAPES[name], find_target(machine.target)
+    start = time.perf_counter()
+    found = candidates(shape, machine)
+    assert time.perf_counter() - start < 0.1
+    assert found == candidates(shape, machine)
+    assert usual(shape) in found
+    assert not why_not(found[0], shape, target)
+
+
+def test_the_choice_follows_the_size() -> None:
+    """Small images have blocks for all multiprocessors."""
+    small, large = replace(PHOTO, width=320, height=240), replace(PHOTO, width=16384, height=16384)
+    first, last = (candidates(s, H200)[0] for s in (small, large))
+    assert first.width * first.height * first.segments < last.width * last.height * last.segments
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"tap_rows": 2}, "do not divide"),
+        ({"outputs": 100}, "whole instructions"),
+        ({"vectors": 300, "boxes": False}, "unrolled"),
+        ({"rows": 32, "tap_rows": 1}, "too many registers"),
+        ({"units": 64, "boxes": False}, "2048 threads"),
+        ({"rows": 8, "units": 8, "segments": 2, "stages": 7}, "does not fit shared memory"),
+        ({"outputs": 4096 * 8, "rows": 1}, "lanes"),
+    ],
+)
+def test_constraints(changes: dict[str, int], why: str) -> None:
+    assert why in why_not(replace(Tiling(), **changes), PHOTO, HOPPER)
+
+
+def test_groups_take_what_wgmma_does() -> None:
+    tiling = groups(PHOTO)
+    assert not why_not(tiling, PHOTO, HOPPER)
+    assert "no such instructions" in why_not(tiling, PHOTO, AMPERE)
+    for shape in (SHAPES["bytes"], SHAPES["rows"], SHAPES["columns"]):
+        assert "in two dimensions" in why_not(tiling, shape, HOPPER)
+    assert "64 windows" in why_not(tiling, SHAPES["half"], HOPPER)
+
+
+def test_a_schedule_is_in_the_space_once() -> None:
+    for shape in SHAPES.values():
+        found = [*space(shape, HOPPER)]
+        assert len(found) == len({*found})

@@ -302,7 +302,7 @@ def _stage(
 ) -> None:
     """Have what a block reads of a Func brought to shared memory."""
     member = placement.program.members[name]
-    staged = script.func(member.label, member.handle).in_(func)
+    staged = script.func(member.label, member.handle).stored().in_(func)
     args = staged.args()
     staged.compute_at(*at).store_in(GPU_SHARED)
     run = max(1, 16 // member.types[0].bytes)

@@ -67,6 +67,10 @@ class Recorded:
         asked = () if consumer is None else (consumer,)
         return self.script.made(self, "in_", f"{self.text}_in", *asked)
 
+    def stored(self) -> Recorded:
+        """What holds its elements: the Func that is read in place of it everywhere, if one is."""
+        return self.script.known(self, "in_()") or self
+
     def rfactor(self, reduced: Any, variable: Any) -> Recorded:
         stem = self.text.split(".")[0]
         return self.script.made(self, "rfactor", f"{stem}_parts", reduced, variable)
@@ -141,6 +145,10 @@ class Script:
             self._texts[id(found)] = self._identifier(free)
             self._new[id(found)] = (found, False)
         return self._known[key]
+
+    def known(self, of: Recorded, how: str) -> Recorded | None:
+        """A Func that a directive has made already."""
+        return self._known.get((of.text, how))
 
     def made(self, of: Recorded, directive: str, name: str, *arguments: Any) -> Recorded:
         """A Func that a directive makes, once for the same arguments."""

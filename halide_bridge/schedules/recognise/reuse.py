@@ -25,6 +25,7 @@ from halide_bridge.schedules.recognise.program import (
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Var
 
+DIMENSIONS = 4  # of a result: two of a tile, two that Halide follows through the loop of blocks
 LEAST = 8  # terms of a sum that is worth a block of threads
 
 
@@ -100,7 +101,9 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     """What a reduction reads again and again; None where some of it is read once only, where data
     say what is read, and where the sum is short. ``n``: its dimension that is stored innermost.
     """
-    if len(member.stages) != 2 or not member.args or len(member.types) != 1:
+    if len(member.stages) != 2 or len(member.types) != 1:
+        return None
+    if not 1 <= len(member.args) <= DIMENSIONS:
         return None
     update = member.stages[1]
     reduced = {r.name: number(r.extent) for r in update.reduced}

@@ -38,9 +38,7 @@ class Plan:
     stored: frozenset[str] = frozenset()
 
     def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
-        stored = self.stored
-        if isinstance(found, Window) and found.computed:
-            stored |= {found.computed}
+        stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
         return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
 
     def without(self, label: str, why: str) -> Plan:

@@ -125,6 +125,14 @@ def of_computed_pixels() -> Plain:
     )
 
 
+def of_computed_taps() -> Plain:
+    image, taps = hl.ImageParam(F16, 2, "image"), hl.Func("taps")
+    source, r, out = BOUNDARY.repeat_edge(image), hl.RDom([(-3, 7), (-3, 7)]), hl.Func("out")
+    taps[x, y] = hl.cast(F16, hl.exp(-hl.f32(x * x + y * y) / 8))
+    out[x, y] = hl.sum(hl.f32(source[x + r.x, y + r.y]) * hl.f32(taps[r.x, r.y]))
+    return Plain(out, [(image, noise(37, 129))], (37, 129), 1e-3)
+
+
 def separable() -> Plain:
     """Rows and then columns, of 16-bit floats."""
     image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 1, "weights")
@@ -158,5 +166,6 @@ WINDOWS = {
     "window_planes_batch": partial(planes, batch=True),
     "window_upsampled": upsampled,
     "window_of_computed_pixels": of_computed_pixels,
+    "window_of_computed_taps": of_computed_taps,
     "window_separable": separable,
 }

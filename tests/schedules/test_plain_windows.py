@@ -17,7 +17,7 @@ import halide_bridge as hb
 pytestmark = pytest.mark.verified
 
 
-TWO = ("window_separable", "window_of_computed_pixels")  # kernels
+TWO = ("window_separable", "window_of_computed_pixels", "window_of_computed_taps")  # kernels
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

@@ -22,7 +22,7 @@ class Window:
     """``func[x, y, ...] += image[...] * taps[...]``: the image is read along ``x`` in its first and
     along ``y`` in its second dimension. ``domain``: the places of the variables along x and along y
     in the reduction domain, of which the second may be missing. ``declared``: the image is an
-    argument; ``computed``: the stable name of one that has more to do than to read an element.
+    argument; ``computed``: stable names of operands that do more than read an element.
     """
 
     func: str
@@ -32,7 +32,7 @@ class Window:
     y: Axis
     domain: tuple[int, ...]
     declared: bool
-    computed: str
+    computed: frozenset[str]
 
     @property
     def shape(self) -> Shape:
@@ -65,9 +65,10 @@ def window_of(member: Member, program: Program) -> Window | str:
     found = _along(member, read, weights, reduced)
     if isinstance(found, str):
         return found
-    source = program.members[read.func]
-    computed = "" if _only_reads(source) else source.label
-    return Window(member.name, read.func, types[0], *found, is_argument(source, program), computed)
+    operands = [program.members[access.func] for access in (read, weights)]
+    computed = frozenset(m.label for m in operands if not _only_reads(m))
+    declared = is_argument(operands[0], program)
+    return Window(member.name, read.func, types[0], *found, declared, computed)
 
 
 def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:
@@ -110,7 +111,9 @@ def _along(
 
 
 def _only_reads(source: Member) -> bool:
-    """Whether an image is an argument or has a boundary: what copies to shared memory do well."""
+    """Whether an operand is an argument, or one with a boundary: what copies to shared memory do
+    well.
+    """
     match source.stages[0].values[0] if source.pure else None:
         case Select(_, a, b):
             return _is_element(a) or _is_element(b)

@@ -9,6 +9,7 @@ from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.lowering.boundaries import inner_side
 
+APART = 4  # elements from one neighbour to the next: those between are loaded with them
 VECTOR = 16  # bytes that a thread loads or stores at once
 LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
@@ -32,10 +33,11 @@ def lanes_of(body: Body, along: str, stored: int = 1) -> int:
 
 
 def _neighbours(indices: tuple[Expr, ...], along: str) -> bool:
-    """Whether elements side by side in memory are read along a variable."""
+    """Whether elements that lie near each other in memory are read along a variable."""
     if not indices or any(along in free_vars(i) for i in indices[1:]):
         return False
-    return Affine.of(_unclamped(indices[0], along)).coefficient(Var(along)).constant == 1
+    step = Affine.of(_unclamped(indices[0], along)).coefficient(Var(along)).constant
+    return step is not None and 1 <= step <= APART
 
 
 def _unclamped(e: Expr, along: str) -> Expr:

@@ -38,7 +38,9 @@ from selector.lowering.predicates import slack
 
 VECTOR_BYTES = 16
 MOST_LANES = 64
+APART = 4  # elements between lanes of which all that lie between are loaded, too
 _LANE = Var("$l0")
+_Place = tuple[str, Affine, int]  # a buffer, where lane 0 is in it but for its offset, and the step
 
 
 class _Unknown(Exception):  # noqa: N818
@@ -86,13 +88,15 @@ class _Needs:
 @dataclass(slots=True)
 class _Window:
     """Elements ``low`` to before ``high`` from ``start`` on of a ``buffer``, for the thread's array
-    ``name``; ``per`` of them are a vector, which begins at a multiple (1: none is).
+    ``name``, of which lanes are ``step`` apart; ``per`` of them are a vector, which begins at a
+    multiple (1: none is).
     """
 
     name: str
     buffer: str
     storage: Storage
     start: Affine
+    step: int
     per: int
     low: int
     high: int
@@ -149,7 +153,9 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     except _Unknown:
         return None
     index, per = lane(s.index, digits), 1
-    if storage.space is Space.GLOBAL and (start := _dense(to_affine(index))) is not None:
+    dense = _dense(to_affine(index)) if storage.space is Space.GLOBAL else None
+    if dense is not None and dense[1] == 1:
+        start = dense[0]
         per = _per(storage, start - start.offset, s.buffer, lanes, context)
         per = per if start.offset % per == 0 else 1
     if per == 1 and all(w.per == 1 for w in windows.found):
@@ -161,11 +167,12 @@ def _lane(e: Expr, digits: tuple[tuple[Expr, int], ...]) -> Expr:
     return lane(e, digits) if e.type.lanes > 1 else e
 
 
-def _dense(index: Affine) -> Affine | None:
-    """Where neighbours begin, if the lanes are neighbours."""
-    start = index.rest(_LANE)
-    one = index.coefficient(_LANE).constant == 1
-    return start if one and not start.mentions(_LANE.name) else None
+def _dense(index: Affine) -> tuple[Affine, int] | None:
+    """Where lanes begin, and how far apart they are, if that is not far."""
+    start, step = index.rest(_LANE), index.coefficient(_LANE).constant
+    if step is None or not 1 <= step <= APART or start.mentions(_LANE.name):
+        return None
+    return start, step
 
 
 def _per(storage: Storage, start: Affine, buffer: str, lanes: int, context: KernelContext) -> int:
@@ -192,7 +199,7 @@ class _Windows:
         held = {e: self._held(e, *place) for e, place in places.items()}
         return _with(value, held)
 
-    def _place(self, load: Load) -> tuple[tuple[str, Affine], int] | None:
+    def _place(self, load: Load) -> tuple[_Place, int] | None:
         """What window a load is of, and the element of lane 0 there; None for other loads."""
         storage = self.context.storages[load.buffer]
         if storage.space is not Space.GLOBAL or _LANE.name not in free_vars(load.index):
@@ -201,16 +208,17 @@ class _Windows:
         try:
             if load.predicate is not None:
                 needs.holds(load.predicate)
-            start = _dense(to_affine(_unclamped(load.index, needs)))
-            if start is None:
+            dense = _dense(to_affine(_unclamped(load.index, needs)))
+            if dense is None:
                 return None
-            self._inside(storage, start + _LANE, needs)
+            start, step = dense
+            self._inside(storage, start + Affine.of(_LANE) * step, needs)
         except _Unknown:
             return None
         for room, least in needs.least.items():
             self.needs.everywhere(room + least)
         self.needs.tests.update(needs.tests)
-        return (load.buffer, start - start.offset), start.offset
+        return (load.buffer, start - start.offset, step), start.offset
 
     def _inside(self, storage: Storage, index: Affine, needs: _Needs) -> None:
         if storage.param is None:
@@ -227,28 +235,30 @@ class _Windows:
             needs.everywhere(coordinate)
             needs.everywhere(extent - coordinate - 1)
 
-    def _enter(self, buffer: str, start: Affine, offset: int) -> None:
-        lanes = self.needs.lanes
-        window = self._of(buffer, start, offset)
+    def _enter(self, buffer: str, start: Affine, step: int, offset: int) -> None:
+        lanes = self.needs.lanes * step
+        high = offset + lanes - step + 1
+        window = self._of(buffer, start, step, offset)
         if window is not None:
-            window.high = max(window.high, offset + lanes)
+            window.high = max(window.high, high)
             return
         storage, name = self.context.storages[buffer], self.context.names.fresh("near")
         per = _per(storage, start, buffer, lanes, self.context)
-        self.found.append(_Window(name, buffer, storage, start, per, offset, offset + lanes))
+        self.found.append(_Window(name, buffer, storage, start, step, per, offset, high))
         self.context.storages[name] = Storage(name, storage.type, Space.LOCAL)
 
-    def _of(self, buffer: str, start: Affine, offset: int) -> _Window | None:
-        base = self.context.storages[buffer]
+    def _of(self, buffer: str, start: Affine, step: int, offset: int) -> _Window | None:
         for w in self.found:
-            if w.storage is base and w.start == start and w.low <= offset <= w.high:
+            alike = (w.buffer, w.start, w.step) == (buffer, start, step)
+            if alike and w.low <= offset <= w.high:
                 return w
         return None
 
-    def _held(self, load: Load, at: tuple[str, Affine], offset: int) -> Load:
+    def _held(self, load: Load, at: _Place, offset: int) -> Load:
         window = self._of(*at, offset)
         assert window is not None
-        return Load(load.type, window.name, (Affine.of(_LANE) + (offset - window.first)).to_expr())
+        index = Affine.of(_LANE) * window.step + (offset - window.first)
+        return Load(load.type, window.name, index.to_expr())
 
 
 def _with(e: Expr, held: dict[Load, Load]) -> Expr:

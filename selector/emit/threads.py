@@ -221,15 +221,22 @@ class ThreadCode:
         with w.when(condition):
             emit_vectors(vectors, self.context)
         with w.otherwise():
-            self._each(s, extents)
+            self._each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
 
-    def _each(self, s: Store, extents: tuple[int, ...]) -> None:
+    def _in_registers(self, s: Store) -> bool:
+        """Whether it sets or reads arrays of the thread's own, whose places have to be known."""
+        loaded = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
+        places = (self.context.storages[name].space for name in {s.buffer, *loaded})
+        return any(space is Space.LOCAL for space in places)
+
+    def _each(self, s: Store, extents: tuple[int, ...], how: str = "") -> None:
         """Lane by lane."""
         with self.context.writer.block():
             digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
-            self._lanes(s, digits, len(digits) - 1)
+            how = how or ("unrolled" if _few(s) else "rolled")
+            self._lanes(s, digits, len(digits) - 1, how)
 
-    def _lanes(self, s: Store, digits: tuple[tuple[Var, int], ...], level: int) -> None:
+    def _lanes(self, s: Store, digits: tuple[tuple[Var, int], ...], level: int, how: str) -> None:
         if level < 0:
             p = s.predicate
             scalar = Store(
@@ -242,9 +249,8 @@ class ThreadCode:
             return
         var, extent = digits[level]
         name = self.context.names.get(var.name)
-        how = "unrolled" if _few(s) else "rolled"
         with self.context.writer.loop(name, number(0), number(extent), how):
-            self._lanes(s, digits, level - 1)
+            self._lanes(s, digits, level - 1, how)
 
     def lane_of(self, e: Expr, digits: Digits) -> Expr:
         """One lane of a value; reductions become loops written ahead of the statement."""

@@ -64,5 +64,6 @@ def window_shape(window: Window, program: Program, known: Guess) -> windows.Shap
     planes = 1
     for d in range(2, len(member.args)):
         planes *= known.extent(member, d)
-    width, height = known.extent(member, 0), known.extent(member, 1)
+    width = known.extent(member, 0)
+    height = 1 if window.signal else known.extent(member, 1)
     return replace(window.shape, width=width, height=height, planes=planes)

@@ -149,7 +149,7 @@ class Scheduling:
 
     def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
         image = self._func(self.program.members[found.image])
-        x, y, *planes = func.args()
+        x, y, *planes = (*func.args(), None)[: max(2, len(func.args()))]
         taps = tuple(func.rvars(0)[place] for place in found.domain)
         for plane in planes:
             func.bound_extent(plane, 1)

@@ -37,7 +37,8 @@ from selector.families.windows.tiling import (
 class Windows:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
     ``x`` and ``y`` and ``planes``; ``total`` sums ``source``, the image with what lies around it,
-    over ``taps``: RVars along a row of them, and over rows if there are several.
+    over ``taps``: RVars along a row of them, and over rows if there are several. A signal has no
+    ``y``.
     """
 
     output: Any
@@ -53,6 +54,8 @@ def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
     """Schedule a filter so; returns the output."""
     if size.resident:
         resident_blocks(p.output, size.resident)
+    if shape.signal:
+        return _signal(p, shape, size)
     if shape.down:
         return _columns(p, shape, size)
     return _groups(p, shape, size) if size.unit == "group" else _warps(p, shape, size)
@@ -115,19 +118,31 @@ def _stage_for_warps(p: Windows, shape: Shape, size: Tiling, block: Any, along: 
     another: as one vector, or row by row.
     """
     copy = p.source.in_(p.total)
-    x, y, *_ = copy.args()
+    x, *y = copy.args()[:2]
     copy.compute_at(p.output, block).store_in(GPU_SHARED)
     if size.stages > 1:
         pipeline_stages(copy, size.stages)
     if size.boxes and shape.declared and shape.x.first % shape.run == 0:
         more = shape.x.dilation * (along - shape.x.taps)
-        copy.bound_extent(x, rounded(shape.x.reach(size.width) + more, shape.run))
+        copy.bound_extent(x, rounded(shape.x.reach(size.tile(shape)[0]) + more, shape.run))
     else:
         copy.align_bounds(x, shape.run)
+    copy.vectorize(x)
     if size.boxes:
-        copy.bound_extent(y, shape.y.reach(size.height)).vectorize(x).vectorize(y)
-    else:
-        copy.vectorize(x)
+        for row in y:
+            copy.bound_extent(row, shape.y.reach(size.height)).vectorize(row)
+
+
+def _signal(p: Windows, shape: Shape, size: Tiling) -> Any:
+    xo, xi, xw, xv = variables("xo", "xi", "xw", "xv")
+    p.output.split(p.x, xo, xi, size.width * size.units).split(xi, xw, xi, size.width)
+    p.output.split(xi, xv, xi, size.outputs).reorder(xi, xv, xw, xo).vectorize(xi).unroll(xv)
+    p.output.gpu_blocks(xo).gpu_threads(xw)
+    p.total.bound_extent(p.x, size.width).compute_at(p.output, xw)
+    store_in(p.total, MemoryType.WMMAAccumulator)
+    p.total.split(p.x, xv, xi, size.outputs).vectorize(xi).unroll(xv)
+    _stage_for_warps(p, shape, size, xo, _sum_by_warps(p, shape, size))
+    return p.output
 
 
 def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:

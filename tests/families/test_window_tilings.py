@@ -33,6 +33,7 @@ SHAPES = {
     "double": Shape(3840, 2160, Axis(4, phases=2), Axis(4, phases=2)),
     "triple": Shape(3840, 2160, Axis(3, phases=3), Axis(3, phases=3)),
     "large": Shape(6000, 4000, Axis(31, first=-15), Axis(31, first=-15), declared=False),
+    "signal": Shape(1 << 22, 1, Axis(48), signal=True),
     "bytes": replace(PHOTO, bytes=1),
 }
 

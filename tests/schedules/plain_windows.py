@@ -105,6 +105,15 @@ def columns(taps: int, edge: str = "", step: int = 1) -> Plain:
     return Plain(out, [(image, data), (weights, noise(taps, seed=1))], (2, 51, 141))
 
 
+def signal(taps: int, step: int = 1, edge: str = "") -> Plain:
+    samples, weights = hl.ImageParam(F16, 1, "samples"), hl.ImageParam(F16, 1, "weights")
+    source = getattr(BOUNDARY, edge)(samples) if edge else samples
+    t = hl.RDom([(0, taps)])
+    total = summed(hl.f32(source[step * x + t]) * hl.f32(weights[t]), x)
+    data = noise(5003 * step + taps)
+    return Plain(stored(total, x), [(samples, data), (weights, noise(taps, seed=1))], (5003,))
+
+
 def upsampled() -> Plain:
     image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 2, "weights")
     source, t = BOUNDARY.repeat_edge(image), hl.RDom([(0, 4), (0, 4)])
@@ -160,6 +169,9 @@ WINDOWS = {
     "window_columns_9": partial(columns, 9),
     "window_columns_31_edge": partial(columns, 31, "repeat_edge"),
     "window_columns_strided": partial(columns, 6, step=2),
+    "window_signal": partial(signal, 48),
+    "window_signal_edge": partial(signal, 301, edge="mirror_image"),
+    "window_signal_strided": partial(signal, 10, 2),
     "window_epilogue": gaussian_with_epilogue,
     "window_bytes": bytes_saturated,
     "window_planes": partial(planes, batch=False),

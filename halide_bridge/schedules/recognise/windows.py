@@ -22,7 +22,8 @@ class Window:
     """``func[x, y, ...] += image[...] * taps[...]``: the image is read along ``x`` in its first and
     along ``y`` in its second dimension. ``domain``: the places of the variables along x and along y
     in the reduction domain, of which the second may be missing. ``declared``: the image is an
-    argument; ``computed``: stable names of operands that do more than read an element.
+    argument; ``computed``: stable names of operands that do more than read an element;
+    ``signal``: there is no y.
     """
 
     func: str
@@ -33,11 +34,14 @@ class Window:
     domain: tuple[int, ...]
     declared: bool
     computed: frozenset[str]
+    signal: bool
 
     @property
     def shape(self) -> Shape:
         """Of any number of outputs."""
-        return Shape(0, 0, self.x, self.y, bytes=self.type.bytes, declared=self.declared)
+        return Shape(
+            0, 0, self.x, self.y, bytes=self.type.bytes, declared=self.declared, signal=self.signal
+        )
 
 
 def window_of(member: Member, program: Program) -> Window | str:
@@ -68,7 +72,9 @@ def window_of(member: Member, program: Program) -> Window | str:
     operands = [program.members[access.func] for access in (read, weights)]
     computed = frozenset(m.label for m in operands if not _only_reads(m))
     declared = is_argument(operands[0], program)
-    return Window(member.name, read.func, types[0], *found, declared, computed)
+    return Window(
+        member.name, read.func, types[0], *found, declared, computed, len(member.args) == 1
+    )
 
 
 def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:
@@ -92,16 +98,18 @@ def _along(
         return "a condition says which terms count"
     if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
         return "it does not start at 0"
-    if len(member.args) < 2 or len(read.indices) != len(member.args):
-        return "its image and its result do not have the same dimensions, two or more"
-    x, y, *planes = member.args
-    if list(read.indices[2:]) != [*map(Var, planes)]:
+    if len(read.indices) != len(member.args):
+        return "its image and its result do not have the same dimensions"
+    if list(read.indices[2:]) != [*map(Var, member.args[2:])]:
         return "its windows are not along the first two dimensions of the image"
-    found = [_axis(i, v, reduced, weights) for i, v in zip(read.indices, (x, y), strict=False)]
+    found = [
+        _axis(i, v, reduced, weights) for i, v in zip(read.indices, member.args[:2], strict=False)
+    ]
     misses = [f for f in found if isinstance(f, str)]
     if misses:
         return misses[0]
-    (across, along), (down, over) = (f for f in found if not isinstance(f, str))
+    pairs = [f for f in found if not isinstance(f, str)]
+    (across, along), (down, over) = (*pairs, (Axis(1), ""))[:2]
     if not along and (across != Axis(1) or down.phases > 1):
         return "its windows do not lie along the innermost dimension"
     domain = tuple([*reduced].index(name) for name in (along, over) if name)

@@ -63,11 +63,11 @@ class Estimate:
 def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted | None = None) -> Estimate:
     """Of a schedule that its target takes (``limits.why_not``)."""
     f = fitted or (GROUPS if t.unit == "group" else WARPS)
-    across = -(-shape.width // t.width)
-    down = -(-shape.height // (t.height * t.segments))
+    width, height = t.tile(shape)
+    across, down = -(-shape.width // width), -(-shape.height // (height * t.segments))
     blocks = across * down * shape.planes
     resident = _resident(t, shape, machine)
-    segments = min(t.segments, -(-shape.height // t.height))
+    segments = min(t.segments, -(-shape.height // height))
     clocks = segments * _tile(t, shape, machine, f) + f.start
     clocks += f.band * band_bytes(t, shape) / 1e3
     busiest = -(-blocks // machine.multiprocessors)

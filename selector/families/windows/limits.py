@@ -42,6 +42,8 @@ def _unfit(t: Tiling, shape: Shape) -> str:
         return "a tile has whole instructions of whole groups of phases"
     elif shape.y.taps % t.tap_rows:
         return "the rows of taps that are unrolled do not divide them"
+    if shape.signal and t.rows * t.segments > 1:
+        return "a signal has one row"
     return "a tile has all phases of its rows" if t.rows % shape.y.phases else ""
 
 
@@ -63,7 +65,7 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
 def _lanes(t: Tiling, shape: Shape) -> int:
     """Of the largest statement or copy."""
     taps = shape.y.taps * BAND if shape.down else min(shape.x.taps, LONGEST_BAND)
-    copied = staged_width(t, shape) * shape.y.reach(t.height)
+    copied = staged_bytes(t, shape) // shape.bytes
     return max(t.outputs * taps, copied if t.boxes and t.unit == "warp" else 0)
 
 
@@ -88,12 +90,12 @@ def staged_width(t: Tiling, shape: Shape) -> int:
         return rounded(before + shape.x.reach(t.width), multiple)
     bands = rounded(shape.x.taps, LONGEST_BAND) if shape.x.taps > LONGEST_BAND else shape.x.taps
     more = shape.x.dilation * (bands - shape.x.taps)
-    return rounded(shape.x.first % shape.run + shape.x.reach(t.width) + more, shape.run)
+    return rounded(shape.x.first % shape.run + shape.x.reach(t.tile(shape)[0]) + more, shape.run)
 
 
 def staged_bytes(t: Tiling, shape: Shape) -> int:
     """Of the part of the image that one tile reads."""
-    return shape.bytes * staged_width(t, shape) * shape.y.reach(t.height)
+    return shape.bytes * staged_width(t, shape) * shape.y.reach(t.tile(shape)[1])
 
 
 def depth(t: Tiling, shape: Shape) -> int:

@@ -46,7 +46,8 @@ class Axis:
 class Shape:
     """A filter: ``width`` x ``height`` outputs, what they read along ``x`` and ``y``, and
     ``planes`` of them. ``bytes``: of an element of the image; ``result_bytes``: of an output.
-    ``declared``: the image is an argument, not computed: nothing lies around it.
+    ``declared``: the image is an argument, not computed: nothing lies around it. ``signal``: there
+    is no y.
     """
 
     width: int
@@ -57,6 +58,7 @@ class Shape:
     bytes: int = 2
     result_bytes: int = 4
     declared: bool = True
+    signal: bool = False
 
     @property
     def down(self) -> bool:
@@ -102,6 +104,10 @@ class Tiling:
     def height(self) -> int:
         """Rows of a tile."""
         return self.rows * self.units
+
+    def tile(self, shape: Shape) -> tuple[int, int]:
+        """Outputs across and down; units of a signal lie side by side."""
+        return (self.width * self.units, 1) if shape.signal else (self.width, self.height)
 
     @property
     def threads(self) -> int:

@@ -22,6 +22,9 @@ def usual(shape: Shape) -> Tiling:
     """For warps."""
     if shape.down:
         return Tiling(outputs=32, vectors=4, rows=BAND, units=4)
+    if shape.signal:
+        outputs = 128 if 128 % whole(shape.x.phases) == 0 else whole(shape.x.phases)
+        return Tiling(outputs=outputs, vectors=2, rows=1)
     if max(shape.x.phases, shape.y.phases) > 1:
         return _phased(shape)
     if max(shape.x.step, shape.y.step) > 1:

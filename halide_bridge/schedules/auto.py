@@ -62,7 +62,7 @@ def autoschedule(
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    schedule = _schedule(outputs, target, sizes, location)
+    schedule = _applied(outputs, _plan(outputs, target, sizes, location))
     _scheduled.update((func.name(), location) for func in outputs)
     return schedule
 
@@ -89,12 +89,6 @@ def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
                 hint="build the pipeline anew, or keep that schedule",
                 where=location,
             )
-
-
-def _schedule(
-    outputs: list[Any], target: str | Target, sizes: Sizes | None, location: str
-) -> Schedule:
-    return _applied(outputs, _plan(outputs, target, sizes, location))
 
 
 def _applied(outputs: list[Any], plan: Plan) -> Schedule:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.warpgroups.repeated import split_repeated
+from selector.emit.warpgroups.repeated import Repeated, split_repeated
+from selector.emit.warpgroups.way import way_to
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
@@ -49,8 +50,14 @@ def kernel(*before: Stmt, after: tuple[Stmt, ...] = ()) -> Stmt:
     return inner
 
 
-def once(body: Stmt) -> list[Stmt]:
-    found = split_repeated(body, RING, {"block"})
+def split(body: Stmt) -> Repeated:
+    way = way_to(RING, body)
+    assert way is not None
+    return split_repeated(body, way, {"block"})
+
+
+def once(body: Stmt) -> tuple[Stmt, ...]:
+    found = split(body)
     written = {
         x.body.buffer for x in found.once if isinstance(x, For) and isinstance(x.body, Store)
     }
@@ -58,10 +65,20 @@ def once(body: Stmt) -> list[Stmt]:
     return found.once
 
 
+def test_a_way_ends_at_loops_and_knows_what_stands_beside_it() -> None:
+    first, second = copy("taps", "K"), copy("other", "K")
+    way = way_to(RING, LetStmt("shift", BLOCK, kernel(first, after=(second,))))
+    assert way is not None
+    assert (way.before, way.after) == ((first,), (second,))
+    assert [a.name for a in way.shared] == ["other", "taps"]
+    assert [let.name for let in way.lets] == ["shift"]
+    assert way_to(RING, loop(kernel())) is None
+
+
 def test_a_copy_that_no_block_changes_is_made_once() -> None:
     weights = copy("taps", "K")
-    found = split_repeated(kernel(weights), RING, {"block"})
-    assert found.once == [weights]
+    found = split(kernel(weights))
+    assert found.once == (weights,)
     assert [a.name for a in found.allocations] == ["taps"]
     assert weights not in walk_stmt(found.rest)
     assert RING in walk_stmt(found.rest)
@@ -81,10 +98,10 @@ def test_a_copy_that_no_block_changes_is_made_once() -> None:
 )
 def test_others_stay_in_the_turn(body: Stmt) -> None:
     assert not once(body)
-    assert split_repeated(body, RING, {"block"}).rest == body
+    assert split(body).rest == body
 
 
 def test_only_what_can_be_is_taken_out() -> None:
     first, second = copy("taps", "K"), copy("other", "K", BLOCK)
-    assert once(kernel(first, second)) == [first]
-    assert once(kernel(second, first)) == [first]
+    assert once(kernel(first, second)) == (first,)
+    assert once(kernel(second, first)) == (first,)

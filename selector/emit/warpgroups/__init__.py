@@ -5,8 +5,8 @@ shared memory), ``products`` (statements as instructions), ``boxes``, ``tensors`
 ``shifted_copies`` (how operands get there), ``feeding`` and ``rings`` (pipelined loops with a
 producing group),
 ``iterations`` (what these have to know of the statements inside) and ``self_fed`` (loops without
-such a group), ``lasting``, ``repeated`` and ``clusters`` (blocks that do the work of several, and
-that share what they load), ``box_stores`` (how results leave).
+such a group), ``lasting``, ``way``, ``repeated``, ``turn_tiles`` and ``clusters`` (blocks that do
+the work of several, and that share what they load), ``box_stores`` (how results leave).
 
 Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` (the other operand),
 ``window_products`` and ``window_code`` (statements as instructions, and their text),

@@ -24,6 +24,7 @@ from selector.emit.warpgroups.iterations import read_first
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
 from selector.emit.warpgroups.turn_tiles import TurnTiles, find_turn_tiles
+from selector.emit.warpgroups.way import Way, way_to, without
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -61,7 +62,7 @@ from selector.gpu.ir.nodes import (
     State,
     Sync,
 )
-from selector.ir.nodes import Allocate, Block, For, LetStmt, Memory, Stmt
+from selector.ir.nodes import Allocate, For, LetStmt, Memory, Stmt
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.kernels import GridLoop
@@ -76,7 +77,7 @@ class Turns:
     """The blocks of the grid whose work a block does. ``lets`` are bound outside of the ring."""
 
     def __init__(
-        self, grid: tuple[GridLoop, ...], lets: list[LetStmt], context: KernelContext
+        self, grid: tuple[GridLoop, ...], lets: tuple[LetStmt, ...], context: KernelContext
     ) -> None:
         self.grid, self.lets, self.context = grid[::-1], lets, context
         self.name = context.names.fresh("turn")
@@ -142,9 +143,7 @@ class LastingRing(GroupRing):
         self.boxes = self._boxes()
         self.early = self.boxes is not None
         if self.boxes and self.context.block.cluster == self.context.block.teams == 1:
-            self.tiles = find_turn_tiles(repeated.rest, self.loop, self.emitter)
-        if self.tiles:
-            repeated.rest = self.tiles.rest
+            self.tiles = find_turn_tiles(repeated.way, self.loop, self.emitter)
         self._share(alone=True)
         if self.early:
             note = "slots that are asked for before the block has met"
@@ -306,21 +305,21 @@ class LastingRing(GroupRing):
 def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> None:
     """The body of a kernel of such blocks, whose ring is of a ``kind``."""
     c, kernel = emitter.context, emitter.kernel
-    loop, lets = _only_ring(kernel.body, c)
+    loop, way = _only_ring(kernel.body, c)
     allocations, body = hoist_allocations(loop.body)
     for a in allocations:
         emitter.placement.place(a, block_unit(c.block.threads), in_warp=False)
     staged = [a for a in allocations if a.stages > 1]
     emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
-    turns = Turns(kernel.grid, lets, c)
+    turns = Turns(kernel.grid, way.lets, c)
     _check_teams(loop, kernel.body, staged, c)
     ring = kind(emitter, loop, body, staged, turns)
-    repeated = split_repeated(kernel.body, loop, {g.name for g in kernel.grid})
+    repeated = split_repeated(kernel.body, way, {g.name for g in kernel.grid})
     ring.open(repeated)
     threads = c.block.warps * c.block.unit_threads  # of a team
     groups = consumer_unit(threads) if c.block.teams == 1 else team_unit(threads)
     emitter.lasting, emitter.in_consumers = ring, True
-    statements = sequence(repeated.rest)
+    statements = sequence(without(repeated.rest, ring.tiles.stmts if ring.tiles else []))
     ring.take_part()
     ring.prepare()
     with turns.each(teams=c.block.teams):
@@ -330,8 +329,8 @@ def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> Non
         ring.skip(c.block.teams - 1)
 
 
-def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
-    """The pipelined loop of a kernel, and what is bound around it."""
+def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, Way]:
+    """The pipelined loop of a kernel, and the way to it."""
     rings = [
         s
         for s in walk_stmt(body)
@@ -344,14 +343,14 @@ def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, list[LetStmt]]:
             f"loop that stages operands of wgmma ahead, and there are {len(rings)}",
             "give the staged operands pipeline_stages(...), in one loop; else drop persistent(...)",
         )
-    lets: list[LetStmt] = []
-    if not _descend(body, rings[0], lets):
+    way = way_to(rings[0], body)
+    if way is None:
         raise ScheduleError(
             f"the blocks of `{c.name}` cannot be persistent",
             "the loop that stages operands ahead stands inside another loop or condition",
             "compute the result at the innermost block loop",
         )
-    return rings[0], lets
+    return rings[0], way
 
 
 def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext) -> None:
@@ -382,20 +381,3 @@ def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext
             f"`{own[0]}` lies in shared memory, once for all of them",
             hint,
         )
-
-
-def _descend(s: Stmt, ring: For, lets: list[LetStmt]) -> bool:
-    """Whether every block comes to the ring, once; collects what is bound on the way."""
-    match s:
-        case Block(stmts):
-            return any(_descend(x, ring, lets) for x in stmts)
-        case Allocate(body=body):
-            return _descend(body, ring, lets)
-        case LetStmt(body=body):
-            found: list[LetStmt] = []
-            if not _descend(body, ring, found):
-                return False
-            lets += [s, *found]
-            return True
-        case _:
-            return s is ring

@@ -7,7 +7,7 @@ are through with those of the turn before. Two barriers say so: full and free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from selector.emit.copies import Copy, as_copy
 from selector.emit.copy_code import emit_copy
@@ -15,6 +15,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest
 from selector.emit.units import block_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.way import Way
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     FIRST_OF_GROUP,
@@ -39,8 +40,7 @@ from selector.gpu.ir.nodes import (
     Let,
     State,
 )
-from selector.ir.nodes import Allocate, Block, Expr, For, LetStmt, Memory, Stmt
-from selector.ir.traverse import walk_stmt
+from selector.ir.nodes import Expr, For, Stmt
 from selector.lowering.structure import loaded_names, stored_names
 
 FULL, FREE, TURNS = "tile_full", "tile_free", "tiles"
@@ -48,12 +48,12 @@ FULL, FREE, TURNS = "tile_full", "tile_free", "tiles"
 
 @dataclass(frozen=True, slots=True)
 class TurnTiles:
-    """The ``copies`` and their ``boxes``; ``rest``: the body of the kernel without them."""
+    """The statements that copy them, as ``copies`` and as ``boxes``."""
 
     emitter: Emitter
-    copies: tuple[Copy, ...]
-    boxes: tuple[Boxes, ...]
-    rest: Stmt
+    stmts: list[Stmt]
+    copies: list[Copy]
+    boxes: list[Boxes]
 
     @property
     def names(self) -> frozenset[str]:
@@ -115,21 +115,17 @@ class TurnTiles:
         self.emitter.context.writer.add(Assign(TURNS, plus(TURNS, 1)))
 
 
-def find_turn_tiles(body: Stmt, ring: For, emitter: Emitter) -> TurnTiles | None:
-    """What is copied before the ``ring`` into shared memory that nothing but the ring reads, as far
-    as the copy engine can bring it; None without any. Its memory is placed.
+def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
+    """What is copied on the ``way`` to the ring into shared memory that nothing but the ring reads,
+    as far as the copy engine can bring it; None without any. Its memory is placed.
     """
-    allocated: dict[str, Allocate] = {}
-    before: list[Stmt] = []
-    others: list[Stmt] = []
-    _look(body, ring, allocated, before, others)
-    copies: list[Copy] = []
-    found: list[Boxes] = []
-    taken: list[Stmt] = []
-    for s in before:
+    allocated = {a.name: a for a in way.shared}
+    found = TurnTiles(emitter, [], [], [])
+    for s in way.before:
         (name, *more) = stored_names(s) or ("",)
         a = allocated.get(name)
-        used = any(name in loaded_names(x) | stored_names(x) for x in others if x is not s)
+        others = (x for x in (*way.before, *way.after) if x is not s)
+        used = any(name in loaded_names(x) | stored_names(x) for x in others)
         panels = name in emitter.context.layouts.panels
         if a is None or more or used or not panels or name not in loaded_names(ring):
             continue
@@ -142,43 +138,7 @@ def find_turn_tiles(body: Stmt, ring: For, emitter: Emitter) -> TurnTiles | None
         boxes.name_maps(emitter.context)
         emitter.placement.kept.add(name)
         emitter.exchanged.discard(name)  # the barriers order what touches it
-        copies.append(copy)
-        found.append(boxes)
-        taken.append(s)
-    if not taken:
-        return None
-    return TurnTiles(emitter, tuple(copies), tuple(found), _without(body, taken))
-
-
-def _look(
-    s: Stmt, ring: For, allocated: dict[str, Allocate], before: list[Stmt], others: list[Stmt]
-) -> bool:
-    """Collect shared memory around the ring, and the statements beside it, with those ``before``.
-    Whether the ring stands here.
-    """
-    match s:
-        case Allocate():
-            if s.memory is Memory.GPU_SHARED:
-                allocated[s.name] = s
-            return _look(s.body, ring, allocated, before, others)
-        case LetStmt():
-            return _look(s.body, ring, allocated, before, others)
-        case Block(stmts):
-            holding = (i for i, x in enumerate(stmts) if any(y is ring for y in walk_stmt(x)))
-            place = next(holding, 0)
-            before += stmts[:place]
-            others += [x for i, x in enumerate(stmts) if i != place]
-            return _look(stmts[place], ring, allocated, before, others)
-        case _:
-            return s is ring
-
-
-def _without(s: Stmt, taken: list[Stmt]) -> Stmt:
-    match s:
-        case Allocate() | LetStmt():
-            return replace(s, body=_without(s.body, taken))
-        case Block(stmts):
-            kept = tuple(_without(x, taken) for x in stmts if not any(x is t for t in taken))
-            return Block(kept) if len(kept) != 1 else kept[0]
-        case _:
-            return s
+        found.stmts.append(s)
+        found.copies.append(copy)
+        found.boxes.append(boxes)
+    return found if found.stmts else None

@@ -3,9 +3,7 @@
 A run of keys takes the two products on tensor units and the weights (a power for each score, and
 what is around it) on the others; groups overlap these, the more the more there are. Between tiles
 of queries come the results and the next queries. Tiles are dealt to multiprocessors as they come
-free, or in turn where blocks stay. What is no property of a GPU was fitted to seven hundred times
-of an H200 (38 sizes, of which half were held out: the pick is 1 % behind the best of the space in
-the median, 12 % at most).
+free, or in turn where blocks stay. What is no property of a GPU was fitted to times of an H200.
 """
 
 from __future__ import annotations

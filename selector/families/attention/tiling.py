@@ -15,7 +15,7 @@ GROUP_ROWS = 64  # of a product by a warpgroup
 class Shape:
     """Attention of ``heads`` times ``queries`` on ``keys``, of ``depth`` channels. ``causal``:
     query m has keys 0 ... m, or with a ``window`` the last so many of these. ``matrices``: arrays
-    of keys and queries that a score reads. ``sharing``: heads that have the same keys and values.
+    of keys and queries that a score reads.
     """
 
     heads: int
@@ -25,8 +25,6 @@ class Shape:
     causal: bool = False
     window: int = 0
     matrices: int = 0
-    sharing: int = 1
-    result_bytes: int = 2
 
 
 @dataclass(frozen=True, slots=True)

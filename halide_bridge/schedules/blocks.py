@@ -20,7 +20,7 @@ from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.stock import GPU_SHARED, REGISTER
-from selector.families.blocks import RUN_OF_TERMS, Factor, Sums, Tile, ranked
+from selector.families.blocks import RUN, RUN_OF_TERMS, Factor, Sums, Tile, ranked
 from selector.machine import Machine
 
 LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
@@ -147,6 +147,8 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
             _slides(r, reuse),
             _served(r, names, lengths),
             (_around(r, names[0], lengths), _around(r, names[-1], lengths)),
+            not any(n in r.indices[0].factors for n in names)
+            and (r.indices[0].reach({v: e or 1 for v, e in lengths.items()}) + 1) % RUN != 0,
         )
         for r in reuse.reads
     )

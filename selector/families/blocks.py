@@ -18,8 +18,11 @@ RUN_OF_TERMS = 16  # that is staged at a time
 RUN = 4  # sums of a thread along n: 16 bytes of f32
 BYTES, SHARED = 4, 160 << 10  # of an element; of a multiprocessor's shared memory
 BUSY = 8  # warps that keep a multiprocessor busy
-START = 300  # clocks of a block beside its sums
+WARPS = 4  # of a block, that bring what it reads; fewer where there is no more to do
+WAITING = 64  # warps of a block that wait for each other for as long as they compute
+START = 1000  # clocks of a block beside its sums
 BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a clock
+SINGLE = 3  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 
@@ -27,8 +30,8 @@ WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 @dataclass(frozen=True, slots=True)
 class Factor:
     """What is read for each term: whether it follows n and m, whether the terms of a sum along n
-    are neighbours (``slides``), for how many terms a block has each element brought once, and how
-    many lie around those of a tile along n and m.
+    are neighbours (``slides``), for how many terms a block has each element brought once, how many
+    lie around those of a tile along n and m, and whether they are brought one by one.
     """
 
     n: bool
@@ -36,6 +39,7 @@ class Factor:
     slides: bool = False
     terms: int = 1
     around: tuple[int, int] = (0, 0)
+    single: bool = False
 
     def brought(self, tile: Tile) -> float:
         """Elements that come to a block, by term."""
@@ -95,11 +99,13 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     if flat:
         space = [Tile(RUN, 1, 256, 1)]
     else:
-        lanes = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
+        fitting = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
         space = [
             Tile(RUN, m, lanes, warps * LANES // lanes)
+            for lanes in dict.fromkeys((LANES, fitting))
             for m in (16, 8, 4, 2)
             for warps in (8, 4, 2, 1)
+            if warps >= WARPS or (m == 2 and 2 * m * warps * LANES // lanes > sums.m)
         ]
     return [(cycles(sums, tile, machine), tile) for tile in space]
 
@@ -115,9 +121,9 @@ def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
     bounds = (
         tile.n * tile.m / PER_TURN * warps,
         sum(_wavefronts(f, sums, tile) for f in sums.factors) * warps,
-        sum(f.brought(tile) for f in sums.factors) / BROUGHT,
+        sum(f.brought(tile) * (SINGLE if f.single else 1) for f in sums.factors) / BROUGHT,
     )
-    clocks = 0.75 * max(bounds) + 0.25 * sum(bounds)
+    clocks = (0.75 * max(bounds) + 0.25 * sum(bounds)) * (1 + warps / WAITING)
     return each * (START + sums.terms * clocks) * max(1.0, BUSY / running)
 
 
@@ -126,4 +132,7 @@ def _wavefronts(factor: Factor, sums: Sums, tile: Tile) -> float:
     times, (length, _) = tile.written_out(sums.inner), sums.inner
     rows = (tile.m + times - 1) / times if factor.m and factor.n else tile.m if factor.m else 1.0
     along = (length + tile.n - 1) / length if factor.slides else tile.n
-    return rows * (along if factor.n else 1 / RUN)
+    lines = LANES // tile.lanes  # of threads in a warp, which read the same along n
+    if factor.n:
+        return rows * along * (1 if factor.m else 1 / lines)
+    return rows / RUN * (lines if factor.m else 1)

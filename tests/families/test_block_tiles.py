@@ -17,7 +17,7 @@ def best(sums: Sums) -> Tile:
 def test_large_products_have_large_tiles_and_small_ones_more_blocks() -> None:
     large, small = best(Sums(4096, 4096, 1, 4096)), best(Sums(512, 512, 1, 512))
     assert large.n * large.m > small.n * small.m
-    assert large.extents == (128, 128)
+    assert min(large.extents) >= 64 > min(small.extents)
 
 
 def test_a_tile_is_not_much_larger_than_what_there_is() -> None:

@@ -132,7 +132,7 @@ def _wavefronts(factor: Factor, sums: Sums, tile: Tile) -> float:
     times, (length, _) = tile.written_out(sums.inner), sums.inner
     rows = (tile.m + times - 1) / times if factor.m and factor.n else tile.m if factor.m else 1.0
     along = (length + tile.n - 1) / length if factor.slides else tile.n
-    lines = LANES // tile.lanes  # of threads in a warp, which read the same along n
+    lines = max(1, LANES // tile.lanes)  # of threads in a warp, which read the same along n
     if factor.n:
         return rows * along * (1 if factor.m else 1 / lines)
     return rows / RUN * (lines if factor.m else 1)

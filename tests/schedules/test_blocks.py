@@ -87,6 +87,12 @@ def filter_bank() -> hl.Func:
     return summed((x, y, z), a[x + k, z] * b[k, y])
 
 
+def signal() -> hl.Func:
+    a, b = image("a", 1), image("b", 1)
+    r = hl.RDom([(0, 32)], "r")
+    return summed((x,), a[x + r] * b[r])
+
+
 def layer() -> hl.Func:
     a, b = image("a", 4), image("b", 4)
     r = hl.RDom([(0, 3), (0, 3), (0, b.dim(2).extent())], "r")
@@ -153,6 +159,10 @@ def of_bank(a: Any, b: Any) -> Any:
     return np.einsum("zxk,yk->zyx", windows_of(a, (31,)), b)
 
 
+def of_signal(a: Any, b: Any) -> Any:
+    return windows_of(a, (32,)) @ b
+
+
 def of_layer(a: Any, b: Any) -> Any:
     return np.einsum("zkyxij,ckij->zcyx", windows_of(a, (3, 3)), b)
 
@@ -172,6 +182,7 @@ FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = 
     "any_window": (any_window, {"a": (70, 40), "b": (7, 7)}, of_window),
     "every_second_window": (every_second_window, {"a": (9, 140), "b": (8,)}, of_every_second),
     "filter_bank": (filter_bank, {"a": (2, 300), "b": (6, 31)}, of_bank),
+    "signal": (signal, {"a": (1100,), "b": (32,)}, of_signal),
     "layer": (layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)}, of_layer),
     "two_products": (two_products, {"a": (13, 33), "b": (33, 50)}, of_two),
     "turned": (turned, {"a": (13, 24), "b": (24, 50)}, of_turned),

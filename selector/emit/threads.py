@@ -224,8 +224,9 @@ class ThreadCode:
             self._each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
 
     def _in_registers(self, s: Store) -> bool:
-        """Whether it sets or reads arrays of the thread's own, whose places have to be known."""
-        loaded = {e.buffer for e in walk_expr(s.value) if isinstance(e, Load)}
+        """Whether its lanes are in arrays of the thread's own, whose places have to be known."""
+        loads = (e for e in walk_expr(s.value) if isinstance(e, Load) and e.type.lanes > 1)
+        loaded = {e.buffer for e in loads}
         places = (self.context.storages[name].space for name in {s.buffer, *loaded})
         return any(space is Space.LOCAL for space in places)
 

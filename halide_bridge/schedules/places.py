@@ -54,7 +54,7 @@ class Scheduling:
         taken |= {r.name for m in program for s in m.stages for r in s.reduced}
         self.script = Script(taken)
         self._lines: list[str] = []
-        self.sweeps = Sweeps(self.script, placement)
+        self.sweeps = Sweeps(self.script, placement, plan.known)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

@@ -74,7 +74,8 @@ def guess(program: Program, sizes: Sizes | None, location: str) -> Guess:
                 hint="a shape in NumPy's order, or shapes by the names of outputs and arguments",
                 where=location,
             )
-        buffer = member.name if member in outputs else member.name.removesuffix("_im")
+        read = next(accesses(member.stages[0].values[0]), None)
+        buffer = member.name if member in outputs or read is None else read.func
         known |= {f"{buffer}.extent.{d}": int(n) for d, n in enumerate(reversed(shape))}
     return Guess(known)
 

@@ -13,16 +13,18 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, number
 from halide_bridge.schedules.recognise.rows import Shared, Sweep, is_row, share, sweep_of
 from halide_bridge.schedules.recorder import Recorded, Script
-from selector.ir.nodes import Var
+from halide_bridge.schedules.sizes import Guess
+from selector.ir.nodes import Expr, Var
+from selector.ir.traverse import free_vars
 
 FEW = 256  # elements that are no work for all warps of a GPU
 
 
 class Sweeps:
-    """Those of one pipeline."""
+    """Those of one pipeline; ``known``: sizes to be fast at."""
 
-    def __init__(self, script: Script, placement: Placement) -> None:
-        self.script, self.placement = script, placement
+    def __init__(self, script: Script, placement: Placement, known: Guess) -> None:
+        self.script, self.placement, self.known = script, placement, known
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
         self.shared = share(placement)
 
@@ -111,10 +113,15 @@ class Sweeps:
         sweeps = [(m, self._sweep(m)) for m in members]
         if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
             return LINE
-        extents = [number(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
+        extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
         return rows.threads_of(extent, min(map(self._lanes, members)))
+
+    def _extent(self, e: Expr) -> int | None:
+        """A number, or what the user says of it."""
+        said = bool(free_vars(e)) and free_vars(e) <= self.known.known.keys()
+        return self.known.value(e) if said else number(e)
 
     def _elements(self, reader: Member, member: Member) -> dict[str, str]:
         """The argument of a reader at which each of a sweep's own is, where it reads it itself."""

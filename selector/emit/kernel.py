@@ -278,6 +278,7 @@ class KernelEmitter:
                 unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
+        self.threads.alone = dict(loops) if _is_one_store(body) else {}
         if self.kernel.own & (stored_names(body) | loaded_names(body)):  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):
@@ -365,3 +366,10 @@ class KernelEmitter:
         unit.written.add(BANDS)
         self.bands_filled = True
         return True
+
+
+def _is_one_store(s: Stmt) -> bool:
+    """Whether nothing else is in a statement but loops."""
+    while isinstance(s, For):
+        s = s.body
+    return isinstance(s, Store)

@@ -24,6 +24,7 @@ from selector.ir.nodes import (
     BinaryOp,
     Compare,
     Expr,
+    IntImm,
     Load,
     Not,
     Select,
@@ -32,7 +33,8 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import free_vars, map_expr, walk_expr
+from selector.ir.simplify import div, mod
+from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.lowering.boundaries import inner_side
 from selector.lowering.predicates import slack
 
@@ -300,6 +302,38 @@ def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
     tests = [scalar.legal(t) for t in needs.tests]
     found = [*rooms, *tests]
     return both(*found) if found else None
+
+
+def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether rows of all arrays that it moves vectors of begin at multiples."""
+    moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in _pieces(w))}
+    if v.per > 1:
+        moved[v.lane.buffer] = v.per
+    return both(*(context.aligned_flag(b, per) for b, per in moved.items())) if moved else None
+
+
+def dealt(s: Store, thread: str, turn: Expr) -> Store:
+    """A lane of a statement whose lanes go on where those of the thread before end, when threads
+    take turns: number ``turn`` of all their elements.
+    """
+    lanes = s.value.type.lanes
+    own = {thread: div(turn, IntImm(lanes))}
+    digits = ((mod(turn, IntImm(lanes)), lanes),)
+
+    def one(e: Expr) -> Expr:
+        return _lane(substitute(e, own), digits)
+
+    predicate = None if s.predicate is None else one(s.predicate)
+    return Store(s.buffer, one(s.index), one(s.value), predicate)
+
+
+def thread_of(v: Vectors, threads: dict[str, int]) -> str | None:
+    """The loop over threads each of which goes on where the one before ends."""
+    index = to_affine(v.lane.index)
+    if index.coefficient(_LANE).constant != 1:
+        return None
+    found = (t for t in threads if index.coefficient(Var(t)).constant == v.needs.lanes)
+    return next(found, None)
 
 
 def emit_vectors(v: Vectors, context: KernelContext) -> None:

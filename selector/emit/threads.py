@@ -14,9 +14,12 @@ from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vectors import (
     Vectors,
     as_vectors,
+    dealt,
     emit_vectors,
     is_predicated,
+    thread_of,
     vector_condition,
+    vector_flags,
 )
 from selector.gpu.ir.expressions import (
     all_of,
@@ -70,6 +73,7 @@ class ThreadCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
+        self.alone: dict[str, int] = {}  # loops over threads that do nothing but one store
 
     # ------------------------------------------------------------------ spread over a unit
 
@@ -213,6 +217,21 @@ class ThreadCode:
             self._each(s, extents)
 
     def _vectors(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
+        """Rows that are not aligned are dealt out, so that neighbours store side by side."""
+        thread = thread_of(vectors, self.alone)
+        flags = vector_flags(vectors, self.context) if thread is not None else None
+        if thread is None or flags is None:
+            self._aligned(vectors, s, extents)
+            return
+        w, names, count = self.context.writer, self.context.names, self.alone[thread]
+        with w.when(flags):
+            self._aligned(vectors, s, extents)
+        with w.otherwise(), w.loop("l", number(0), number(s.value.type.lanes), "unrolled"):
+            turn = names.fresh("turn")
+            w.add(Let("int", (turn,), (plus(names.get(thread), times("l", count)),)))
+            self._guarded(dealt(s, thread, names.variable(turn)), None)
+
+    def _aligned(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
         w, condition = self.context.writer, vector_condition(vectors, self.context)
         if condition is None:
             with w.block():

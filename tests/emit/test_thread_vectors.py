@@ -173,3 +173,16 @@ def test_strides_gathers_and_columns_are_read_lane_by_lane() -> None:
 def test_nodes_are_printed_and_parsed() -> None:
     kernels, _ = kernels_of(edges()[0])
     assert parse_kernels(print_kernels(kernels)) == kernels
+
+
+def test_rows_that_are_not_aligned_are_dealt_out_to_threads_side_by_side() -> None:
+    source = hb.compile(scaled()[0], target="sm_80").source
+    assert source.count("const int turn =") == 1
+    total, out = hl.Func("total"), hl.Func("out")
+    a = hl.ImageParam(F32, 2, "a")
+    total[x, y] = hl.f32(0)
+    total[x, y] += a[x, y + hl.RDom([(0, 3)])[0]]
+    out[x, y] = total[x, y]
+    vectorized(out, 4)
+    total.compute_at(out, xi).vectorize(x).update().vectorize(x)
+    assert "turn" not in hb.compile(out, target="sm_80").source  # sums of the thread's own

@@ -152,3 +152,10 @@ def test_a_row_at_another_place_is_no_row_of_the_reader() -> None:
     result = hb.compile(out, target="sm_80").interpret(a=data, sizes=(5, 40))
     sums = data.sum(1, keepdims=True)
     assert np.allclose(result, data[:-1] / (sums[:-1] + sums[1:]), rtol=1e-5)
+
+
+def test_sizes_say_how_many_threads_a_row_has() -> None:
+    for width, threads in ((100, 32), (1 << 14, 256)):
+        out, _, _ = log_softmax()
+        report = hb.autoschedule(out, target="sm_80", sizes={"a": (64, width)}).report
+        assert f"{threads} threads a row" in report

@@ -226,7 +226,7 @@ class ThreadCode:
         w, names, count = self.context.writer, self.context.names, self.alone[thread]
         with w.when(flags):
             self._aligned(vectors, s, extents)
-        with w.otherwise(), w.loop("l", number(0), number(s.value.type.lanes), "unrolled"):
+        with w.otherwise(), w.loop("l", number(0), number(s.value.type.lanes), "fours"):
             turn = names.fresh("turn")
             w.add(Let("int", (turn,), (plus(names.get(thread), times("l", count)),)))
             self._guarded(dealt(s, thread, names.variable(turn)), None)

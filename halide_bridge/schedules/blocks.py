@@ -133,6 +133,17 @@ def _around(read: Read, arg: str, lengths: Mapping[str, int | None]) -> int:
     return max((i.reach(known) for i in read.indices if arg in i.factors), default=0)
 
 
+def _singly(read: Read, names: Sequence[str], lengths: Mapping[str, int | None]) -> bool:
+    """Whether elements are brought one by one: those that lie the other way round, and rows that
+    are no whole runs.
+    """
+    if _along([read], names[0]):
+        return True
+    inner = read.indices[0]
+    row = inner.reach({v: e or 1 for v, e in lengths.items()}) + 1
+    return inner.factors.keys().isdisjoint(names) and row % RUN != 0
+
+
 def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
     extents = [known.extent(member, d) for d in range(len(member.args))]
     m = 1 if reuse.m is None else extents[reuse.m]
@@ -147,8 +158,7 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
             _slides(r, reuse),
             _served(r, names, lengths),
             (_around(r, names[0], lengths), _around(r, names[-1], lengths)),
-            not any(n in r.indices[0].factors for n in names)
-            and (r.indices[0].reach({v: e or 1 for v, e in lengths.items()}) + 1) % RUN != 0,
+            _singly(r, names, lengths),
         )
         for r in reuse.reads
     )

@@ -22,7 +22,7 @@ WARPS = 4  # of a block, that bring what it reads; fewer where there is no more 
 WAITING = 64  # warps of a block that wait for each other for as long as they compute
 START = 1000  # clocks of a block beside its sums
 BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a clock
-SINGLE = 3  # times that, if they come one by one
+SINGLE = 6  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 

@@ -4,7 +4,7 @@ A tile is read from the L2 cache into shared memory, its windows from there into
 multiplied with bands; each of these keeps the multiprocessor busy for a while. Blocks on one
 multiprocessor overlap their waiting; blocks beyond those that fit wait for a second wave. What is
 no property of a GPU was fitted to 1,900 times of an H200 (17 filters at 1920 x 1080 and 3840 x
-2160; the pick is 3 % behind the best of the space in the median, 13 % at most).
+2160; the pick is 2 % behind the best of them in the median, 18 % at most).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Fitted:
     how well all these overlap (exponent). ``launch``: microseconds.
     """
 
-    products: float = 0.89
-    shared: float = 0.35
-    staged: float = 0.82
-    output: float = 1.7
-    start: float = 376.0
-    copy: float = 8.9
-    turn: float = 65.0
-    store: float = 6.2
-    band: float = 75.0
-    edge: float = 3.9
-    rows: float = 1.5
-    dram: float = 0.93
-    norm: float = 1.53
-    launch: float = 2.75
+    products: float = 0.83
+    shared: float = 0.32
+    staged: float = 0.69
+    output: float = 1.4
+    start: float = 149.0
+    copy: float = 19.3
+    turn: float = 37.0
+    store: float = 3.6
+    band: float = 22.3
+    edge: float = 1.81
+    rows: float = 1.75
+    dram: float = 0.95
+    norm: float = 1.38
+    launch: float = 2.95
 
 
 WARPS = Fitted()

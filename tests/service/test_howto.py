@@ -18,12 +18,12 @@ import selector
 pytestmark = pytest.mark.verified
 
 PAGE = (ROOT / "docs" / "howto" / "service.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 
 
 def block(mark: str) -> str:
     pattern = rf"<!-- {re.escape(mark)} -->\n```\w*\n(.*?)```\n"
-    (found,) = re.findall(pattern, README + PAGE, re.DOTALL)
+    (found,) = re.findall(pattern, START + PAGE, re.DOTALL)
     return found
 
 

@@ -41,7 +41,7 @@ def product_of(member: Member, program: Program) -> Product | str:
     """
     pair = factors(member)
     if pair is None:
-        return ""
+        return _rounded(member)
     start, update = member.stages
     if len(update.reduced) != 1 or number(update.reduced[0].minimum) != 0:
         return "its sum is not over one dimension from 0 on"
@@ -67,6 +67,29 @@ def factors(member: Member) -> tuple[Expr, Expr] | None:
             return a, b
         case _:
             return None
+
+
+def _rounded(member: Member) -> str:
+    """That products are rounded before they are added, where they are; else nothing."""
+    if len(member.stages) != 2 or not member.reduction:
+        return ""
+    match member.stages[1].values:
+        case (Binary(BinaryOp.ADD, own, other),):
+            term = other if _is_own(own, member) else own
+        case _:
+            return ""
+    match term:
+        case Cast(value=Binary(BinaryOp.MUL, a, b)) if {*map(_is_read, (a, b))} == {True}:
+            return (
+                f"its products are taken in {a.type} and cast afterwards, which rounds them: cast "
+                "each factor"
+            )
+        case _:
+            return ""
+
+
+def _is_read(e: Expr) -> bool:
+    return element(e) is not None
 
 
 def _is_own(e: Expr, member: Member) -> bool:

@@ -52,6 +52,7 @@ MISSES = {
         product,
         (F16, F32, lambda a, b, k: hl.f32(a[k + 1, i]) * hl.f32(b[j, k])),
     ),
+    "cast each factor": (product, (F16, F32, lambda a, b, k: hl.f32(a[k, i] * b[j, k]))),
     "no product of two matrices": (
         product,
         (F16, F32, lambda a, b, k: hl.f32(a[k, i]) * hl.f32(b[k, i])),

@@ -22,6 +22,7 @@ from selector.ir.traverse import free_vars
 LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
 LINE = 256  # threads of a block where there is one dimension
 ROWS = 4  # outputs of a thread
+FUSED = 2  # dimensions in one loop: of more Halide does not know that it is at one value of each
 MODEST = 150  # operations of an output: beyond that a thread computes one
 
 
@@ -56,6 +57,7 @@ def spread(
     if not others:
         return _line(script, stage, x, serial, 1 if serial else rows, lanes)
     y, *outer = others
+    serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
     xo, xi = _new(script, x, "xo", "xi")
     yo, yi, yu = _new(script, y, "yo", "yi", "yu")
     inner = (*vectors(script, stage, x, LANES, lanes), *serial)

@@ -69,12 +69,18 @@ def error_of(job: Job, outputs: list[Any], inputs: dict[str, Any]) -> float:
 
 
 def captured(calls: list[Call]) -> tuple[Call, int] | None:
-    """A replay of them all, as often as is worth timing, and how many calls it is."""
+    """A replay of them all, as often as is worth timing, and how many calls it is; None if they
+    fail.
+    """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for call in calls:
-            call()
+        try:
+            for call in calls:
+                call()
+        except Exception as error:  # a peer that cannot do it
+            print(f"  not timed: {type(error).__name__}: {str(error).splitlines()[0]}")
+            return None
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for call in calls:
@@ -184,8 +190,8 @@ def page(results: Path) -> int:
     for row in data["rows"]:
         if not row.get("right"):
             continue
-        ratios.append(min(row[p] for p in peers) / row["ours"])
-        times = " | ".join(f"{row[n]:.1f}" for n in ("ours", *peers, "copy"))
+        ratios.append(min(row[p] for p in peers if p in row) / row["ours"])
+        times = " | ".join(f"{row[n]:.1f}" if n in row else "-" for n in ("ours", *peers, "copy"))
         print(f"| {row['job']} | {times} | {ratios[-1]:.2f} | {row['copy'] / row['ours']:.2f} |")
     mean = exp(sum(map(log, ratios)) / len(ratios))
     print(f"\n{len(ratios)} pipelines, {data['gpu']}, torch {data['torch']}, {data['date']}; "

@@ -419,6 +419,16 @@ def fir_bank() -> Plain:
 
 
 @plain
+def filter_in_five_dimensions() -> Plain:
+    stack, taps = hl.ImageParam(F32, 5, "stack"), hl.ImageParam(F32, 2, "taps")
+    r, out, args = hl.RDom([(0, 7)]), hl.Func("out"), (x, y, c, n, z)
+    out[args] = hl.f32(0)
+    out[args] += stack[x + r, y, c, n, z] * taps[r, y]
+    data = [(stack, floats(2, 3, 4, 5, 40)), (taps, floats(5, 7))]
+    return Plain(out, data, (2, 3, 4, 5, 33))
+
+
+@plain
 def dense_relu() -> Plain:
     a, w, bias = hl.ImageParam(F16, 2, "a"), hl.ImageParam(F16, 2, "w"), hl.ImageParam(F32, 1, "b")
     k = hl.RDom([(0, a.dim(0).extent())], "k")

@@ -3,7 +3,8 @@
 # build_artifacts.py and build_corpus.py have saved in artifacts/ and artifacts/corpus/; and on its
 # CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; the drawn
 # programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`, and
-# artifacts/fuzzed_patient with `--patience 5`; those of the tutorial from build_tutorial.py.
+# artifacts/fuzzed_patient with `--patience 5`; those of the tutorial from build_tutorial.py; pipelines
+# that nobody scheduled from `tests/gpu/build_plain.py artifacts/plain`.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -37,6 +38,9 @@ if [ "$part" != 2 ]; then
   if [ -d artifacts/tutorial ]; then
     step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"
   fi
+  if [ -d artifacts/plain ]; then
+    step python3 tests/gpu/run_plain.py artifacts/plain --results "$results/plain.json"
+  fi
 fi
 if [ "$part" != 1 ]; then
   step corpus
@@ -49,6 +53,9 @@ if [ "$part" != 1 ]; then
   if [ -d artifacts/fuzzed_patient ]; then
     step python3 tests/gpu/run_fuzzed.py artifacts/fuzzed_patient --only 100 --sanitize memcheck \
       --results "$results/fuzzed_memcheck.json"
+  fi
+  if [ -d artifacts/plain ]; then
+    step python3 tests/gpu/check_plain.py artifacts/plain --sanitize memcheck racecheck synccheck
   fi
   if [ -d artifacts/amx ]; then
     step python3 -m casestudies.amx_matmul.bench artifacts/amx --results "$results/amx.json"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from halide_bridge.lowering import lower
 from halide_bridge.schedules.auto import lower_auto
+from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
 
 if TYPE_CHECKING:
@@ -22,15 +23,16 @@ def compile(  # noqa: A001 - the public name
     inputs: Sequence[object] | None = None,
     strict: bool = True,
     schedule: str | None = None,
+    sizes: Sizes | None = None,
     **options: Any,
 ) -> Kernel:
     """Lower a pipeline and compile it for ``target``, on any machine.
 
     ``output``: a Func, several, or a Pipeline, scheduled by its user; with ``schedule="auto"`` what
-    its user has not scheduled is scheduled as ``autoschedule`` does, in a copy: the pipeline stays
-    as it is. ``name`` and ``inputs`` are those of ``lower``,
-    ``strict`` and the other options those of ``selector.compile``; ``service="http://..."`` lowers
-    here and has the rest done by a compile service.
+    its user has not scheduled is scheduled as ``autoschedule`` does, in a copy, to be fast at
+    ``sizes`` if they are given: the pipeline stays as it is. ``name`` and ``inputs`` are those of
+    ``lower``, ``strict`` and the other options those of ``selector.compile``;
+    ``service="http://..."`` lowers here and has the rest done by a compile service.
 
     ``ScheduleError`` for what cannot be lowered or mapped onto the target, ``SelectionError`` for a
     statement that cannot go to the tensor unit it was asked onto, ``TargetError`` for an unknown
@@ -40,9 +42,14 @@ def compile(  # noqa: A001 - the public name
 
     start = time.perf_counter()
     if schedule is None:
+        if sizes is not None:
+            raise ScheduleError(
+                "sizes choose a schedule, and this pipeline has its user's",
+                hint='drop sizes=..., or ask for schedule="auto"',
+            )
         module = lower(output, target=target, name=name, inputs=inputs)
     elif schedule == "auto":
-        module = lower_auto(output, target=target, name=name, inputs=inputs)
+        module = lower_auto(output, target=target, sizes=sizes, name=name, inputs=inputs)
     else:
         raise ScheduleError(f"schedule is 'auto' or nothing, not {schedule!r}")
     seconds = time.perf_counter() - start

@@ -1,5 +1,13 @@
-"""Families of schedules: directives on a user's Funcs, of a description that ``selector.families``
-chooses by the sizes.
+"""Schedules: directives on a user's Funcs.
+
+Families, of a description that ``selector.families`` chooses by the sizes: ``contraction``,
+``windows``, ``attention``.
+
+Schedules that nobody writes, in this order: ``auto`` (the call), ``recognise`` (what the pipeline
+is), ``sizes`` (what it is to be fast at), ``candidates`` (sums for tensor units, tried on a copy),
+``places`` (every Func at its place), and the kernels of what goes to CUDA cores: ``blocks`` (sums
+that share what they read), ``sweeps`` with ``rows`` (sums that read all once), ``reductions``,
+``kernels`` with ``lanes`` (all else). ``recorder`` applies directives and writes them down.
 """
 
 from __future__ import annotations

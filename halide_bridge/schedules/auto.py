@@ -68,13 +68,18 @@ def autoschedule(
 
 
 def lower_auto(
-    output: Any, *, target: str | Target, name: str | None, inputs: Sequence[object] | None
+    output: Any,
+    *,
+    target: str | Target,
+    sizes: Sizes | None,
+    name: str | None,
+    inputs: Sequence[object] | None,
 ) -> Module:
     """The loops of a copy that is scheduled so; the pipeline stays as it is."""
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    plan = _plan(outputs, target, None, location)
+    plan = _plan(outputs, target, sizes, location)
     return lower_copy(
         output, lambda copies: _applied(copies, plan), target=target, name=name, inputs=inputs
     )

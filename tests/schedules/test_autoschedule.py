@@ -137,6 +137,20 @@ def test_compile_schedules_a_copy() -> None:
         hb.compile(out, target="sm_80", schedule="fast")
 
 
+def test_compile_schedules_for_sizes() -> None:
+    a, out = hl.ImageParam(hl.Float(32), 2, "a"), hl.Func("out")
+    out[y] = hl.sum(a[hl.RDom([(0, a.width())]), y])
+    sources = {
+        hb.compile(out, target="sm_90a", schedule="auto", sizes={"a": (500, n)}).source
+        for n in (100, 20_000)
+    }
+    assert len(sources) == 2
+    with pytest.raises(ScheduleError, match="sizes choose a schedule"):
+        hb.compile(out, target="sm_90a", sizes={"a": (500, 100)})
+    with pytest.raises(ScheduleError, match="`b`"):
+        hb.compile(out, target="sm_90a", schedule="auto", sizes={"b": (500, 100)})
+
+
 def test_requirements_of_a_pipeline_hold_for_its_copy() -> None:
     image, out = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("out")
     out[x, y] = image[x, y] * 2

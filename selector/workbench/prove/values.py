@@ -30,6 +30,7 @@ from selector.workbench.prove.sizes import (
 
 Value = Any
 """A formula of z3: of integers, or of truth values where the type is bool."""
+_Quotient = tuple[Value, Value, Value, Value]
 
 FINITE = "values are finite: 0*x = 0"
 COMMUTES = "sums and products commute"
@@ -93,9 +94,7 @@ class Attempt:
     divisions: dict[tuple[Poly, Poly], tuple[Poly, Poly]] = field(
         default_factory=dict[tuple[Poly, Poly], tuple[Poly, Poly]]
     )
-    quotients: list[tuple[Value, Value, Value, Value]] = field(
-        default_factory=list[tuple[Value, Value, Value, Value]]
-    )
+    quotients: list[_Quotient] = field(default_factory=list[_Quotient])
 
     def __post_init__(self) -> None:
         self.sizes = deepcopy(self.context.sizes)
@@ -386,11 +385,9 @@ class Attempt:
     def memory(self, t: str, buffer: str, index: Value) -> Value:
         truth = self.context.string(t) == BOOL
         found = self.function("memory", self.word(t), self.word(buffer), index, truth=truth)
-        if truth:
-            return found
-        if self.context.fits or self.context.embeds:
+        if not truth and (self.context.fits or self.context.embeds):
             self.fact(z3.And(self.has(t, found), self.has(t, z3.IntVal(0))))
-        return self.small(found)
+        return found if truth else self.small(found)
 
     def total(self, extent: Poly, summand: Callable[[Poly], Value]) -> Value:
         """A sum; its name stands for it, or its terms where the sizes are chosen."""

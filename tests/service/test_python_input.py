@@ -17,8 +17,9 @@ from selector.service.links import LARGEST
 pytestmark = pytest.mark.verified
 
 CAN_CONFINE = sandbox.abi() >= 1 and calls.are_filtered_here()
-README = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
-BLUR = README.partition("\nkernel = ")[0]
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+BY_HAND = START.split("```python\n")[1].split("```")[0]
+BLUR = BY_HAND.partition("\nkernel = ")[0]
 MISS = BLUR.replace("y]) * hl.f32(taps", "y] * taps")
 assert MISS != BLUR
 
@@ -61,7 +62,7 @@ def test_it_is_explained_and_drawn(python: Server) -> None:
         ("x = \0", "ParseError", "program"),
         ("\noutput = 3", "ScheduleError", "program:2"),
         ("import halide as hl\noutput = hl.Func('none')", "ScheduleError", "program:2"),
-        (README, "ParseError", f"program:{1 + README[: README.index('kernel = ')].count(chr(10))}"),
+        (BY_HAND, "ParseError", f"program:{1 + BLUR.count(chr(10)) + 1}"),
         (MISS, "SelectionError", f"program:{1 + MISS[: MISS.index('hb.store_in')].count(chr(10))}"),
     ],
 )  # fmt: skip

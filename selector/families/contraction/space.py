@@ -99,27 +99,39 @@ def _parts(most: int, shape: Shape) -> Iterator[int]:
 def _tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """None much larger than C, nor so small that others must be better."""
     target = find_target(machine.target)
-    largest = 128 * 256 if target.has("wgmma") else 64 * 128
+    found = list(_close(shape, target))
+    largest = max((size for size, _ in found), default=0)  # those of a narrow C are small
+    enough = 128 * 256 if target.has("wgmma") else 64 * 128
     results = shape.m * shape.n
-    least = min(largest, results, results * shape.batch / (machine.multiprocessors * TURNS))
+    turns = results * shape.batch / (machine.multiprocessors * TURNS)
+    least = min(enough, largest, results, turns)
+    yield from (tile for size, tile in found if size >= least)
+
+
+def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
+    """Tiles not much larger than C, and how many results of theirs there are."""
     depth = 32 // shape.bytes
+    groups_take = target.has("wgmma") and not (shape.across and shape.batch > 1)
 
     def fits(m: int, n: int) -> bool:
-        close = (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)
-        return close and m * n >= least
+        return (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)
 
-    if target.has("wgmma"):
+    if groups_take:
         for m, groups in GROUP_ROWS:
             for n in GROUP_COLUMNS:
-                if fits(m, n) or (m == 64 and shape.m <= 32 and fits(shape.m, n)):
-                    yield Tiling(n, m, RUNS[0], 1, groups, depth=depth)
+                rows = shape.m if m == 64 and shape.m <= 32 else m
+                if fits(rows, n):
+                    yield rows * n, Tiling(n, m, RUNS[0], 1, groups, depth=depth)
         for n, groups in SWAPPED_COLUMNS if shape.m <= MOST_SWAPPED else ():
             for m in SWAPPED_ROWS:
                 if fits(m, n):
-                    yield Tiling(n, m, RUNS[0], groups, 1, depth=depth, swapped=True)
+                    tile = Tiling(n, m, RUNS[0], groups, 1, depth=depth, swapped=True)
+                    yield m * n, tile
     for m, n, warps_m, warps_n in WARPS:
         if fits(m, n):
-            yield Tiling(n, m, RUNS[0], warps_n, warps_m, unit="warp", band=0, swapped=m == 8)
+            swapped = m == 8
+            tile = Tiling(n, m, RUNS[0], warps_n, warps_m, unit="warp", band=0, swapped=swapped)
+            yield m * n, tile
 
 
 def _rings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import reduce
 from math import prod
 
@@ -10,24 +11,31 @@ from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.thread_lanes import dealt
 from selector.emit.thread_runs import as_run, emit_run, is_copy
-from selector.emit.thread_vectors import (
-    Vectors,
-    as_vectors,
-    dealt,
+from selector.emit.thread_vector_code import (
     emit_vectors,
-    is_predicated,
-    thread_of,
+    shift_of,
     vector_condition,
     vector_flags,
+)
+from selector.emit.thread_vectors import (
+    SHIFT,
+    Vectors,
+    as_vectors,
+    is_predicated,
+    thread_of,
+    vectors_ahead,
 )
 from selector.gpu.ir.expressions import (
     all_of,
     element,
+    less,
     mixed_radix,
     number,
     plus,
     pointer,
+    remainder,
     times,
 )
 from selector.gpu.ir.memory import Array
@@ -223,13 +231,41 @@ class ThreadCode:
         if thread is None or flags is None:
             self._aligned(vectors, s, extents)
             return
-        w, names, count = self.context.writer, self.context.names, self.alone[thread]
-        with w.when(flags):
+        with self.context.writer.when(flags):
             self._aligned(vectors, s, extents)
-        with w.otherwise(), w.loop("l", number(0), number(s.value.type.lanes), "fours"):
-            turn = names.fresh("turn")
-            w.add(Let("int", (turn,), (plus(names.get(thread), times("l", count)),)))
-            self._guarded(dealt(s, thread, names.variable(turn)), None)
+        with self.context.writer.otherwise():
+            self._unaligned(s, thread)
+
+    def _unaligned(self, s: Store, thread: str) -> None:
+        """Rows that are not aligned. A thread begins where a vector may be stored; what is left, at
+        both ends of what a row of threads has, they take one by one.
+        """
+        w, names, count = self.context.writer, self.context.names, self.alone[thread]
+        lanes, own = s.value.type.lanes, names.get(thread)
+        vectors = vectors_ahead(s, thread, self.context) if count > 1 else None
+        if vectors is None:
+            turn = plus(own, times("l", count))
+            self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+            return
+        shift = names.get(SHIFT.name)
+        w.add(Let("int", (shift,), (shift_of(vectors, thread, self.context),)))
+        with w.when(less(own, count - 1)):
+            condition = vector_condition(vectors, self.context)
+            with w.block() if condition is None else w.when(condition):
+                emit_vectors(vectors, self.context)
+            if condition is not None:
+                with w.otherwise():
+                    turn = plus(plus(times(own, lanes), shift), "l")
+                    self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "rolled"))
+        turn = remainder(plus(plus(shift, lanes * (count - 1)), "l"), lanes * count)
+        self._turns(s, thread, turn, w.loop("l", number(own), number(lanes), step=number(count)))
+
+    def _turns(self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]) -> None:
+        """Elements one by one, by their numbers among those of a row of threads."""
+        with loop:
+            name = self.context.names.fresh("turn")
+            self.context.writer.add(Let("int", (name,), (turn,)))
+            self._guarded(dealt(s, thread, self.context.names.variable(name)), None)
 
     def _aligned(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
         w, condition = self.context.writer, vector_condition(vectors, self.context)

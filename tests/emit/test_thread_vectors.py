@@ -13,9 +13,14 @@ import pytest
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
+from selector.emit.thread_lanes import LANE, goes_on
 from selector.gpu.ir.memory import LoadVector, StoreVector
 from selector.gpu.ir.nodes import walk
 from selector.gpu.ir.text import parse_kernels, print_kernels
+from selector.ir.nodes import Store
+from selector.ir.parser import parse_expr
+from selector.ir.traverse import substitute
+from selector.ir.types import INT32
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -34,10 +39,10 @@ def kernels_of(out: hl.Func) -> tuple[Any, Any]:
     return emit_kernels(kernel.module, find_target("sm_80"))
 
 
-def bytes_moved(out: hl.Func) -> tuple[list[int], list[int]]:
-    """Of vectors that are loaded, and stored."""
+def bytes_moved(out: hl.Func, lie: str = "") -> tuple[list[int], list[int]]:
+    """Of vectors that are loaded where rows are aligned (or ``lie`` anywhere), and stored."""
     nodes = [n for kernel in kernels_of(out)[0] for n in walk(kernel.body)]
-    loaded = [n.bytes for n in nodes if isinstance(n, LoadVector)]
+    loaded = [n.bytes for n in nodes if isinstance(n, LoadVector) and n.lie == lie]
     return loaded, [n.bytes for n in nodes if isinstance(n, StoreVector)]
 
 
@@ -139,21 +144,26 @@ def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
 
 
 def test_a_window_is_loaded_once_and_the_widest_vectors_fit_the_lanes() -> None:
-    assert bytes_moved(scaled()[0]) == ([16], [16])
-    assert bytes_moved(widened()[0]) == ([4], [16])
-    assert bytes_moved(edges()[0]) == ([8, 8], [16])
-    assert bytes_moved(zeros()[0]) == ([8, 8], [8])
-    assert bytes_moved(halved()[0]) == ([16], [16])
+    assert bytes_moved(scaled()[0]) == ([16], [16, 16])  # rows that are aligned, and those that not
+    assert bytes_moved(widened()[0]) == ([4], [16, 16])
+    assert bytes_moved(edges()[0]) == ([8, 8], [16, 16])
+    assert bytes_moved(zeros()[0]) == ([8, 8], [8, 8])
+    assert bytes_moved(halved()[0]) == ([16], [16, 16])
     for make in (mirrored, reflected, repeated):
-        assert bytes_moved(make()[0]) == ([8], [16])
-    assert bytes_moved(shifted()[0]) == ([], [4])
+        assert bytes_moved(make()[0]) == ([8], [16, 16])
+    assert bytes_moved(shifted()[0]) == ([], [4, 4])
+
+
+def test_a_window_that_lies_anywhere_is_loaded_at_once() -> None:
+    for make, wanted in {scaled: [16], widened: [4], edges: [11, 8], halved: [17]}.items():
+        assert bytes_moved(make()[0], "anywhere")[0] == wanted
 
 
 def test_rows_that_no_flag_speaks_of_are_no_vectors() -> None:
     a, out = hl.ImageParam(F32, 1, "a"), hl.Func("out")
     out[x, y] = a[x + 3 * y]
     loaded, stored = bytes_moved(vectorized(out, 4))
-    assert (loaded, stored) == ([], [16])
+    assert (loaded, stored) == ([], [16, 16])
 
 
 def read_at(*index: Any) -> tuple[list[int], list[int]]:
@@ -167,7 +177,7 @@ def test_strides_gathers_and_columns_are_read_lane_by_lane() -> None:
     table = hl.ImageParam(U8, 1, "table")
     for index in ((5 * x, y), (y, x), (hl.i32(table[x % 9]), y)):
         assert read_at(*index)[0] == []
-    assert read_at(x, y) == ([16], [16])
+    assert read_at(x, y) == ([16], [16, 16])
 
 
 def test_nodes_are_printed_and_parsed() -> None:
@@ -175,9 +185,9 @@ def test_nodes_are_printed_and_parsed() -> None:
     assert parse_kernels(print_kernels(kernels)) == kernels
 
 
-def test_rows_that_are_not_aligned_are_dealt_out_to_threads_side_by_side() -> None:
+def test_rows_that_are_not_aligned_are_stored_as_vectors_that_begin_later() -> None:
     source = hb.compile(scaled()[0], target="sm_80").source
-    assert source.count("const int turn =") == 1
+    assert source.count(" load_anywhere<16>(") == 1
     total, out = hl.Func("total"), hl.Func("out")
     a = hl.ImageParam(F32, 2, "a")
     total[x, y] = hl.f32(0)
@@ -186,3 +196,16 @@ def test_rows_that_are_not_aligned_are_dealt_out_to_threads_side_by_side() -> No
     vectorized(out, 4)
     total.compute_at(out, xi).vectorize(x).update().vectorize(x)
     assert "turn" not in hb.compile(out, target="sm_80").source  # sums of the thread's own
+
+
+def test_what_vectors_that_begin_later_hold_is_of_the_place_not_of_the_thread() -> None:
+    def whether(index: str, value: str) -> bool:
+        named = {"l": LANE}
+        parts = (substitute(parse_expr(text, {"a": INT32}), named) for text in (index, value))
+        return goes_on(Store("out", *parts), "t", 16)
+
+    for value in ("t*16 + l", "(t*16 + l)/8", "(t*16 + l) % 24", "a[t*16 + l - 1]"):
+        assert whether("t*16 + l", value)
+    for value in ("t", "l", "l % 8 + t", "a[t*17 + l]"):
+        assert not whether("t*16 + l", value)
+    assert not whether("t*8 + l", "1")

@@ -60,6 +60,8 @@ def store_line(node: StoreNode) -> str:
             return f"{spell(to)} = {spell(value)};"
         case StoreChunk(to, source):
             return f"*(uint4*){operand(to)} = *(const uint4*){operand(source)};"
+        case LoadVector(to, first, source, bytes_, "anywhere"):
+            return f"load_anywhere<{bytes_}>({_listed(behind(to, number(first)), source)});"
         case LoadVector(to, first, source, bytes_):
             return _vector_line(behind(to, number(first)), source, bytes_)
         case StoreVector(to, source, first, bytes_):

@@ -158,18 +158,20 @@ class StoreChunk:
 @dataclass(frozen=True, slots=True)
 class LoadVector:
     """Elements of a thread's array ``to`` from the ``first`` on are set to as many behind a pointer
-    to memory: at once, 4, 8 or 16 bytes at a multiple of as many.
+    to memory: at once, 4, 8 or 16 bytes at a multiple of as many; or so many bytes that lie
+    ``anywhere``, with whole words of the array.
     """
 
     to: Expr
     first: int
     source: Expr
     bytes: int
+    lie: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreVector:
-    """The same way back."""
+    """4, 8 or 16 bytes the same way back."""
 
     to: Expr
     source: Expr

@@ -113,7 +113,7 @@ TEMPLATES: dict[type, str] = {
     Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     Store: "store {to} = {value}",
     StoreChunk: "store_chunk to {to} from {source}",
-    LoadVector: "load_vector to {to} first {first} from {source} bytes {bytes}",
+    LoadVector: "load_vector to {to} first {first} from {source} bytes {bytes}[ lie {lie}]",
     StoreVector: "store_vector to {to} from {source} first {first} bytes {bytes}",
     StorePair: "store_pair to {to}[ of {kind}] = {values}",
     StoreQuad: "store_quad to {to} = {values}",

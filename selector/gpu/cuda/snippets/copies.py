@@ -55,6 +55,37 @@ __device__ __forceinline__ void store_shifted(Shifted s) {
   *(uint4*)s.to = make_uint4(w[0], w[1], w[2], w[3]);
 }
 """,
+    "load_anywhere": """\
+// So many bytes from any address to whole words of a thread's own: the aligned vectors, or words,
+// that hold some of them, shifted.
+template <int bytes> __device__ __forceinline__ void load_anywhere(void* to, const void* from) {
+  constexpr int words = (bytes + 3) / 4, per = bytes > 8 ? 4 : 1;
+  constexpr int count = (bytes + 4 * per - 2) / (4 * per) + 1;
+  const int shift = (int)((u64)from & (4 * per - 1));
+  const char* const at = (const char*)from - shift;
+  u32 w[count * per + 1];
+  #pragma unroll
+  for (int i = 0; i < count; ++i) {
+    const bool some = i * 4 * per < shift + bytes;
+    if (per == 1) w[i] = some ? ((const u32*)at)[i] : 0;
+    else {
+      const uint4 v = some ? ((const uint4*)at)[i] : make_uint4(0, 0, 0, 0);
+      w[4 * i] = v.x; w[4 * i + 1] = v.y; w[4 * i + 2] = v.z; w[4 * i + 3] = v.w;
+    }
+  }
+  w[count * per] = 0;
+  #pragma unroll
+  for (int by = per / 2; by > 0; by /= 2) {
+    if (shift & 4 * by) {
+      #pragma unroll
+      for (int i = 0; i + by <= count * per; ++i) w[i] = w[i + by];
+    }
+  }
+  #pragma unroll
+  for (int i = 0; i < words; ++i)
+    ((u32*)to)[i] = __funnelshift_r(w[i], w[i + 1], (shift & 3) * 8);
+}
+""",
     "copy_commit": """\
 __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

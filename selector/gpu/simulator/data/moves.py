@@ -181,10 +181,11 @@ def store_chunk(m: Machine, v: Threads, node: StoreChunk) -> None:
 
 
 def load_vector(m: Machine, v: Threads, node: LoadVector) -> None:
-    """Element by element; all begin at a multiple of the vector's bytes."""
+    """Element by element; all begin at a multiple of the vector's bytes, or anywhere."""
     assert isinstance(node.to, Var)
     source: Pointer = m.value(v, node.source)
-    m.memories.places(v, source, node.bytes)
+    if not node.lie:
+        m.memories.places(v, source, node.bytes)
     found, _ = v.changed(node.to.name)
     for i in range(node.bytes // source.element.itemsize):
         m.memories.met = False

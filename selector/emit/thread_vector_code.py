@@ -1,0 +1,145 @@
+"""Writes the vectors of one thread (``thread_vectors``): when they are taken, and their loads and
+stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from selector.emit.context import KernelContext
+from selector.emit.scalar import c_type
+from selector.emit.thread_lanes import LANE
+from selector.emit.thread_vectors import SHIFT, Vectors, Window
+from selector.gpu.ir.expressions import (
+    at_least,
+    behind,
+    both,
+    element,
+    masked,
+    minus,
+    number,
+    plus,
+    pointer,
+    shifted,
+)
+from selector.gpu.ir.memory import Array, LoadVector, StoreVector
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Call, Cast, Expr, IntImm
+from selector.ir.traverse import substitute
+from selector.ir.types import INT32, UINT64
+
+WORD = 4  # bytes
+
+
+def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
+    """When it goes as vectors; None if always."""
+    scalar, needs = context.scalar, v.needs
+    rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
+    tests = [scalar.legal(t) for t in needs.tests]
+    found = [*rooms, *tests]
+    return both(*found) if found else None
+
+
+def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether rows of all arrays that it moves vectors of begin at multiples."""
+    moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in _pieces(w))}
+    if v.per > 1:
+        moved[v.lane.buffer] = v.per
+    return both(*(context.aligned_flag(b, per) for b, per in moved.items())) if moved else None
+
+
+def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:
+    """``SHIFT``: how far the first thread's lanes are from a multiple."""
+    storage, nothing = context.storages[v.lane.buffer], IntImm(0)
+    zeros: dict[str, Expr] = {thread: nothing, SHIFT.name: nothing, LANE.name: nothing}
+    first = context.scalar.number(to_affine(substitute(v.lane.index, zeros)).to_expr())
+    start = Cast(UINT64, behind(pointer(storage.base), storage.start, first))
+    size = v.per * storage.type.bytes
+    over = Call(UINT64, "bitwise_and", (start, IntImm(size - 1, UINT64)))
+    elements = shifted(Cast(INT32, over), storage.type.bytes.bit_length() - 1)
+    return masked(minus(v.per, elements), v.per - 1)
+
+
+def emit_vectors(v: Vectors, context: KernelContext) -> None:
+    """Write the statement for where it goes as vectors."""
+    w, scalar, s = context.writer, context.scalar, v.lane
+    for window in v.windows:
+        _load(window, context)
+    storage, lanes = context.storages[s.buffer], v.needs.lanes
+    kind, run = c_type(storage.type), context.names.fresh("run")
+    if v.per > 1:
+        w.add(Array(run, kind, lanes, v.per * storage.type.bytes))
+    name = context.names.get(LANE.name)
+    with w.loop(name, number(0), number(lanes), "unrolled"):
+        own = element(storage.type, pointer(run), name)
+        w.store(own if v.per > 1 else scalar.access(storage, s.index), scalar.legal(s.value))
+    if v.ahead:
+        _store(v, run, context)
+    elif v.per > 1:
+        with w.when(context.aligned_flag(s.buffer, v.per)):
+            _store(v, run, context)
+        with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
+            w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
+
+
+def _store(v: Vectors, run: str, context: KernelContext) -> None:
+    """What is in the thread's array, as vectors."""
+    storage, start = context.storages[v.lane.buffer], to_affine(v.lane.index).rest(LANE)
+    for k in range(0, v.needs.lanes, v.per):
+        at = context.scalar.number((start + k).to_expr())
+        to = behind(pointer(storage.base), storage.start, at)
+        context.writer.add(StoreVector(to, pointer(run), k, v.per * storage.type.bytes))
+
+
+def _load(window: Window, context: KernelContext) -> None:
+    w, storage, per = context.writer, window.storage, window.per
+    if window.anywhere:
+        _load_anywhere(window, context)
+        return
+    size = window.high - window.first
+    alignment = per * storage.type.bytes
+    w.add(Array(window.name, c_type(storage.type), size, alignment))
+    pieces = tuple(_pieces(window))
+    if len(pieces) == window.high - window.low:
+        _load_elements(window, context)
+        return
+    with w.when(context.aligned_flag(window.buffer, per)):
+        for k, n in pieces:
+            at = (window.start + k).to_expr()
+            if n == 1:
+                to = element(storage.type, pointer(window.name), k - window.first)
+                w.store(to, context.scalar.access(storage, at))
+            else:
+                start = behind(pointer(storage.base), storage.start, context.scalar.number(at))
+                w.add(LoadVector(pointer(window.name), k - window.first, start, alignment))
+    with w.otherwise():
+        _load_elements(window, context)
+
+
+def _load_anywhere(window: Window, context: KernelContext) -> None:
+    """All at once, by words."""
+    storage, size = window.storage, window.storage.type.bytes
+    bytes_ = (window.high - window.low) * size
+    count = -(-bytes_ // WORD) * WORD // size
+    context.writer.add(Array(window.name, c_type(storage.type), count, max(WORD, size)))
+    at = context.scalar.number((window.start + window.low).to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    context.writer.add(LoadVector(pointer(window.name), 0, source, bytes_, "anywhere"))
+
+
+def _load_elements(window: Window, context: KernelContext) -> None:
+    """One by one."""
+    w, storage, name = context.writer, window.storage, context.names.get(LANE.name)
+    with w.loop(name, number(0), number(window.high - window.low), "unrolled"):
+        to = element(storage.type, pointer(window.name), plus(name, window.low - window.first))
+        at = (window.start + window.low + LANE).to_expr()
+        w.store(to, context.scalar.access(storage, at))
+
+
+def _pieces(window: Window) -> Iterator[tuple[int, int]]:
+    """Where each load of a window begins, and how many elements it has."""
+    k = window.low
+    while k < window.high:
+        n = window.per if k % window.per == 0 and k + window.per <= window.high else 1
+        yield k, n
+        k += n

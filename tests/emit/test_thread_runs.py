@@ -58,7 +58,7 @@ def test_runs_of_16_bytes(
     source: Any, element: hl.Type, lanes: int, wide: bool, moved: bool
 ) -> None:
     kernel = copied(source, element, lanes)
-    assert ("uint4" in kernel.source) == wide
+    assert ("*(uint4*)" in kernel.source) == wide
     assert ("load_shifted" in kernel.source) == moved
     rng = np.random.default_rng(2)
     data = rng.integers(-50, 50, (37, 37)).astype(np.float16 if element == F16 else np.int8)

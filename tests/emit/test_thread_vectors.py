@@ -209,3 +209,12 @@ def test_what_vectors_that_begin_later_hold_is_of_the_place_not_of_the_thread() 
     for value in ("t", "l", "l % 8 + t", "a[t*17 + l]"):
         assert not whether("t*16 + l", value)
     assert not whether("t*8 + l", "1")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("make", [edges, halved])
+def test_windows_are_in_registers(make: Callable[[], Any]) -> None:
+    from selector.runtime.nvrtc import resource_usage
+
+    used = resource_usage(hb.compile(make()[0], target="sm_80").cubin())
+    assert not any(usage.local_accesses for usage in used.values())

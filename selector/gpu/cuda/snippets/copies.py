@@ -74,12 +74,13 @@ template <int bytes> __device__ __forceinline__ void load_anywhere(void* to, con
     }
   }
   w[count * per] = 0;
-  #pragma unroll
-  for (int by = per / 2; by > 0; by /= 2) {
-    if (shift & 4 * by) {
-      #pragma unroll
-      for (int i = 0; i + by <= count * per; ++i) w[i] = w[i + by];
-    }
+  if (per == 4 && (shift & 8)) {
+    #pragma unroll
+    for (int i = 0; i + 2 <= count * per; ++i) w[i] = w[i + 2];
+  }
+  if (per == 4 && (shift & 4)) {
+    #pragma unroll
+    for (int i = 0; i + 1 <= count * per; ++i) w[i] = w[i + 1];
   }
   #pragma unroll
   for (int i = 0; i < words; ++i)

@@ -265,7 +265,8 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("selector.resolve_target", selector.resolve_target),
     ),
     "Kernels": (
-        ("kernel", selector.Kernel), ("graph", LaunchGraph),
+        ("kernel", selector.Kernel), ("sized_kernel", selector.SizedKernel),
+        ("hb.SizeClass", hb.SizeClass), ("graph", LaunchGraph),
         ("kernel.report", Report), ("kernel.report.statements[i]", StatementReport),
         ("kernel.report.updates[i].block", Block),
     ),

@@ -24,11 +24,13 @@ from halide_bridge.memory import (
 from halide_bridge.schedules.auto import Schedule, autoschedule
 from halide_bridge.schedules.recorder import funcs
 from halide_bridge.tuning import tune
+from selector.runtime.classes import SizeClass
 
 __all__ = [
     "MemoryType",
     "Options",
     "Schedule",
+    "SizeClass",
     "autoschedule",
     "cluster",
     "compile",

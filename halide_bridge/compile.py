@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from halide_bridge.lowering import lower
-from halide_bridge.schedules.auto import lower_auto
+from halide_bridge.programs import Programs
 from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
 
@@ -23,14 +23,17 @@ def compile(  # noqa: A001 - the public name
     inputs: Sequence[object] | None = None,
     strict: bool = True,
     schedule: str | None = None,
-    sizes: Sizes | None = None,
+    sizes: Sizes | Sequence[Sizes] | None = None,
     **options: Any,
 ) -> Kernel:
     """Lower a pipeline and compile it for ``target``, on any machine.
 
     ``output``: a Func, several, or a Pipeline, scheduled by its user; with ``schedule="auto"`` what
-    its user has not scheduled is scheduled as ``autoschedule`` does, in a copy, to be fast at
-    ``sizes`` if they are given: the pipeline stays as it is. ``name`` and ``inputs`` are those of
+    its user has not scheduled is scheduled as ``autoschedule`` does, in a copy: the pipeline stays
+    as it is. Where the schedule depends on sizes, the kernel is a ``SizedKernel``: each call gets
+    a program for its sizes, of their class. ``sizes``: those to be fast at, and there is one
+    program for all calls; or a list of those whose classes are compiled at once, the others when a
+    call needs them. ``name`` and ``inputs`` are those of
     ``lower``, ``strict`` and the other options those of ``selector.compile``;
     ``service="http://..."`` lowers here and has the rest done by a compile service.
 
@@ -49,7 +52,8 @@ def compile(  # noqa: A001 - the public name
             )
         module = lower(output, target=target, name=name, inputs=inputs)
     elif schedule == "auto":
-        module = lower_auto(output, target=target, sizes=sizes, name=name, inputs=inputs)
+        programs = Programs(output, name, inputs, target, {"strict": strict, **options})
+        return programs.kernel(sizes)
     else:
         raise ScheduleError(f"schedule is 'auto' or nothing, not {schedule!r}")
     seconds = time.perf_counter() - start

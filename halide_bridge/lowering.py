@@ -92,10 +92,14 @@ def lower_copy(
     target: str | Target,
     name: str | None,
     inputs: Sequence[object] | None,
+    pipeline: Pipeline | None = None,
 ) -> Module:
-    """The same of a copy that ``schedule`` schedules: the pipeline stays as it is."""
+    """The same of a copy that ``schedule`` schedules: the pipeline stays as it is. ``pipeline``:
+    one with requirements, of which these are outputs.
+    """
     with collector_paused(), apart():
-        return _lowered(_open(output, target, name, Options(), schedule), name, inputs)
+        opened = _open(output, target, name, Options(), schedule, pipeline)
+        return _lowered(opened, name, inputs)
 
 
 def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | None) -> Module:
@@ -149,6 +153,7 @@ def _open(
     name: str | None,
     options: Options,
     schedule: Callable[[list[Func]], object] | None = None,
+    pipeline: Pipeline | None = None,
 ) -> _Pipeline:
     location = caller_location()
     asked = checks.output_funcs(output, location)
@@ -169,7 +174,7 @@ def _open(
         **asdict(options),
         "target": _HALIDE_TARGET[families.family],
         "name": outputs[0].name() if name is None else name,
-        "pipeline": output if checks.is_pipeline(output) else None,
+        "pipeline": output if checks.is_pipeline(output) else pipeline,
         "tensor_funcs": {n for n, d in directives.items() if d.kind is not None},
     }
     wrapped = tuple((w, f) for w, f in pairs if w != f)

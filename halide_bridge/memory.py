@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -80,12 +80,17 @@ def _table() -> _Table:
     return _current.get(_users)
 
 
+def said() -> dict[str, Directives]:
+    """All that has been said so far, for ``apart``."""
+    return dict(_table().given)
+
+
 @contextmanager
-def apart() -> Generator[None]:
+def apart(before: Mapping[str, Directives] | None = None) -> Generator[None]:
     """What is said inside of copies of a pipeline (``native().copy``), whose Funcs have the names
-    of the user's, is not said of these; what was said of these holds for the copies.
+    of the user's, is not said of these; what was said of these (``before``) holds for the copies.
     """
-    token = _current.set(_Table(dict(_table().given)))
+    token = _current.set(_Table(said() if before is None else dict(before)))
     try:
         yield
     finally:

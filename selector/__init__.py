@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from selector.api import Kernel, Service, load, resolve_target
+    from selector.api import Kernel, Service, SizedKernel, load, resolve_target
     from selector.api import compile_module as compile  # noqa: A004
 
-__all__ = ["Kernel", "Service", "compile", "load", "resolve_target"]
+__all__ = ["Kernel", "Service", "SizedKernel", "compile", "load", "resolve_target"]
 _IN_API = {
     "Kernel": "Kernel",
     "Service": "Service",
+    "SizedKernel": "SizedKernel",
     "compile": "compile_module",
     "load": "load",
     "resolve_target": "resolve_target",

@@ -8,19 +8,21 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import output_funcs
+from halide_bridge.checks import is_pipeline, output_funcs
 from halide_bridge.lowering import lower_copy
+from halide_bridge.memory import apart
 from halide_bridge.names import plain
+from halide_bridge.native import native
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import read_program
-from halide_bridge.schedules.sizes import Sizes, guess
+from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import ScheduleError, UserError
 from selector.ir.module import Module
 from selector.machine import machine_for
@@ -62,27 +64,54 @@ def autoschedule(
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    schedule = _applied(outputs, _plan(outputs, target, sizes, location))
+    known = guess(read_program(outputs), sizes, location)
+    schedule = _applied(outputs, _plan(outputs, target, known, location))
     _scheduled.update((func.name(), location) for func in outputs)
     return schedule
 
 
 def lower_auto(
-    output: Any,
-    *,
-    target: str | Target,
-    sizes: Sizes | None,
-    name: str | None,
-    inputs: Sequence[object] | None,
-) -> Module:
-    """The loops of a copy that is scheduled so; the pipeline stays as it is."""
+    source: Source, *, target: str | Target, sizes: Sizes | None, some: bool = False
+) -> tuple[Module, dict[str, set[int]]]:
+    """The loops of a copy that is scheduled so, and on which axes of outputs and arguments (0 is
+    the last) its schedule depends: the same rest gives the same. ``some``: of the ``sizes``, those
+    that the pipeline has.
+    """
+    with apart(source.said):
+        known = guess(read_program(source.outputs), sizes, source.location, some)
+        plan = _plan(source.outputs, target, known, source.location)
+        module = lower_copy(
+            source.outputs,
+            lambda copies: _applied(copies, plan),
+            target=target,
+            name=source.name,
+            inputs=source.inputs,
+            pipeline=source.pipeline,
+        )
+    return module, known.depends_on()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A plain pipeline as it was: copies of its ``outputs``, what was ``said`` of its Funcs, and
+    the requirements of the ``pipeline``, if it is one.
+    """
+
+    outputs: list[Any]
+    said: Mapping[str, memory.Directives]
+    pipeline: Any
+    name: str | None
+    inputs: Sequence[object] | None
+    location: str
+
+
+def source_of(output: Any, name: str | None, inputs: Sequence[object] | None) -> Source:
+    """What a user hands in. ``ScheduleError`` for what is no output or has been scheduled."""
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    plan = _plan(outputs, target, sizes, location)
-    return lower_copy(
-        output, lambda copies: _applied(copies, plan), target=target, name=name, inputs=inputs
-    )
+    pipeline = output if is_pipeline(output) else None
+    return Source(native().copy(outputs), memory.said(), pipeline, name, inputs, location)
 
 
 def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
@@ -103,13 +132,12 @@ def _applied(outputs: list[Any], plan: Plan) -> Schedule:
     return Schedule(scheduling.script.source, scheduling.report)
 
 
-def _plan(outputs: list[Any], target: str | Target, sizes: Sizes | None, location: str) -> Plan:
+def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str) -> Plan:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy.
     """
     wanted = _gpu(target, location)
     program = read_program(outputs)
-    known = guess(program, sizes, location)
     plan = Plan({}, {}, known, machine_for(wanted))
     for member in program:
         found = "" if member.fixed else sum_of(member, program)

@@ -6,7 +6,7 @@ They decide what is fast, never what is right: a kernel takes any size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from halide_bridge.names import plain
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
@@ -22,13 +22,32 @@ Sizes = Sequence[int] | Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """``known``: extents by the name that Halide has for them."""
+    """``known``: extents by the name that Halide has for them; ``names``: whose each is, by the
+    name in front; ``asked``: of those, which have been looked at.
+    """
 
     known: Mapping[str, int]
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    asked: set[str] = field(default_factory=set[str])
+
+    def get(self, name: str) -> int | None:
+        """An extent, if it is known. What is decided must not follow from anything else."""
+        if ".extent." in name:
+            self.asked.add(name)
+        return self.known.get(name)
+
+    def depends_on(self) -> dict[str, set[int]]:
+        """The axes, from the last one on, of outputs and arguments that have been looked at."""
+        found: dict[str, set[int]] = {}
+        for name in self.asked:
+            buffer, _, d = name.rpartition(".extent.")
+            if buffer in self.names:
+                found.setdefault(self.names[buffer], set()).add(int(d))
+        return found
 
     def value(self, e: Expr) -> int:
         """Of an expression of sizes."""
-        env = {name: self.known.get(name, _usual(name)) for name in free_vars(e)}
+        env = {name: _or_usual(self.get(name), name) for name in free_vars(e)}
         try:
             return evaluate_scalar(e, env)
         except (ArithmeticError, KeyError, NotImplementedError, TypeError, ValueError):
@@ -44,13 +63,16 @@ class Guess:
         return max(1, self.value(high) - self.value(low) + 1)
 
 
-def _usual(name: str) -> int:
+def _or_usual(value: int | None, name: str) -> int:
+    if value is not None:
+        return value
     return USUAL if ".extent." in name else 0
 
 
-def guess(program: Program, sizes: Sizes | None, location: str) -> Guess:
+def guess(program: Program, sizes: Sizes | None, location: str, some: bool = False) -> Guess:
     """From the sizes of outputs and arguments, in NumPy's order, and from estimates of outputs.
-    ``ScheduleError`` for a name that the pipeline does not have, and for a wrong number of them.
+    ``some``: of those that the pipeline has. Else ``ScheduleError`` for a name that it does not
+    have; for a wrong number of them as well.
     """
     known: dict[str, int] = {}
     outputs = [program.members[name] for name in program.outputs]
@@ -58,13 +80,16 @@ def guess(program: Program, sizes: Sizes | None, location: str) -> Guess:
         for d, arg in enumerate(member.args):
             if arg in member.estimates:
                 known[f"{member.name}.extent.{d}"] = member.estimates[arg]
-    if sizes is None:
-        return Guess(known)
-    named = sizes if isinstance(sizes, Mapping) else {outputs[0].label: sizes}
     places = {plain(m.name).removesuffix("_im"): m for m in program if is_argument(m, program)}
     places |= {m.label: m for m in outputs}
+    buffers = {label: _buffer(m, program) for label, m in places.items()}
+    named = {} if sizes is None else sizes
+    if not isinstance(named, Mapping):
+        named = {outputs[0].label: named}
     for name, shape in named.items():
         member = places.get(name)
+        if member is None and some:
+            continue
         if member is None or len(shape) != len(member.args):
             raise ScheduleError(
                 f"sizes has {tuple(shape)} for `{name}`",
@@ -74,10 +99,14 @@ def guess(program: Program, sizes: Sizes | None, location: str) -> Guess:
                 hint="a shape in NumPy's order, or shapes by the names of outputs and arguments",
                 where=location,
             )
-        read = next(accesses(member.stages[0].values[0]), None)
-        buffer = member.name if member in outputs or read is None else read.func
-        known |= {f"{buffer}.extent.{d}": int(n) for d, n in enumerate(reversed(shape))}
-    return Guess(known)
+        known |= {f"{buffers[name]}.extent.{d}": int(n) for d, n in enumerate(reversed(shape))}
+    return Guess(known, {buffer: label for label, buffer in buffers.items()})
+
+
+def _buffer(member: Member, program: Program) -> str:
+    """The name that Halide has for an output or an argument."""
+    read = next(accesses(member.stages[0].values[0]), None)
+    return member.name if member.name in program.outputs or read is None else read.func
 
 
 def is_argument(member: Member, program: Program) -> bool:

@@ -120,7 +120,8 @@ class Sweeps:
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""
-        said = bool(free_vars(e)) and free_vars(e) <= self.known.known.keys()
+        names = free_vars(e)
+        said = bool(names) and None not in [self.known.get(name) for name in names]
         return self.known.value(e) if said else number(e)
 
     def _elements(self, reader: Member, member: Member) -> dict[str, str]:

@@ -28,7 +28,8 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ from selector.targets import find_target
 
 FORMAT = "tensor-selector kernel"
 VERSION = 3
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _ALWAYS = ("plan.json", "module.vir", "report.json", "report.txt")
 _MACHINE_CODE = re.compile(r"sm_\d+a?\.cubin|\d\.so")
 _AGAIN = "save it again: kernel.save(path)"
@@ -81,6 +82,14 @@ class Artifact:
 
 def to_bytes(artifact: Artifact) -> bytes:
     """The file's bytes; the same for equal artifacts. ``ArtifactError`` if they are too many."""
+    try:
+        return pack(members_of(artifact))
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.plan.name} cannot be saved", why=str(error)) from error
+
+
+def members_of(artifact: Artifact) -> dict[str, bytes]:
+    """The members of its archive, manifest first."""
     members = {
         "plan.json": _json(plan_to_json(artifact.plan)),
         "module.vir": artifact.module_text.encode(),
@@ -100,16 +109,22 @@ def to_bytes(artifact: Artifact) -> bytes:
         "versions": dict(artifact.versions),
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     }
-    try:
-        return pack({_MANIFEST: _json(manifest), **members})
-    except ValueError as error:
-        raise ArtifactError(f"{artifact.plan.name} cannot be saved", why=str(error)) from error
+    return {MANIFEST: _json(manifest), **members}
 
 
 def from_bytes(data: bytes, name: str = "artifact") -> Artifact:
     """Read a file's bytes; ``ArtifactError`` on anything but a whole artifact of this version."""
+    with damage(name):
+        if not data.startswith(b"PK"):
+            raise ArtifactError(f"{name} is not a saved kernel", hint=_AGAIN)
+        return from_members(unpack(data), name)
+
+
+@contextmanager
+def damage(name: str) -> Generator[None]:
+    """Whatever is wrong with a file is an ``ArtifactError``."""
     try:
-        return _read(data, name)
+        yield
     except ArtifactError:
         raise
     except _DAMAGE as error:
@@ -119,7 +134,12 @@ def from_bytes(data: bytes, name: str = "artifact") -> Artifact:
 
 
 def save(artifact: Artifact, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Write ``path`` in one step, so that readers see the old file or the new one.
+    """Write an artifact; see ``write``."""
+    write(to_bytes(artifact), path, overwrite)
+
+
+def write(data: bytes, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Write a saved kernel in one step, so that readers see the old one or the new one.
 
     ``ArtifactError`` if it exists and is no artifact, unless ``overwrite``; or if it cannot be
     written.
@@ -133,19 +153,22 @@ def save(artifact: Artifact, path: str | os.PathLike[str], overwrite: bool = Fal
             hint="choose another name, or pass overwrite=True",
         )
     try:
-        write_atomically(path, to_bytes(artifact))
+        write_atomically(path, data)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be written", why=error.strerror or "") from error
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
     """Read a saved kernel; ``ArtifactError`` if there is none, or not a whole one."""
-    path = Path(path)
+    return from_bytes(read(Path(path)), str(path))
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file; ``ArtifactError`` if it cannot be read."""
     try:
-        data = bytes_of(path)
+        return bytes_of(path)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-    return from_bytes(data, str(path))
 
 
 def bytes_of(path: Path) -> bytes:
@@ -162,7 +185,7 @@ def bytes_of(path: Path) -> bytes:
 def is_artifact(path: Path) -> bool:
     """Whether a file says of itself that it is a saved kernel, of whatever version."""
     try:
-        return _manifest(unpack(bytes_of(path)), str(path)).get("format") == FORMAT
+        return manifest_of(unpack(bytes_of(path)), str(path)).get("format") == FORMAT
     except (ArtifactError, *_DAMAGE):
         return False
 
@@ -182,13 +205,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _read(data: bytes, name: str) -> Artifact:
-    if not data.startswith(b"PK"):
-        raise ArtifactError(f"{name} is not a saved kernel", hint=_AGAIN)
-    members = unpack(data)
-    manifest = _manifest(members, name)
+def from_members(members: dict[str, bytes], name: str) -> Artifact:
+    """What the members of an archive say; ``ArtifactError``, or what ``damage`` knows, if they are
+    not those of a whole kernel.
+    """
+    manifest = manifest_of(members, name)
     _check_version(manifest, name)
-    del members[_MANIFEST]
+    del members[MANIFEST]
     _check_names(members, manifest)
     for member, content in members.items():
         if hashlib.sha256(content).hexdigest() != manifest["sha256"][member]:
@@ -228,10 +251,11 @@ def _texts(values: list[Any]) -> tuple[str, ...]:
     return tuple(str(v) for v in values)
 
 
-def _manifest(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    if _MANIFEST not in members:
+def manifest_of(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """What an archive says of itself."""
+    if MANIFEST not in members:
         raise ArtifactError(f"{name} is not a saved kernel", why="it has no manifest")
-    manifest = parse_json(_MANIFEST, members[_MANIFEST])
+    manifest = parse_json(MANIFEST, members[MANIFEST])
     if not isinstance(manifest, dict):
         raise ArtifactError(f"{name} is not a saved kernel", why="its manifest is none")
     return dict(manifest)  # pyright: ignore[reportUnknownArgumentType]

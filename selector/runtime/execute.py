@@ -24,7 +24,7 @@ from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.launches import kept_scratch, launch, new_scratch, remember
-from selector.runtime.native import known_calls
+from selector.runtime.native import KnownCalls, known_calls
 from selector.runtime.plan import Launch, Plan
 from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
 from selector.targets import find_target, runs_on
@@ -33,9 +33,18 @@ CALLS_AT_MOST = 128
 
 
 class Executable:
-    """A plan with its machine code on one kind of device. ``cubin`` is asked once per device."""
+    """A plan with its machine code on one kind of device. ``cubin`` is asked once per device.
+    ``known``: calls of another plan with the same parameters, to be found in one table with those
+    of this one.
+    """
 
-    def __init__(self, plan: Plan, cubin: Callable[[], bytes], driver: Driver) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        cubin: Callable[[], bytes],
+        driver: Driver,
+        known: KnownCalls | None = None,
+    ) -> None:
         self.plan = plan
         self._cubin = cubin
         self._driver = driver
@@ -46,7 +55,9 @@ class Executable:
         self._modules: dict[int, Any] = {}
         self._prepared: dict[Hashable, Prepared] = {}
         self._sizes_use_scalars = sizes_use_scalars(plan)
-        self._known = known_calls(plan, driver, CALLS_AT_MOST)
+        if known is None or not known.takes(plan):
+            known = known_calls(plan, driver, CALLS_AT_MOST)
+        self._known = known
         self._alone: AbstractContextManager[Any] = self._known or threading.RLock()
 
     def __call__(
@@ -73,6 +84,23 @@ class Executable:
                 with self._driver.active(prepared.device, self._driver.stream(None, arrays)):
                     self._known.add(args, named, out, sizes, prepared)
         return self._named(results)
+
+    def beside(self, plan: Plan, cubin: Callable[[], bytes]) -> Executable:
+        """That of another program for the same calls: those that are known are known to both."""
+        return Executable(plan, cubin, self._driver, self._known)
+
+    def call_known(
+        self,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        out: Any = None,
+        stream: Any = None,
+        sizes: Any = None,
+    ) -> Any:
+        """Run a call that is known; ``NotImplemented`` for any other."""
+        if self._known is None:
+            return NotImplemented
+        return self._known.call(args, named, out, stream, sizes)
 
     def graph(
         self, args: Sequence[Any], named: Mapping[str, Any], out: Any = None, sizes: Any = None

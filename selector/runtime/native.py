@@ -8,7 +8,7 @@ same, or says what is wrong. Without the module all calls go there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from selector.ir.nodes import ScalarParam
@@ -36,6 +36,7 @@ class KnownCalls:
 
         self._driver = driver
         self._libraries = libraries
+        self._parameters = _parameters(plan)
         self.launcher = _launch.Launcher(
             libraries,
             arguments.parameter_names(plan),
@@ -47,6 +48,10 @@ class KnownCalls:
             driver.failed,
         )
         self.call = self.launcher.call
+
+    def takes(self, plan: Plan) -> bool:
+        """Whether calls of another plan are told apart by the same things."""
+        return plan.patience is None and _parameters(plan) == self._parameters
 
     def __enter__(self) -> None:
         self.launcher.__enter__()
@@ -105,6 +110,12 @@ def _launch_of(launch: PreparedLaunch, early: bool) -> _launch.Launch:
     function: Any = launch.function
     early = early and launch.early is not None
     return function.ptr, launch.grid, launch.block, launch.shared_bytes, early, every
+
+
+def _parameters(plan: Plan) -> tuple[Hashable, ...]:
+    """What a signature is read by."""
+    outputs = tuple(b.name for b in arguments.outputs_of(plan))
+    return (arguments.parameter_names(plan), plan.scalars, outputs, sizes_use_scalars(plan))
 
 
 def _scalar(scalar: ScalarParam) -> tuple[str, int]:

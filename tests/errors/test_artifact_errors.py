@@ -105,7 +105,7 @@ FOREIGN: dict[str, tuple[Callable[[Members], Members], str]] = {
         "kernel.cu is there twice",
     ),
     "many members": (
-        lambda m: m | {f"{i}.so": b"" for i in range(100)},
+        lambda m: m | {f"{i}.so": b"" for i in range(700)},
         "it has too many members",
     ),
     "deep JSON": (

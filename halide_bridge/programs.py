@@ -1,0 +1,104 @@
+"""Programs of a plain pipeline, each with the schedule for its sizes.
+
+A schedule looks at some extents of outputs and arguments, and notes which (``schedules.sizes``):
+these, rounded, are the class of the program. Any call whose extents round to the same would be
+scheduled alike.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from halide_bridge.schedules.auto import lower_auto, source_of
+from halide_bridge.schedules.sizes import Sizes
+from selector.diagnostics import ScheduleError
+from selector.runtime.classes import Shapes, SizeClass, rounded
+from selector.runtime.plan import Plan
+from selector.runtime.sizes import axis_of, constant_extents
+
+if TYPE_CHECKING:
+    from selector.api import Kernel
+
+_one_at_a_time = threading.Lock()  # calls make programs in whatever thread they are
+
+
+class Programs:
+    """Those of one pipeline, which is kept as it was. ``options`` are ``selector.compile``'s."""
+
+    def __init__(
+        self,
+        output: Any,
+        name: str | None,
+        inputs: Sequence[object] | None,
+        target: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._source = source_of(output, name, inputs)
+        self._target, self._options = target, options
+        self._plan: Plan | None = None
+
+    def kernel(self, sizes: Sizes | Sequence[Sizes] | None) -> Kernel:
+        """One program for one set of sizes; else one for each class, where it depends on them."""
+        from selector.api import SizedKernel
+
+        several = _is_list(sizes)
+        base, depends = self._compiled(None if several else cast(Sizes | None, sizes))
+        if (sizes is not None and not several) or not depends:
+            return base
+        self._plan = base.plan
+        kernel = SizedKernel(base, {}, self._made)
+        for each in cast(Sequence[Sizes], sizes or ()):
+            kernel.compile_for(each)
+        return kernel
+
+    def _made(self, shapes: Shapes) -> tuple[SizeClass, Kernel]:
+        """The program for the class of some shapes, by the names of the plan."""
+        assert self._plan is not None
+        fixed = {b.name: constant_extents(b)[::-1] for b in self._plan.buffers}
+        wanted = {
+            name: tuple(
+                rounded(n) if known is None else known
+                for n, known in zip(shape, fixed[name], strict=True)
+            )
+            for name, shape in shapes.items()
+        }
+        with _one_at_a_time:
+            kernel, depends = self._compiled(wanted, some=True)
+        asked: list[tuple[str, tuple[int | None, ...]]] = []
+        for b in self._plan.buffers:
+            axes = {
+                axis_of(b, d) for d in depends.get(b.name, ()) if constant_extents(b)[d] is None
+            }
+            if axes and b.name not in wanted:
+                raise ScheduleError(
+                    f"sizes lacks the shape of `{b.name}`",
+                    why="the schedule depends on it",
+                    hint="give the shapes of all inputs, or of all inputs and outputs",
+                    where=self._source.location,
+                )
+            if axes:
+                shape = wanted[b.name]
+                asked.append((b.name, tuple(n if i in axes else None for i, n in enumerate(shape))))
+        return SizeClass(tuple(asked)), kernel
+
+    def _compiled(
+        self, sizes: Sizes | None, some: bool = False
+    ) -> tuple[Kernel, dict[str, set[int]]]:
+        import selector
+
+        start = time.perf_counter()
+        module, depends = lower_auto(self._source, target=self._target, sizes=sizes, some=some)
+        seconds = time.perf_counter() - start
+        kernel = selector.compile(module, target=self._target, **self._options)
+        kernel.begun_with("lower", seconds)
+        return kernel, depends
+
+
+def _is_list(sizes: Any) -> bool:
+    """Whether these are several sizes, no shape and no shapes by name."""
+    if sizes is None or isinstance(sizes, Mapping):
+        return False
+    return any(isinstance(each, (Mapping, Sequence)) for each in sizes)

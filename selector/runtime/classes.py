@@ -1,0 +1,55 @@
+"""Size classes: which sizes of a call share a program.
+
+A schedule depends on some extents of inputs and outputs, each rounded to a power of two. Calls
+whose extents round to the same have the same program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+Shapes = Mapping[str, Shape]
+
+
+def rounded(extent: int) -> int:
+    """The power of two that is nearest by ratio, at least 1."""
+    if extent < 2:
+        return 1
+    low = 1 << (extent.bit_length() - 1)
+    return low if extent * extent < 2 * low * low else 2 * low
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """The sizes of calls that share a program.
+
+    ``shapes``: inputs and outputs by name, in NumPy's order; an extent is the power of two that
+    those of the class round to, or None where the schedule does not depend on it.
+    """
+
+    shapes: tuple[tuple[str, tuple[int | None, ...]], ...]
+
+    def holds(self, shapes: Shapes) -> bool:
+        """Whether a call with arrays of these shapes is of this class."""
+        return all(rounded(n) == wanted for wanted, n in self._pairs(shapes))
+
+    def away(self, shapes: Shapes) -> float:
+        """How far the sizes of a call are from this class: the sum of the logarithms of ratios."""
+        return sum(abs(math.log2(max(n, 1) / wanted)) for wanted, n in self._pairs(shapes))
+
+    def _pairs(self, shapes: Shapes) -> list[tuple[int, int]]:
+        return [
+            (wanted, n)
+            for name, own in self.shapes
+            for wanted, n in zip(own, shapes[name], strict=True)
+            if wanted is not None
+        ]
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{name}: {' x '.join('any' if n is None else str(n) for n in own)}"
+            for name, own in self.shapes
+        )

@@ -16,6 +16,7 @@ from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Member, Stage
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
 from selector.ir.traverse import free_vars
 
@@ -45,10 +46,11 @@ def spread(
     serial: Sequence[Any] = (),
     rows: int = 1,
     lanes: int = 1,
+    extents: Sequence[int] = (),
 ) -> Grid:
-    """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first;
-    ``serial``: loops inside a thread, innermost first; ``rows`` along the second dimension, or
-    ``lanes`` along the first.
+    """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
+    about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
+    the second dimension, or ``lanes`` along the first.
     """
     if not parallel:
         stage.gpu_single_thread()
@@ -60,8 +62,9 @@ def spread(
     serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
     xo, xi = _new(script, x, "xo", "xi")
     yo, yi, yu = _new(script, y, "yo", "yi", "yu")
-    inner = (*vectors(script, stage, x, LANES, lanes), *serial)
-    stage.split(y, yo, yi, WARPS * rows)
+    wide, high = _threads(extents, rows, lanes)
+    inner = (*vectors(script, stage, x, wide, lanes), *serial)
+    stage.split(y, yo, yi, high * rows)
     if rows > 1:
         stage.split(yi, yi, yu, rows)
         inner = (*inner, yu)
@@ -70,9 +73,23 @@ def spread(
     if rows > 1:
         stage.unroll(yu)
     stage.gpu_blocks(xo, yo, *z).gpu_threads(xi, yi)
-    text = f"{LANES} x {WARPS} threads" + (f", {rows} rows each" if rows > 1 else "")
+    text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
     text += f", {lanes} neighbours each" if lanes > 1 else ""
     return Grid(serial[0] if serial else xi, rows, y, text)
+
+
+def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
+    """Those of a block along the two inner dimensions: where the first is short, more along the
+    second, as many as are least too many.
+    """
+    if not extents:
+        return LANES, WARPS
+    wide = min(LANES, 1 << (-(-extents[0] // lanes) - 1).bit_length())
+    most = LANES * WARPS // wide
+    if wide == LANES:
+        return wide, most
+    high = (most, most // 2) if most > WARPS else (most,)
+    return wide, min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
 
 
 def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -> tuple[Any, ...]:
@@ -132,12 +149,13 @@ def along_dims(
     member: Member,
     placement: Placement,
     body: Body,
+    known: Guess,
     *,
     alone: bool = False,
 ) -> Grid:
     """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
     ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
-    nothing is computed at its threads.
+    nothing is computed at its threads. ``known``: sizes to be fast at.
     """
     func.compute_root()
     args = func.args()
@@ -153,7 +171,9 @@ def along_dims(
     lanes = 1
     if alone and args and not serial and body.stage.number == 0:
         lanes = lanes_of(body, member.args[0], member.types[0].bytes)
-    return spread(script, func, parallel, serial, ROWS if several and lanes == 1 else 1, lanes)
+    rows = ROWS if several and lanes == 1 else 1
+    about = [known.extent(member, d) for d in (lead, *rest)] if args else []
+    return spread(script, func, parallel, serial, rows, lanes, about)
 
 
 def _aligned(func: Recorded, x: Any, elements: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.facts import Body
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.lowering.boundaries import inner_side
 
@@ -19,25 +21,39 @@ def lanes_of(body: Body, along: str, stored: int = 1) -> int:
     ``stored``: bytes of an element that it stores along it.
     """
     read = [
-        part.type.bytes
+        (part.type.bytes, near)
         for e in body.expressions
         for part in walk_expr(e)
-        if isinstance(part, Call) and ELEMENT in part.name and _neighbours(part.args, along)
+        if isinstance(part, Call) and ELEMENT in part.name and (near := _near(part.args, along))
     ]
     if not read:
         return 1
-    lanes = max(1, VECTOR // max(*read, stored))
+    lanes = gcd(max(1, VECTOR // max(stored, *(b for b, _ in read))), *(near for _, near in read))
     while lanes > 1 and lanes * body.operations > LONGEST:
         lanes //= 2
     return lanes
 
 
-def _neighbours(indices: tuple[Expr, ...], along: str) -> bool:
-    """Whether elements that lie near each other in memory are read along a variable."""
+def _near(indices: tuple[Expr, ...], along: str) -> int:
+    """How many neighbours along a variable read elements that lie near each other in memory, from
+    each of its multiples on; 0 for none.
+    """
     if not indices or any(along in free_vars(i) for i in indices[1:]):
-        return False
-    step = Affine.of(_unclamped(indices[0], along)).coefficient(Var(along)).constant
-    return step is not None and 1 <= step <= APART
+        return 0
+    form = Affine.of(_unclamped(indices[0], along))
+    step = form.coefficient(Var(along)).constant
+    if step is not None and 1 <= step <= APART:
+        return VECTOR
+    for atoms, factor in form:
+        match atoms:
+            case (Binary(BinaryOp.MOD, value, IntImm(value=turn)),) if factor == 1:
+                first = Affine.of(value).rest(Var(along)).constant
+                alike = Affine.of(value).coefficient(Var(along)).constant == 1
+                if alike and first is not None and turn > 0:
+                    return gcd(turn, first)
+            case _:
+                pass
+    return 0
 
 
 def _unclamped(e: Expr, along: str) -> Expr:

@@ -125,7 +125,8 @@ class Scheduling:
                 func = self._func(mine[0])
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
         body = self.placement.bodies[member.name][0]
-        grid = along_dims(self.script, reader, member, self.placement, body, alone=not mine)
+        known = self.plan.known
+        grid = along_dims(self.script, reader, member, self.placement, body, known, alone=not mine)
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
             reductions.at_thread(self.script, m, reader, grid, access)
@@ -172,7 +173,7 @@ class Scheduling:
         if along is not None:
             return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
         if member.args:
-            return reductions.alone(self.script, member, self.placement)
+            return reductions.alone(self.script, member, self.placement, self.plan.known)
         func.compute_root().gpu_single_thread()
         for stage in member.stages[1:]:
             func.update(stage.number - 1).gpu_single_thread()

@@ -16,6 +16,7 @@ from halide_bridge.schedules.recognise.facts import Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
 from halide_bridge.schedules.recognise.rows import SHORT, associative
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
@@ -108,10 +109,11 @@ def scattered(script: Script, func: Recorded) -> Grid:
     return Grid(text=f"a copy of it for each line of {plain(outer.name())}, added up after")
 
 
-def alone(script: Script, member: Member, placement: Placement) -> Grid:
+def alone(script: Script, member: Member, placement: Placement, known: Guess) -> Grid:
     """A kernel that stores what its threads add up."""
     func = script.func(member.label, member.handle)
     stored = func.in_()
-    grid = along_dims(script, stored, member, placement, placement.bodies[member.name][-1])
+    body = placement.bodies[member.name][-1]
+    grid = along_dims(script, stored, member, placement, body, known)
     at_thread(script, member, stored, grid, Access(member.name, 0, tuple(map(Var, member.args))))
     return grid

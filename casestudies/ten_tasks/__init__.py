@@ -1,0 +1,1 @@
+"""The ten tasks of NineToothed's paper as plain Halide, which nobody scheduled."""

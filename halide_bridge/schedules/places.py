@@ -9,6 +9,7 @@ from halide_bridge.schedules import reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
+from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
@@ -198,10 +199,14 @@ class Scheduling:
 
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
+        first, *others = member.stages[1:]
+        scatters = not others and associative(member) and not any(first.free)
+        bins = bins_of(member, self.placement) if scatters and first.reduced else None
+        if bins is not None:
+            return by_copies(self.script, func, bins, first.reduced)
         func.compute_root()
         grid = spread(self.script, func, func.args())
-        first, *others = member.stages[1:]
-        if not others and associative(member) and not any(first.free):
+        if scatters:
             grid = reductions.scattered(self.script, func)
             spread(self.script, func.update(0), func.args())
             return grid

@@ -54,8 +54,10 @@ def largest_of_each() -> Made:
     out[i] = -1
     at = hl.i32(key[r.x] % hl.u8(7))
     out[at] = hl.max(out[at], a[r.x])
-    data = {"key": rng.integers(0, 256, 500).astype(np.uint8), "a": rng.integers(0, 9999, 500)}
-    data["a"] = data["a"].astype(np.int32)
+    data = {
+        "key": rng.integers(0, 256, 500).astype(np.uint8),
+        "a": rng.integers(0, 9999, 500).astype(np.int32),
+    }
     wanted = [data["a"][data["key"] % 7 == k].max() for k in range(7)]
     return out, data, np.array(wanted)
 

@@ -17,7 +17,7 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Reduced, number
 from halide_bridge.schedules.recognise.rows import SHORT
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.rows import CHUNK, FOLD, Columns, columns
+from halide_bridge.schedules.rows import CHUNK, FOLD, JOINED, Columns, columns
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Expr, IntImm
 from selector.ir.simplify import simplify
@@ -95,7 +95,7 @@ def by_copies(script: Script, func: Recorded, bins: Bins, reduced: tuple[Reduced
         out = func.in_()
         if bins.chosen:
             out.bound(x, bins.low, bins.count)
-        columns(script, out, x, [Columns(func, x, rv)], 1)
+        columns(script, out, x, [Columns(func, x, rv, JOINED)], 1)
     return Grid(text=f"a copy of its {bins.count} elements for each of {threads} threads a block")
 
 

@@ -20,6 +20,7 @@ from halide_bridge.stock import GPU_SHARED
 CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
+JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
 UNKNOWN = 128  # threads of a row of which the length is not known
 
 
@@ -173,12 +174,13 @@ def _fused(script: Script, update: Recorded, rvars: list[Any]) -> Any:
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Columns as they are computed at a block: ``func``, side by side along ``x``, the variable
-    ``along`` them.
+    ``along`` them; ``below``: threads one below the other.
     """
 
     func: Recorded
     x: Any
     along: Any
+    below: int = WARPS
 
 
 def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], lanes: int) -> Grid:
@@ -193,7 +195,7 @@ def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], 
     for c in found:
         ro, ri = script.rvars("ro", "ri")
         (u,) = script.variables("u")
-        c.func.update(0).split(c.along, ro, ri, WARPS)
+        c.func.update(0).split(c.along, ro, ri, c.below)
         each = c.func.update(0).rfactor(ri, u)
         met = each.in_(c.func)
         own = [a for a in c.func.args() if a.name() != c.x.name()]
@@ -207,17 +209,18 @@ def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], 
         met.reorder(*inner, thread, u, *own).gpu_threads(thread, u)
         each.compute_at(met, thread)
         c.func.compute_at(reader, xi)
-    return Grid(text=f"{LANES * lanes} columns a block, {WARPS} threads each")
+    below = max(c.below for c in found)
+    return Grid(text=f"{LANES * lanes} columns a block, {below} threads each")
 
 
 def columns_in_parts(
     script: Script, func: Recorded, x: Any, along: int, height: int | None, lanes: int
-) -> Any:
-    """A kernel that adds up parts of columns, if they may be high; the variable that is left."""
+) -> Columns:
+    """A kernel that adds up parts of columns, if they may be high; what is left of them."""
     rvars = list(func.rvars(0))
     line = rvars.pop(along)
     if not rvars and (height or HEIGHT + 1) <= HEIGHT:
-        return line
+        return Columns(func, x, line)
     rv, rl = script.rvars("rv", "rl")
     update = func.update(0)
     if rvars:
@@ -228,4 +231,4 @@ def columns_in_parts(
     (v,) = script.variables("v")
     parts = update.rfactor(rv, v)
     columns(script, parts.in_(), x, [Columns(parts, x, line)], lanes)
-    return rv
+    return Columns(func, x, rv, JOINED)

@@ -86,8 +86,7 @@ class Sweeps:
         x = next(a for a in func.args() if a.name() == sweep.kept)
         height = number(member.stages[1].reduced[sweep.along].extent)
         lanes = lanes_of(self.placement.bodies[member.name][1], sweep.kept)
-        left = rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes)
-        return rows.Columns(func, x, left)
+        return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes)
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
         func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)

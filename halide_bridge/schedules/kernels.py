@@ -170,7 +170,7 @@ def along_dims(
         _aligned(func, args[0], VECTOR // member.types[0].bytes)
     lanes = 1
     if alone and args and not serial and body.stage.number == 0:
-        lanes = lanes_of(body, member.args[0], member.types[0].bytes)
+        lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
     rows = ROWS if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if args else []
     return spread(script, func, parallel, serial, rows, lanes, about)

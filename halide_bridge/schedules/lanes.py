@@ -16,15 +16,18 @@ VECTOR = 16  # bytes that a thread loads or stores at once
 LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
 
-def lanes_of(body: Body, along: str, stored: int = 1) -> int:
+def lanes_of(body: Body, along: str, stored: int = 1, *, pixels: bool = False) -> int:
     """Of a thread whose neighbours are those along a variable; 1 where it reads no neighbours.
-    ``stored``: bytes of an element that it stores along it.
+    ``stored``: bytes of an element that it stores along it; ``pixels``: neighbours may be some
+    elements of each pixel, too.
     """
     read = [
         (part.type.bytes, near)
         for e in body.expressions
         for part in walk_expr(e)
-        if isinstance(part, Call) and ELEMENT in part.name and (near := _near(part.args, along))
+        if isinstance(part, Call)
+        and ELEMENT in part.name
+        and (near := _near(part.args, along) or (pixels and _of_pixels(part.args, along)))
     ]
     if not read:
         return 1
@@ -54,6 +57,16 @@ def _near(indices: tuple[Expr, ...], along: str) -> int:
             case _:
                 pass
     return 0
+
+
+def _of_pixels(indices: tuple[Expr, ...], along: str) -> int:
+    """The same where the first dimension is that of the elements of a pixel."""
+    if len(indices) < 2 or not 0 <= (Affine.of(indices[0]).constant or 0) < APART:
+        return 0
+    apart = Affine.of(indices[0]).constant is not None
+    alone = not any(along in free_vars(i) for i in indices[2:])
+    step = Affine.of(_unclamped(indices[1], along)).coefficient(Var(along)).constant
+    return VECTOR if apart and alone and step == 1 else 0
 
 
 def _unclamped(e: Expr, along: str) -> Expr:

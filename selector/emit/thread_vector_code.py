@@ -11,6 +11,7 @@ from selector.emit.scalar import c_type
 from selector.emit.thread_lanes import LANE
 from selector.emit.thread_vectors import SHIFT, Vectors, Window
 from selector.gpu.ir.expressions import (
+    all_of,
     at_least,
     behind,
     both,
@@ -35,17 +36,25 @@ def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
     """When it goes as vectors; None if always."""
     scalar, needs = context.scalar, v.needs
     rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
-    tests = [scalar.legal(t) for t in needs.tests]
+    tests = [scalar.legal(t) for t in (*v.given, *needs.tests)]
     found = [*rooms, *tests]
     return both(*found) if found else None
 
 
 def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
-    """Whether rows of all arrays that it moves vectors of begin at multiples."""
+    """Whether rows of all arrays that it moves vectors of begin at multiples, and strides are as
+    they have to be.
+    """
     moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in _pieces(w))}
     if v.per > 1:
         moved[v.lane.buffer] = v.per
-    return both(*(context.aligned_flag(b, per) for b, per in moved.items())) if moved else None
+    aligned = (context.aligned_flag(b, per) for b, per in moved.items())
+    return all_of((*aligned, strides_flag(v, context)))
+
+
+def strides_flag(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether strides are as they have to be; None if any are right."""
+    return all_of(context.scalar.legal(e) for e in v.given)
 
 
 def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:

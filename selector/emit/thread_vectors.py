@@ -10,6 +10,7 @@ nothing. The condition for all of it is tested once; what is left goes lane by l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from selector.emit.context import KernelContext
@@ -20,7 +21,9 @@ from selector.ir.nodes import (
     Binary,
     BinaryOp,
     Compare,
+    CompareOp,
     Expr,
+    IntImm,
     Load,
     Not,
     Select,
@@ -29,12 +32,12 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import free_vars, map_expr, walk_expr
+from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.lowering.boundaries import inner_side
 from selector.lowering.predicates import slack
 
 VECTOR_BYTES = 16
-MOSTLANES = 64
+MOST_LANES = 64
 APART = 4  # elements between lanes of which all that lie between are loaded, too
 SHIFT = Var("$shift")  # lanes that vectors begin later
 _Place = tuple[str, Affine, int]  # a buffer, where lane 0 is in it but for its offset, and the step
@@ -108,14 +111,15 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """A statement as vectors: ``lane`` is what one of them does, with loads of the windows' arrays;
-    ``per``: elements that are stored at once (1: as they are); ``ahead``: at a multiple, whatever
-    the rows of the array begin at.
+    ``per``: elements that are stored at once (1: as they are); ``given``: what has to hold of
+    strides; ``ahead``: vectors are stored at a multiple, whatever the rows of the array begin at.
     """
 
     lane: Store
     windows: tuple[Window, ...]
     per: int
     needs: _Needs
+    given: tuple[Expr, ...] = ()
     ahead: bool = False
 
 
@@ -143,9 +147,9 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     if not _has_lanes(s):
         return None
     found = _vectors(one_lane(s), s.value.type.lanes, _Windows(context, _Needs(s.value.type.lanes)))
-    if found is None or (found.per == 1 and all(w.per == 1 for w in found.windows)):
-        return None
-    return found
+    if found is None or found.per > 1:
+        return found
+    return found if any(w.per > 1 or w.anywhere for w in found.windows) else None
 
 
 def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | None:
@@ -165,7 +169,7 @@ def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | No
 def _has_lanes(s: Store) -> bool:
     """Whether a statement may go as vectors."""
     sums = any(isinstance(e, VectorReduce) for e in walk_expr(s.value))
-    return s.value.type.lanes <= MOSTLANES and not sums
+    return s.value.type.lanes <= MOST_LANES and not sums
 
 
 def _vectors(one: Store, lanes: int, windows: _Windows) -> Vectors | None:
@@ -184,7 +188,8 @@ def _vectors(one: Store, lanes: int, windows: _Windows) -> Vectors | None:
         start = dense[0]
         per = _per(storage, start - start.offset, one.buffer, lanes, context)
         per = per if start.offset % per == 0 else 1
-    return Vectors(Store(one.buffer, one.index, value), tuple(windows.found), per, needs)
+    one = Store(one.buffer, one.index, value)
+    return Vectors(one, tuple(windows.found), per, needs, tuple(windows.given()))
 
 
 def _dense(index: Affine) -> tuple[Affine, int] | None:
@@ -217,10 +222,13 @@ class _Windows:
     def __init__(self, context: KernelContext, needs: _Needs, *, anywhere: bool = False) -> None:
         self.context, self.needs, self.anywhere = context, needs, anywhere
         self.found: list[Window] = []
+        self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
     def replaced(self, value: Expr) -> Expr:
         """A lane's value with loads of the thread's arrays."""
         loads = [e for e in walk_expr(value) if isinstance(e, Load)]
+        for load in loads:
+            self._note_pixel(load)
         places = {e: place for e in loads if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
@@ -236,17 +244,40 @@ class _Windows:
         try:
             if load.predicate is not None:
                 needs.holds(load.predicate)
-            dense = _dense(to_affine(_unclamped(load.index, needs)))
+            index = _unclamped(load.index, needs)
+            dense = _dense(to_affine(substitute(index, self._strides())))
             if dense is None:
                 return None
             start, step = dense
-            self._inside(storage, start + Affine.of(LANE) * step, needs)
+            self._inside(storage, to_affine(index), needs)
         except _Unknown:
             return None
         for room, least in needs.least.items():
             self.needs.everywhere(room + least)
         self.needs.tests.update(needs.tests)
         return (load.buffer, start - start.offset, step), start.offset
+
+    def _note_pixel(self, load: Load) -> None:
+        """Of elements that lie as far apart as a dimension's stride says, those that are read may
+        be a pixel's, and pixels lie side by side: how many elements that are, if it is few.
+        """
+        param = self.context.storages[load.buffer].param
+        step = to_affine(load.index).coefficient(LANE)
+        strides = () if param is None else [d.stride for d in param.dims[1:]]
+        stride = next((s for s in strides if isinstance(s, Var) and step == Affine.of(s)), None)
+        if param is None or stride is None or carries(param.dims):
+            return
+        found = split_by_strides(load.index, param.dims)
+        channel = None if found is None else to_affine(found[0]).constant
+        if channel is not None and 0 <= channel < APART:
+            self.pixels[stride.name] = max(channel + 1, self.pixels.get(stride.name, 2))
+
+    def _strides(self) -> dict[str, Expr]:
+        return {name: IntImm(count) for name, count in self.pixels.items()}
+
+    def given(self) -> Iterator[Expr]:
+        for name, count in self.pixels.items():
+            yield Compare(CompareOp.EQ, Var(name), IntImm(count))
 
     def _inside(self, storage: Storage, index: Affine, needs: _Needs) -> None:
         if storage.param is None:
@@ -271,8 +302,13 @@ class _Windows:
             window.high = max(window.high, high)
             return
         storage, name = self.context.storages[buffer], self.context.names.fresh("near")
-        per = 1 if self.anywhere else _per(storage, start, buffer, lanes, self.context)
-        window = Window(name, buffer, storage, start, step, per, offset, high, self.anywhere)
+        param = storage.param
+        pixels = param is not None and any(
+            isinstance(d.stride, Var) and d.stride.name in self.pixels for d in param.dims
+        )
+        anywhere = self.anywhere or pixels
+        per = 1 if anywhere else _per(storage, start, buffer, lanes, self.context)
+        window = Window(name, buffer, storage, start, step, per, offset, high, anywhere)
         self.found.append(window)
         self.context.storages[name] = Storage(name, storage.type, Space.LOCAL)
 

@@ -16,6 +16,7 @@ from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vector_code import (
     emit_vectors,
     shift_of,
+    strides_flag,
     vector_condition,
     vector_flags,
 )
@@ -247,6 +248,20 @@ class ThreadCode:
             turn = plus(own, times("l", count))
             self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
             return
+        strides = strides_flag(vectors, self.context)
+        if strides is None:
+            self._ahead(vectors, s, thread)
+            return
+        with w.when(strides):
+            self._ahead(vectors, s, thread)
+        with w.otherwise():
+            turn = plus(own, times("l", count))
+            self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+
+    def _ahead(self, vectors: Vectors, s: Store, thread: str) -> None:
+        """Vectors that begin later, and what is left."""
+        w, names, count = self.context.writer, self.context.names, self.alone[thread]
+        lanes, own = s.value.type.lanes, names.get(thread)
         shift = names.get(SHIFT.name)
         w.add(Let("int", (shift,), (shift_of(vectors, thread, self.context),)))
         with w.when(less(own, count - 1)):

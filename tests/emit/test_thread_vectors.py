@@ -218,3 +218,24 @@ def test_windows_are_in_registers(make: Callable[[], Any]) -> None:
 
     used = resource_usage(hb.compile(make()[0], target="sm_80").cubin())
     assert not any(usage.local_accesses for usage in used.values())
+
+
+def gray() -> hl.Func:
+    a, out = hl.ImageParam(U8, 3, "a"), hl.Func("out")
+    r, g, b = (hl.u16(a[c, x, y]) for c in range(3))
+    out[x, y] = hl.u8((r + 2 * g + b) / 4)
+    return vectorized(out, 16)
+
+
+@pytest.mark.parametrize("flags", [True, False])
+@pytest.mark.parametrize("channels", [3, 4])
+def test_pixels_side_by_side_are_a_window(channels: int, flags: bool) -> None:
+    assert bytes_moved(gray(), "anywhere")[0] == [48, 48]
+    kernels, plan = kernels_of(gray())
+    for width in (5, 64, 203):
+        shape = (3, width, channels)
+        data = np.random.default_rng(width).integers(0, 255, shape).astype(np.uint8)
+        found = simulate(kernels, plan, {"a": data}, shape[:2], flags=flags)
+        r, g, b = np.moveaxis(data.astype(int), 2, 0)[:3]
+        assert found.faults == ()
+        assert np.array_equal(found.outputs["out"], (r + 2 * g + b) // 4), width

@@ -171,6 +171,22 @@ JOBS = [
         0,
     ),
     Job(
+        "gray of interleaved RGB, rows of 3837",
+        "interleaved_to_gray",
+        {"rgb": ((H, 3837, 3), U8)},
+        one((H, 3837), U8),
+        gray,
+        0,
+    ),
+    Job(
+        "3 x 3 box, rows of 3837",
+        "blur_3x3",
+        {"image": ((H, 3837), U16)},
+        one((H - 2, 3835), U16),
+        blur,
+        0,
+    ),
+    Job(
         "3 x 3 box of 16 bits",
         "blur_3x3",
         {"image": ((H, W), U16)},

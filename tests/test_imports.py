@@ -49,6 +49,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "selector.families": ("selector.machine",),
     "selector.tuning": ("selector.ir", "selector.runtime", "selector.api"),
     "selector.dask": ("selector.ir", "selector.runtime", "selector.api"),
+    # Kernels for other libraries; a pipeline that is handed in is compiled.
+    "selector.interop": (
+        "selector.ir",
+        "selector.runtime",
+        "selector.kernel",
+        "selector.api",
+        "halide_bridge",
+    ),
     "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
     # The server drives the compiler from outside; a client needs the saved kernels alone.
     "selector.service": (
@@ -78,7 +86,14 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "halide": ("halide_bridge", "casestudies"),
     "egglog": ("selector.eqsat", "selector.workbench", "rules"),
     "z3": ("selector.workbench.prove",),
-    "torch": ("selector.runtime", "casestudies"),
+    "torch": (
+        "selector.runtime",
+        "selector.interop.torch",
+        "selector.interop.calls",
+        "selector.interop.gradients",
+        "selector.interop.functional",
+        "casestudies",
+    ),
     "ray": ("selector.tuning",),
     **dict.fromkeys(("dask", "distributed"), ("selector.dask",)),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),

@@ -19,6 +19,7 @@ from selector.ir.types import Kind
 from selector.runtime.arrays import (
     HOST,
     ArrayView,
+    Library,
     accepted_dtypes,
     dense_strides,
     is_array,
@@ -119,7 +120,7 @@ def check_array(buffer: BufferParam, array: ArrayView) -> None:
     if array.dtype not in accepted:
         raise ArgumentError(
             f"{buffer.name}: expected {' or '.join(accepted)}, got {array.dtype}",
-            hint=_conversion(buffer),
+            hint=_conversion(buffer, array.library),
         )
     if len(array.shape) != len(buffer.dims):
         raise ArgumentError(
@@ -296,7 +297,9 @@ def _shape(plan: Plan, name: str, shape: Any) -> tuple[int, ...]:
     return tuple(int(e) for e in extents)
 
 
-def _conversion(buffer: BufferParam) -> str:
+def _conversion(buffer: BufferParam, library: Library) -> str:
+    if library is Library.TORCH:
+        return f"convert it: {buffer.name}.to(torch.{accepted_dtypes(buffer.type)[0]})"
     if buffer.type.kind is Kind.BFLOAT:
         return "pass torch.bfloat16, ml_dtypes.bfloat16, or its bits as uint16"
     return f"convert it: {buffer.name}.astype({accepted_dtypes(buffer.type)[0]!r})"

@@ -98,6 +98,8 @@ def test_a_program_prints_what_the_page_says(
     text, name = program(shown), shown.about.split(", ")[0]
     if "import dask" in text:
         pytest.importorskip("dask.array")
+    if "import torch" in text:
+        pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
     home = block("file", name).page
     for other in all_blocks():
         if other.kind == "file" and other.page == home:

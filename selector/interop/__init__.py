@@ -1,0 +1,1 @@
+"""Doors for compiled kernels into other libraries: PyTorch's operators (``interop.torch``)."""

@@ -1,0 +1,244 @@
+"""What an operator does when it is called: on a GPU, on the CPU, and when it is only traced.
+
+Kept short where all is well: contiguous tensors of one GPU go to the kernel as they are. Any other
+layout that the kernel can read goes as well, else as a copy; axes of batches become one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import torch as installed  # pyright: ignore
+
+from selector.diagnostics import ArgumentError
+from selector.ir.types import Kind
+from selector.kernel import Kernel
+from selector.runtime import arguments
+from selector.runtime.arrays import accepted_dtypes, view
+
+torch: Any = installed
+
+_SHAPES_AT_MOST = 1024
+
+
+class Call:
+    """The calls of one operator. ``rule``: shapes of inputs and numbers to those of all outputs;
+    None for an operator that is told them as one list of integers, its last argument. ``batched``:
+    inputs with any number of axes for the first one; ``gathered``: outputs for which that holds as
+    well, by default all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        rule: Callable[..., Any] | None,
+        batched: tuple[str, ...],
+        interpreted: bool,
+        gathered: Sequence[str] | None = None,
+    ) -> None:
+        plan = kernel.plan
+        self.name, self.kernel, self.rule, self.interpreted = name, kernel, rule, interpreted
+        self._inputs, self._outputs = arguments.inputs_of(plan), arguments.outputs_of(plan)
+        self.inputs, self.outputs = len(self._inputs), len(self._outputs)
+        known = arguments.parameter_names(plan)
+        self.names = tuple(re.sub(r"\W", "_", n) for n in known)
+        for wrong in set(batched) - {b.name for b in self._inputs}:
+            raise ArgumentError(
+                f"batched=: {plan.name} has no input {wrong!r}", why=f"it takes {', '.join(known)}"
+            )
+        self.batched = tuple(i for i, b in enumerate(self._inputs) if b.name in batched)
+        self.gathered = frozenset(
+            i for i, b in enumerate(self._outputs) if gathered is None or b.name in gathered
+        )
+        self._ranks = tuple(len(b.dims) for b in self._inputs)
+        self._dtypes = tuple(_dtype(b) for b in self._outputs)
+        self._shapes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+
+    def on_gpu(self, *args: Any) -> Any:
+        """Run on torch's current stream."""
+        lead = None
+        if self.batched:
+            args, lead = self._flat(args)
+        device = args[0].device if self.inputs else None
+        for tensor in args[: self.inputs]:
+            if tensor.device != device or not tensor.is_contiguous():
+                args = self._laid_out(args)
+                break
+        args, sizes = self._sized(args)
+        try:
+            results = self.kernel(*args, sizes=sizes)
+        except ArgumentError:
+            results = self._nothing(args, sizes)
+            if results is None:
+                raise
+        return self._result(results, lead)
+
+    def on_cpu(self, *args: Any) -> Any:
+        """Run in the interpreter, or say that it has to be on a GPU."""
+        if not self.interpreted:
+            raise ArgumentError(
+                f"{self.names[0]} is on the CPU, and {self.name} runs on a GPU",
+                hint=f"{self.names[0]}.cuda(); for tests without a GPU: torch_op(..., "
+                "cpu='interpret')",
+            )
+        args, lead = self._flat(args)
+        self._check(args)
+        args, sizes = self._sized(args)
+        return self._result(self.kernel.interpret(*args, sizes=sizes), lead)
+
+    def traced(self, *args: Any) -> Any:
+        """Empty results of the right shapes; ``ArgumentError`` for dtypes and ranks that do not
+        fit.
+        """
+        args, lead = self._flat(args)
+        self._check(args)
+        found = self._split(args[-1]) if self.rule is None else self.rule(*self._given(args))
+        pairs = zip(self._outputs, found, self._dtypes, strict=True)
+        results = {b.name: args[0].new_empty(s, dtype=t) for b, s, t in pairs}
+        return self._result(next(iter(results.values())) if len(found) == 1 else results, lead)
+
+    def batch_rule(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """How ``torch.vmap`` runs it: at once if only the batched inputs have the new axis, else
+        one by one.
+        """
+
+        def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+            mapped = {i: d for i, d in enumerate(in_dims) if isinstance(d, int)}
+            together = self.batched and len(self.gathered) == self.outputs
+            if together and mapped.keys() <= set(self.batched):
+                results = run(*self._merged(mapped, args, info.batch_size))
+            else:
+                each = [
+                    run(*(a.select(mapped[i], n) if i in mapped else a for i, a in enumerate(args)))
+                    for n in range(info.batch_size)
+                ]
+                if self.outputs == 1:
+                    results = torch.stack(each)
+                else:
+                    results = tuple(map(torch.stack, zip(*each, strict=True)))
+            return results, 0 if self.outputs == 1 else (0,) * self.outputs
+
+        return rule
+
+    def _merged(self, mapped: Mapping[int, int], args: Sequence[Any], count: int) -> list[Any]:
+        """Arguments whose batches have ``count`` times as many elements, along a new axis."""
+        moved = [a.movedim(mapped[i], 0) if i in mapped else a for i, a in enumerate(args)]
+        for i in self.batched:
+            if i not in mapped:
+                moved[i] = moved[i].expand(count, *moved[i].shape)
+        if self.rule is None:
+            own = self._split(moved[-1])
+            moved[-1] = [n for first, *rest in own for n in (first * count, *rest)]
+        return moved
+
+    def _check(self, args: Sequence[Any]) -> None:
+        """``ArgumentError`` for tensors of another dtype or rank than the kernel has."""
+        for buffer, tensor in zip(self._inputs, args, strict=False):
+            if tensor.dtype != _dtype(buffer) or tensor.dim() != len(buffer.dims):
+                raise ArgumentError(
+                    f"{buffer.name}: expected {len(buffer.dims)} axes of {_dtype(buffer)}, got "
+                    f"{tensor.dim()} of {tensor.dtype}",
+                    hint=f"{buffer.name}.to({_dtype(buffer)})"
+                    if tensor.dtype != _dtype(buffer)
+                    else f"reshape it: {tuple(tensor.shape)}",
+                )
+
+    def _given(self, args: Sequence[Any]) -> list[Any]:
+        """What a rule of shapes takes."""
+        return [tuple(a.shape) for a in args[: self.inputs]] + list(args[self.inputs :])
+
+    def _sized(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Arguments of the kernel, and the shapes of its outputs."""
+        if self.rule is None:
+            found = self._split(args[-1])
+            args = args[:-1]
+        else:
+            key = (*(a.shape for a in args[: self.inputs]), *args[self.inputs :])
+            found = self._shapes.get(key)
+            if found is None:
+                found = tuple(tuple(map(int, s)) for s in self.rule(*self._given(args)))
+                if any(n < 0 for shape in found for n in shape):
+                    raise ArgumentError(
+                        f"{self.name}: its inputs are too small for any output",
+                        why=f"{', '.join(self.names)} have {', '.join(map(str, key))}",
+                    )
+                if len(self._shapes) >= _SHAPES_AT_MOST:
+                    self._shapes.clear()
+                self._shapes[key] = found
+        if len(found) == 1:
+            return args, found[0]
+        return args, {b.name: s for b, s in zip(self._outputs, found, strict=True)}
+
+    def _split(self, sizes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+        """The list of all extents, by output."""
+        found: list[tuple[Any, ...]] = []
+        for b in self._outputs:
+            at = sum(map(len, found))
+            found.append(tuple(sizes[at : at + len(b.dims)]))
+        return tuple(found)
+
+    def _flat(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """The arguments with one axis for those of batches, which are returned; None where they
+        have one.
+        """
+        if all(args[i].dim() == self._ranks[i] for i in self.batched):
+            return args, None
+        first = self.batched[0]
+        lead = tuple(args[first].shape[: args[first].dim() - self._ranks[first] + 1])
+        changed = list(args)
+        for i in self.batched:
+            tensor, inner = args[i], self._ranks[i] - 1
+            own = tuple(tensor.shape[: max(0, tensor.dim() - inner)])
+            if tensor.dim() < inner or own != lead:
+                raise ArgumentError(
+                    f"{self.names[i]}: its shape is {tuple(tensor.shape)}",
+                    why=f"{self.names[first]} has the batch {lead}, and the last {inner} axes of "
+                    f"{self.names[i]} are its own",
+                )
+            changed[i] = tensor.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+        return tuple(changed), lead
+
+    def _laid_out(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments in layouts that the kernel reads. ``ArgumentError`` if they are apart."""
+        changed = list(args)
+        first = args[0].device
+        for i, buffer in enumerate(self._inputs):
+            if args[i].device != first:
+                raise ArgumentError(
+                    f"{self.names[i]} is on {args[i].device}, {self.names[0]} on {first}",
+                    hint=f"{self.names[i]}.to({str(first)!r})",
+                )
+            if not args[i].is_contiguous():
+                seen = view(buffer.name, args[i])
+                shared = 0 in seen.strides
+                if shared or arguments.strides_fit(buffer, seen):
+                    changed[i] = args[i].contiguous()
+        return tuple(changed)
+
+    def _nothing(self, args: Sequence[Any], sizes: Any) -> Any:
+        """Empty outputs; None if any is not empty."""
+        wanted = sizes if isinstance(sizes, dict) else {self._outputs[0].name: sizes}
+        if any(math.prod(shape) for shape in wanted.values()):
+            return None
+        pairs = zip(self._outputs, self._dtypes, strict=True)
+        made = {b.name: args[0].new_empty(wanted[b.name], dtype=t) for b, t in pairs}
+        return made if len(made) > 1 else next(iter(made.values()))
+
+    def _result(self, results: Any, lead: Any) -> Any:
+        found = [results] if self.outputs == 1 else [results[b.name] for b in self._outputs]
+        if lead is not None:
+            found = [
+                r.view(*lead, *r.shape[1:]) if i in self.gathered else r
+                for i, r in enumerate(found)
+            ]
+        return found[0] if self.outputs == 1 else tuple(found)
+
+
+def _dtype(buffer: Any) -> Any:
+    if buffer.type.kind is Kind.BFLOAT:
+        return torch.bfloat16
+    return getattr(torch, accepted_dtypes(buffer.type)[0])

@@ -11,7 +11,7 @@ from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
-from halide_bridge.schedules.recognise.facts import Place, Placement
+from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.reuse import reuse_of
@@ -167,6 +167,8 @@ class Scheduling:
         found = self._blocks_for(member, order)
         if found:
             return by_blocks(self.script, found, member, func.in_(), order, self.placement)
+        if member.whole(SMALL):
+            return self._updates(member)
         swept = self.sweeps.of_itself(member)
         if swept is not None:
             return swept
@@ -178,7 +180,7 @@ class Scheduling:
         func.compute_root().gpu_single_thread()
         for stage in member.stages[1:]:
             func.update(stage.number - 1).gpu_single_thread()
-        return Grid()
+        return Grid(text="one thread: what its updates find in parts is not known to be joined")
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
         """The dimensions of the kernel that reads a reduction, in the order of its own."""

@@ -121,14 +121,19 @@ def threads_of(extent: int | None, lanes: int) -> int:
     return min(LINE, max(LANES, 1 << (extent // (2 * lanes)).bit_length()))
 
 
-def in_parts(script: Script, func: Recorded, along: int, lanes: int) -> Any:
-    """A kernel that adds up parts of a sweep; the variable that is left of it, along memory."""
-    rvars = list(func.rvars(0))
+def in_parts(
+    script: Script, func: Recorded, along: int, sizes: Sequence[int | None], lanes: int
+) -> Any:
+    """A kernel that adds up parts of a sweep; the variable that is left of it, along memory.
+    ``sizes``: of the dimensions of its domain, where they are known.
+    """
+    rvars, lengths = list(func.rvars(0)), [n or CHUNK for n in sizes]
     line = rvars.pop(along)
+    del lengths[along]
     rv, rl = script.rvars("rv", "rl")
     update = func.update(0)
     if rvars:
-        update.split(_fused(script, update, rvars), rv, rl, FOLD)
+        update.split(rvars[lengths.index(max(lengths))], rv, rl, FOLD)
         _stored_parts(script, func, rv, line, rl, lanes)
     else:
         update.split(line, rv, rl, CHUNK)

@@ -60,10 +60,7 @@ class Sweeps:
             return None
         func = self._func(member)
         if not member.args:
-            lanes = self._lanes(member)
-            return rows.joined(
-                self.script, func, rows.in_parts(self.script, func, sweep.along, lanes)
-            )
+            return rows.joined(self.script, func, self._in_parts(member))
         if sweep.kept:
             found = self._columns(member)
             return rows.columns(self.script, func.in_(), found.x, [found], 1)
@@ -92,8 +89,12 @@ class Sweeps:
         func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)
         if is_row(member, sweep) and not self._few(member):
             return rows.Part(func, own, func.rvars(0)[sweep.along], shared=shared, lanes=lanes)
-        left = rows.in_parts(self.script, func, sweep.along, lanes)
-        return rows.Part(func, own, left, shared=shared)
+        return rows.Part(func, own, self._in_parts(member), shared=shared)
+
+    def _in_parts(self, member: Member) -> Any:
+        func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)
+        sizes = [number(r.extent) for r in member.stages[1].reduced]
+        return rows.in_parts(self.script, func, sweep.along, sizes, lanes)
 
     def _lanes(self, member: Member) -> int:
         """Neighbours along a row that a thread adds up beside each other."""

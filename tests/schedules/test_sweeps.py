@@ -159,3 +159,55 @@ def test_sizes_say_how_many_threads_a_row_has() -> None:
         out, _, _ = log_softmax()
         report = hb.autoschedule(out, target="sm_80", sizes={"a": (64, width)}).report
         assert f"{threads} threads a row" in report
+
+
+def over_three_dimensions() -> Made:
+    a, out, total = hl.ImageParam(F32, 3, "a"), hl.Func("out"), hl.Func("total")
+    r = hl.RDom(a)
+    total[()] += a[r.x, r.y, r.z]
+    out[x] = total[()] + x
+    return out, lambda v: v.sum() + np.arange(4), lambda _: (4,)
+
+
+def over_channels() -> Made:
+    a, out = hl.ImageParam(F32, 3, "a"), hl.Func("out")
+    out[()] += a[(r := hl.RDom([(0, a.width()), (0, a.height()), (0, 3)])).x, r.y, r.z]
+    return out, lambda v: v[:3].sum(), lambda _: ()
+
+
+def of_each_frame() -> Made:
+    a, out = hl.ImageParam(F32, 3, "a"), hl.Func("out")
+    r = hl.RDom([(0, a.width()), (0, a.height())])
+    out[n] = hl.sum(a[r.x, r.y, n])
+    return out, lambda v: v.sum((1, 2)), lambda s: s[:1]
+
+
+@pytest.mark.parametrize("make", [over_three_dimensions, over_channels, of_each_frame])
+def test_of_three_dimensions(make: Callable[[], Made]) -> None:
+    out, truth, sizes = make()
+    assert "256 threads a row" in hb.autoschedule(out, target="sm_80").report
+    kernel = hb.compile(out, target="sm_80")
+    for shape in ((3, 21, 300), (5, 9, 17)):
+        data = np.random.default_rng(3).random(shape).astype(np.float32)
+        found = kernel.interpret(a=data, sizes=sizes(shape))
+        assert np.allclose(found, truth(data.astype(float)), rtol=1e-5)
+
+
+def test_a_sum_that_is_bound_is_computed_once() -> None:
+    out, truth, _ = rows_sum()
+    out.bound(y, 0, 100)
+    hb.autoschedule(out, target="sm_80")
+    data = np.random.default_rng(3).random((100, 70)).astype(np.float32)
+    found = hb.compile(out, target="sm_80").interpret(a=data)
+    assert np.allclose(found, truth(data), rtol=1e-5)
+
+
+def test_of_several_values_that_are_found_together_one_thread_is_told() -> None:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    best = hl.argmax(a[(r := hl.RDom(a)).x, r.y])
+    out[()] = best[0] + 1000 * best[1]
+    report = hb.autoschedule(out, target="sm_80").report
+    assert "one thread: what its updates find" in report
+    data = np.random.default_rng(3).integers(0, 9, (30, 40)).astype(np.float32)
+    row, column = divmod(int(data.argmax()), 40)  # the first of those that are alike
+    assert hb.compile(out, target="sm_80").interpret(a=data, sizes=()) == column + 1000 * row

@@ -106,7 +106,7 @@ def place(program: Program, stored: frozenset[str] = frozenset()) -> Placement:
     for member in program:
         if found.places[member.name] is Place.KERNEL and member.reduction:
             reader = _only_reader(member, found)
-            if reader:
+            if reader and member.args and not member.whole(SMALL):
                 found.places[member.name] = Place.THREAD
                 found.reader[member.name] = reader
     return found

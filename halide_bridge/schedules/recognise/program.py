@@ -95,6 +95,12 @@ class Member:
         """Whether every update is one of the element's own."""
         return not self.pure and all(s.in_place for s in self.stages)
 
+    def whole(self, most: int) -> bool:
+        """Whether more elements than that are computed wherever one is: Halide computes a Func in
+        all the bounds that the user declared.
+        """
+        return any(extent > most for extent in self.bounds.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -50,7 +50,7 @@ def associative(member: Member) -> bool:
 
 def sweep_of(member: Member, placement: Placement) -> Sweep | None:
     """How threads share a reduction; None if one thread does each element."""
-    if not member.reduction or member.fixed or not associative(member):
+    if not member.reduction or member.fixed or not associative(member) or member.whole(SMALL):
         return None
     body = placement.bodies[member.name][1]
     reduced = body.stage.reduced

@@ -184,6 +184,17 @@ std::vector<Func> copy(const Functions &outputs) {
     return result;
 }
 
+Func clone_for(const Function &f, Function consumer, const std::string &name) {
+    Function copied(Halide::Internal::unique_name(name));
+    std::map<FunctionPtr, FunctionPtr> known;
+    f.deep_copy(copied.name(), copied.get_contents(), known);
+    FunctionPtr self = copied.get_contents();
+    self.weaken();
+    copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
+    consumer.substitute_calls(f, copied);
+    return Func(copied);
+}
+
 std::vector<Func> wrapped(const Functions &outputs) {
     std::vector<Func> result;
     for (const Function &f : outputs) {

@@ -16,6 +16,10 @@ py::dict inspect(const Functions &outputs);
 // what is declared of them, are shared.
 std::vector<Halide::Func> copy(const Functions &outputs);
 
+// A Func of its own, of that name, that a consumer reads in place of `f`.
+Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
+                       const std::string &name);
+
 // The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
 std::vector<Halide::Func> wrapped(const Functions &outputs);
 

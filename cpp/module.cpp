@@ -197,6 +197,10 @@ PYBIND11_MODULE(_native, m) {
     m.def("copy", [](const std::vector<Halide::Func> &outputs) {
         return bridge::copy(bridge::functions(outputs));
     });
+    m.def("clone_for", [](const Halide::Func &f, const Halide::Func &consumer,
+                          const std::string &name) {
+        return bridge::clone_for(f.function(), consumer.function(), name);
+    });
     m.def("wrapped", [](const std::vector<Halide::Func> &outputs) {
         return bridge::wrapped(bridge::functions(outputs));
     });

@@ -5,6 +5,7 @@
 // output. A reduction whose split does not divide runs rounded up as well, and its operands read
 // zero beyond the end, so that the statement stays one vector reduction; so it does where a
 // predicate says where the sum ends, as that of the last part of a sum that `rfactor` took apart.
+// A maximum is of the lowest number there, a minimum of the highest.
 
 #include "passes.h"
 
@@ -397,6 +398,40 @@ int64_t required_multiple(const std::string &var, const std::vector<Split> &spli
     return 1;
 }
 
+// An update of the element itself: what it adds, or compares with what there is.
+struct Combined {
+    Expr self, term, beyond;  // `beyond`: what changes nothing; of a sum it is not defined
+    Expr (*with)(Expr, Expr);
+};
+
+template<typename Node>
+std::optional<Combined> combined(const Expr &value, const Function &f, const Definition &definition,
+                                 const Expr &beyond) {
+    const Node *node = value.as<Node>();
+    if (node == nullptr) {
+        return {};
+    }
+    if (is_self_call(node->a, f.name(), definition.args())) {
+        return Combined{node->a, node->b, beyond, [](Expr a, Expr b) { return Node::make(a, b); }};
+    }
+    if (is_self_call(node->b, f.name(), definition.args())) {
+        return Combined{node->b, node->a, beyond, [](Expr a, Expr b) { return Node::make(b, a); }};
+    }
+    return {};
+}
+
+std::optional<Combined> combined(const Expr &value, const Function &f,
+                                 const Definition &definition) {
+    Type type = value.type();
+    if (auto sum = combined<Add>(value, f, definition, Expr())) {
+        return sum;
+    }
+    if (auto maximum = combined<Max>(value, f, definition, type.min())) {
+        return maximum;
+    }
+    return combined<Min>(value, f, definition, type.max());
+}
+
 void guard_update(const Function &function, Definition &definition, Environment &env) {
     StageSchedule &schedule = definition.schedule();
     if (!schedule.atomic() || definition.values().size() != 1) {
@@ -404,16 +439,12 @@ void guard_update(const Function &function, Definition &definition, Environment 
     }
     // What occurs twice in it, such as an index of both factors, Halide has bound by lets.
     Expr value = substitute_in_all_lets(definition.values()[0]);
-    const Add *sum = value.as<Add>();
-    if (sum == nullptr) {
+    auto update = combined(value, function, definition);
+    if (!update) {
         return;
     }
-    bool self_first = is_self_call(sum->a, function.name(), definition.args());
-    if (!self_first && !is_self_call(sum->b, function.name(), definition.args())) {
-        return;
-    }
-    Expr self = self_first ? sum->a : sum->b;
-    Expr term = self_first ? sum->b : sum->a;
+    bool sum = !update->beyond.defined();
+    Expr term = update->term;
     Scope<> pure;
     for (const std::string &arg : function.args()) {
         pure.push(arg);
@@ -429,16 +460,20 @@ void guard_update(const Function &function, Definition &definition, Environment 
                 others.push(other.var);
             }
         }
-        term = guard_predicate(term, definition, r, pure, others, env, serial);
+        if (sum) {
+            term = guard_predicate(term, definition, r, pure, others, env, serial);
+        }
         int64_t multiple = required_multiple(r.var, schedule.splits(), 0);
         if (multiple != 0 && !can_prove(r.extent % (int32_t)multiple == 0)) {
             Expr last = simplify(r.min + r.extent - 1);
-            term = guard_term(term, r.var, last, pure, others, env, serial);
+            Expr at = Variable::make(Halide::Int(32), r.var);
+            term = sum ? guard_term(term, r.var, last, pure, others, env, serial) :
+                         select(at <= last, term, update->beyond);
             int32_t m = (int32_t)multiple;
             r.extent = simplify((r.extent + (m - 1)) / m * m);
         }
     }
-    definition.values()[0] = self_first ? self + term : term + self;
+    definition.values()[0] = update->with(update->self, term);
 }
 
 // Dimensions of an output whose loops may run beyond the extent.

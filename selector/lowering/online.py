@@ -42,7 +42,13 @@ from selector.ir.traverse import (
 )
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
 from selector.lowering.factors import Factors, Rows, as_index, rows_at
-from selector.lowering.online_forms import grows, is_finite, terms_of, without_lets
+from selector.lowering.online_forms import (
+    grows,
+    is_finite,
+    terms_of,
+    with_masked_exponents,
+    without_lets,
+)
 from selector.lowering.structure import loaded_names, peel_threads, stored_names
 from selector.lowering.trim import constant_starts, trimmed
 
@@ -70,7 +76,7 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
         found.append(s)
         return _Fusion(asked, level).fused()
 
-    result = visit(without_lets(body))
+    result = visit(with_masked_exponents(without_lets(body)))
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
     return result

@@ -11,12 +11,17 @@ from selector.ir.nodes import (
     BinaryOp,
     Block,
     Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
     Expr,
     FloatImm,
     Let,
     LetStmt,
     Load,
     ReduceOp,
+    Select,
     Stmt,
     Store,
     VectorReduce,
@@ -57,6 +62,51 @@ def is_finite(e: Expr) -> bool:
             return is_finite(value)
         case _:
             return False
+
+
+LOWEST = -3e38  # of which every power is 0
+
+
+def with_masked_exponents(s: Stmt) -> Stmt:
+    """``exp(select(c, x, lowest))`` for ``select(c, exp(x), 0)``, rounded or not, and ``c`` such
+    that a mask's constant is what it takes where it does not hold.
+    """
+    return map_stmt(s, with_masked_exponents, _masked_exponent)
+
+
+def _masked_exponent(e: Expr) -> Expr:
+    match e:
+        case Select(Compare(CompareOp.LT, a, b), low, value) if _constant(low) is not None:
+            return _masked_exponent(Select(Compare(CompareOp.LE, b, a), value, low))
+        case Select(c, value, low) if _constant(low) == 0:
+            inside = _below(c, value)
+            return map_expr(e, _masked_exponent) if inside is None else inside
+        case _:
+            return map_expr(e, _masked_exponent)
+
+
+def _below(c: Expr, e: Expr) -> Expr | None:
+    """The exponential with its exponent behind a mask; None for what is no such."""
+    match e:
+        case Cast(kind, value) if kind.kind is value.type.kind:
+            inside = _below(c, value)
+            return None if inside is None else Cast(kind, inside)
+        case Call(kind, "exp_f32", (x,)):
+            return Call(kind, "exp_f32", (Select(c, x, _lowest(x)),))
+        case Call(kind, "pow_f32", (base, x)) if (_constant(base) or 0) > 1:
+            return Call(kind, "pow_f32", (base, Select(c, x, _lowest(x))))
+        case _:
+            return None
+
+
+def _lowest(like: Expr) -> Expr:
+    return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
+
+
+def _constant(e: Expr) -> float | None:
+    while isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, FloatImm) else None
 
 
 def without_lets(s: Stmt) -> Stmt:

@@ -12,6 +12,7 @@ from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
+    clone,
     cluster,
     online,
     persistent,
@@ -32,6 +33,7 @@ __all__ = [
     "Schedule",
     "SizeClass",
     "autoschedule",
+    "clone",
     "cluster",
     "compile",
     "funcs",

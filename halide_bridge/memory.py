@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TypeVar
 
 from halide_bridge.names import plain
+from halide_bridge.native import native
 from halide_bridge.stock import Func, is_func, is_image_param
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.kinds import GridKind
@@ -250,6 +251,16 @@ def online(maximum: _F, *sums: Func) -> _F:
         )
     _table().given[directives.func] = replace(directives, along=names, location=location)
     return maximum
+
+
+def clone(func: Func, consumer: Func) -> Func:
+    """A Func of its own that ``consumer`` reads in place of ``func``, from now on: with the same
+    definition, to be computed where the others are not. Unlike Halide's ``clone_in`` it may be
+    asked for several consumers, one after the other.
+    """
+    name = f"{plain(func.name())}_of_{plain(consumer.name())}"
+    copied: Func = native().clone_for(func, consumer, name)
+    return copied
 
 
 def directives_of(names: list[str]) -> dict[str, Directives]:

@@ -106,11 +106,7 @@ def attend(
         key=key,
         value=value,
         depth=depth,
-        n=n,
-        m=m,
-        d=d,
-        h=h,
-        r=r,
+        updates=1 if variant is None else 2,
         matrices=matrices,
         **f,
     )

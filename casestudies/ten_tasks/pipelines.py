@@ -6,6 +6,8 @@ Arrays are f16, sums f32. Dimensions are those of torch's tensors, the last one 
 
 from __future__ import annotations
 
+import math
+
 import halide as hl
 
 F16, F32 = hl.Float(16), hl.Float(32)
@@ -81,18 +83,22 @@ def rope(depth: int = 64) -> hl.Func:
 
 
 def sdpa(depth: int = 64) -> hl.Func:
-    """(batch, heads, length, depth)."""
+    """(batch, heads, length, depth); powers are of 2, as processors have them."""
     q, keys, values, out = half(4, "query"), half(4, "key"), half(4, "value"), hl.Func("sdpa")
-    scores, weights, r = hl.Func("scores"), hl.Func("weights"), hl.RDom([(0, depth)], "r")
+    scores, weights, rounded = hl.Func("scores"), hl.Func("weights"), hl.Func("rounded")
     peak, sums, mixed = hl.Func("peak"), hl.Func("sums"), hl.Func("mixed")
-    k = hl.RDom([(0, keys.dim(1).extent())], "k")
+    r, k = hl.RDom([(0, depth)], "r"), hl.RDom([(0, keys.dim(1).extent())], "k")
+    scaled, factor = hl.Func("scaled"), depth**-0.5 * math.log2(math.e)
     scores[j, i, h, b] += hl.f32(q[r, i, h, b]) * hl.f32(keys[r, j, h, b])
+    scaled[j, i, h, b] = scores[j, i, h, b] * hl.f32(factor)
     peak[i, h, b] = hl.f32(-1e30)
-    peak[i, h, b] = hl.max(peak[i, h, b], scores[k, i, h, b])
-    weights[j, i, h, b] = hl.exp((scores[j, i, h, b] - peak[i, h, b]) * depth**-0.5)
+    peak[i, h, b] = hl.max(peak[i, h, b], scaled[k, i, h, b])
+    weights[j, i, h, b] = hl.pow(hl.f32(2), scaled[j, i, h, b] - peak[i, h, b])
     sums[i, h, b] += weights[k, i, h, b]
-    mixed[d, i, h, b] += hl.f32(f16(weights[k, i, h, b])) * hl.f32(values[d, k, h, b])
+    rounded[j, i, h, b] = f16(weights[j, i, h, b])
+    mixed[d, i, h, b] += hl.f32(rounded[k, i, h, b]) * hl.f32(values[d, k, h, b])
     out[d, i, h, b] = f16(mixed[d, i, h, b] / sums[i, h, b])
+    out.bound(d, 0, depth)
     return out
 
 

@@ -41,3 +41,12 @@ def cluster(func: Any, blocks: int) -> Any:
 
 def resident_blocks(func: Any, blocks: int) -> Any:
     return _ask("resident_blocks", func, blocks)
+
+
+def online(maximum: Any, *sums: Any) -> Any:
+    return _ask("online", maximum, *sums)
+
+
+def clone(func: Any, consumer: Any) -> Any:
+    """Recorded Funcs only."""
+    return func.script.cloned(func, consumer)

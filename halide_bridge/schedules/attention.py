@@ -12,21 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from halide_bridge.memory import MemoryType, online, persistent, pipeline_stages, store_in
+from halide_bridge.memory import MemoryType
+from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
 from selector.families.attention.tiling import COLUMNS, DEPTH, Tiling
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The Funcs that a schedule talks about, of the variables ``n`` (keys), ``m`` (queries), ``d``
-    (``depth`` channels) and ``h`` (heads), with sums over the keys ``r``.
+    """The Funcs that a schedule talks about: of channels (``depth`` of them) or keys, then queries,
+    then heads in one or two dimensions, with sums over the keys.
 
     ``peak``, ``total``: the largest score of a query, and the sum of its weights; ``mixed``: that
     of the weighted values, which ``output`` divides by ``total``. ``scores``: of the operands
-    ``query`` and ``key``, for each of the three; ``weight``: of ``mixed``. ``keys``, ``values``:
-    the Funcs of the operands ``key`` and ``value`` that the sums read. ``matrices``: Funcs of keys,
-    queries and heads that the scores read, to be staged like these.
+    ``query`` and ``key``, for each of the three, with the number of their updates; ``weight``: of
+    ``mixed``. ``keys``, ``values``: the Funcs of the operands ``key`` and ``value`` that the sums
+    read. ``matrices``: Funcs of keys, queries and heads that the scores read, to be staged like
+    these.
     """
 
     output: Any
@@ -41,27 +43,25 @@ class Attention:
     keys: Any
     values: Any
     depth: int
-    n: Any
-    m: Any
-    d: Any
-    h: Any
-    r: Any
+    updates: int = 1
     matrices: tuple[Any, ...] = ()
 
 
 def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
     mo, mi = variables("mo", "mi")
-    p.output.bound(p.d, 0, p.depth).split(p.m, mo, mi, size.block)
-    blocks = (p.h, mo) if size.heads_first else (mo, p.h)
-    p.output.reorder(p.d, mi, *blocks).gpu_blocks(*blocks)
-    _rows_of(p.output, mi, size, (p.d,))
+    d, m, *heads = p.output.args()
+    p.output.bound(d, 0, p.depth).split(m, mo, mi, size.block)
+    blocks = (*heads, mo) if size.heads_first else (mo, *heads)
+    p.output.reorder(d, mi, *blocks).gpu_blocks(*blocks)
+    _rows_of(p.output, mi, size, (d,))
     for number, rows in enumerate((p.peak, p.total)):
-        rows.compute_at(p.output, blocks[0]).bound_extent(p.m, size.block)
-        _rows_of(rows, p.m, size)
+        m, (r,) = rows.args()[0], rows.rvars(0)
+        rows.compute_at(p.output, blocks[0]).bound_extent(m, size.block)
+        _rows_of(rows, m, size)
         ro, ri, rv = rvars("ro", "ri", "rv")
-        update = rows.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, COLUMNS)
-        mw = _rows_of(update.atomic(), p.m, size, inner=(rv,), outer=(ri, ro))
+        update = rows.update().split(r, ro, ri, size.keys).split(ri, ri, rv, COLUMNS)
+        mw = _rows_of(update.atomic(), m, size, inner=(rv,), outer=(ri, ro))
         _score(p, p.scores[number], (rows, ro, mw), blocks[0], size)
     _mix(p, blocks[0], size)
     online(p.peak, p.total, p.mixed)
@@ -72,15 +72,17 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
 
 def _mix(p: Attention, block: Any, size: Tiling) -> None:
     """The weights, and the product with the values."""
-    p.mixed.bound_extent(p.d, p.depth).bound_extent(p.m, size.block).compute_at(p.output, block)
+    (d, m), (r,) = p.mixed.args()[:2], p.mixed.rvars(0)
+    p.mixed.bound_extent(d, p.depth).bound_extent(m, size.block).compute_at(p.output, block)
     store_in(p.mixed, _memory(size))
-    _rows_of(p.mixed, p.m, size, (p.d,))
+    _rows_of(p.mixed, m, size, (d,))
     ro, ri, rv = rvars("ro", "ri", "rv")
-    update = p.mixed.update().split(p.r.x, ro, ri, size.keys).split(ri, ri, rv, DEPTH).atomic()
-    mw = _rows_of(update, p.m, size, (p.d,), inner=(rv,), outer=(ri, ro))
+    update = p.mixed.update().split(r, ro, ri, size.keys).split(ri, ri, rv, DEPTH).atomic()
+    mw = _rows_of(update, m, size, (d,), inner=(rv,), outer=(ri, ro))
+    n, m = p.weight.args()[:2]
     p.weight.compute_at(p.mixed, mw).store_in(REGISTER)
-    p.weight.bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
-    _tile(p.weight, p, size)
+    p.weight.bound_extent(n, size.keys).bound_extent(m, size.rows)
+    _tile(p.weight, n, m, size)
     _score(p, p.scores[2], (p.mixed, ro, mw), block, size)
     _stage(p.values.in_(p.mixed), p.mixed, ro, (p.depth, size.keys), size.stages)
 
@@ -112,10 +114,10 @@ def _rows_of(
     return mw
 
 
-def _tile(stage: Any, p: Attention, size: Tiling, depth: Any | None = None) -> None:
+def _tile(stage: Any, n: Any, m: Any, size: Tiling, depth: Any | None = None) -> None:
     """Unrolled vector statements of a unit's rows and a run of keys."""
     mu, mv, nu, nv = variables("mu", "mv", "nu", "nv")
-    stage.split(p.m, mu, mv, size.vector).split(p.n, nu, nv, COLUMNS)
+    stage.split(m, mu, mv, size.vector).split(n, nu, nv, COLUMNS)
     if depth is None:
         stage.reorder(nv, mv, nu, mu)
     else:
@@ -136,13 +138,14 @@ def _score(
     its loops over runs and over units) takes them.
     """
     consumer, run, unit = place
-    scores.compute_at(consumer, unit).bound_extent(p.n, size.keys).bound_extent(p.m, size.rows)
+    n, m = scores.args()[:2]
+    scores.compute_at(consumer, unit).bound_extent(n, size.keys).bound_extent(m, size.rows)
     store_in(scores, _memory(size))
-    _tile(scores, p, size)
+    _tile(scores, n, m, size)
     (channel,) = scores.rvars(0)
-    _tile(scores.update(), p, size, channel)
-    if scores.num_update_definitions() > 1:
-        _tile(scores.update(1), p, size)
+    _tile(scores.update(), n, m, size, channel)
+    if p.updates > 1:
+        _tile(scores.update(1), n, m, size)
     for matrix in p.matrices:
         shape = (size.keys, size.block)
         _stage(matrix.in_(scores), consumer, run, shape, size.stages)

@@ -18,10 +18,12 @@ from halide_bridge.lowering import lower_copy
 from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
+from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.places import Plan, Scheduling
+from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
-from halide_bridge.schedules.recognise.program import read_program
+from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import ScheduleError, UserError
 from selector.ir.module import Module
@@ -140,7 +142,10 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
     program = read_program(outputs)
     plan = Plan({}, {}, known, machine_for(wanted))
     for member in program:
-        found = "" if member.fixed else sum_of(member, program)
+        plan = _attending(member, outputs, program, plan, wanted)
+    taken = {name for found, _ in plan.online.values() for name in found.inside}
+    for member in program:
+        found = "" if member.fixed or member.name in taken else sum_of(member, program)
         if isinstance(found, str):
             if found:
                 plan = plan.without(member.label, found)
@@ -155,6 +160,19 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
             why = why or miss
         else:
             plan = plan.without(member.label, why)
+    return plan
+
+
+def _attending(
+    member: Member, outputs: list[Any], program: Program, plan: Plan, target: Target
+) -> Plan:
+    """The plan with the attention whose second product a Func is, if the compiler takes it."""
+    found = online_of(member, program)
+    if found is not None:
+        for tiling in online.candidates(found, program, plan.known, plan.machine):
+            more = plan.attending(found, tiling)
+            if not _why_not(outputs, more, target):
+                return more
     return plan
 
 

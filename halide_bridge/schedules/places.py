@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from halide_bridge.schedules import reductions
+from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
+from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
@@ -21,7 +22,7 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.windows import Windows, schedule_windows
-from selector.families import windows
+from selector.families import attention, windows
 from selector.ir.nodes import Var
 from selector.machine import Machine
 
@@ -29,7 +30,8 @@ from selector.machine import Machine
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
-    have to be ``stored`` for them; the sizes and the GPU to be fast at.
+    have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
+    it; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -37,6 +39,10 @@ class Plan:
     known: Guess
     machine: Machine
     stored: frozenset[str] = frozenset()
+    online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
+
+    def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
+        return replace(self, online={**self.online, found.output: (found, tiling)})
 
     def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
         stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
@@ -61,6 +67,12 @@ class Scheduling:
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):
                 placement.places[member.name] = Place.KERNEL
                 del placement.reader[member.name]
+
+        for found, _ in plan.online.values():
+            for name in found.inside:
+                held = name in found.members
+                placement.places[name] = Place.BLOCK if held else Place.INSIDE
+                placement.reader.pop(name, None)
 
     def _tiled_alike(self, member: Member, name: str) -> bool:
         """Whether a Func that reads a product can be stored by the blocks that compute it."""
@@ -88,6 +100,12 @@ class Scheduling:
 
     def _where(self, member: Member) -> str:
         where = self.placement.places[member.name]
+        for found, tiled in self.plan.online.values():
+            if member.name in (found.scores, found.mixed):
+                unit = f"wgmma, {tiled.block} queries a block, {tiled.keys} keys at a time"
+                return f"on tensor units by {unit}"
+            if member.name in (found.peak, found.total, found.weight):
+                return "in the loop over keys that the product is in"
         if member.label not in self.plan.tensor:
             return where.value
         tiling = self.plan.tensor[member.label][1]
@@ -109,6 +127,8 @@ class Scheduling:
         return self._updates(member)
 
     def _pure(self, member: Member) -> Grid:
+        if member.name in self.plan.online:
+            return online.attend(self.script, self.program, *self.plan.online[member.name])
         mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
         reader = self._func(member)
         if len(mine) == 1 and mine[0].label in self.plan.tensor:

@@ -161,6 +161,13 @@ class Script:
             self._known[key] = Recorded(self, identifier, value)
         return self._known[key]
 
+    def cloned(self, of: Recorded, consumer: Recorded) -> Recorded:
+        """A Func of its own for a consumer."""
+        value = memory.clone(of.value, consumer.value)
+        identifier = self._identifier(f"{of.text}_of_{consumer.text}")
+        self._lines.append(("=", f"{identifier} = hb.clone({of.text}, {consumer.text})"))
+        return Recorded(self, identifier, value)
+
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
         """A directive of Halide's."""
         getattr(of.value, directive)(*map(self._value, arguments))
@@ -169,7 +176,7 @@ class Script:
 
     def ask(self, directive: str, func: Recorded, arguments: tuple[Any, ...]) -> None:
         """A directive of ours, of ``halide_bridge.memory``."""
-        getattr(memory, directive)(func.value, *arguments)
+        getattr(memory, directive)(func.value, *map(self._value, arguments))
         said = ", ".join((func.text, *map(self._text, arguments)))
         self._lines.append(("hb", f"hb.{directive}({said})"))
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import halide_bridge as hb
-from casestudies.ten_tasks import pipelines
+from casestudies.ten_tasks import algorithm
 from casestudies.ten_tasks.tasks import TASKS
 
 
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     for task in TASKS:
         for label, sizes in (("", task.sizes(task.paper)), (".open", None)):
-            output = getattr(pipelines, task.name)()
+            output = getattr(algorithm, task.name)()
             kernel = hb.compile(output, target=options.target, schedule="auto", sizes=sizes)
             kernel.save(options.folder / f"{task.name}{label}.kernel", overwrite=True)
             schedule = hb.autoschedule(output, target=options.target, sizes=sizes)

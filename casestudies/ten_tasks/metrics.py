@@ -1,6 +1,6 @@
 """How much code a task is, by the measures of NineToothed's paper (table 2), as radon takes them.
 
-Of ours the function of ``pipelines``, of Triton's kernel with its decorators and the functions that
+Of ours the function of ``algorithm``, of Triton's kernel with its decorators and the functions that
 it shares with others; what launches it is not counted, nor are docstrings in ``sloc``.
 """
 
@@ -71,7 +71,7 @@ class Metrics:
 
 def ours(task: str) -> Metrics:
     """Of a plain pipeline."""
-    return measure(_functions("pipelines.py", (task,)))
+    return measure(_functions("algorithm.py", (task,)))
 
 
 def triton(task: str) -> Metrics:

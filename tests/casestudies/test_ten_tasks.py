@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
-from casestudies.ten_tasks import metrics, pipelines
+from casestudies.ten_tasks import algorithm, metrics
 from casestudies.ten_tasks.tasks import TASKS, Task
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +85,7 @@ PRODUCTS = ("addmm", "bmm", "mm", "sdpa")
 @pytest.mark.parametrize("open_", [False, True], ids=["for the paper's size", "for any size"])
 @pytest.mark.parametrize("task", TASKS, ids=[t.name for t in TASKS])
 def test_they_are_right_without_a_schedule(task: Task, open_: bool) -> None:
-    output = getattr(pipelines, task.name)()
+    output = getattr(algorithm, task.name)()
     sizes = None if open_ else task.sizes(task.paper)
     kernel = hb.compile(output, target="sm_90a", schedule="auto", sizes=sizes)
     if task.name in PRODUCTS:

@@ -28,7 +28,7 @@ MADE = "<!-- Made by docs/reference.py: do not edit. -->\n\n"
 sys.path[:0] = [str(ROOT), str(HERE)]
 
 import halide_bridge as hb  # noqa: E402
-import halide_bridge.memory  # noqa: E402
+import halide_bridge.memory  # noqa: E402  # pyright: ignore[reportUnusedImport]
 import rules  # noqa: E402
 import selector  # noqa: E402
 import selector.tuning  # noqa: E402

@@ -123,10 +123,11 @@ def _emit(work: Work) -> Work:
         case "cuda":
             from selector.emit.cuda import emit_kernels
             from selector.gpu.passes import Trace
+            from selector.lowering.choices import share_choices
 
-            trace = Trace()
-            _, plan = emit_kernels(work.module, work.target, environment.patience(), trace.add)
-            return replace(work, kernels=tuple(trace.kernels.items()), plan=plan)
+            trace, module = Trace(), share_choices(work.module)
+            _, plan = emit_kernels(module, work.target, environment.patience(), trace.add)
+            return replace(work, module=module, kernels=tuple(trace.kernels.items()), plan=plan)
         case "amx":
             from selector.emit.c import emit
 

@@ -16,7 +16,7 @@ from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.reuse import reuse_of
-from halide_bridge.schedules.recognise.rows import associative
+from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
@@ -200,6 +200,8 @@ class Scheduling:
         func.compute_root().gpu_single_thread()
         for stage in member.stages[1:]:
             func.update(stage.number - 1).gpu_single_thread()
+        if chooses(member):
+            return Grid(text="threads that find the best of a part each, and then of those")
         return Grid(text="one thread: what its updates find in parts is not known to be joined")
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:

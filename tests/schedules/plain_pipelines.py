@@ -182,6 +182,14 @@ def histogram() -> Plain:
 
 
 @plain
+def brightest_pixel() -> Plain:
+    image = hl.ImageParam(U8, 2, "image")
+    best, out = hl.argmax(image[(r := hl.RDom(image)).x, r.y]), hl.Func("out")
+    out[i] = hl.select(i == 0, best[0], i == 1, best[1], hl.i32(best[2]))
+    return Plain(out, [(image, bytes_(23, 61) // 40)], (3,))
+
+
+@plain
 def equalize() -> Plain:
     image = hl.ImageParam(U8, 2, "image")
     counts, cdf, out, r = hl.Func("counts"), hl.Func("cdf"), hl.Func("out"), hl.RDom(image)

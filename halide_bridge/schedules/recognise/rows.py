@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
-from selector.ir.nodes import Binary, BinaryOp, Call, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Select, Var
 from selector.ir.traverse import free_vars
 
 SHORT = 16  # elements of a sum that are not worth several threads
@@ -46,6 +46,15 @@ def associative(member: Member) -> bool:
             return False
     own = Access(member.name, 0, update.indices)
     return next(accesses(first), None) == own and all(a.func != member.name for a in accesses(rest))
+
+
+def chooses(member: Member) -> bool:
+    """Whether all values are those of the first element that beats the others, as argmax's are."""
+    if len(member.stages) != 2 or len(member.types) < 2 or member.stages[1].predicate is not None:
+        return False
+    tests = [v.condition if isinstance(v, Select) else None for v in member.stages[1].values]
+    strict = isinstance(tests[0], Compare) and tests[0].op in (CompareOp.LT, CompareOp.GT)
+    return strict and all(test == tests[0] for test in tests)
 
 
 def sweep_of(member: Member, placement: Placement) -> Sweep | None:

@@ -1,0 +1,233 @@
+"""The best of a domain, which one thread looks for, found by many: argmax and the like.
+
+    for y, x: place, value = select(value < a[x, y], (y*w + x, a[x, y]), (place, value))
+
+The domain is cut into parts in its own order. A thread each finds the best of a part, beginning
+with what is known before, and the best of those is looked for in the same way. Of elements that are
+alike the first one stays, as it does for one thread: a comparison that does not hold for equal
+values is all that chooses. What runs in blocks and threads already is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import count
+
+from selector.ir.module import Module
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Let,
+    LetStmt,
+    Load,
+    Memory,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.simplify import add, div, mod, mul
+from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.types import Type
+
+PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
+THREADS = 256  # of a block
+ZERO, ONE = IntImm(0), IntImm(1)
+_EXTREMA = {BinaryOp.MAX: True, BinaryOp.MIN: False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """``loops`` around it, outermost first; by buffer what is ``found`` and its ``type``; of the
+    buffer ``by`` the ``larger`` value is better, or the smaller one.
+    """
+
+    loops: tuple[For, ...]
+    found: dict[str, Expr]
+    types: dict[str, Type]
+    by: str
+    larger: bool
+
+
+def share_choices(module: Module) -> Module:
+    """The module whose choices by one thread are shared by many."""
+    body = _shared(module.body, count())
+    return module if body is module.body else replace(module, body=body)
+
+
+def _shared(s: Stmt, numbers: Iterator[int]) -> Stmt:
+    match s:
+        case Allocate(body=body) | LetStmt(body=body):
+            inner = _shared(body, numbers)
+            return s if inner is body else replace(s, body=inner)
+        case Block(stmts):
+            found = tuple(_shared(x, numbers) for x in stmts)
+            return s if all(a is b for a, b in zip(found, stmts, strict=True)) else Block(found)
+        case For(kind=ForKind.GPU_BLOCK):
+            choice = _choice_of(s)
+            return s if choice is None else _by_many(choice, f"{choice.by}.best{next(numbers)}")
+        case _:
+            return s
+
+
+# ------------------------------------------------------------------ recognition
+
+
+def _choice_of(s: Stmt) -> _Choice | None:
+    loops: list[For] = []
+    while isinstance(s, For):
+        if s.kind is not ForKind.SERIAL:
+            if loops or s.extent != ONE:
+                return None
+        else:
+            loops.append(s)
+        s = s.body
+    values = dict(_stores(s, {}))
+    if not loops or len(values) < 2:
+        return None
+    found = {name: _new_of(value, name, values) for name, value in values.items()}
+    known = {name: x for name, x in found.items() if x is not None}
+    tests = {test for _, test in known.values()}
+    if len(known) < len(values) or len(tests) != 1:
+        return None
+    by, new, larger = next(iter(tests))
+    own = any(
+        isinstance(x, Load) and x.buffer in values for e, _ in known.values() for x in walk_expr(e)
+    )
+    if own or known[by][0] != new:
+        return None
+    types = {name: value.type for name, value in values.items()}
+    return _Choice(tuple(loops), {n: e for n, (e, _) in known.items()}, types, by, larger)
+
+
+def _stores(s: Stmt, lets: dict[str, Expr]) -> Iterator[tuple[str, Expr]]:
+    """What is stored at element 0, by buffer; a store that is none of that has no name."""
+    match s:
+        case LetStmt(name, value, body):
+            yield from _stores(body, {**lets, name: _plain(substitute(value, lets))})
+        case Block(stmts):
+            for x in stmts:
+                yield from _stores(x, lets)
+        case Store(buffer, index, value, None) if index == ZERO:
+            yield buffer, _plain(substitute(value, lets))
+        case _:
+            yield "", ZERO
+
+
+def _plain(e: Expr) -> Expr:
+    """Lets written out."""
+    match e:
+        case Let(name, value, body):
+            return _plain(substitute(body, {name: value}))
+        case _:
+            return map_expr(e, _plain)
+
+
+_Test = tuple[str, Expr, bool]
+
+
+def _new_of(value: Expr, buffer: str, own: dict[str, Expr]) -> tuple[Expr, _Test] | None:
+    """What a buffer is set to, and the buffer and value that decide it; None for other values."""
+    match value:
+        case Select(Compare(CompareOp.LT, a, b), new, Load(_, known, _, None)) if known == buffer:
+            match a, b:
+                case Load(_, by, _, None), _ if by in own:
+                    return new, (by, b, True)
+                case _, Load(_, by, _, None) if by in own:
+                    return new, (by, a, False)
+                case _:
+                    return None
+        case Binary(BinaryOp.MAX | BinaryOp.MIN as op, new, Load(_, known, _, None)) | Binary(
+            BinaryOp.MAX | BinaryOp.MIN as op, Load(_, known, _, None), new
+        ) if known == buffer:
+            return new, (buffer, new, _EXTREMA[op])
+        case _:
+            return None
+
+
+# ------------------------------------------------------------------ many threads
+
+Elements = Callable[[Expr], dict[str, Expr]]  # by buffer, of a number in the order of the domain
+
+
+def _by_many(choice: _Choice, stem: str) -> Stmt:
+    """A kernel each for parts of the domain, parts of those, and what is left."""
+    source, total = _elements(choice), reduce(mul, (x.extent for x in choice.loops))
+    kernels: list[Stmt] = []
+    allocations: list[tuple[str, Type, int]] = []
+    for level, many in enumerate(PARTS):
+        name = f"{stem}.{level}"
+        to = {b: f"{name}.{k}" for k, b in enumerate(choice.found)}
+        kernels.append(_kernel(choice, source, total, many, name, to))
+        allocations += [(to[b], choice.types[b], many) for b in to]
+        source, total = _of_parts(choice, to), IntImm(many)
+    kernels.append(_kernel(choice, source, total, 1, f"{stem}.{len(PARTS)}", None))
+    body: Stmt = Block(tuple(kernels))
+    for name, t, many in allocations:
+        body = Allocate(name, t, (IntImm(many),), Memory.AUTO, body)
+    return body
+
+
+def _elements(choice: _Choice) -> Elements:
+    def elements(i: Expr) -> dict[str, Expr]:
+        at: dict[str, Expr] = {}
+        for loop in choice.loops[:0:-1]:
+            at[loop.name], i = add(mod(i, loop.extent), loop.min), div(i, loop.extent)
+        at[choice.loops[0].name] = add(i, choice.loops[0].min)
+        return {b: substitute(e, at) for b, e in choice.found.items()}
+
+    return elements
+
+
+def _of_parts(choice: _Choice, names: dict[str, str]) -> Elements:
+    return lambda i: {b: Load(choice.types[b], name, i) for b, name in names.items()}
+
+
+def _kernel(
+    choice: _Choice, source: Elements, total: Expr, many: int, name: str, to: dict[str, str] | None
+) -> Stmt:
+    """Threads that find the best of so ``many`` parts of the elements, and store it there; None: in
+    the place of all.
+    """
+    threads = min(many, THREADS)
+    own = {b: f"{name}.own{k}" for k, b in enumerate(choice.found)}
+    block, thread, turn, value = (f"{name}.{x}" for x in ("block", "thread", "turn", "value"))
+    part = add(mul(Var(block), IntImm(threads)), Var(thread))
+    length = div(add(total, IntImm(many - 1)), IntImm(many))
+    i = add(mul(part, length), Var(turn))
+    new, t = source(i), choice.types[choice.by]
+    best = Var(value, t)
+    better = Compare(CompareOp.LT, *_pair(choice, _best(own[choice.by], t), best))
+    stores = (Store(own[b], ZERO, best if b == choice.by else new[b]) for b in own)
+    take = LetStmt(value, new[choice.by], IfThenElse(better, Block(tuple(stores))))
+    inside = IfThenElse(Compare(CompareOp.LT, i, total), take)
+    known = [Store(own[b], ZERO, _best(b, choice.types[b])) for b in own]
+    kept = [
+        Store(*((b, ZERO) if to is None else (to[b], part)), _best(own[b], choice.types[b]))
+        for b in own
+    ]
+    body: Stmt = Block((*known, For(turn, ZERO, length, ForKind.SERIAL, inside), *kept))
+    for b in own:
+        body = Allocate(own[b], choice.types[b], (IntImm(1),), Memory.AUTO, body)
+    body = For(thread, ZERO, IntImm(threads), ForKind.GPU_THREAD, body)
+    return For(block, ZERO, IntImm(many // threads), ForKind.GPU_BLOCK, body)
+
+
+def _best(buffer: str, t: Type) -> Expr:
+    return Load(t, buffer, ZERO)
+
+
+def _pair(choice: _Choice, own: Expr, new: Expr) -> tuple[Expr, Expr]:
+    """What is compared: the first has to be smaller for the new one to be better."""
+    return (own, new) if choice.larger else (new, own)

@@ -1,0 +1,113 @@
+"""Argmax and the like, which one thread would look for: many do, and the first of those that are
+alike is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
+from selector.simulate import simulate
+from selector.targets import find_target
+
+F32, I32 = hl.Float(32), hl.Int(32)
+rng = np.random.default_rng(4)
+Made = tuple[hl.Func, Callable[[Any], Any]]
+
+
+def largest_of_an_image() -> Made:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    best = hl.argmax(a[(r := hl.RDom(a)).x, r.y])
+    out[()] = best[0] + 1000 * best[1]
+    return out, lambda v: v.argmax() % v.shape[1] + 1000 * (v.argmax() // v.shape[1])
+
+
+def smallest_of_three_dimensions() -> Made:
+    a, out = hl.ImageParam(F32, 3, "a"), hl.Func("out")
+    best = hl.argmin(a[(r := hl.RDom(a)).x, r.y, r.z])
+    out[()] = best[0] + 1000 * (best[1] + 1000 * best[2])
+
+    def truth(v: Any) -> Any:
+        z, y, x = np.unravel_index(v.argmin(), v.shape)
+        return x + 1000 * (y + 1000 * z)
+
+    return out, truth
+
+
+def as_a_tuple_says() -> Made:
+    """The place of the largest one beyond 3, in an order of the user's own."""
+    a, out, best = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Func("best")
+    r = hl.RDom([(2, a.width() - 2), (1, a.height() - 1)])
+    best[()] = (hl.i32(-1), hl.f32(3))
+    better = a[r.x, r.y] > best[()][1]
+    at = hl.select(better, r.y * a.width() + r.x, best[()][0])
+    best[()] = (at, hl.select(better, a[r.x, r.y], best[()][1]))
+    out[()] = best[()][0]
+
+    def truth(v: Any) -> Any:
+        inside = np.full(v.shape, -1.0)
+        inside[1:, 2:] = v[1:, 2:]
+        return inside.argmax() if inside.max() > 3 else -1
+
+    return out, truth
+
+
+MADE = [largest_of_an_image, smallest_of_three_dimensions, as_a_tuple_says]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_the_first_of_those_that_are_alike_is_found(make: Callable[[], Made]) -> None:
+    out, truth = make()
+    assert "the best of a part each" in hb.autoschedule(out, target="sm_80").report
+    kernel = hb.compile(out, target="sm_80")
+    assert kernel.source.count("__global__") == 6
+    leading = (2,) if make is smallest_of_three_dimensions else ()
+    for shape, most in (
+        ((1, 1), 2),
+        ((3, 50), 9),
+        ((257, 301), 20),
+        ((257, 301), 2),
+        ((64, 64), 1),
+    ):
+        data = rng.integers(0, most, (*leading, *shape)).astype(np.float32)
+        if shape != (1, 1) or make is not as_a_tuple_says:
+            assert kernel.interpret(a=data, sizes=()) == truth(data), (shape, most)
+
+
+def test_kernels_find_what_the_program_does() -> None:
+    out, truth = largest_of_an_image()
+    hb.autoschedule(out, target="sm_80")
+    kernels, plan = emit_kernels(hb.compile(out, target="sm_80").module, find_target("sm_80"))
+    data = rng.integers(0, 9, (37, 51)).astype(np.float32)
+    found = simulate(kernels, plan, {"a": data}, ())
+    assert found.faults == ()
+    assert found.outputs["out"] == truth(data)
+
+
+def kernels_of(update: Callable[[Any, Any], Any]) -> int:
+    a, best, out = hl.ImageParam(I32, 1, "a"), hl.Func("best"), hl.Func("out")
+    r = hl.RDom(a)
+    best[()] = (hl.i32(0), hl.i32(0))
+    best[()] = update((best[()][0], best[()][1]), (r.x, a[r.x]))
+    out[()] = best[()][0] + best[()][1]
+    hb.autoschedule(out, target="sm_80")
+    return hb.compile(out, target="sm_80").source.count("__global__")
+
+
+def test_what_is_no_first_best_stays_one_threads() -> None:
+    def chosen(test: Any, own: Any, new: Any) -> Any:
+        return tuple(hl.select(test, n, o) for n, o in zip(new, own, strict=True))
+
+    assert kernels_of(lambda own, new: chosen(new[1] > own[1], own, new)) == 6
+    assert kernels_of(lambda own, new: chosen(new[1] >= own[1], own, new)) == 3  # the last one
+    assert (
+        kernels_of(lambda own, new: chosen(new[1] > own[0], own, new)) == 3
+    )  # not of what is kept
+    assert kernels_of(lambda own, new: chosen(new[1] > own[1], own, (own[0] + 1, new[1]))) == 3
+    assert kernels_of(lambda own, new: (own[0] + new[1], hl.max(own[1], new[1]))) == 3

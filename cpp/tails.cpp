@@ -380,7 +380,7 @@ int64_t required_multiple(const std::string &var, const std::vector<Split> &spli
     for (size_t i = from; i < splits.size(); i++) {
         const Split &split = splits[i];
         if (split.split_type == Split::FuseVars && (split.outer == var || split.inner == var)) {
-            return 0;
+            return required_multiple(split.old_var, splits, i + 1) == 1 ? 1 : 0;
         }
         if (split.old_var != var) {
             continue;

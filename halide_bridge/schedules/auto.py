@@ -159,7 +159,7 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
                 break
             why = why or miss
         else:
-            plan = plan.without(member.label, why)
+            plan = plan.without(member.label, why or "it has no schedule for this target")
     return plan
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
+from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
-from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import Window, window_of
 from halide_bridge.schedules.sizes import Guess
-from selector.families import contraction, windows
+from selector.families import contraction, layers, windows
 from selector.machine import Machine
 
-Sum = Product | Window
-Tiling = contraction.Tiling | windows.Tiling
+Sum = Product | Window | Layer
+Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
 
 def sum_of(member: Member, program: Program) -> Sum | str:
@@ -23,13 +25,18 @@ def sum_of(member: Member, program: Program) -> Sum | str:
     product = product_of(member, program)
     if not isinstance(product, str):
         return product
-    return window_of(member, program) or product
+    layer = layer_of(member, program)
+    if not isinstance(layer, str):
+        return layer
+    return layer or window_of(member, program) or product
 
 
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:
     """Schedules of a sum, the best first."""
     if isinstance(found, Window):
         return iter(windows.candidates(window_shape(found, program, known), machine))
+    if isinstance(found, Layer):
+        return iter(layers.candidates(_layer_shape(found, program, known), machine))
     return _contractions(_shape(found, program, known), machine)
 
 
@@ -56,6 +63,15 @@ def _shape(product: Product, program: Program, known: Guess) -> contraction.Shap
         known.extent(member, 1), known.extent(member, 0), max(1, k), element,
         4, product.a.along, product.b.along,
     )  # fmt: skip
+
+
+def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
+    member = program.members[layer.func]
+    filters, *pixels = (known.extent(member, d) for d in range(len(member.args)))
+    reduced = member.stages[1].reduced
+    taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
+    channels = known.value(reduced[layer.channels].extent)
+    return layers.Shape(tuple(pixels), filters, max(1, channels), taps)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -11,8 +11,10 @@ from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
+from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
+from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.reuse import reuse_of
@@ -22,7 +24,7 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.windows import Windows, schedule_windows
-from selector.families import attention, windows
+from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
 from selector.machine import Machine
 
@@ -109,6 +111,9 @@ class Scheduling:
         if member.label not in self.plan.tensor:
             return where.value
         tiling = self.plan.tensor[member.label][1]
+        if isinstance(tiling, layers.Tiling):
+            box = " x ".join(map(str, tiling.block))
+            return f"a layer on tensor units by wgmma, tiles of {box} pixels x {tiling.n} filters"
         unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"
         if isinstance(tiling, windows.Tiling):
             return f"windows on tensor units by {unit} of {tiling.width} x {tiling.height}"
@@ -162,6 +167,10 @@ class Scheduling:
             assert isinstance(product, Window)
             self._windows(product, tiling, func, stored)
             return Grid(text=f"{tiling.threads} threads a block")
+        if isinstance(tiling, layers.Tiling):
+            assert isinstance(product, Layer)
+            self._layer(product, tiling, func, stored)
+            return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
         n, m, *batch = func.args()
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
@@ -177,6 +186,15 @@ class Scheduling:
             func.bound_extent(plane, 1)
         funcs = Windows(out, func, image, x, y, taps, fused(self.script, out, planes))
         schedule_windows(funcs, found.shape, size)
+
+    def _layer(self, found: Layer, size: layers.Tiling, func: Recorded, out: Recorded) -> None:
+        image, weights = (
+            self._func(self.program.members[name]) for name in (found.image, found.weights)
+        )
+        domain = func.rvars(0)
+        taps = tuple(domain[place] for place in found.taps)
+        p = Layers(out, func, image, weights, domain[found.channels], taps, found.along)
+        schedule_layer(p, size)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)

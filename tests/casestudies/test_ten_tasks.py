@@ -78,7 +78,7 @@ SMALL = {
     "silu": (1001,),
     "softmax": (5, 1001),
 }
-PRODUCTS = ("addmm", "bmm", "mm", "sdpa")
+PRODUCTS = ("addmm", "bmm", "conv2d", "mm", "sdpa")
 
 
 @pytest.mark.verified

@@ -1,0 +1,96 @@
+"""The schedule of sums over channels and windows of pixels: an implicit matrix product.
+
+A block has a box of pixels with some filters, its groups of four warps have 64 pixels each. For a
+run of channels and a tap it stages what it needs of the pixels and of the weights, several runs
+ahead; the pixels of a box are the rows of a matrix, whatever the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.memory import MemoryType
+from halide_bridge.schedules.asked import pipeline_stages, store_in
+from halide_bridge.stock import GPU_SHARED, rvars, variables
+from selector.families.layers.tiling import COLUMNS, DEPTH, Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
+    filters and pixels; ``total`` sums ``image`` times ``weights`` over ``channels`` and ``taps``,
+    RVars. ``along``: the places of channels and filters among the dimensions of the weights.
+    """
+
+    output: Any
+    total: Any
+    image: Any
+    weights: Any
+    channels: Any
+    taps: tuple[Any, ...]
+    along: tuple[int, int]
+
+
+def schedule_layer(p: Layers, size: Tiling) -> Any:
+    """Schedule a layer so; returns the output."""
+    c, *pixels = p.output.args()
+    no, ni, xy = variables("no", "ni", "xy")
+    outer, inner = zip(*(variables(f"p{d}o", f"p{d}i") for d in range(len(pixels))), strict=True)
+    p.output.split(c, no, ni, size.n)
+    for pixel, po, pi, extent in zip(pixels, outer, inner, size.block, strict=True):
+        p.output.split(pixel, po, pi, extent)
+    vectors, group = _parts(p.output, ni, inner, size)
+    p.output.reorder(*vectors, *group, no, *outer)
+    if len(outer) > 2:
+        p.output.fuse(outer[0], outer[1], xy)
+        outer = (xy, *outer[2:])
+    p.output.gpu_blocks(no, *outer)
+    c, *pixels = p.total.args()
+    p.total.bound_extent(c, size.n).compute_at(p.output, no)
+    for pixel, extent in zip(pixels, size.block, strict=True):
+        p.total.bound_extent(pixel, extent)
+    store_in(p.total, MemoryType.WGMMAAccumulator)
+    vectors, group = _parts(p.total, c, tuple(pixels), size)
+    p.total.reorder(*vectors, *group)
+    ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
+    update = p.total.update().split(p.channels, ko, ki, size.k).split(ki, ku, kv, DEPTH)
+    run = ko
+    for number, tap in enumerate(reversed(p.taps)):
+        (both,) = rvars(f"run{number}")
+        update.fuse(tap, run, both)
+        run = both
+    vectors, group = _parts(update.atomic(), c, tuple(pixels), size)
+    update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
+    _stage(p, p.image, run, (size.k, *size.block), size)
+    extents = [1] * len(p.weights.args())
+    extents[p.along[0]], extents[p.along[1]] = size.k, size.n
+    _stage(p, p.weights, run, tuple(extents), size)
+    return p.output
+
+
+def _parts(
+    stage: Any, c: Any, pixels: tuple[Any, ...], size: Tiling
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Give each group its pixels, as unrolled vector statements; the loops of these, innermost
+    first, and that of the groups.
+    """
+    nu, nv, group, pv = variables("nu", "nv", "g", "pv")
+    stage.split(c, nu, nv, COLUMNS)
+    stage.split(pixels[size.along], group, pv, size.box[size.along])
+    inner = [pv if d == size.along else pixel for d, pixel in enumerate(pixels)]
+    for loop in (nv, *inner):
+        stage.vectorize(loop)
+    stage.unroll(nu).gpu_threads(group)
+    return (nv, *inner, nu), (group,)
+
+
+def _stage(p: Layers, source: Any, run: Any, extents: tuple[int, ...], size: Tiling) -> None:
+    """Copy what a block needs of an operand for a run into shared memory, several runs deep."""
+    staged = source.in_(p.total)
+    staged.compute_at(p.total, run).store_in(GPU_SHARED)
+    for arg, extent in zip(staged.args(), extents, strict=True):
+        staged.bound_extent(arg, extent)
+        if extent > 1:
+            staged.vectorize(arg)
+    pipeline_stages(staged, size.stages)

@@ -1,0 +1,73 @@
+"""The schedules of a layer that are worth a thought at a size, best first.
+
+A block is bound by its products, by the bytes that they read of shared memory, or by those that
+come from the L2 cache; multiprocessors take blocks in rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from selector.families.layers.tiling import DEPTH, ROWS, Shape, Tiling
+from selector.machine.record import Machine
+from selector.targets import find_target
+
+TRIED = 3
+GROUPS = (1, 2, 3, 4)
+FILTERS = (32, 64, 96, 128, 256)
+MOST_SUMS = 128  # registers of a lane
+LONGEST_RUN, MOST_STAGES = 64, 6
+ROOM = 200 << 10  # bytes of shared memory
+# Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
+# block beside the steps.
+L2_BYTES, STEP, START = 45, 60, 2500
+
+
+def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
+    """The best few; none where the machine has no warpgroups."""
+    if not find_target(machine.target).has("wgmma"):
+        return []
+    found = sorted(_space(shape), key=lambda t: (_cycles(t, shape, machine), _blocks(t, shape)))
+    return found[:TRIED]
+
+
+def _space(shape: Shape) -> Iterator[Tiling]:
+    k = min(LONGEST_RUN, 1 << (-(-shape.channels // DEPTH) * DEPTH - 1).bit_length())
+    for box in _boxes(len(shape.pixels), ROWS):
+        for groups in GROUPS:
+            for along in range(len(box)) if groups > 1 else (0,):
+                for n in FILTERS:
+                    if n // 2 > MOST_SUMS or (n > 32 and n - 32 >= shape.filters):
+                        continue
+                    one = Tiling(box, groups, along, n, k, 1)
+                    stages = min(MOST_STAGES, ROOM // one.run_bytes)
+                    if stages > 1:
+                        yield Tiling(box, groups, along, n, k, stages)
+
+
+def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
+    """Powers of two of this product."""
+    if dimensions == 1:
+        yield (left,)
+        return
+    size = 1
+    while size <= left:
+        for rest in _boxes(dimensions - 1, left // size):
+            yield (size, *rest)
+        size *= 2
+
+
+def _blocks(t: Tiling, shape: Shape) -> int:
+    pairs = zip(shape.pixels, t.block, strict=True)
+    return prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n)
+
+
+def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
+    rows = prod(t.block)
+    products = rows * t.n * t.k / machine.rates["wgmma.f16"]
+    shared = (rows + t.groups * t.n) * t.k * 2 / 128
+    steps = shape.taps * -(-shape.channels // t.k)
+    rounds = -(-_blocks(t, shape) // machine.multiprocessors)
+    step = max(products, shared, t.run_bytes / L2_BYTES) + STEP
+    return rounds * (steps * step + START + rows * t.n / 8)

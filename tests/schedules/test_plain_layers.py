@@ -1,0 +1,139 @@
+"""Layers of a network without a schedule: sums over channels and a window of pixels go to tensor
+units, whatever the window, and what keeps others from them is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+
+pytestmark = pytest.mark.verified
+
+F16, F32 = hl.Float(16), hl.Float(32)
+c, f, x, y, n = (hl.Var(v) for v in "cfxyn")
+Array = np.ndarray[Any, Any]
+
+
+def layer(
+    taps: tuple[int, int] = (3, 3),
+    dilation: int = 1,
+    padding: int = 0,
+    stride: int = 1,
+    kind: Any = F16,
+    filters_first: bool = False,
+    bias: bool = False,
+) -> hl.Func:
+    image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
+    total, out, source = hl.Func("total"), hl.Func("out"), image
+    if padding:
+        source = hl.BoundaryConditions.constant_exterior(
+            image, hl.cast(kind, 0), [(hl.Expr(), hl.Expr())]
+            + [(image.dim(d).min(), image.dim(d).extent()) for d in (1, 2)]
+            + [(hl.Expr(), hl.Expr())],
+        )  # fmt: skip
+    channels = image.dim(0).extent()
+    r = hl.RDom([(0, channels), (0, taps[0]), (0, taps[1])], "r")
+    column = stride * x + dilation * r.y - padding
+    pixel = source[r.x, column, stride * y + dilation * r.z - padding, n]
+    weight = w[f, r.x, r.y, r.z] if filters_first else w[r.x, r.y, r.z, f]
+    total[f, x, y, n] += hl.f32(pixel) * hl.f32(weight)
+    value = total[f, x, y, n]
+    if bias:
+        value = hl.max(value + hl.ImageParam(F32, 1, "bias")[f], 0)
+    out[f, x, y, n] = hl.cast(F16, value)
+    return out
+
+
+def exact(image: Array, w: Array, size: tuple[int, ...], dilation: int, padding: int) -> Array:
+    """``image`` of (n, y, x, c), ``w`` of (f, r, s, c)."""
+    image = np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    total = np.zeros(size)
+    for r, s in product(range(w.shape[1]), range(w.shape[2])):
+        rows = slice(r * dilation, r * dilation + size[1])
+        columns = slice(s * dilation, s * dilation + size[2])
+        total += np.einsum("nhwc,kc->nhwk", image[:, rows, columns], w[:, r, s])
+    return total
+
+
+LAYERS: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "3 x 3": ({}, (2, 5, 9, 16, 24)),
+    "channels that 16 does not divide": ({}, (1, 4, 5, 20, 12)),
+    "5 x 1, apart": ({"taps": (5, 1), "dilation": 2}, (1, 3, 17, 32, 8)),
+    "1 x 1": ({"taps": (1, 1)}, (3, 5, 7, 40, 72)),
+    "zeros around": ({"padding": 1}, (1, 6, 5, 16, 16)),
+    "filters innermost": ({"filters_first": True}, (2, 3, 4, 24, 40)),
+    "bias and ReLU": ({"bias": True}, (1, 5, 6, 16, 48)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_go_to_tensor_units_and_are_right(name: str) -> None:
+    options, (images, high, wide, channels, filters) = LAYERS[name]
+    out = layer(**options)
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 12, 12, 512))
+    assert "a layer on tensor units by wgmma" in schedule.report
+    taps, dilation = options.get("taps", (3, 3)), options.get("dilation", 1)
+    padding = options.get("padding", 0)
+    reach = [dilation * (t - 1) - 2 * padding for t in taps]
+    random = np.random.default_rng(0)
+    shape = (images, high + reach[1], wide + reach[0], channels)
+    image = random.standard_normal(shape).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
+    size = (images, high, wide, filters)
+    inputs: dict[str, Array] = {"image": image, "w": given}
+    bias = random.standard_normal(filters).astype(np.float32)
+    if options.get("bias"):
+        inputs["bias"] = bias
+    result = hb.compile(out, target="sm_90a").interpret(**inputs, sizes=size)
+    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding)
+    if options.get("bias"):
+        wanted = np.maximum(wanted + bias, 0)
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def planar() -> hl.Func:
+    """Channels outside of the pixels."""
+    image, w = hl.ImageParam(F16, 4, "image"), hl.ImageParam(F16, 4, "w")
+    out, r = hl.Func("out"), hl.RDom([(0, 3), (0, 3), (0, image.dim(2).extent())], "r")
+    out[x, y, f, n] = hl.f32(0)
+    out[x, y, f, n] += hl.f32(image[x + r.x, y + r.y, r.z, n]) * hl.f32(w[r.x, r.y, r.z, f])
+    return out
+
+
+MISSES: dict[str, Callable[[], hl.Func]] = {
+    "do not lie at neighbouring pixels": lambda: layer(stride=2),
+    "float32": lambda: layer(kind=F32),
+}
+
+
+@pytest.mark.parametrize("why", MISSES)
+def test_what_keeps_a_layer_from_a_tensor_unit_is_said(why: str) -> None:
+    out = MISSES[why]()
+    report = hb.autoschedule(out, target="sm_90a").report
+    (line,) = (t for t in report.splitlines() if "not on a tensor unit" in t)
+    assert why in line
+    hb.compile(out, target="sm_90a")
+
+
+def test_others_stay_on_cuda_cores() -> None:
+    for target, make in (("sm_80", layer), ("sm_90a", planar)):
+        out = make()
+        schedule = hb.autoschedule(out, target=target)
+        assert "MemoryType.W" not in schedule.source
+        hb.compile(out, target=target)
+
+
+def test_sizes_choose_the_box() -> None:
+    sources = {
+        hb.autoschedule(layer(), target="sm_90a", sizes=size).source
+        for size in ((4, 12, 12, 512), (1, 64, 64, 64), (32, 56, 56, 64))
+    }
+    assert len(sources) == 3

@@ -260,6 +260,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
     "From a pipeline to a kernel": (
         ("hb.compile", hb.compile), ("hb.autoschedule", hb.autoschedule),
         ("hb.Schedule", hb.Schedule), ("hb.funcs", hb.funcs), ("hb.lower", hb.lower),
+        ("hb.adjoint", hb.adjoint),
         ("selector.compile", selector.compile),
         ("selector.load", selector.load), ("selector.Service", selector.Service),
         ("selector.resolve_target", selector.resolve_target),

@@ -8,6 +8,7 @@ best = hb.tune(schedule, {"n": (128, 256)}, arguments).best
 
 from __future__ import annotations
 
+from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -32,6 +33,7 @@ __all__ = [
     "Options",
     "Schedule",
     "SizeClass",
+    "adjoint",
     "autoschedule",
     "clone",
     "cluster",

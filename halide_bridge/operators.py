@@ -55,11 +55,11 @@ def rms_norm(dtype: str = "float32") -> Operator:
     square[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(a[r, y]))
     scale = 1 / hl.sqrt(square[y] / hl.f32(a.width()) + eps)
     result[x, y] = hl.cast(t, hl.f32(a[x, y]) * scale * hl.f32(weight[x]))
-    return Operator(result, _rms_norm_gradient(t), "a", ("a",))
+    return Operator(result, _rms_norm_gradient(t), _like_rows, ("a",))
 
 
 def _rms_norm_gradient(t: Any) -> Any:
-    x, y = hl.Var("x"), hl.Var("y")
+    x, y, one = hl.Var("x"), hl.Var("y"), hl.Var("one")
     a, weight = hl.ImageParam(t, 2, "a"), hl.ImageParam(t, 1, "weight")
     eps, grad = hl.Param(hl.Float(32), "eps"), hl.ImageParam(t, 2, "grad_result")
     r, rows = hl.RDom([(0, a.width())], "r"), hl.RDom([(0, a.height())], "rows")
@@ -68,11 +68,12 @@ def _rms_norm_gradient(t: Any) -> Any:
     square[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(a[r, y]))
     dot[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(weight[r]) * hl.f32(grad[r, y]))
     count = hl.f32(a.width())
-    scale[y] = 1 / hl.sqrt(square[y] / count + eps)
+    scale[one, y] = 1 / hl.sqrt(square[y] / count + eps)  # a column, read along columns
+    scale.bound(one, 0, 1)
     own = hl.f32(weight[x]) * hl.f32(grad[x, y])
-    pull = hl.f32(a[x, y]) * scale[y] * scale[y] * dot[y] / count
-    of_a[x, y] = hl.cast(t, scale[y] * (own - pull))
-    terms = hl.f32(a[x, rows]) * hl.f32(grad[x, rows]) * scale[rows]
+    pull = hl.f32(a[x, y]) * scale[0, y] * scale[0, y] * dot[y] / count
+    of_a[x, y] = hl.cast(t, scale[0, y] * (own - pull))
+    terms = hl.f32(a[x, rows]) * hl.f32(grad[x, rows]) * scale[0, rows]
     of_weight[x] = hl.cast(t, hl.sum(terms))
     return [of_a, of_weight]
 
@@ -168,8 +169,22 @@ def matmul(dtype: str = "float16") -> Operator:
     return Operator(product("a", "b", "result"), backward, _rows_and_columns)
 
 
+def _like_rows(a: Shape, weight: Shape, eps: float) -> Shape:
+    del eps
+    _same("weight", weight[0], "a", a[1])
+    return a
+
+
 def _rows_and_columns(a: Shape, b: Shape) -> Shape:
+    _same("b", b[0], "a", a[1])
     return a[0], b[1]
+
+
+def _same(name: str, found: Any, other: str, wanted: Any) -> None:
+    if found != wanted:
+        raise ArgumentError(
+            f"{name}: axis 0 has {found} elements, and the last axis of {other} has {wanted}"
+        )
 
 
 def _type(dtype: str) -> Any:

@@ -39,6 +39,7 @@ class Programs:
         self._source = source_of(output, name, inputs)
         self._target, self._options = target, options
         self._plan: Plan | None = None
+        self._made_of: dict[str, Kernel] = {}  # by the text of the loops
 
     def kernel(self, sizes: Sizes | Sequence[Sizes] | None) -> Kernel:
         """One program for one set of sizes; else one for each class, where it depends on them."""
@@ -91,10 +92,12 @@ class Programs:
 
         start = time.perf_counter()
         module, depends = lower_auto(self._source, target=self._target, sizes=sizes, some=some)
-        seconds = time.perf_counter() - start
-        kernel = selector.compile(module, target=self._target, **self._options)
-        kernel.begun_with("lower", seconds)
-        return kernel, depends
+        seconds, text = time.perf_counter() - start, str(module)
+        if text not in self._made_of:
+            kernel = selector.compile(module, target=self._target, **self._options)
+            kernel.begun_with("lower", seconds)
+            self._made_of[text] = kernel
+        return self._made_of[text], depends
 
 
 def _is_list(sizes: Any) -> bool:

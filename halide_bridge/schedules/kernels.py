@@ -172,7 +172,7 @@ def along_dims(
     if alone and args and not serial and body.stage.number == 0:
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
     rows = ROWS if several and lanes == 1 else 1
-    about = [known.extent(member, d) for d in (lead, *rest)] if args else []
+    about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     return spread(script, func, parallel, serial, rows, lanes, about)
 
 

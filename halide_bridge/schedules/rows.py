@@ -21,6 +21,7 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
+VECTORS = 8  # of a row that a thread loads, up to that many
 UNKNOWN = 128  # threads of a row of which the length is not known
 
 
@@ -115,10 +116,10 @@ def _together(
 
 
 def threads_of(extent: int | None, lanes: int) -> int:
-    """Those of a row."""
+    """Those of a row: each loads some vectors, so that threads seldom meet."""
     if extent is None:
         return UNKNOWN
-    return min(LINE, max(LANES, 1 << (extent // (2 * lanes)).bit_length()))
+    return min(LINE, max(LANES, 1 << (extent // (VECTORS * lanes)).bit_length()))
 
 
 def in_parts(

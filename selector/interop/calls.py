@@ -21,6 +21,7 @@ from selector.runtime.arrays import accepted_dtypes, view
 
 torch: Any = installed
 
+Shapes = tuple[tuple[Any, ...], ...]
 _SHAPES_AT_MOST = 1024
 
 
@@ -55,8 +56,9 @@ class Call:
             i for i, b in enumerate(self._outputs) if gathered is None or b.name in gathered
         )
         self._ranks = tuple(len(b.dims) for b in self._inputs)
+        self._results = tuple(b.name for b in self._outputs)
         self._dtypes = tuple(_dtype(b) for b in self._outputs)
-        self._shapes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+        self._shapes: dict[Hashable, Shapes] = {}
 
     def on_gpu(self, *args: Any) -> Any:
         """Run on torch's current stream."""
@@ -68,14 +70,14 @@ class Call:
             if tensor.device != device or not tensor.is_contiguous():
                 args = self._laid_out(args)
                 break
-        args, sizes = self._sized(args)
-        try:
-            results = self.kernel(*args, sizes=sizes)
-        except ArgumentError:
-            results = self._nothing(args, sizes)
-            if results is None:
-                raise
-        return self._result(results, lead)
+        args, found = self._sized(args)
+        like = args[0]
+        made = [like.new_empty(s, dtype=t) for s, t in zip(found, self._dtypes, strict=True)]
+        if len(made) == 1:
+            self.kernel(*args, out=made[0])
+        else:
+            self.kernel(*args, out=dict(zip(self._results, made, strict=True)))
+        return self._result(made, lead)
 
     def on_cpu(self, *args: Any) -> Any:
         """Run in the interpreter, or say that it has to be on a GPU."""
@@ -87,8 +89,10 @@ class Call:
             )
         args, lead = self._flat(args)
         self._check(args)
-        args, sizes = self._sized(args)
-        return self._result(self.kernel.interpret(*args, sizes=sizes), lead)
+        args, found = self._sized(args)
+        sizes = dict(zip(self._results, found, strict=True))
+        results = self.kernel.interpret(*args, sizes=sizes)
+        return self._result([results] if self.outputs == 1 else list(results.values()), lead)
 
     def traced(self, *args: Any) -> Any:
         """Empty results of the right shapes; ``ArgumentError`` for dtypes and ranks that do not
@@ -97,9 +101,8 @@ class Call:
         args, lead = self._flat(args)
         self._check(args)
         found = self._split(args[-1]) if self.rule is None else self.rule(*self._given(args))
-        pairs = zip(self._outputs, found, self._dtypes, strict=True)
-        results = {b.name: args[0].new_empty(s, dtype=t) for b, s, t in pairs}
-        return self._result(next(iter(results.values())) if len(found) == 1 else results, lead)
+        made = [args[0].new_empty(s, dtype=t) for s, t in zip(found, self._dtypes, strict=True)]
+        return self._result(made, lead)
 
     def batch_rule(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """How ``torch.vmap`` runs it: at once if only the batched inputs have the new axis, else
@@ -151,7 +154,7 @@ class Call:
         """What a rule of shapes takes."""
         return [tuple(a.shape) for a in args[: self.inputs]] + list(args[self.inputs :])
 
-    def _sized(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+    def _sized(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shapes]:
         """Arguments of the kernel, and the shapes of its outputs."""
         if self.rule is None:
             found = self._split(args[-1])
@@ -169,11 +172,9 @@ class Call:
                 if len(self._shapes) >= _SHAPES_AT_MOST:
                     self._shapes.clear()
                 self._shapes[key] = found
-        if len(found) == 1:
-            return args, found[0]
-        return args, {b.name: s for b, s in zip(self._outputs, found, strict=True)}
+        return args, found
 
-    def _split(self, sizes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+    def _split(self, sizes: Sequence[Any]) -> Shapes:
         """The list of all extents, by output."""
         found: list[tuple[Any, ...]] = []
         for b in self._outputs:
@@ -219,17 +220,8 @@ class Call:
                     changed[i] = args[i].contiguous()
         return tuple(changed)
 
-    def _nothing(self, args: Sequence[Any], sizes: Any) -> Any:
-        """Empty outputs; None if any is not empty."""
-        wanted = sizes if isinstance(sizes, dict) else {self._outputs[0].name: sizes}
-        if any(math.prod(shape) for shape in wanted.values()):
-            return None
-        pairs = zip(self._outputs, self._dtypes, strict=True)
-        made = {b.name: args[0].new_empty(wanted[b.name], dtype=t) for b, t in pairs}
-        return made if len(made) > 1 else next(iter(made.values()))
-
-    def _result(self, results: Any, lead: Any) -> Any:
-        found = [results] if self.outputs == 1 else [results[b.name] for b in self._outputs]
+    def _result(self, found: list[Any], lead: Any) -> Any:
+        """What is returned; with the axes of batches."""
         if lead is not None:
             found = [
                 r.view(*lead, *r.shape[1:]) if i in self.gathered else r

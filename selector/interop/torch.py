@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch as installed  # pyright: ignore
@@ -41,7 +42,7 @@ class TorchOp:
         self.name, self.kernel = call.name, call.kernel
         self.overload: Any = _overload(call.name)
         self._library = library  # the registration lives as long as this
-        self._names = call.names
+        self._call, self._names, self._inputs = call, call.names, call.inputs
         self._functorch: Callable[[], bool] = torch._C._are_functorch_transforms_active
         batch = call.batch_rule(self)
         torch.library.register_vmap(call.name, batch, lib=library)
@@ -56,7 +57,10 @@ class TorchOp:
             args = self._in_order(args, named)
         if torch.compiler.is_compiling():
             return self.overload(*args)
-        if self._functorch() or (torch.is_grad_enabled() and any(map(_wants_gradient, args))):
+        gradient = torch.is_grad_enabled() and any(map(_wants_gradient, args))
+        if not gradient and _plain(args[: self._inputs]):  # torch's dispatcher would do the same
+            return self._call.on_gpu(*args)
+        if gradient or self._functorch():
             return self._function.apply(*args)
         with torch._C._AutoDispatchBelowAutograd():
             return self.overload(*args)
@@ -97,7 +101,8 @@ def torch_op(
 
     ``backward``: a kernel, path or pipeline for the gradients. Of its inputs, those with the name
     of an input or output of ``kernel`` are that, ``grad_NAME`` is the gradient of the output NAME;
-    its outputs ``grad_NAME`` are the gradients of inputs, and have their shapes.
+    its outputs ``grad_NAME`` are the gradients of inputs, and have their shapes. ``"adjoint"``: the
+    one that ``halide_bridge.adjoint`` writes for a pipeline that is a sum of products.
 
     The operator has an implementation for CUDA (on torch's current stream, capturable), one for
     tracing, and the rule of batching for ``torch.vmap``; ``torch.compile`` breaks no graph at it.
@@ -117,6 +122,10 @@ def torch_op(
         kernel = kernel.kernel
     if cpu not in ("refuse", "interpret"):
         raise ArgumentError(f"cpu={cpu!r} is neither 'refuse' nor 'interpret'")
+    if backward == "adjoint":
+        import halide_bridge
+
+        backward = halide_bridge.adjoint(kernel)
     forward = _kernel_of(kernel, target)
     rule = shapes.rule_of(forward.plan, shape)
     call = Call(name, forward, rule, tuple(batched), cpu == "interpret")
@@ -175,6 +184,26 @@ def _kind(scalar: ScalarParam) -> str:
 def _overload(name: str) -> Any:
     namespace, local = name.split("::")
     return getattr(getattr(torch.ops, namespace), local).default
+
+
+def _plain(tensors: Sequence[Any]) -> bool:
+    """Whether these are tensors of a GPU and nothing else (no subclass, no view of a conjugate, not
+    wrapped by a transformation), and nobody looks at what is called with them.
+    """
+    keys = torch._C._dispatch_keys
+    return not torch._C._len_torch_dispatch_stack() and all(
+        isinstance(t, torch.Tensor) and keys(t).raw_repr() in _plain_keys() for t in tensors
+    )
+
+
+@cache
+def _plain_keys() -> frozenset[int]:
+    if not torch.cuda.is_available():
+        return frozenset()
+    made = [torch.empty(0, device="cuda")]
+    with torch.inference_mode():
+        made.append(torch.empty(0, device="cuda"))
+    return frozenset(torch._C._dispatch_keys(t).raw_repr() for t in made)
 
 
 def _wants_gradient(value: Any) -> bool:

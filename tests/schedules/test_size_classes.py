@@ -57,7 +57,8 @@ def test_each_class_has_a_program_and_calls_share_it() -> None:
     assert [str(c) for c in kernel.size_classes] == ["a: any x 256", "a: any x 16", "a: any x 4096"]
     assert programs[200] is programs[250]
     assert programs[3000] is programs[4096]
-    assert len({p.source for p in programs.values()}) == 3
+    assert programs[200] is programs[20]  # another class, and the same loops
+    assert programs[200].source != programs[4096].source
     assert programs[200] is not kernel
 
 
@@ -92,8 +93,8 @@ def test_outputs_follow_from_inputs() -> None:
 
 
 def test_a_schedule_that_asks_for_no_size_is_one_program() -> None:
-    image, out = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("out")
-    out[x, y] = image[x, y] * 2
+    signal, out = hl.ImageParam(hl.Float(32), 1, "signal"), hl.Func("out")
+    out[x] = signal[x] * 2
     kernel = hb.compile(out, target="sm_90a", schedule="auto")
     assert type(kernel) is selector.Kernel
 

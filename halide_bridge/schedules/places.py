@@ -21,6 +21,7 @@ from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.windows import Windows, schedule_windows
@@ -253,5 +254,9 @@ class Scheduling:
             spread(self.script, func.update(0), func.args())
             return grid
         for stage in member.stages[1:]:
-            grid = update_kernel(self.script, func, stage, self.placement)
+            scan = scan_of(member, stage, self.placement, self.plan.known)
+            if scan is not None:
+                grid = by_scan(self.script, func, scan, self.plan.machine)
+            else:
+                grid = update_kernel(self.script, func, stage, self.placement)
         return grid

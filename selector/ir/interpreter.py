@@ -2,9 +2,10 @@
 
 Iterations of gpu_block, gpu_thread, gpu_lane and parallel loops form a batch: each statement is
 evaluated for all of them at once, in order. For programs without races that is what running them
-one after the other means. Blocks are cut into chunks whose temporaries stay below ``CHUNK_BYTES``.
-Serial loops run one after the other, except nests around one store that do not read what they
-write. An allocation has one copy per iteration of the loops around it.
+one after the other means; a recurrence over threads (``lowering.scans``) runs so. Blocks are cut
+into chunks whose temporaries stay below ``CHUNK_BYTES``. Serial loops run one after the other,
+except nests around one store that do not read what they write. An allocation has one copy per
+iteration of the loops around it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.parameters import Parameter, bind_parameters
+from selector.ir.recurrences import is_recurrence
 from selector.ir.traverse import stmt_children, stmt_exprs, walk_all_exprs, walk_expr, walk_stmt
 from selector.ir.types import Kind
 
@@ -108,7 +110,7 @@ def _run(s: Stmt, frame: Frame) -> None:
         case Allocate():
             _allocate(s, frame)
         case For():
-            if s.kind in _BATCHED or _scatters(s):
+            if (s.kind in _BATCHED and not is_recurrence(s)) or _scatters(s):
                 _run_batched(s, frame)
             else:
                 _run_serial(s, frame)

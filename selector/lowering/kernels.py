@@ -30,6 +30,7 @@ from selector.lowering.normalize import normalize
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
+from selector.lowering.scans import spread_scans
 from selector.lowering.structure import stored_extents
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_tiles import pull_factors, split_masks
@@ -104,7 +105,11 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
             buffers.append(Buffer(name, t, elements, tuple(pitches)))
             _walk(body, module, kernels, buffers)
         case For(kind=ForKind.GPU_BLOCK):
-            kernels.append(_kernel(s, module, len(kernels)))
+            parts, ends = spread_scans(s)
+            if ends is not None:
+                buffers.append(Buffer(ends.name, ends.type, ends.elements))
+            for part in parts:
+                kernels.append(_kernel(part, module, len(kernels)))
         case IfThenElse(condition, then, None):
             _walk(_where(condition, then), module, kernels, buffers)
         case Evaluate():

@@ -40,6 +40,22 @@ def draw(seed: int, number: int) -> Program:
     return replace(p, family=family, inputs=r.randrange(1 << 30))
 
 
+def unscheduled(p: Program, seed: int, number: int) -> Program:
+    """The algorithm of a drawn program, which the compiler is to schedule. Chains of sums have no
+    text without a schedule: they stay as they are."""
+    if p.form:
+        return p
+    r = Random(f"{seed}/{number}/schedule")
+    p = replace(p, a=replace(p.a, staging=None), b=replace(p.b, staging=None))
+    if p.accumulator == "f32" and r.random() < 0.25:  # these are for CUDA cores
+        a, b = replace(p.a, type="f32", produce=""), replace(p.b, type="f32", produce="")
+        p = replace(p, a=a, b=b)
+    return replace(
+        p, schedule=r.choice(("auto", "sized")), target=r.choice(("sm_80", "sm_90a")),
+        memory="", at="unit", tail="", directives=(), instructions=(),
+    )  # fmt: skip
+
+
 # ------------------------------------------------------------------- families
 
 

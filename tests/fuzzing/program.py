@@ -155,6 +155,7 @@ class Program:
     another "accumulator", or in an "update" of the same one. ``margin``: columns of the arrays that
     nobody needs. ``values``: "small" (integers whose sums are exact) or "real". ``form``: "chain"
     or "online" for a program of several sums (``chains.py``), of which ``parts`` say more.
+    ``schedule``: "drawn", or the compiler's own, "auto" for any sizes or "sized" for these.
     """
 
     family: str
@@ -182,6 +183,7 @@ class Program:
     inputs: int = 0
     form: str = ""
     parts: tuple[tuple[str, Any], ...] = ()
+    schedule: str = "drawn"
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -260,6 +262,7 @@ def features(p: Program) -> Iterator[str]:
     yield f"types {p.a.type} x {p.b.type} -> {p.accumulator}"
     yield f"result {p.result}"
     yield from (f"{p.form}, {name} {value}".rstrip() for name, value in p.parts)
+    yield f"schedule {p.schedule}"
     yield f"sums computed for a {p.at}"
     for o in p.operands:
         role = f"operand {o.name}"

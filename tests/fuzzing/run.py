@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzing import report
-from fuzzing.draw import draw
+from fuzzing.draw import draw, unscheduled
 from fuzzing.outcome import FAILURES, Outcome
 from fuzzing.program import Program, from_data
 from fuzzing.script import script
@@ -36,9 +36,15 @@ class Plan:
     seconds: float | None = None
     workers: int = 1
     gpu: bool = False
+    auto: bool = False
     report: Path | None = None
     shrinks: int = 20
     shrink_seconds: float = 90.0
+
+
+def drawn(plan: Plan, number: int) -> Program:
+    p = draw(plan.seed, number)
+    return unscheduled(p, plan.seed, number) if plan.auto else p
 
 
 def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
@@ -49,7 +55,7 @@ def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
     while plan.programs is None or given < plan.programs:
         if end is not None and time.monotonic() > end:
             return
-        p = draw(plan.seed, number)
+        p = drawn(plan, number)
         if target and p.memory != "amx":
             p = replace(p, target=target)
         if p.digest not in seen:
@@ -113,6 +119,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first of the seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--gpu", action="store_true", help="run every kernel on the GPU as well")
+    parser.add_argument("--auto", action="store_true", help="the compiler schedules what is drawn")
     parser.add_argument("--report", type=Path, help="JSON lines, one a program; is resumed")
     parser.add_argument("--shrink", type=int, default=20, help="classes of failures to make small")
     parser.add_argument(
@@ -127,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
     add_options(parser)
     options = parser.parse_args(arguments)
     if options.show is not None:
-        p = draw(options.seed, options.show)
+        p = drawn(Plan(options.seed, auto=options.auto), options.show)
         print(script(p, f"Seed {options.seed}, program {options.show} ({p.family})."))
         return 0
     if options.summarize:
@@ -138,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
         seconds = 60.0
     plan = Plan(
         options.seed, options.first, options.programs, seconds, options.workers, options.gpu,
-        options.report, options.shrink,
+        options.auto, options.report, options.shrink,
     )  # fmt: skip
     begin = time.monotonic()
     records = run(plan)

@@ -62,7 +62,8 @@ def condition_text(m: Mask) -> str:
 def pipeline_text(p: Program) -> str:
     """The function ``pipeline``; unscheduled it gives the parameters, too."""
     lines = ["def pipeline(scheduled=True):"]
-    plain = (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *schedule(p))
+    own = schedule(p) if p.schedule == "drawn" else _autoscheduled(p)
+    plain = (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *own)
     for line in chains.pipeline(p) if p.form else plain:
         lines.append(f"    {line}")
     return "\n".join(lines) + "\n"
@@ -136,7 +137,8 @@ def _extra_inputs(p: Program) -> Iterator[str]:
     if _has(p, "C"):
         yield f'C = hl.ImageParam({TYPES[p.b.stored]}, {len(p.b.index)}, "C")'
     if _has(p, "alpha"):
-        yield f'alpha = hl.Param({TYPES[p.accumulator]}, "alpha")'
+        held = "f32" if p.accumulator == "f16" else p.accumulator  # Halide sets no Param of float16
+        yield f'alpha = hl.Param({TYPES[held]}, "alpha")'
     for name, kind, dims in (("bias", p.accumulator, 1), ("rest", "f16", len(p.axes))):
         if _has(p, name):
             yield f'{name} = hl.ImageParam({TYPES[kind]}, {dims}, "{name}")'
@@ -155,7 +157,7 @@ def _product(p: Program, factors: str) -> str:
         texts[0] = f"({texts[0]}*2)"
     product = "*".join(reversed(texts) if p.swapped else texts)
     if p.factor in ("product", "param"):
-        product = f"{product}*{'2' if p.factor == 'product' else 'alpha'}"
+        product = f"{product}*{'2' if p.factor == 'product' else f'hl.cast({wide}, alpha)'}"
     for m in p.masks:
         if m.kind == "select":
             product = f"hl.select({condition_text(m)}, {product}, hl.cast({wide}, 0))"
@@ -177,6 +179,15 @@ def _finished(p: Program, value: str) -> str:
             "clamp": f"hl.clamp({value}, {zero} - 50, {zero} + 50)",
         }[name]
     return value if p.result == p.accumulator else f"hl.cast({TYPES[p.result]}, {value})"
+
+
+def _autoscheduled(p: Program) -> Iterator[str]:
+    for name, a in zip(p.variables, p.axes, strict=True):
+        if a.bounded:
+            yield f"out.bound({name}, 0, {a.size})"
+    sizes = f", sizes={p.sizes[::-1]}" if p.schedule == "sized" else ""
+    yield f'hb.autoschedule(out, target="{p.target}"{sizes})'
+    yield "return out"
 
 
 def _unscheduled(p: Program) -> Iterator[str]:

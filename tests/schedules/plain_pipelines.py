@@ -541,6 +541,26 @@ def running_maximum_of_rows() -> Plain:
 
 
 @plain
+def resonator() -> Plain:
+    signal, a, b = hl.ImageParam(F32, 1, "signal"), hl.Param(F32, "a"), hl.Param(F32, "b")
+    out, r = hl.Func("out"), hl.RDom([(2, signal.dim(0).extent() - 2)])
+    out[x] = signal[x]
+    out[r.x] += a * out[r.x - 1] + b * out[r.x - 2]
+    return Plain(out, [(signal, floats(5003)), (a, 1.8), (b, -0.9)], (5003,), 1e-5)
+
+
+@plain
+def integral_image() -> Plain:
+    image, table = hl.ImageParam(hl.UInt(8), 2, "image"), hl.Func("table")
+    r = hl.RDom([(1, image.width() - 1)], "r")
+    s = hl.RDom([(1, image.height() - 1)], "s")
+    table[x, y] = hl.i32(image[x, y])
+    table[r, y] += table[r - 1, y]
+    table[x, s] += table[x, s - 1]
+    return Plain(table, [(image, bytes_(307, 130))], (307, 130))
+
+
+@plain
 def red_black_relaxation() -> Plain:
     start = hl.ImageParam(F32, 2, "start")
     edge = hl.BoundaryConditions.repeat_edge(start)

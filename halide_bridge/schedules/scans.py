@@ -1,0 +1,127 @@
+"""Recurrences along a reduction domain, which threads share as scans (``lowering.scans``).
+
+Along rows a block has a tile of a row; else its threads lie along the rows as well, side by side.
+Long ones are cut for several blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.kernels import FUSED, LANES, Grid, fused
+from halide_bridge.schedules.recognise.facts import Placement
+from halide_bridge.schedules.recognise.program import Member, Stage, number
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess
+from selector.ir.affine import Affine
+from selector.ir.nodes import Call, Expr, Var
+from selector.ir.recurrences import ORDER, recurrence
+from selector.ir.traverse import free_vars, walk_expr
+from selector.machine import Machine
+
+SHORT = 64  # steps that a thread does alone
+STEPS = 8  # of a thread in a tile along rows
+ROW = 256  # threads along a row
+DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
+WAVES = 4  # blocks for each multiprocessor
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """``along``: the dimension of a recurrence of so many ``steps``; ``rows``: how many there
+    are."""
+
+    stage: Stage
+    along: int
+    steps: int
+    rows: int
+
+
+def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) -> Scan | None:
+    """The scan that an update is; None if it is none, or too short to be shared."""
+    if len(stage.reduced) != 1 or len(stage.values) != 1 or stage.predicate is not None:
+        return None
+    (r,), (value,) = stage.reduced, stage.values
+    along = [d for d, index in enumerate(stage.indices) if index == Var(r.name)]
+    others = [d for d, arg in enumerate(stage.free) if arg is not None]
+    if r.free or len(along) != 1 or len(others) != len(stage.indices) - 1:
+        return None
+    if len(others) - (along[0] > 0) > FUSED:
+        return None
+    if any(reader == member.name for reader in placement.reader.values()):
+        return None  # what is computed in a thread for it would be so for each of its runs
+    lags = _lags(value, stage, along[0])
+    if lags is None or not any(lags.values()):
+        return None
+    found = recurrence(value, lags)
+    if isinstance(found, str):
+        return None
+    beside = {member.args[0]} if along[0] else set[str]()
+    if any(free_vars(w) & {r.name, *beside} for w in found.weights):
+        return None
+    said = free_vars(r.extent) <= known.known.keys()
+    steps = known.value(r.extent) if said else known.extent(member, along[0])
+    if steps <= SHORT and number(r.extent) is not None:
+        return None
+    return Scan(stage, along[0], steps, prod(known.extent(member, d) for d in others))
+
+
+def _lags(value: Expr, stage: Stage, along: int) -> dict[Expr, int] | None:
+    """How far back each read of the Func itself looks; None for one that looks elsewhere."""
+    found: dict[Expr, int] = {}
+    for part in walk_expr(value):
+        if not (isinstance(part, Call) and part.name.rpartition(ELEMENT)[0] == stage.func):
+            continue
+        back = Affine.of(stage.indices[along]) - Affine.of(part.args[along])
+        lag = back.constant
+        rest = [i for d, i in enumerate(part.args) if d != along]
+        if lag is None or not 0 <= lag <= ORDER:
+            return None
+        if rest != [i for d, i in enumerate(stage.indices) if d != along]:
+            return None
+        found[part] = lag
+    return found
+
+
+def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Grid:
+    """The directives of an update that is a scan."""
+    update = func.update(scan.stage.number - 1)
+    (r,) = func.rvars(scan.stage.number - 1)
+    ro, rt, rl = script.rvars("ro", "rt", "rl")
+    args = [a for d, a in enumerate(func.args()) if d != scan.along]
+    down = scan.along > 0
+    steps = DOWN_STEPS if down else STEPS
+    threads = min(DOWN if down else ROW, _power(-(-scan.steps // steps)))
+    threads = max(threads, 2 if down else LANES)
+    tiles = -(-scan.steps // (steps * threads))
+    groups = max(1, scan.rows // LANES if down else scan.rows)
+    each = _power(-(-tiles * groups // (WAVES * machine.multiprocessors)))
+    each = max(each, _power(-(-tiles // ROW)))
+    blocks: list[Any] = []
+    if not args or each < tiles:
+        (rb,) = script.rvars("rb")
+        update.allow_race_conditions().split(r, rb, ro, steps * threads * each)
+        update.split(ro, ro, rl, steps)
+        blocks = [rb]
+    else:
+        update.allow_race_conditions().split(r, ro, rl, steps)
+    update.split(ro, ro, rt, threads)
+    inner = [rl]
+    if down:
+        x, *args = args
+        xo, xi = script.variables("xo", "xi")
+        update.split(x, xo, xi, LANES)
+        inner = [rl, xi]
+        blocks.append(xo)
+    blocks += fused(script, update, args)
+    update.reorder(*inner, rt, ro, *blocks).gpu_blocks(*blocks)
+    update.gpu_threads(*inner[1:], rt)
+    return Grid(text=f"scans by {threads} threads of {steps} steps")
+
+
+def _power(n: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(0, n - 1).bit_length()

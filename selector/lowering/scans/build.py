@@ -1,0 +1,371 @@
+"""The statements of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from math import inf, prod
+
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Load,
+    Memory,
+    Select,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.recurrences import JOINS, constant
+from selector.ir.simplify import add, mul, sub
+from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.types import INT32, Type
+from selector.lowering.scans.find import Spread
+from selector.lowering.scans.powers import powers
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a kernel leaves for the next one: ``elements`` of a type."""
+
+    name: str
+    type: Type
+    elements: Expr
+
+
+class Scan:
+    """The statements of one. ``own``: the state of a thread, in registers; ``state``: those of all
+    threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
+    what blocks leave behind; ``inputs``: what was there of a tile before, which threads along a row
+    move in shared memory, side by side, and others keep in registers.
+    """
+
+    def __init__(self, found: Spread) -> None:
+        self.found = found
+        name = found.store.buffer
+        self.own, self.state, self.before, self.powers, self.inputs = (
+            f"{name}.{part}" for part in ("own_state", "states", "state_before", "powers", "inputs")
+        )
+        steps = prod(x.extent.value for x in found.inner if isinstance(x.extent, IntImm))
+        self.steps = steps if len(found.inner) == 1 and found.in_place else 0
+        self.shared = self.steps > 0 and not found.others
+        self.left = f"{found.loops[0].name}.left"
+        extent = found.along.extent
+        assert isinstance(extent, IntImm)
+        self.threads = extent.value
+        self.distances = [1 << n for n in range((self.threads - 1).bit_length())]
+        self.along = Var(found.along.name)
+        self.beside, self.count = _flat(found.others)
+        turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
+        self.of_block = len(self.distances) + turns.bit_length() - 1  # power that a block advances
+
+    def whole(self) -> For:
+        return self._kernel([self._nest(self._start()), self._tiles(stored=True)])
+
+    def ends(self) -> For:
+        """The first of two kernels: what each block leaves behind."""
+        tail = [
+            Store(self.left, self._left(n, self._block()), Load(self.found.type, self.before, at))
+            for n in range(self.found.order)
+            for at in [self._before(n)]
+        ]
+        last = IfThenElse(self._is(self.threads - 1), Block(tuple(tail)))
+        first = self._nest(self._start())
+        return self._kernel([first, self._tiles(stored=False), self._nest(last)])
+
+    def rest(self) -> For:
+        """The second: from what all blocks before leave behind."""
+        first = self._nest(self._start())
+        return self._kernel([first, self._chained(), self._tiles(stored=True)])
+
+    def between(self) -> Ends:
+        elements: Expr = IntImm(self.found.order * self.count)
+        for x in self.found.grid:
+            elements = mul(elements, x.extent)
+        return Ends(self.left, self.found.type, elements)
+
+    def _kernel(self, stmts: Sequence[Stmt]) -> For:
+        p, scan = self.found, self.found.order * self.count
+        ahead = [] if p.plain else [self._nest(powers(p, self.powers, self._rounds()))]
+        body: Stmt = Block((*ahead, *stmts))
+        sizes = {self.state: 2 * scan * self.threads, self.before: scan}
+        if not p.plain:
+            sizes[self.powers] = self._rounds() * p.order**2
+        if self.shared:
+            sizes[self.inputs] = self.threads * (self.steps + 1)
+        for name, elements in sizes.items():
+            body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
+        for x in reversed(p.grid):
+            body = replace(x, body=body)
+        assert isinstance(body, For)
+        return body
+
+    def _rounds(self) -> int:
+        """Powers of the transition that are needed."""
+        number = len(self.distances)
+        return max(1, number if self.found.blocks is None else self.of_block + max(1, number))
+
+    def _tiles(self, *, stored: bool) -> Stmt:
+        tile, half = self._scanned(self._first(), 0)
+        if self.shared:
+            tile.insert(0, self._nest(self._moved(inwards=True)))
+        if stored:
+            tile.append(self._nest(self._second(half)))
+        if stored and self.shared:
+            tile.append(self._nest(self._moved(inwards=False)))
+        around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
+        for x in reversed(self.found.outer):
+            around = replace(x, body=around)
+        return around
+
+    def _scanned(self, first: Stmt, power: int) -> tuple[list[Stmt], int]:
+        """States of all threads joined, from those that ``first`` stores, and which half has them;
+        ``power``: of a state to the next thread's."""
+        found, half = [self._nest(first)], 0
+        for n, distance in enumerate(self.distances):
+            found.append(self._nest(self._joined(power + n, distance, half)))
+            half = 1 - half
+        return found, half
+
+    def _block(self) -> Expr:
+        """The number of a block along the recurrence."""
+        blocks = self.found.blocks
+        assert blocks is not None
+        return sub(Var(blocks.name), blocks.min)
+
+    def _left(self, n: int, block: Expr) -> Expr:
+        """Where number ``n`` of what a block leaves behind is."""
+        index: Expr = IntImm(0)
+        for x in self.found.grid:
+            here = block if x is self.found.blocks else sub(Var(x.name), x.min)
+            index = add(mul(index, x.extent), here)
+        row = add(mul(index, IntImm(self.found.order)), IntImm(n))
+        return add(mul(row, IntImm(self.count)), self.beside)
+
+    def _chained(self) -> Stmt:
+        """What all blocks before leave behind, so many at a time as there are threads."""
+        p, places = self.found, range(self.found.order)
+        turn = Var(f"{self.left}.turn")
+        block = add(mul(turn, IntImm(self.threads)), self.along)
+        loaded = [
+            Store(self.own, IntImm(n), Load(p.type, self.left, self._left(n, block)))
+            for n in places
+        ]
+        none = [Store(self.own, IntImm(n), self._zero()) for n in places]
+        there = Compare(CompareOp.LT, block, self._block())
+        own = IfThenElse(there, Block(tuple(loaded)), Block(tuple(none)))
+        before = [Load(p.type, self.before, self._before(n)) for n in places]
+        kept: list[Stmt] = []
+        for n in places:
+            own_number = self._number(n)
+            joined = self._combined(own_number, n, before, self.of_block)
+            kept.append(self._stored(0, n, Select(self._is(0), joined, own_number)))
+        tile, half = self._scanned(self._own([own], Block(tuple(kept))), self.of_block)
+        left = sub(self._block(), mul(turn, IntImm(self.threads)))
+        last = sub(Binary(BinaryOp.MIN, left, IntImm(self.threads)), IntImm(1))
+        tile.append(self._nest(self._last(half, last)))
+        turns = Binary(
+            BinaryOp.DIV, add(self._block(), IntImm(self.threads - 1)), IntImm(self.threads)
+        )
+        return For(turn.name, IntImm(0), turns, ForKind.SERIAL, Block(tuple(tile)))
+
+    def _is(self, thread: int | Expr) -> Expr:
+        number = IntImm(thread) if isinstance(thread, int) else thread
+        return Compare(CompareOp.EQ, self.along, number)
+
+    def _combined(self, value: Expr, n: int, earlier: Sequence[Expr], power: int) -> Expr:
+        """Number ``n`` of a state and what an earlier state becomes on the way."""
+        p = self.found
+        if p.plain:
+            return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
+        for m, other in enumerate(earlier):
+            place = (power * p.order + n) * p.order + m
+            term = mul(Load(p.type, self.powers, IntImm(place)), other)
+            if p.type.is_float:  # a power may be infinite
+                nothing = constant(p.type, 0)
+                term = Select(Compare(CompareOp.EQ, other, nothing), nothing, term)
+            value = add(value, term)
+        return value
+
+    def _nest(self, s: Stmt) -> Stmt:
+        for x in reversed(self.found.threads):
+            s = replace(x, body=s)
+        return s
+
+    def _slot(self, half: int, n: int, thread: Expr) -> Expr:
+        """Where number ``n`` of a thread's state is."""
+        row = add(IntImm((half * self.found.order + n) * self.threads), thread)
+        return add(mul(row, IntImm(self.count)), self.beside)
+
+    def _stored(self, half: int, n: int, value: Expr) -> Stmt:
+        return Store(self.state, self._slot(half, n, self.along), value)
+
+    def _state(self, half: int, n: int, thread: Expr) -> Expr:
+        return Load(self.found.type, self.state, self._slot(half, n, thread))
+
+    def _before(self, n: int) -> Expr:
+        return add(IntImm(n * self.count), self.beside)
+
+    def _number(self, n: int) -> Expr:
+        return Load(self.found.type, self.own, IntImm(n))
+
+    def _own(self, starts: Sequence[Stmt], inner: Stmt, after: Sequence[Stmt] = ()) -> Stmt:
+        """A thread's state and what is done with it."""
+        body = Block((*starts, inner, *after))
+        return Allocate(
+            self.own, self.found.type, (IntImm(self.found.order),), Memory.REGISTER, body
+        )
+
+    def _run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
+        """The steps of a thread; ``more`` is done with each output."""
+        p = self.found
+
+        def state(e: Expr) -> Expr:
+            if isinstance(e, Load) and e.buffer == p.store.buffer:
+                lag = p.lag(e)
+                return self._number(lag - 1) if lag else self._input(e)
+            return map_expr(e, state)
+
+        output = Var(f"{p.store.buffer}.output", p.type)
+        older = reversed(list(pairwise(range(p.order))))
+        shifted = [Store(self.own, IntImm(b), self._number(a)) for a, b in older]
+        body: Stmt = Block((*shifted, Store(self.own, IntImm(0), output), *more(output)))
+        s = self._steps(LetStmt(output.name, state(p.store.value), body))
+        if self.shared or not self.steps:
+            return s
+        load = next(x for x in walk_expr(p.store.value) if p.is_input(x))
+        loaded = self._steps(Store(self.inputs, self._place(), load))
+        size = (IntImm(self.steps),)
+        return Allocate(self.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
+
+    def _steps(self, s: Stmt) -> Stmt:
+        """Something for every step of a thread."""
+        for test in reversed(self.found.tests):
+            s = IfThenElse(test, s)
+        for x in reversed(self.found.inner):
+            s = For(x.name, x.min, x.extent, ForKind.UNROLLED if self.steps else x.kind, s)
+        return s
+
+    def _place(self) -> Expr:
+        """Where the input of a step is; rows in shared memory are one apart, for its banks."""
+        step = Var(self.found.inner[0].name)
+        return add(mul(self.along, IntImm(self.steps + 1)), step) if self.shared else step
+
+    def _input(self, e: Load) -> Expr:
+        return Load(e.type, self.inputs, self._place()) if self.steps else e
+
+    def _moved(self, *, inwards: bool) -> Stmt:
+        """Elements of a tile, of which threads take neighbours."""
+        p, turn = self.found, Var(f"{self.inputs}.turn")
+        count = IntImm(self.steps)
+        at = add(mul(turn, IntImm(self.threads)), self.along)
+        thread, step = Binary(BinaryOp.DIV, at, count), Binary(BinaryOp.MOD, at, count)
+        here = {self.along.name: thread, p.inner[0].name: step}
+        first = {name: IntImm(0) for name in here}
+        place = add(at, thread)
+        index = (Affine.of(substitute(p.store.index, first)) + p.step * Affine.of(at)).to_expr()
+        if inwards:
+            s: Stmt = Store(self.inputs, place, Load(p.type, p.store.buffer, index))
+        else:
+            s = Store(p.store.buffer, index, Load(p.type, self.inputs, place))
+        for test in reversed(p.tests):
+            s = IfThenElse(substitute(test, here), s)
+        return For(turn.name, IntImm(0), count, ForKind.UNROLLED, s)
+
+    def _zero(self) -> Expr:
+        p = self.found
+        if p.join is None:
+            return constant(p.type, 0)
+        sign = JOINS[p.join]
+        if p.type.is_float:
+            return FloatImm(sign * inf, p.type)
+        signed = p.type == INT32
+        largest = (1 << (31 if signed else 32)) - 1
+        return IntImm(largest if sign > 0 else (-largest - 1 if signed else 0), p.type)
+
+    def _start(self) -> Stmt:
+        """The state before the first tile is what lies before the outputs."""
+        p = self.found
+        first = {x.name: x.min for x in p.loops}
+        index = Affine.of(substitute(p.store.index, first))
+        places = range(p.order)
+        back = [(index - p.step * (n + 1)).to_expr() for n in places]
+        loads = [Load(p.type, p.store.buffer, b) for b in back]
+        s: Stmt = Block(tuple(Store(self.before, self._before(n), loads[n]) for n in places))
+        none = Block(tuple(Store(self.before, self._before(n), self._zero()) for n in places))
+        tests = [substitute(t, first) for t in p.tests]
+        if p.blocks is not None:
+            tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
+        if tests:
+            s = IfThenElse(reduce(lambda a, b: Binary(BinaryOp.AND, a, b), tests), s, none)
+        return IfThenElse(self._is(0), s)
+
+    def _first(self) -> Stmt:
+        """From a state of zero, or for the first thread from the true one."""
+        p, own = self.found, list[Stmt]()
+        at_first = self._is(0)
+        for n in range(p.order):
+            before = Load(p.type, self.before, self._before(n))
+            own.append(Store(self.own, IntImm(n), Select(at_first, before, self._zero())))
+        after = [self._stored(0, n, self._number(n)) for n in range(p.order)]
+        return self._own(own, self._run(lambda _: ()), after)
+
+    def _joined(self, power: int, distance: int, half: int) -> Stmt:
+        """With the state of the thread so many before, if there is one."""
+        places = range(self.found.order)
+        earlier = sub(self.along, IntImm(distance))
+        kept = [self._stored(1 - half, n, self._state(half, n, self.along)) for n in places]
+        others = [self._state(half, n, earlier) for n in places]
+        joined = [
+            self._stored(1 - half, n, self._combined(value, n, others, power))
+            for n in places
+            for value in [self._state(half, n, self.along)]
+        ]
+        there = Compare(CompareOp.LE, IntImm(distance), self.along)
+        return IfThenElse(there, Block(tuple(joined)), Block(tuple(kept)))
+
+    def _second(self, half: int) -> Stmt:
+        """From the true state, and what it gives is stored."""
+        p, places = self.found, range(self.found.order)
+        true = [Load(p.type, self.before, self._before(n)) for n in places]
+        earlier = [self._state(half, n, sub(self.along, IntImm(1))) for n in places]
+        first, rest = (
+            Block(tuple(Store(self.own, IntImm(n), x[n]) for n in places)) for x in (true, earlier)
+        )
+        start = IfThenElse(self._is(0), first, rest)
+        place = self._place() if self.shared else p.store.index
+        buffer = self.inputs if self.shared else p.store.buffer
+        return self._own([start], self._run(lambda y: [Store(buffer, place, y)]))
+
+    def _last(self, half: int, thread: Expr) -> Stmt:
+        """The state before the next tile is what a thread leaves behind."""
+        stores = [
+            Store(self.before, self._before(n), self._state(half, n, self.along))
+            for n in range(self.found.order)
+        ]
+        return IfThenElse(self._is(thread), Block(tuple(stores)))
+
+
+def _flat(loops: Sequence[For]) -> tuple[Expr, int]:
+    """The number of a thread beside others, and how many there are."""
+    index: Expr = IntImm(0)
+    count = 1
+    for x in reversed(loops):
+        assert isinstance(x.extent, IntImm)
+        index = add(index, mul(Var(x.name), IntImm(count)))
+        count *= x.extent.value
+    return index, count

@@ -1,0 +1,233 @@
+"""Recurrences over the threads of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from selector.diagnostics import ScheduleError, Where
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Allocate,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.recurrences import ORDER, TYPES, is_one, recurrence
+from selector.ir.traverse import conjuncts, free_vars, walk_expr, walk_stmt
+from selector.ir.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """``loops`` over steps, outermost first, of which one is over threads and the first may be over
+    blocks; ``others`` over threads that each have a recurrence of their own, ``grid`` over blocks;
+    ``tests`` under which there is a step. ``weights``: of the outputs before, nearest first; none
+    for a ``join``.
+    """
+
+    store: Store
+    loops: tuple[For, ...]
+    others: tuple[For, ...]
+    threads: tuple[For, ...]
+    grid: tuple[For, ...]
+    tests: tuple[Expr, ...]
+    step: Affine
+    weights: tuple[Expr, ...]
+    join: BinaryOp | None = None
+
+    @property
+    def type(self) -> Type:
+        return self.store.value.type
+
+    @property
+    def order(self) -> int:
+        return len(self.weights) or 1
+
+    @property
+    def along(self) -> For:
+        return next(x for x in self.loops if x.kind is ForKind.GPU_THREAD)
+
+    @property
+    def inner(self) -> tuple[For, ...]:
+        return self.loops[self.loops.index(self.along) + 1 :]
+
+    @property
+    def blocks(self) -> For | None:
+        """The loop over blocks along the recurrence."""
+        return self.loops[0] if self.loops[0].kind is ForKind.GPU_BLOCK else None
+
+    @property
+    def outer(self) -> tuple[For, ...]:
+        return self.loops[self.blocks is not None : self.loops.index(self.along)]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether what was there before is read."""
+        return any(self.is_input(x) for x in walk_expr(self.store.value))
+
+    def is_input(self, e: Expr) -> bool:
+        return isinstance(e, Load) and e.buffer == self.store.buffer and self.lag(e) == 0
+
+    def lag(self, e: Load) -> int:
+        """How far back a read of an output looks."""
+        back = Affine.of(self.store.index) - Affine.of(e.index)
+        return next(n for n in range(ORDER + 1) if back == self.step * n)
+
+    @property
+    def plain(self) -> bool:
+        """Whether states are joined as they are: running sums, extrema."""
+        return not self.weights or (len(self.weights) == 1 and is_one(self.weights[0]))
+
+
+def find(body: Stmt) -> Spread | None:
+    path = list(_path(body))
+    store = path[-1]
+    if not isinstance(store, Store) or store.index.type.lanes > 1:
+        _refuse_hidden(body)
+        return None
+    fors = [x for x in path if isinstance(x, For)]
+    threads = tuple(x for x in fors if x.kind is ForKind.GPU_THREAD)
+    single = [x for x in fors if x.kind is ForKind.GPU_BLOCK and x.extent == IntImm(1)]
+    loops = tuple(x for x in fors if "$" in x.name and x not in single)  # of a reduction domain
+    others = tuple(x for x in threads if x not in loops)
+    grid = tuple(x for x in fors if x.kind is ForKind.GPU_BLOCK)
+    index = Affine.of(store.index)
+    reads = [x for x in walk_expr(store.value) if isinstance(x, Load) and x.buffer == store.buffer]
+    if sum(x.kind is ForKind.GPU_THREAD for x in loops) != 1 or all(
+        Affine.of(x.index) == index for x in reads
+    ):
+        return None
+    if not all(x in (*loops, *others, *grid) for x in fors):
+        return _refuse(store, "another loop lies between those over steps")
+    step = index.coefficient(Var(loops[-1].name))
+    asked = [x.condition for x in path if isinstance(x, IfThenElse)]
+    if store.predicate is not None:
+        asked.append(store.predicate)
+    tests = tuple(t for condition in asked for t in conjuncts(condition))
+    _check_steps(store, index, step, loops)
+    _check_tests(store, tests, loops)
+    if store.value.type not in TYPES:
+        return _refuse(store, f"outputs of {store.value.type} are rounded at every step")
+    weights, join = _form(store, index, step)
+    times = frozenset(x.name for x in loops)
+    if any(free_vars(w) & times for w in weights):
+        return _refuse(store, "what it multiplies outputs by differs from step to step")
+    if any(free_vars(w) & {x.name for x in others} for w in weights):
+        return _refuse(store, "what it multiplies outputs by differs from thread to thread")
+    found = Spread(store, loops, others, threads, grid, tests, step, weights, join)
+    if found.blocks is not None and not all(map(_is_power, (found.along, *found.outer))):
+        return _refuse(store, "a block takes a number of turns or threads that is no power of two")
+    return found
+
+
+def _is_power(x: For) -> bool:
+    return isinstance(x.extent, IntImm) and x.extent.value.bit_count() == 1
+
+
+def _refuse_hidden(body: Stmt) -> None:
+    """A recurrence over threads among other statements would be a race."""
+    for x in walk_stmt(body):
+        if not (isinstance(x, For) and x.kind is ForKind.GPU_THREAD and "$" in x.name):
+            continue
+        inside = list(walk_stmt(x.body))
+        own = {y.name for y in inside if isinstance(y, Allocate)}
+        names = [x.name, *(y.name for y in inside if isinstance(y, For) and "$" in y.name)]
+        for store in inside:
+            if isinstance(store, Store) and store.buffer not in own and _looks_back(store, names):
+                _refuse(store, "other statements lie among its steps")
+
+
+def _looks_back(store: Store, loops: Sequence[str]) -> bool:
+    if store.index.type.lanes > 1:
+        return False
+    index = Affine.of(store.index)
+    if not index.coefficient(Var(loops[0])).terms:
+        return False
+    steps = [index.coefficient(Var(name)) for name in loops]
+    for x in walk_expr(store.value):
+        if isinstance(x, Load) and x.buffer == store.buffer and x.index.type.lanes == 1:
+            back = index - Affine.of(x.index)
+            if back.terms and any(back == s * n for s in steps for n in range(1, ORDER + 1)):
+                return True
+    return False
+
+
+def _path(s: Stmt) -> Iterator[Stmt]:
+    """Statements inside each other, as long as each has one inside."""
+    yield s
+    match s:
+        case For(body=body) | IfThenElse(_, body, None):
+            yield from _path(body)
+        case _:
+            pass
+
+
+def _refuse(store: Store, why: str) -> None:
+    raise ScheduleError(
+        f"`{store.buffer}` cannot be computed by threads along its recurrence",
+        why,
+        "run the reduction domain serially in a thread",
+        Where(func=store.buffer),
+    )
+
+
+def _check_steps(store: Store, index: Affine, step: Affine, loops: Sequence[For]) -> None:
+    """Neighbouring iterations are neighbouring steps."""
+    factor = 1
+    for x in reversed(loops):
+        found = index.coefficient(Var(x.name))
+        if not step.terms or found != step * factor or index.rest(Var(x.name)).mentions(x.name):
+            _refuse(store, f"iterations of {x.name} are no steps behind each other")
+        if x is loops[0]:
+            break
+        if not isinstance(x.extent, IntImm) or x.min != IntImm(0):
+            _refuse(store, f"{x.name} has no constant extent")
+            return
+        factor *= x.extent.value
+
+
+def _check_tests(store: Store, tests: Sequence[Expr], loops: Sequence[For]) -> None:
+    """No step is left out of which a later one is done."""
+    for test in tests:
+        if not free_vars(test) & {x.name for x in loops}:
+            continue
+        if not isinstance(test, Compare) or test.op not in (CompareOp.LT, CompareOp.LE):
+            _refuse(store, "steps are left out")
+            return
+        late = Affine.of(test.a) - Affine.of(test.b)
+        most = 0
+        for x in reversed(loops):
+            factor = late.coefficient(Var(x.name)).constant
+            if factor is None or factor < most or late.rest(Var(x.name)).mentions(x.name):
+                _refuse(store, "steps are left out")
+                return
+            extent = x.extent.value if isinstance(x.extent, IntImm) else 1
+            most += factor * (extent - 1)
+
+
+def _form(store: Store, index: Affine, step: Affine) -> tuple[tuple[Expr, ...], BinaryOp | None]:
+    """What outputs before are multiplied by, or how the one before is joined."""
+    lags: dict[Expr, int] = {}
+    for x in walk_expr(store.value):
+        if isinstance(x, Load) and x.buffer == store.buffer:
+            back = index - Affine.of(x.index)
+            lag = next((n for n in range(ORDER + 1) if back == step * n), None)
+            if lag is None:
+                _refuse(store, f"it reads more than the {ORDER} outputs before, or others")
+                return (), None
+            lags[x] = lag
+    found = recurrence(store.value, lags)
+    if isinstance(found, str):
+        _refuse(store, found)
+        return (), None
+    return found.weights, found.join

@@ -1,0 +1,80 @@
+"""Recurrences that nobody scheduled: threads share them, unless they are short or no scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+
+F32 = hl.Float(32)
+x, y = hl.Var("x"), hl.Var("y")
+
+
+def recurrence(step: Callable[[Any], Any], kind: Any = F32, count: Any = None) -> hl.Func:
+    source, out = hl.ImageParam(kind, 2, "X"), hl.Func("out")
+    r = hl.RDom([(1, source.width() - 1 if count is None else count)], "r")
+    out[x, y] = source[x, y]
+    out[r, y] = step(lambda n: out[r - n, y])
+    return out
+
+
+def report(out: hl.Func, **options: Any) -> str:
+    return hb.autoschedule(out, target="sm_90a", **options).report
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "largest", "integers"])
+def test_a_recurrence_is_a_scan(name: str) -> None:
+    step = {
+        "sum": lambda v: v(0) + v(1),
+        "mean": lambda v: v(1) + (v(0) - v(1)) * hl.f32(0.5),
+        "largest": lambda v: hl.max(v(0), v(1)),
+        "integers": lambda v: v(0) - v(1) * 3,
+    }[name]
+    kind = hl.Int(32) if name == "integers" else F32
+    assert "scans by 256 threads of 8 steps" in report(recurrence(step, kind))
+
+
+NO_SCANS = {
+    "not linear": (lambda v: hl.sqrt(v(1)) + v(0), F32),
+    "rounded": (lambda v: v(1) + v(0), hl.Float(16)),
+    "bytes": (lambda v: v(1) + v(0), hl.UInt(8)),
+}
+
+
+@pytest.mark.parametrize("name", NO_SCANS)
+def test_what_is_no_scan_is_a_threads_own(name: str) -> None:
+    assert "scans" not in report(recurrence(*NO_SCANS[name]))
+
+
+def test_a_short_one_is_a_threads_own() -> None:
+    assert "scans" not in report(recurrence(lambda v: v(0) + v(1), count=40))
+
+
+def test_columns_have_threads_side_by_side() -> None:
+    source, out = hl.ImageParam(F32, 2, "X"), hl.Func("out")
+    r = hl.RDom([(1, source.height() - 1)], "r")
+    out[x, y] = source[x, y]
+    out[x, r] += out[x, r - 1]
+    assert "scans by 16 threads of 16 steps" in report(out)
+
+
+def test_weights_of_columns_are_a_threads_own() -> None:
+    source, weights, out = hl.ImageParam(F32, 2, "X"), hl.ImageParam(F32, 1, "w"), hl.Func("out")
+    r = hl.RDom([(1, source.height() - 1)], "r")
+    out[x, y] = source[x, y]
+    out[x, r] += weights[x] * out[x, r - 1]
+    assert "scans" not in report(out)
+
+
+def test_long_rows_are_cut_for_several_blocks() -> None:
+    out = recurrence(lambda v: v(0) + v(1))
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(2, 1 << 20))
+    assert 'hl.RVar("rb")' in schedule.source
+    data = np.random.default_rng(1).integers(-9, 9, (2, 40000)).astype(np.float32)
+    found = hb.compile(out, target="sm_90a").interpret(X=data, sizes=data.shape)
+    assert np.array_equal(found, np.cumsum(data, 1))

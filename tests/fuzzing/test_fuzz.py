@@ -18,7 +18,7 @@ import pytest
 
 import halide_bridge as hb
 from fuzzing import chains, oracles, reference, report
-from fuzzing.draw import draw, index
+from fuzzing.draw import draw, index, unscheduled
 from fuzzing.oracles import build, run_program
 from fuzzing.outcome import FAILURES, Outcome, template
 from fuzzing.program import (
@@ -339,3 +339,11 @@ def test_fuzzing_finds_nothing(programs: int):
         for n, o in failed
     )
     assert sum(o.compiled for _, _, o in done) >= programs // 2
+
+
+@pytest.mark.parametrize("number", [0, 5, 9])
+def test_what_is_drawn_is_right_in_the_schedule_of_the_compiler(number: int):
+    p = unscheduled(draw(11, number), 11, number)
+    assert p.schedule != "drawn" and "autoschedule" in pipeline_text(p)
+    outcome = run_program(p)
+    assert (outcome.kind, outcome.detail) == ("ok", "")

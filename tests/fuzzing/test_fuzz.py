@@ -344,6 +344,6 @@ def test_fuzzing_finds_nothing(programs: int):
 @pytest.mark.parametrize("number", [0, 5, 9])
 def test_what_is_drawn_is_right_in_the_schedule_of_the_compiler(number: int):
     p = unscheduled(draw(11, number), 11, number)
-    assert p.schedule != "drawn" and "autoschedule" in pipeline_text(p)
+    assert "autoschedule" in pipeline_text(p)
     outcome = run_program(p)
     assert (outcome.kind, outcome.detail) == ("ok", "")

@@ -59,7 +59,7 @@ def rms_norm(dtype: str = "float32") -> Operator:
 
 
 def _rms_norm_gradient(t: Any) -> Any:
-    x, y, one = hl.Var("x"), hl.Var("y"), hl.Var("one")
+    x, y = hl.Var("x"), hl.Var("y")
     a, weight = hl.ImageParam(t, 2, "a"), hl.ImageParam(t, 1, "weight")
     eps, grad = hl.Param(hl.Float(32), "eps"), hl.ImageParam(t, 2, "grad_result")
     r, rows = hl.RDom([(0, a.width())], "r"), hl.RDom([(0, a.height())], "rows")
@@ -68,12 +68,11 @@ def _rms_norm_gradient(t: Any) -> Any:
     square[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(a[r, y]))
     dot[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(weight[r]) * hl.f32(grad[r, y]))
     count = hl.f32(a.width())
-    scale[one, y] = 1 / hl.sqrt(square[y] / count + eps)  # a column, read along columns
-    scale.bound(one, 0, 1)
+    scale[y] = 1 / hl.sqrt(square[y] / count + eps)
     own = hl.f32(weight[x]) * hl.f32(grad[x, y])
-    pull = hl.f32(a[x, y]) * scale[0, y] * scale[0, y] * dot[y] / count
-    of_a[x, y] = hl.cast(t, scale[0, y] * (own - pull))
-    terms = hl.f32(a[x, rows]) * hl.f32(grad[x, rows]) * scale[0, rows]
+    pull = hl.f32(a[x, y]) * scale[y] * scale[y] * dot[y] / count
+    of_a[x, y] = hl.cast(t, scale[y] * (own - pull))
+    terms = hl.f32(a[x, rows]) * hl.f32(grad[x, rows]) * scale[rows]
     of_weight[x] = hl.cast(t, hl.sum(terms))
     return [of_a, of_weight]
 

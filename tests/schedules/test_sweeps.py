@@ -209,3 +209,16 @@ def test_what_one_thread_does_is_told() -> None:
     out[()] = (out[()][0] + here * out[()][1], out[()][1] * hl.f32(0.99))
     report = hb.autoschedule(out, target="sm_80").report
     assert "one thread: what its updates find" in report
+
+
+def test_what_all_columns_share_does_not_turn_them() -> None:
+    """A factor of each row lies along the rows' numbers, and is read again for each column."""
+    a, s, out = hl.ImageParam(F32, 2, "a"), hl.ImageParam(F32, 1, "s"), hl.Func("out")
+    r = hl.RDom([(0, a.height())])
+    out[x] += a[x, r] * s[r]
+    assert "columns a block" in hb.autoschedule(out, target="sm_80").report
+    kernel = hb.compile(out, target="sm_80")
+    for shape in [(1, 1), (300, 33), (7, 100)]:
+        data = np.random.default_rng(1).random(shape, dtype=np.float32)
+        scale = np.linspace(0, 1, shape[0], dtype=np.float32)
+        assert np.allclose(kernel.interpret(a=data, s=scale, sizes=shape[1:]), scale @ data, 1e-4)

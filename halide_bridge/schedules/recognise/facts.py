@@ -194,13 +194,15 @@ def _is_own(indices: tuple[Expr, ...], consumer: Member) -> bool:
     return len(variables) == len(indices) and sorted(variables) == sorted(consumer.args)
 
 
-def side_by_side(body: Body) -> frozenset[str]:
-    """Variables along which neighbours of what a reduction adds up lie side by side in memory."""
+def side_by_side(body: Body, once: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Variables along which neighbours of what a reduction adds up lie side by side in memory.
+    ``once``: only what all of these choose counts, all else is read again.
+    """
     reduced = {r.name for r in body.stage.reduced}
     found: set[str] = set()
     for access in body.reads():
         mentioned = frozenset[str]().union(*map(free_vars, access.indices))
-        if access.func == body.stage.func or not mentioned & reduced:
+        if access.func == body.stage.func or not mentioned & reduced or not once <= mentioned:
             continue
         index = access.indices[0]
         form = Affine.of(index)

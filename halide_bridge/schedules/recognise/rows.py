@@ -65,7 +65,8 @@ def sweep_of(member: Member, placement: Placement) -> Sweep | None:
     reduced = body.stage.reduced
     if size_of(reduced, SHORT + 1) <= SHORT or not _sweeps(member, body):
         return None
-    side = side_by_side(body)
+    every = frozenset(r.name for r in reduced).union(member.args)
+    side = side_by_side(body, every if member.args else frozenset())
     longest = max(range(len(reduced)), key=lambda i: size_of(reduced[i : i + 1], ROW))
     for place, r in enumerate(reduced):
         if r.name in side and size_of((r,), ROW) > SHORT:

@@ -24,7 +24,7 @@ from selector.ir.simplify import simplify
 from selector.ir.traverse import substitute
 
 LARGEST = 68 << 10  # bytes of a block's copies: three blocks share a multiprocessor's memory
-BATCH = 4  # elements whose places a thread loads at once
+BATCH = 16  # elements whose places a thread loads at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.scalar import Space, Storage, c_type
+from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_lanes import dealt
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vector_code import (
@@ -184,6 +185,10 @@ class ThreadCode:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
 
     def _loop(self, s: For) -> None:
+        scatter = as_scatter(s, self.context)
+        if scatter is not None:
+            emit_scatter(scatter, self.context)
+            return
         name, scalar = self.context.names.get(s.name), self.context.scalar
         start, count = scalar.number(s.min), scalar.number(s.extent)
         stop = count if start == IntImm(0) else plus(start, count)
@@ -234,16 +239,18 @@ class ThreadCode:
             return
         with self.context.writer.when(flags):
             self._aligned(vectors, s, extents)
+        own = {vectors.lane.buffer, *(window.buffer for window in vectors.windows)}
         with self.context.writer.otherwise():
-            self._unaligned(s, thread)
+            self._unaligned(s, thread, given=not own.isdisjoint(self.context.params))
 
-    def _unaligned(self, s: Store, thread: str) -> None:
+    def _unaligned(self, s: Store, thread: str, *, given: bool) -> None:
         """Rows that are not aligned. A thread begins where a vector may be stored; what is left, at
-        both ends of what a row of threads has, they take one by one.
+        both ends of what a row of threads has, they take one by one. Rows of what is not ``given``
+        by the caller are.
         """
         w, names, count = self.context.writer, self.context.names, self.alone[thread]
         lanes, own = s.value.type.lanes, names.get(thread)
-        vectors = vectors_ahead(s, thread, self.context) if count > 1 else None
+        vectors = vectors_ahead(s, thread, self.context) if count > 1 and given else None
         if vectors is None:
             turn = plus(own, times("l", count))
             self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
@@ -271,7 +278,8 @@ class ThreadCode:
             if condition is not None:
                 with w.otherwise():
                     turn = plus(plus(times(own, lanes), shift), "l")
-                    self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "rolled"))
+                    how = "fours" if len(vectors.windows) == 1 else "rolled"
+                    self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), how))
         turn = remainder(plus(plus(shift, lanes * (count - 1)), "l"), lanes * count)
         self._turns(s, thread, turn, w.loop("l", number(own), number(lanes), step=number(count)))
 

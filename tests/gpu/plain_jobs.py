@@ -92,6 +92,12 @@ def histogram(image: Any) -> Any:
     return torch.bincount(image.flatten().int(), minlength=256).int()
 
 
+def brightest(image: Any) -> Any:
+    at = image.flatten().argmax()
+    width = image.shape[1]
+    return torch.stack((at % width, at // width, image.flatten()[at].long())).int()
+
+
 def window(taps: int, *, edge: str = "", step: int = 1, back: int = 0, dilation: int = 1) -> Any:
     def call(image: Any, weights: Any) -> Any:
         v, w = image[None, None], weights[None, None]
@@ -220,6 +226,9 @@ JOBS = [
         {"amount": 0.7},
     ),
     Job("histogram", "histogram", {"image": ((H, W), U8)}, one((256,), I32), histogram, 0),
+    Job(
+        "brightest pixel", "brightest_pixel", {"image": ((H, W), U8)}, one((3,), I32), brightest, 0
+    ),
     Job(
         "softmax of 4096",
         "softmax",

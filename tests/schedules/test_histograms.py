@@ -11,6 +11,9 @@ import pytest
 
 import halide_bridge as hb
 from selector.diagnostics import ArgumentError
+from selector.emit.cuda import emit_kernels
+from selector.simulate import simulate
+from selector.targets import find_target
 
 F32, I32, U8, U16 = hl.Float(32), hl.Int(32), hl.UInt(8), hl.UInt(16)
 x, y, i = (hl.Var(name) for name in "xyi")
@@ -118,3 +121,15 @@ def test_of_more_elements_there_are_fewer_copies(count: int, threads: int) -> No
     data = rng.integers(0, count, (21, 50)).astype(np.uint16)
     found = hb.compile(out, target="sm_80").interpret(a=data, sizes=(count,))
     assert (found == np.bincount(data.ravel(), minlength=count)).all()
+
+
+def test_what_is_loaded_is_loaded_ahead_of_the_updates() -> None:
+    out, data, wanted = weighted()
+    hb.autoschedule(out, target="sm_80")
+    kernel = hb.compile(out, target="sm_80")
+    assert "u16 held[16];" in kernel.source
+    assert "float held_2[16];" in kernel.source
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_80"))
+    found = simulate(kernels, plan, data, wanted.shape)
+    assert found.faults == ()
+    assert np.allclose(found.outputs["out"], wanted, rtol=1e-5)

@@ -82,7 +82,7 @@ class Sweeps:
         func, sweep = self._func(member), self._sweep(member)
         x = next(a for a in func.args() if a.name() == sweep.kept)
         height = number(member.stages[1].reduced[sweep.along].extent)
-        lanes = lanes_of(self.placement.bodies[member.name][1], sweep.kept)
+        lanes = self._neighbours(member, sweep.kept)
         return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes)
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
@@ -99,7 +99,13 @@ class Sweeps:
     def _lanes(self, member: Member) -> int:
         """Neighbours along a row that a thread adds up beside each other."""
         body = self.placement.bodies[member.name][1]
-        return lanes_of(body, body.stage.reduced[self._sweep(member).along].name)
+        return self._neighbours(member, body.stage.reduced[self._sweep(member).along].name)
+
+    def _neighbours(self, member: Member, along: str) -> int:
+        """Those of one value, of which none is left out."""
+        body = self.placement.bodies[member.name][1]
+        alike = len(member.types) == 1 and body.predicate is None
+        return lanes_of(body, along) if alike else 1
 
     def _few(self, member: Member) -> bool:
         """Whether there are too few elements to give each a block."""

@@ -37,8 +37,8 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, div, mod, mul
-from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.simplify import add, binary, div, mod, mul
+from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.ir.types import Type
 
 PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
@@ -107,6 +107,9 @@ def _choice_of(s: Stmt) -> _Choice | None:
     )
     if own or known[by][0] != new:
         return None
+    names = {x.name for x in loops}
+    if any(names & (free_vars(x.min) | free_vars(x.extent)) for x in loops):
+        return None
     types = {name: value.type for name, value in values.items()}
     return _Choice(tuple(loops), {n: e for n, (e, _) in known.items()}, types, by, larger)
 
@@ -163,7 +166,8 @@ Elements = Callable[[Expr], dict[str, Expr]]  # by buffer, of a number in the or
 
 def _by_many(choice: _Choice, stem: str) -> Stmt:
     """A kernel each for parts of the domain, parts of those, and what is left."""
-    source, total = _elements(choice), reduce(mul, (x.extent for x in choice.loops))
+    extents = (binary(BinaryOp.MAX, x.extent, ZERO) for x in choice.loops)
+    source, total = _elements(choice), reduce(mul, extents)
     kernels: list[Stmt] = []
     allocations: list[tuple[str, Type, int]] = []
     for level, many in enumerate(PARTS):

@@ -111,3 +111,18 @@ def test_what_is_no_first_best_stays_one_threads() -> None:
     )  # not of what is kept
     assert kernels_of(lambda own, new: chosen(new[1] > own[1], own, (own[0] + 1, new[1]))) == 3
     assert kernels_of(lambda own, new: (own[0] + new[1], hl.max(own[1], new[1]))) == 3
+
+
+def test_of_nothing_nothing_is_found() -> None:
+    a, best, out = hl.ImageParam(F32, 2, "a"), hl.Func("best"), hl.Func("out")
+    r = hl.RDom([(0, a.width() - 9), (0, a.height() - 9)])
+    best[()] = (hl.i32(-7), hl.f32(0))
+    better = a[r.x, r.y] > best[()][1]
+    at = hl.select(better, r.x, best[()][0])
+    best[()] = (at, hl.select(better, a[r.x, r.y], best[()][1]))
+    out[()] = best[()][0]
+    hb.autoschedule(out, target="sm_80")
+    kernel = hb.compile(out, target="sm_80")
+    for shape in ((3, 3), (20, 5), (10, 10)):
+        data = rng.random(shape).astype(np.float32)
+        assert kernel.interpret(a=data, sizes=()) == (0 if shape == (10, 10) else -7)

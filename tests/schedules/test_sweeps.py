@@ -222,3 +222,50 @@ def test_what_all_columns_share_does_not_turn_them() -> None:
         data = np.random.default_rng(1).random(shape, dtype=np.float32)
         scale = np.linspace(0, 1, shape[0], dtype=np.float32)
         assert np.allclose(kernel.interpret(a=data, s=scale, sizes=shape[1:]), scale @ data, 1e-4)
+
+
+def some_of_an_image() -> Made:
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    r = hl.RDom([(0, a.width()), (0, a.height())])
+    r.where(a[r.x, r.y] > 0.5)
+    out[()] += a[r.x, r.y]
+    return out, lambda v: v[v > 0.5].sum(), lambda _: ()
+
+
+def some_of_rows() -> Made:
+    a, out, r = hl.ImageParam(F32, 2, "a"), hl.Func("out"), None
+    r = hl.RDom([(0, a.width())])
+    r.where(a[r, y] > 0.5)
+    out[y] += a[r, y]
+    return out, lambda v: np.where(v > 0.5, v, 0).sum(1), lambda s: s[:1]
+
+
+def two_sums() -> Made:
+    a, sums, out = hl.ImageParam(F32, 2, "a"), hl.Func("sums"), hl.Func("out")
+    here = a[(r := hl.RDom(a)).x, r.y]
+    sums[()] = (hl.f32(0), hl.f32(-1e30))
+    sums[()] = (sums[()][0] + here, hl.max(sums[()][1], here))
+    out[x, y] = a[x, y] * sums[()][1] / sums[()][0]
+    return out, lambda v: v * v.max() / v.sum(), lambda s: s
+
+
+def two_sums_of_columns() -> Made:
+    a, sums, out = hl.ImageParam(F32, 2, "a"), hl.Func("sums"), hl.Func("out")
+    here = a[x, hl.RDom([(0, a.height())])[0]]
+    sums[x] = (hl.f32(0), hl.f32(0))
+    sums[x] = (sums[x][0] + here, sums[x][1] + here * here)
+    out[x] = sums[x][1] / sums[x][0]
+    return out, lambda v: (v * v).sum(0) / v.sum(0), lambda s: s[1:]
+
+
+@pytest.mark.parametrize("make", [some_of_an_image, some_of_rows, two_sums, two_sums_of_columns])
+def test_of_some_elements_and_of_several_values(make: Callable[[], Made]) -> None:
+    out, truth, sizes = make()
+    report = hb.autoschedule(out, target="sm_80").report
+    assert any(text in report for text in ("threads a row", "columns a block"))
+    assert "one thread" not in report
+    kernel = hb.compile(out, target="sm_80")
+    for shape in ((21, 300), (290, 17)):
+        data = np.random.default_rng(3).random(shape).astype(np.float32)
+        found = kernel.interpret(a=data, sizes=sizes(shape))
+        assert np.allclose(found, truth(data.astype(float)), rtol=1e-4)

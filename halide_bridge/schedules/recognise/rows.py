@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
-from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, Select, Var
 from selector.ir.traverse import free_vars
 
 SHORT = 16  # elements of a sum that are not worth several threads
@@ -33,18 +33,22 @@ class Sweep:
 
 
 def associative(member: Member) -> bool:
-    """Whether the one value is combined with others by one operation, in any order."""
-    if len(member.stages) != 2 or len(member.stages[1].values) != 1:
+    """Whether each value is combined with others by one operation, in any order."""
+    if len(member.stages) != 2:
         return False
     update = member.stages[1]
-    match update.values[0]:
+    return all(_combines(member, k, value) for k, value in enumerate(update.values))
+
+
+def _combines(member: Member, number: int, value: Expr) -> bool:
+    match value:
         case Binary(op, Call() as a, b) if op in _ASSOCIATIVE:
             first, rest = a, b
         case Binary(op, a, Call() as b) if op in _ASSOCIATIVE:
             first, rest = b, a
         case _:
             return False
-    own = Access(member.name, 0, update.indices)
+    own = Access(member.name, number, member.stages[1].indices)
     return next(accesses(first), None) == own and all(a.func != member.name for a in accesses(rest))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from math import prod
 from typing import Any
 
 import halide as hl
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
+from selector.families.layers import Shape, candidates
+from selector.machine import machine_for
 
 pytestmark = pytest.mark.verified
 
@@ -137,3 +140,14 @@ def test_sizes_choose_the_box() -> None:
         for size in ((4, 12, 12, 512), (1, 64, 64, 64), (32, 56, 56, 64))
     }
     assert len(sources) == 3
+
+
+@pytest.mark.parametrize("pixels", [(12, 12, 4), (2048, 2048, 2048), (64, 64, 1), (7, 300)])
+def test_the_pixels_of_a_group_lie_side_by_side(pixels: tuple[int, ...]) -> None:
+    found = candidates(Shape(pixels, 512, 512, 9), machine_for("sm_90a"))
+    assert found
+    for tiling in found:
+        assert prod(tiling.box) == 64
+        assert tiling.groups == 1 or prod(tiling.box[tiling.along + 1 :]) == 1
+        assert tiling.stages * tiling.run_bytes <= 200 << 10
+    assert not candidates(Shape(pixels, 512, 512, 9), machine_for("sm_80"))

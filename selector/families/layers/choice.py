@@ -14,9 +14,9 @@ from selector.machine.record import Machine
 from selector.targets import find_target
 
 TRIED = 3
-GROUPS = (1, 2, 3, 4)
+GROUPS = (1, 2, 3)
 FILTERS = (32, 64, 96, 128, 256)
-MOST_SUMS = 128  # registers of a lane
+REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
 LONGEST_RUN, MOST_STAGES = 64, 6
 ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
@@ -36,9 +36,12 @@ def _space(shape: Shape) -> Iterator[Tiling]:
     k = min(LONGEST_RUN, 1 << (-(-shape.channels // DEPTH) * DEPTH - 1).bit_length())
     for box in _boxes(len(shape.pixels), ROWS):
         for groups in GROUPS:
-            for along in range(len(box)) if groups > 1 else (0,):
+            # The pixels of a group lie side by side in shared memory.
+            ends = [d for d in range(len(box)) if prod(box[d + 1 :]) == 1]
+            for along in ends if groups > 1 else ends[-1:]:
                 for n in FILTERS:
-                    if n // 2 > MOST_SUMS or (n > 32 and n - 32 >= shape.filters):
+                    left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
+                    if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
                         continue
                     one = Tiling(box, groups, along, n, k, 1)
                     stages = min(MOST_STAGES, ROOM // one.run_bytes)

@@ -12,10 +12,9 @@ from typing import Any
 import halide
 
 from selector.diagnostics import ArgumentError
-from selector.interop.operator import Operator
+from selector.interop.operator import Operator, ready
 
 hl: Any = halide
-Shape = tuple[Any, ...]
 BOUNDARIES = ("zero", "edge", "reflect")
 
 
@@ -29,7 +28,7 @@ def softmax(dtype: str = "float32") -> Operator:
     top[y] = hl.maximum(hl.f32(scores[r, y]))
     total[y] = hl.sum(hl.exp(hl.f32(scores[r, y]) - top[y]))
     result[x, y] = hl.cast(t, hl.exp(hl.f32(scores[x, y]) - top[y]) / total[y])
-    return Operator(result, _softmax_gradient(t), "scores", ("scores",))
+    return ready("softmax", result, _softmax_gradient(t))
 
 
 def _softmax_gradient(t: Any) -> Any:
@@ -55,7 +54,7 @@ def rms_norm(dtype: str = "float32") -> Operator:
     square[y] = hl.sum(hl.f32(a[r, y]) * hl.f32(a[r, y]))
     scale = 1 / hl.sqrt(square[y] / hl.f32(a.width()) + eps)
     result[x, y] = hl.cast(t, hl.f32(a[x, y]) * scale * hl.f32(weight[x]))
-    return Operator(result, _rms_norm_gradient(t), _like_rows, ("a",))
+    return ready("rms_norm", result, _rms_norm_gradient(t))
 
 
 def _rms_norm_gradient(t: Any) -> Any:
@@ -92,7 +91,7 @@ def filter_2d(
     sums[x, y, c] += hl.f32(edge[x + r.x - across, y + r.y - down, c]) * hl.f32(taps[r.x, r.y])
     result[x, y, c] = hl.cast(t, sums[x, y, c])
     backward = _filter_gradient(t, height, width) if boundary == "zero" else None
-    return Operator(result, backward, "image", ("image",))
+    return ready("filter_2d", result, backward)
 
 
 def _filter_gradient(t: Any, height: int, width: int) -> Any:
@@ -117,7 +116,7 @@ def separable_filter(
     t = _type(dtype)
     image = hl.ImageParam(t, 3, "image")
     result = _separable(image, height, width, t, boundary)
-    return Operator(result, None, "image", ("image",))
+    return ready("separable_filter", result)
 
 
 def unsharp(height: int, width: int, dtype: str = "float32", boundary: str = "reflect") -> Operator:
@@ -130,7 +129,7 @@ def unsharp(height: int, width: int, dtype: str = "float32", boundary: str = "re
     blur, result = _separable(image, height, width, t, boundary), hl.Func("sharp")
     own = hl.f32(image[x, y, c])
     result[x, y, c] = hl.cast(t, own + amount * (own - hl.f32(blur[x, y, c])))
-    return Operator(result, None, "image", ("image",))
+    return ready("unsharp", result)
 
 
 def _separable(image: Any, height: int, width: int, t: Any, boundary: str) -> Any:
@@ -165,25 +164,7 @@ def matmul(dtype: str = "float16") -> Operator:
         product("grad_result", "b", "grad_a", "b"),
         product("a", "grad_result", "grad_b", "a"),
     ]
-    return Operator(product("a", "b", "result"), backward, _rows_and_columns)
-
-
-def _like_rows(a: Shape, weight: Shape, eps: float) -> Shape:
-    del eps
-    _same("weight", weight[0], "a", a[1])
-    return a
-
-
-def _rows_and_columns(a: Shape, b: Shape) -> Shape:
-    _same("b", b[0], "a", a[1])
-    return a[0], b[1]
-
-
-def _same(name: str, found: Any, other: str, wanted: Any) -> None:
-    if found != wanted:
-        raise ArgumentError(
-            f"{name}: axis 0 has {found} elements, and the last axis of {other} has {wanted}"
-        )
+    return ready("matmul", product("a", "b", "result"), backward)
 
 
 def _type(dtype: str) -> Any:

@@ -34,12 +34,14 @@ _OPEN: dict[str, TorchOp] = {}  # operators live as long as the process
 
 
 class TorchOp:
-    """An operator that ``torch_op`` has registered. ``kernel``: what it runs; ``overload``: what
-    ``torch.ops`` has. Calling it takes tensors in the kernel's order, then numbers, or by name.
+    """An operator that ``torch_op`` has registered. ``kernel``: what it runs; ``backward``: what
+    its gradients run, if there are any; ``overload``: what ``torch.ops`` has. Calling it takes
+    tensors in the kernel's order, then numbers, or by name.
     """
 
     def __init__(self, call: Call, gradients: Gradients, library: Any) -> None:
         self.name, self.kernel = call.name, call.kernel
+        self.backward = None if gradients.behind is None else gradients.behind[0].kernel
         self.overload: Any = _overload(call.name)
         self._library = library  # the registration lives as long as this
         self._call, self._names, self._inputs = call, call.names, call.inputs

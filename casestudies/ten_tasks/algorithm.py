@@ -1,4 +1,4 @@
-"""The ten tasks of NineToothed's paper (arXiv 2507.11978, section 5) as plain Halide.
+"""The ten tasks of NineToothed's paper (section 5) as plain Halide.
 
 There is no schedule here, and no size but those that an algorithm has (channels of a head, taps).
 Arrays are f16, sums f32. Dimensions are those of torch's tensors, the last one first.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
-from casestudies.ten_tasks import algorithm, metrics
+from casestudies.ten_tasks import algorithm, metrics, page
 from casestudies.ten_tasks.tasks import TASKS, Task
 
 Array = np.ndarray[Any, Any]
@@ -105,3 +105,7 @@ def test_their_code_is_counted_as_in_the_paper() -> None:
     assert (add.vocabulary, add.length, round(add.volume, 2)) == (14, 21, 79.95)
     assert metrics.ours("add").volume == pytest.approx(4.75, abs=0.01)
     assert metrics.triton("sdpa").complexity == 2
+
+
+def test_the_page_is_made_from_the_data() -> None:
+    assert page.main(["--check"]) == 0

@@ -7,6 +7,7 @@ come from the L2 cache; multiprocessors take blocks in rounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from selector.families.layers.tiling import DEPTH, ROWS, Shape, Tiling
@@ -17,23 +18,27 @@ TRIED = 3
 GROUPS = (1, 2, 3)
 FILTERS = (32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
-LONGEST_RUN, MOST_STAGES = 64, 6
+RUNS, MOST_STAGES = (16, 32, 64, 128), 6
 ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
-# block beside the steps.
-L2_BYTES, STEP, START = 45, 60, 2500
+# block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
+L2_BYTES, STEP, START = 100, 115, 2500
 
 
 def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     """The best few; none where the machine has no warpgroups."""
     if not find_target(machine.target).has("wgmma"):
         return []
-    found = sorted(_space(shape), key=lambda t: (_cycles(t, shape, machine), _blocks(t, shape)))
-    return found[:TRIED]
+
+    def order(t: Tiling) -> tuple[float, ...]:  # of equal ones those with few images, square boxes
+        return _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box)
+
+    return sorted(_space(shape), key=order)[:TRIED]
 
 
 def _space(shape: Shape) -> Iterator[Tiling]:
-    k = min(LONGEST_RUN, 1 << (-(-shape.channels // DEPTH) * DEPTH - 1).bit_length())
+    channels = 1 << (-(-shape.channels // DEPTH) * DEPTH - 1).bit_length()
+    runs = [k for k in RUNS if k <= channels][-2:]
     for box in _boxes(len(shape.pixels), ROWS):
         for groups in GROUPS:
             # The pixels of a group lie side by side in shared memory.
@@ -43,10 +48,11 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                     left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
                     if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
                         continue
-                    one = Tiling(box, groups, along, n, k, 1)
-                    stages = min(MOST_STAGES, ROOM // one.run_bytes)
-                    if stages > 1:
-                        yield Tiling(box, groups, along, n, k, stages)
+                    for k in runs:
+                        one = Tiling(box, groups, along, n, k, 1)
+                        stages = min(MOST_STAGES, ROOM // one.run_bytes)
+                        if stages > 2:
+                            yield replace(one, stages=stages)
 
 
 def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:

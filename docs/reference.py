@@ -279,6 +279,9 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("selector.tuning.InlineExecutor", selector.tuning.InlineExecutor),
     ),
 }  # fmt: skip
+FUNCTIONS = (
+    "softmax", "rms_norm", "gaussian_blur", "filter_2d", "unsharp_mask", "use", "save",
+)  # fmt: skip
 OUR_OWN = ("begun_with", "explained")  # what other rooms call, and users do not
 
 
@@ -292,14 +295,20 @@ def interface() -> str:
         parts.append(f"## {title}\n")
         for name, thing in things:
             parts += _presented(name, thing)
-    parts += ["## Images in blocks\n", *_presented("selector.dask.apply", _dask_apply())]
+    apply = _read("selector/dask/call.py", "apply")
+    parts += ["## Images in blocks\n", *_presented("selector.dask.apply", apply)]
+    torch_op = _read("selector/interop/torch.py", "torch_op")
+    parts += ["## PyTorch\n", *_presented("selector.interop.torch.torch_op", torch_op)]
+    for name in FUNCTIONS:
+        function = _read("selector/interop/functional.py", name)
+        parts += _presented(f"selector.interop.functional.{name}", function)
     return "\n".join(parts)
 
 
-def _dask_apply() -> Any:
-    """Read, not imported: Dask is an extra."""
-    tree = ast.parse((ROOT / "selector" / "dask" / "call.py").read_text(encoding="utf-8"))
-    (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "apply")
+def _read(path: str, name: str) -> Any:
+    """Read, not imported: Dask and PyTorch are extras."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     return found
 
 
@@ -308,8 +317,8 @@ def _presented(name: str, thing: Any) -> list[str]:
         for argument in (*thing.args.args, *thing.args.kwonlyargs):
             argument.annotation = None
         for argument in (thing.args.vararg, thing.args.kwarg):
-            assert argument is not None
-            argument.annotation = None
+            if argument is not None:
+                argument.annotation = None
         shown = _shown(name, f"({ast.unparse(thing.args)})")
         return [f"### {name}\n", shown, markdown(ast.get_docstring(thing)), ""]
     if not inspect.isclass(thing):

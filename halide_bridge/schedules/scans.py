@@ -26,7 +26,8 @@ SHORT = 64  # steps that a thread does alone
 STEPS = 8  # of a thread in a tile along rows
 ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
-WAVES = 4  # blocks for each multiprocessor
+WAVES = 8  # blocks for each multiprocessor
+CHAIN = 1024  # blocks of a row at most: each joins all before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     tiles = -(-scan.steps // (steps * threads))
     groups = max(1, scan.rows // LANES if down else scan.rows)
     each = _power(-(-tiles * groups // (WAVES * machine.multiprocessors)))
-    each = max(each, _power(-(-tiles // ROW)))
+    each = max(each, _power(-(-tiles // CHAIN)))
     blocks: list[Any] = []
     if not args or each < tiles:
         (rb,) = script.rvars("rb")

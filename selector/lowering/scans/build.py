@@ -254,11 +254,23 @@ class Scan:
 
     def _steps(self, s: Stmt) -> Stmt:
         """Something for every step of a thread."""
-        for test in reversed(self.found.tests):
-            s = IfThenElse(test, s)
-        for x in reversed(self.found.inner):
-            s = For(x.name, x.min, x.extent, ForKind.UNROLLED if self.steps else x.kind, s)
-        return s
+        p = self.found
+        if not self.steps:
+            for x in reversed(p.inner):
+                s = replace(x, body=_where(p.tests, s))
+            return s if p.inner else _where(p.tests, s)
+        (x,) = p.inner
+        return self._turns(x.name, s, lambda turn: [substitute(t, {x.name: turn}) for t in p.tests])
+
+    def _turns(self, name: str, s: Stmt, tests: Callable[[Expr], Sequence[Expr]]) -> Stmt:
+        """``s`` for as many turns as a thread has steps, which are tested where the last one is
+        left out."""
+        count = IntImm(self.steps)
+        whole = For(name, IntImm(0), count, ForKind.UNROLLED, s)
+        kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
+        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), s))
+        last = tests(IntImm(self.steps - 1))
+        return IfThenElse(_all(last), whole, some) if last else whole
 
     def _place(self) -> Expr:
         """Where the input of a step is; rows in shared memory are one apart, for its banks."""
@@ -282,9 +294,8 @@ class Scan:
             s: Stmt = Store(self.inputs, place, Load(p.type, p.store.buffer, index))
         else:
             s = Store(p.store.buffer, index, Load(p.type, self.inputs, place))
-        for test in reversed(p.tests):
-            s = IfThenElse(substitute(test, here), s)
-        return For(turn.name, IntImm(0), count, ForKind.UNROLLED, s)
+        asked = [substitute(t, here) for t in p.tests]
+        return self._turns(turn.name, s, lambda n: [substitute(t, {turn.name: n}) for t in asked])
 
     def _zero(self) -> Expr:
         p = self.found
@@ -311,7 +322,7 @@ class Scan:
         if p.blocks is not None:
             tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
         if tests:
-            s = IfThenElse(reduce(lambda a, b: Binary(BinaryOp.AND, a, b), tests), s, none)
+            s = IfThenElse(_all(tests), s, none)
         return IfThenElse(self._is(0), s)
 
     def _first(self) -> Stmt:
@@ -369,3 +380,11 @@ def _flat(loops: Sequence[For]) -> tuple[Expr, int]:
         index = add(index, mul(Var(x.name), IntImm(count)))
         count *= x.extent.value
     return index, count
+
+
+def _all(tests: Sequence[Expr]) -> Expr:
+    return reduce(lambda a, b: Binary(BinaryOp.AND, a, b), tests)
+
+
+def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:
+    return IfThenElse(_all(tests), s) if tests else s

@@ -176,19 +176,34 @@ class _Gradient:
         windows = self._solve()
         follows = {*self.at, *(arg for arg, _ in windows.values())}
         left = [v for v in (*self.found.domain, *self.found.args) if v not in follows]
-        sums, found = hl.Func("sums"), hl.Func(f"grad_{self.own.name}")
-        if left:
-            domain = hl.RDom([self._range(v) for v in left], "r")
-            self.at |= {v: domain[i] for i, v in enumerate(left)}
+        found, us = hl.Func(f"grad_{self.own.name}"), tuple(self.us)
+        over = any(len(names) > 1 for names, _ in self.other.indices)  # a window's taps
+        lines = [v for v in left if v in self.found.args][1:] if over else []
+        added = [v for v in left if v not in lines]
+        apart = tuple(hl.Var(f"v{i}") for i in range(len(lines)))
+        self.at |= dict(zip(lines, apart, strict=True))
+        if added:
+            self._bind(added, "r")
         self._turn(windows)
         value = hl.f32(self._gradient()) * hl.f32(self._other())
-        if left:
-            sums[tuple(self.us)] += value
-            value = sums[tuple(self.us)]
+        sums: Any = hl.Func("lines" if lines else "sums")
+        if added:
+            sums[us + apart] += value
+            value = sums[us + apart]
+        if lines:  # sums over whole images: those of their lines first, so that threads share them
+            total = hl.Func("sums")
+            self._bind(lines, "s")
+            total[us] += sums[us + tuple(self.at[v] for v in lines)]
+            value = total[us]
         for guard in self.guards:
             value = hl.select(guard, value, hl.f32(0))
-        found[tuple(self.us)] = hl.cast(_type(self.own.type), value)
+        found[us] = hl.cast(_type(self.own.type), value)
         return found
+
+    def _bind(self, names: list[str], domain: str) -> None:
+        """Add up over these variables."""
+        r = hl.RDom([self._range(v) for v in names], domain)
+        self.at |= {v: r[i] for i, v in enumerate(names)}
 
     def _solve(self) -> dict[str, tuple[str, int]]:
         """Variables that the gradient's own follow from; those of windows with the output's

@@ -160,7 +160,7 @@ class Call:
             found = self._split(args[-1])
             args = args[:-1]
         else:
-            key = (*(a.shape for a in args[: self.inputs]), *args[self.inputs :])
+            key = (*[a.shape for a in args[: self.inputs]], *args[self.inputs :])
             found = self._shapes.get(key)
             if found is None:
                 found = tuple(tuple(map(int, s)) for s in self.rule(*self._given(args)))
@@ -186,7 +186,10 @@ class Call:
         """The arguments with one axis for those of batches, which are returned; None where they
         have one.
         """
-        if all(args[i].dim() == self._ranks[i] for i in self.batched):
+        for i in self.batched:
+            if args[i].dim() != self._ranks[i]:
+                break
+        else:
             return args, None
         first = self.batched[0]
         lead = tuple(args[first].shape[: args[first].dim() - self._ranks[first] + 1])

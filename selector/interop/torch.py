@@ -192,10 +192,13 @@ def _plain(tensors: Sequence[Any]) -> bool:
     """Whether these are tensors of a GPU and nothing else (no subclass, no view of a conjugate, not
     wrapped by a transformation), and nobody looks at what is called with them.
     """
-    keys = torch._C._dispatch_keys
-    return not torch._C._len_torch_dispatch_stack() and all(
-        isinstance(t, torch.Tensor) and keys(t).raw_repr() in _plain_keys() for t in tensors
-    )
+    if torch._C._len_torch_dispatch_stack():
+        return False
+    keys, known = torch._C._dispatch_keys, _plain_keys()
+    for t in tensors:  # no generator: this is part of what a call costs
+        if not isinstance(t, torch.Tensor) or keys(t).raw_repr() not in known:
+            return False
+    return True
 
 
 @cache

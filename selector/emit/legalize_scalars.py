@@ -137,6 +137,10 @@ class ScalarEmitter:
                 return self.names.legal(e)
             case Cast(t, Call() as v) if is_half(t.element) and v.type.bits == 32:
                 return converted(self._call(v, rounded=True), t)
+            case Cast(t, Binary(BinaryOp.DIV, a, b)) if self._divides_rounded(t, a):
+                return converted(
+                    Call(FLOAT32, "divided_rounded", (self._near(a), self._near(b))), t
+                )
             case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:
                 return Call(t, name, (self.legal(v.args[0]),))
             case Cast(t, v):
@@ -161,6 +165,24 @@ class ScalarEmitter:
                 raise EmitError(f"a {type(e).__name__} of {e.type} reached the scalar emitter")
             case _:
                 assert_never(e)
+
+    def _divides_rounded(self, t: Type, a: Expr) -> bool:
+        """Whether a quotient of floats that is rounded to 16 bits next may be less exact."""
+        return self.language == "CUDA" and is_half(t.element) and a.type == FLOAT32
+
+    def _near(self, e: Expr) -> Expr:
+        """Of such a quotient: an exponential is as good as one that is rounded, alone or with a
+        number added that is above 0.
+        """
+        match e:
+            case Call(t, "exp_f32", _) if t == FLOAT32:
+                return self._call(e, rounded=True)
+            case Binary(
+                BinaryOp.ADD, Call(t, "exp_f32", _) as power, FloatImm(value) as number
+            ) if value > 0 and t == FLOAT32:
+                return Binary(BinaryOp.ADD, self._call(power, rounded=True), number)
+            case _:
+                return self._operand(e)
 
     def _operand(self, e: Expr) -> Expr:
         """Operands of comparisons and arithmetic: halves as float."""

@@ -47,3 +47,32 @@ def test_what_is_lost_is_little(least: float, most: float, bits: int, share: flo
     fast = np.exp2((x * np.float32(1.44269504)).astype(np.float64))
     exact = np.exp(x.astype(np.float64))
     assert np.abs(fast / exact - 1).max() < 2.0**-bits / share
+
+
+def quotient(result: hl.Type, added: int) -> str:
+    """The body of ``result(image / (exp(image) + added))``."""
+    x, xo, xi = hl.Var("x"), hl.Var("xo"), hl.Var("xi")
+    image, out = hl.ImageParam(hl.Float(32), 1, "image"), hl.Func("out")
+    out[x] = hl.cast(result, image[x] / (hl.exp(image[x]) + added))
+    out.gpu_tile(x, xo, xi, 32)
+    return hb.compile(out, target="sm_80").source.split("__global__")[1]
+
+
+@pytest.mark.parametrize("result", [hl.Float(16), hl.BFloat(16)])
+def test_a_quotient_that_is_rounded(result: hl.Type) -> None:
+    body = quotient(result, 1)
+    assert "(divided_rounded(" in body
+    assert " exp_rounded(" in body
+
+
+def test_one_that_is_not() -> None:
+    body = quotient(hl.Float(32), 1)
+    assert "_rounded(" not in body
+
+
+def test_a_difference_keeps_its_exponential() -> None:
+    """Of two numbers that are nearly the same nothing would be left."""
+    body = quotient(hl.Float(16), -1)
+    assert "(divided_rounded(" in body
+    assert " expf(" in body or "(expf(" in body
+    assert "exp_rounded(" not in body

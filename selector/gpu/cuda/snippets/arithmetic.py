@@ -40,6 +40,11 @@ __device__ __forceinline__ float exp2_rounded(float x) {
 __device__ __forceinline__ float exp_rounded(float x) {
   float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f)); return y; }
 """,
+    "divided_rounded": """\
+// a / b where the result is rounded to 16 bits next: 2 units off (PTX ISA, div.full.f32).
+__device__ __forceinline__ float divided_rounded(float a, float b) {
+  float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+""",
     "tanh_approximate": """\
 // 2^-11 off at most, relatively, which is what rounding to float16 loses (PTX ISA, tanh.approx).
 __device__ __forceinline__ float tanh_approximate(float x) {

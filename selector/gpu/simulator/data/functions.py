@@ -230,6 +230,7 @@ FUNCTIONS: dict[str, Function] = {
     "__frsqrt_rn": _rounded(_inverse_root),
     "exp2_rounded": _rounded(np.exp2),
     "exp_rounded": _rounded(np.exp),
+    "divided_rounded": _rounded(np.divide),
     "tanh_approximate": _rounded(np.tanh),
     "floor_div": floor_div,
     "floor_mod": floor_mod,

@@ -1,4 +1,4 @@
-"""What the problems of filters of an image share: names, arrays, and the blocks of warpgroups.
+"""What the problems of filters of an image share: names, arrays, and the choice of a schedule.
 
 conv1d and conv2d filter at every pixel (``Convolution``), downsample and upsample by a factor
 (``Sampling``).
@@ -8,15 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
-from casestudies.common.blocks import Block, Blocks
-from casestudies.common.boundary import VALID, check, suffix
+from casestudies.common.boundary import VALID, before, check, suffix
 from casestudies.common.case import ArraySpec, given, picture_size
 from selector.diagnostics import UserError
-from selector.targets import Target
+from selector.families.windows import Axis, Shape, Tiling, ranked
+from selector.families.windows.limits import why_not
+from selector.machine import machine_for
+from selector.targets import Target, find_target
 
 ELEMENTS = ("f16", "bf16")
+TARGET = "sm_90a"
+ROOM = "sm_86"  # has least shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Tilings:
+    """The model's choices for a filter: the best for a GPU with wgmma, the best for warps of any
+    GPU, and the best for warpgroups, if they take the filter.
+    """
+
+    best: Tiling
+    warps: Tiling
+    groups: Tiling | None
+
+
+@lru_cache(maxsize=4096)
+def tilings_of(shape: Shape) -> Tilings:
+    """Plain arithmetic: programs are named by it, where there is no Halide."""
+    room, found = find_target(ROOM), [t for _, t in ranked(shape, machine_for(TARGET))]
+    warps = next((t for t in found if t.unit == "warp" and not why_not(t, shape, room)), found[0])
+    groups = next((t for t in found if t.unit == "group"), None)
+    return Tilings(next(t for t in found if t in (warps, groups)), warps, groups)
 
 
 class Filtering:
@@ -33,28 +58,53 @@ class Filtering:
     boundary: str
 
     @property
-    def blocks(self) -> Blocks | None:
-        """Of the schedule for warpgroups; None if it has no tiles for the taps."""
-        return None
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        """The image and the taps."""
+        raise NotImplementedError
 
     @property
-    def block(self) -> Block | None:
-        """Of the schedule for warpgroups, where it has tiles for the taps, and these fill a GPU."""
-        return None if self.blocks is None else self.blocks.chosen(self.width, self.height)
+    def axis(self) -> Axis:
+        """What an output reads along each of the axes."""
+        return Axis(self.taps, first=-before(self.boundary, self.taps))
 
     @property
-    def variant(self) -> str:
-        """What tells programs apart besides taps, boundary and blocks."""
+    def shape(self) -> Shape:
+        """The problem as its family of schedules knows it."""
+        down = self.axis if self.axes == 2 else Axis(1)
+        return Shape(
+            self.width, self.height, self.axis, down, declared=self.boundary == VALID,
+            aligned=self.inputs[0].shape[1] % 8 == 0,
+        )  # fmt: skip
+
+    @property
+    def tilings(self) -> Tilings:
+        return tilings_of(self.shape)
+
+    def tiling(self, schedule: str) -> Tiling:
+        """Of the schedule ``tensor``, for warps, or ``wgmma``; ``UserError`` if it has none."""
+        found = self.tilings.groups if schedule == "wgmma" else self.tilings.warps
+        if found is None:
+            raise UserError(f"warpgroups have no tiles for {self.name}")
+        return found
+
+    @property
+    def kind(self) -> str:
+        """What tells pipelines apart besides taps and boundary."""
         return ""
 
     @property
+    def variant(self) -> str:
+        """What tells pipelines apart."""
+        return f"{self.title}-k{self.taps}{self.kind}{suffix(self.boundary)}"
+
+    @property
     def name(self) -> str:
-        return f"{self.program}-{self.width}x{self.height}"
+        return f"{self.variant}-{self.width}x{self.height}"
 
     @property
     def program(self) -> str:
-        blocks = "" if self.blocks is None else self.blocks.suffix(self.block)
-        return f"{self.title}-k{self.taps}{self.variant}{suffix(self.boundary)}{blocks}"
+        """Named by the tiles."""
+        return f"{self.variant}-{self.tilings.best.label}"
 
     @property
     def output(self) -> ArraySpec:
@@ -111,7 +161,7 @@ class Convolution(Filtering):
         return cls(width - taps, rows, taps, 1, boundary, element)
 
     @property
-    def variant(self) -> str:
+    def kind(self) -> str:
         return "" if self.element == "f16" else f"-{self.element}"
 
     @property
@@ -146,11 +196,17 @@ class Sampling(Filtering):
         check(self.title, self.boundary)
 
     @property
-    def variant(self) -> str:
+    def kind(self) -> str:
         return "" if self.factor == 2 else f"-by{self.factor}"
 
 
+def space(problem: Filtering) -> list[Tiling]:
+    """The family's tiles as the model ranks them, those that are used without tuning first."""
+    best = problem.tilings.best
+    return [best, *(t for _, t in ranked(problem.shape, machine_for(TARGET)) if t != best)]
+
+
 def on_target(problem: Filtering, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and the image has work for all of them."""
+    """``tensor`` means warpgroups where there are any and the model finds them faster."""
     wide = schedule == "tensor" and target.has("wgmma")
-    return "wgmma" if wide and problem.block is not None else schedule
+    return "wgmma" if wide and problem.tilings.best.unit == "group" else schedule

@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 import halide as hl
 
 from casestudies.common.case import Problem
-from casestudies.common.filtering import Filtering
-from casestudies.common.multiples import rounded
+from casestudies.common.multiples import power_of_two, rounded
 from casestudies.common.stock import fix_sizes
 from halide_bridge.schedules import Windows, schedule_windows
-from selector.families import windows as families
-from selector.families.windows import Axis, Shape, Tiling, usual
-from selector.families.windows.usual import divisor
+from selector.families.windows import Axis, Shape, Tiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +72,11 @@ TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16)}
 """Of the elements of image and taps."""
 
 
-def tensor(p: Filter, size: Tiling | None = None) -> hl.Func:
-    """Schedule for tensor instructions, in the family's usual tiles for warps if no others are
-    given; returns the output.
-    """
+def tensor(p: Filter, size: Tiling) -> hl.Func:
+    """Schedule for tensor instructions; returns the output."""
     taps = (p.t.x, p.t.y) if p.square else (p.t.x,)
     funcs = Windows(p.output, p.total, p.source, p.x, p.y, taps)
-    return schedule_windows(funcs, p.shape, size or usual(p.shape))
-
-
-def groups(p: Filter, problem: Filtering) -> hl.Func:
-    """Schedule for warpgroups, in the blocks that fill a GPU at the problem's size; returns the
-    output.
-    """
-    blocks, block = problem.blocks, None
-    if blocks is not None:
-        chosen = problem.block or blocks.usual
-        block = chosen.rows, blocks.groups, chosen.tiles
-    return tensor(p, families.groups(p.shape, block))
+    return schedule_windows(funcs, p.shape, size)
 
 
 def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -102,7 +86,7 @@ def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func
     registers. The baseline is compiled for the one size of ``problem``, which gives stock Halide
     its best chance.
     """
-    size = threads or Threads(taps=divisor(p.taps))
+    size = threads or Threads(taps=power_of_two(p.taps))
     fix_sizes((p.image, p.weights), p.output, problem)
     height, width = problem.output.shape
     xo, xi, xt, yo, yi = (hl.Var(n) for n in ("xo", "xi", "xt", "yo", "yi"))

@@ -6,12 +6,27 @@ from functools import partial
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, check_operands
-from casestudies.common.filtering import ELEMENTS
+from casestudies.common.case import Case, Option, Tunable, check_operands
+from casestudies.common.filtering import ELEMENTS, space
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv1d.bench import PEERS
 from casestudies.conv1d.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv1d.reference import reference
+from selector.families.windows import Tiling
+
+
+def defined(problem: Problem) -> Any:
+    """The pipeline without a schedule."""
+    from casestudies.conv1d.algorithm import convolve
+
+    return convolve(problem.taps, problem.boundary, problem.element)
+
+
+def configured(problem: Problem, tiling: Tiling) -> Any:
+    """The output in those tiles."""
+    from casestudies.common import filters
+
+    return filters.tensor(defined(problem), tiling)
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -19,10 +34,9 @@ def build(problem: Problem, schedule: str) -> Any:
     default, for the CPU).
     """
     from casestudies.common import filters
-    from casestudies.conv1d.algorithm import convolve
 
     check_operands(schedule, problem.element, "--element bf16")
-    pipeline = convolve(problem.taps, problem.boundary, problem.element)
+    pipeline = defined(problem)
     if schedule == "amx":
         from casestudies.common.amx import amx
 
@@ -32,7 +46,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
-    return filters.tensor(pipeline)
+    return filters.tensor(pipeline, problem.tiling(schedule))
 
 
 CASE = Case(
@@ -48,4 +62,5 @@ CASE = Case(
     arguments=(TAPS, BOUNDARY, Option("element", "of image and taps", choices=ELEMENTS)),
     schedules=("tensor", "cuda", "amx"),
     pictures=PICTURES,
+    tuning=Tunable(space, configured),
 )

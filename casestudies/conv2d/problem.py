@@ -4,16 +4,10 @@ f16 in, f32 out.
 
 from __future__ import annotations
 
-from casestudies.common.blocks import Block, Blocks
 from casestudies.common.boundary import CLAMP, ZERO
 from casestudies.common.filtering import Convolution
 
 TAPS = (16, 32)
-
-# Of warpgroups. 16 taps wait for memory.
-CHOICES = (Block(16, 4), Block(16, 2), Block(16, 3), Block(8, 2))
-FEW = Blocks(512, 4, CHOICES, start=8, warps=(12, 1.3))
-MANY = Blocks(512, 4, CHOICES, start=3, warps=(8, 1.43))
 
 
 class Problem(Convolution):
@@ -21,12 +15,6 @@ class Problem(Convolution):
 
     __slots__ = ()
     title = "conv2d"
-
-    @property
-    def blocks(self) -> Blocks | None:
-        if self.taps == 16:
-            return FEW
-        return MANY if 24 <= self.taps <= 32 else None
 
 
 BENCHMARK = tuple(Problem.of_image(4096, 4096, taps) for taps in TAPS)

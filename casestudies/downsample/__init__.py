@@ -6,12 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, given, picture_size, positive
-from casestudies.common.filtering import on_target
+from casestudies.common.case import Case, Option, Tunable, given, picture_size, positive
+from casestudies.common.filtering import on_target, space
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
 from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.downsample.reference import reference
+from selector.families.windows import Tiling
+
+
+def defined(problem: Problem) -> Any:
+    """The pipeline without a schedule."""
+    from casestudies.downsample.algorithm import downsample
+
+    return downsample(problem.taps, problem.factor, problem.boundary)
+
+
+def configured(problem: Problem, tiling: Tiling) -> Any:
+    """The output in those tiles."""
+    from casestudies.common import filters
+
+    return filters.tensor(defined(problem), tiling)
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -19,17 +34,14 @@ def build(problem: Problem, schedule: str) -> Any:
     ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.common import filters
-    from casestudies.downsample.algorithm import downsample
 
-    pipeline = downsample(problem.taps, problem.factor, problem.boundary)
+    pipeline = defined(problem)
     if schedule == "cuda":
         return filters.cuda(pipeline, problem)
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
-    if schedule == "wgmma":
-        return filters.groups(pipeline, problem)
-    return filters.tensor(pipeline)
+    return filters.tensor(pipeline, problem.tiling(schedule))
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -53,4 +65,5 @@ CASE = Case(
     compared=BENCHMARK,
     arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
     pictures=PICTURES,
+    tuning=Tunable(space, configured),
 )

@@ -4,30 +4,13 @@ for a factor f, f16 in, f32 out.
 
 from __future__ import annotations
 
-from casestudies.common.blocks import Block, Blocks
-from casestudies.common.boundary import CLAMP, VALID, ZERO
+from casestudies.common.boundary import CLAMP, VALID, ZERO, before
 from casestudies.common.case import ArraySpec
 from casestudies.common.filtering import Sampling
 from selector.diagnostics import UserError
+from selector.families.windows import Axis
 
 TAPS = (16, 32)
-# Of warpgroups.
-FEW = Blocks(256, 4, (Block(8, 2),), start=3, warps=(30, 1.0))
-MANY = Blocks(256, 4, (Block(16, 2), Block(8, 2), Block(8, 3)), start=5, warps=(9, 1.55))
-BY_FOUR = Blocks(128, 2, (Block(8, 2),), start=3, warps=(0, 1.8))
-
-
-def blocks_for(taps: int, factor: int) -> Blocks | None:
-    """Of the schedule for warpgroups; None if it has no tiles for the taps."""
-    if not 16 <= taps <= 32:
-        return None
-    match factor:
-        case 2:
-            return MANY if taps >= 32 else FEW
-        case 4:
-            return BY_FOUR
-        case _:
-            return None
 
 
 class Problem(Sampling):
@@ -60,11 +43,15 @@ class Problem(Sampling):
             return Problem(
                 (width - taps) // factor, (height - taps) // factor, taps, factor, spare=factor
             )
-        return Problem(-(-width // factor), -(-height // factor), taps, factor, boundary)
+        outputs = -(-width // factor), -(-height // factor)
+        extents = zip((width, height), outputs, strict=True)
+        spare = min(extent - factor * (n - 1) - 1 for extent, n in extents)
+        return Problem(*outputs, taps, factor, boundary, spare)
 
     @property
-    def blocks(self) -> Blocks | None:
-        return blocks_for(self.taps, self.factor)
+    def axis(self) -> Axis:
+        first = -before(self.boundary, self.taps, self.factor)
+        return Axis(self.taps, self.factor, first=first)
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

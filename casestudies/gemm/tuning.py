@@ -49,5 +49,6 @@ def space(problem: Problem) -> Iterator[Tiling]:
 
 def schedule(problem: Problem, tiling: Tiling) -> hl.Func:
     """The pipeline's output in that configuration."""
-    product = multiply(problem.types, problem.layout, problem.epilogue)
+    batched = problem.batch > 1
+    product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
     return tensor(product, tiling)

@@ -6,12 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, given, picture_size, positive
-from casestudies.common.filtering import on_target
+from casestudies.common.case import Case, Option, Tunable, given, picture_size, positive
+from casestudies.common.filtering import on_target, space
 from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
 from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.upsample.reference import reference
+from selector.families.windows import Tiling
+
+
+def defined(problem: Problem) -> Any:
+    """The pipeline without a schedule."""
+    from casestudies.upsample.algorithm import upsample
+
+    return upsample(problem.phase_taps, problem.factor, problem.boundary)
+
+
+def configured(problem: Problem, tiling: Tiling) -> Any:
+    """The output in those tiles."""
+    from casestudies.common import filters
+
+    return filters.tensor(defined(problem), tiling)
 
 
 def build(problem: Problem, schedule: str) -> Any:
@@ -20,17 +35,14 @@ def build(problem: Problem, schedule: str) -> Any:
     """
     from casestudies.common import filters
     from casestudies.upsample import schedule as schedules
-    from casestudies.upsample.algorithm import upsample
 
-    pipeline = upsample(problem.phase_taps, problem.factor, problem.boundary)
+    pipeline = defined(problem)
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
         pipeline.total.compute_root()
         return pipeline.output
-    if schedule == "wgmma":
-        return filters.groups(pipeline, problem)
-    return filters.tensor(pipeline)
+    return filters.tensor(pipeline, problem.tiling(schedule))
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -59,4 +71,5 @@ CASE = Case(
         BOUNDARY,
     ),
     pictures=PICTURES,
+    tuning=Tunable(space, configured),
 )

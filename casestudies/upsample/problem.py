@@ -4,26 +4,13 @@
 
 from __future__ import annotations
 
-from casestudies.common.blocks import Block, Blocks
-from casestudies.common.boundary import CLAMP, VALID, ZERO
+from casestudies.common.boundary import CLAMP, VALID, ZERO, before
 from casestudies.common.case import ArraySpec
 from casestudies.common.filtering import Sampling
 from selector.diagnostics import UserError
+from selector.families.windows import Axis
 
 TAPS = (16, 32)
-
-# Of warpgroups.
-FEW = Blocks(1024, 4, (Block(4, 4), Block(4, 2)), start=5, warps=(27, 1.3))
-MANY = Blocks(1024, 4, (Block(8, 4), Block(8, 2), Block(8, 3)), start=6, warps=(22, 1.1))
-
-
-def blocks_for(phase_taps: int, factor: int) -> Blocks | None:
-    """Of the schedule for warpgroups; None if it has no tiles for the taps. Few taps leave the time
-    to the stores, which more and smaller blocks spread.
-    """
-    if factor != 2 or not 8 <= phase_taps <= 16:
-        return None
-    return FEW if phase_taps == 8 else MANY
 
 
 class Problem(Sampling):
@@ -63,15 +50,9 @@ class Problem(Sampling):
         return self.taps // self.factor
 
     @property
-    def blocks(self) -> Blocks | None:
-        return blocks_for(self.phase_taps, self.factor)
-
-    @property
-    def block(self) -> Block | None:
-        """Rows that do not start at multiples of 16 bytes take warpgroups longer: no copy engine
-        brings them.
-        """
-        return None if self.inputs[0].shape[1] % 8 else super().block
+    def axis(self) -> Axis:
+        taps = self.phase_taps
+        return Axis(taps, phases=self.factor, first=-before(self.boundary, taps))
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

@@ -6,8 +6,8 @@ import halide as hl
 
 from casestudies.common import filters
 from casestudies.common.filters import Filter, Threads
+from casestudies.common.multiples import power_of_two
 from casestudies.upsample.problem import Problem
-from selector.families.windows.usual import divisor
 
 
 def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
@@ -19,4 +19,4 @@ def threads_for(problem: Problem) -> Threads:
     """Threads for one size: outputs are whole groups of phases, and taps are unrolled by a divisor
     of their number.
     """
-    return Threads(outputs=4 * problem.factor, taps=divisor(problem.phase_taps), vector=4)
+    return Threads(outputs=4 * problem.factor, taps=power_of_two(problem.phase_taps), vector=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,16 +12,20 @@ import pytest
 from verified import INTERPRETED, MACHINE_CODE, Verified, nvrtc_inputs, texts_of_case
 
 import halide_bridge as hb
-from casestudies.common.blocks import MULTIPROCESSORS, Block, Blocks
 from casestudies.common.case import Case
 from casestudies.common.data import decoded, random_inputs, relative_error
+from casestudies.common.filtering import space
+from casestudies.common.registry import find_case
 from casestudies.conv2d import CASE, build, on_target
-from casestudies.conv2d.problem import BENCHMARK, CHOICES, Problem
+from casestudies.conv2d.problem import BENCHMARK, Problem
 from casestudies.downsample import CASE as DOWNSAMPLE
 from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
 from casestudies.downsample.problem import Problem as Smaller
 from casestudies.upsample import CASE as UPSAMPLE
 from casestudies.upsample.problem import Problem as Larger
+from selector.diagnostics import UserError
+from selector.families.windows import pick
+from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.targets import find_target
 
@@ -57,11 +62,11 @@ def test_numbers(problem: Problem) -> None:
             Smaller(257, 33, 16),
             Smaller(1, 1, 16),
             Smaller(101, 37, 32),
-            Smaller(255, 19, 7, spare=1),
+            Smaller(255, 19, 9, spare=1),
             Smaller(131, 35, 12, 2, "clamp"),
             Smaller(67, 19, 32, 2, "zero"),
             Smaller(133, 23, 16, 4),
-            Smaller(33, 41, 9, 4, "clamp", 1),
+            Smaller(33, 41, 17, 4, "clamp", 1),
         )
     ]
     + [
@@ -125,36 +130,39 @@ def test_which_schedule_stands_behind_tensor_of_downsampling() -> None:
 def test_which_schedule_stands_behind_tensor_of_upsampling() -> None:
     choose, wide = UPSAMPLE.on_target, find_target("sm_90a")
     assert choose is not None
-    assert choose(UPSAMPLE.benchmark[0], "tensor", wide) == "wgmma"
+    assert choose(UPSAMPLE.benchmark[1], "tensor", wide) == "wgmma"
     assert choose(UPSAMPLE.benchmark[0], "tensor", find_target("sm_80")) == "tensor"
-    assert choose(Larger(4096, 4096, 30, 3), "tensor", wide) == "tensor"
-    assert choose(Larger(514, 66, 16), "tensor", wide) == "wgmma"
-    assert choose(Larger(516, 66, 16), "tensor", wide) == "tensor"  # rows at odd addresses
+    assert choose(Larger(514, 66, 16), "tensor", wide) == "tensor"
 
 
-def test_blocks_fill_the_gpu_at_an_images_size() -> None:
-    sizes = (512, 1024, 2048, 3000, 4096, 8192)
-    found = [Problem.of_image(s, s, 32).block for s in sizes]
-    assert found[:2] == [None, None]
-    assert None not in found[2:]
-    assert found[4] == found[5] == CHOICES[0]
-    programs = [Problem.of_image(s, s, 32).program for s in sizes]
-    assert programs[0] == programs[4] == "conv2d-k32"
-    assert len({programs[i] for i in (2, 3, 4)}) == 3
+def test_tiles_are_the_models_choice_at_an_images_size() -> None:
+    sizes = [Problem.of_image(s, s, 32) for s in (512, 1024, 2048, 4096)]
+    for problem in sizes:
+        assert problem.tilings.best == pick(problem.shape, machine_for("sm_90a"))
+        assert problem.program.endswith(problem.tilings.best.label)
+        assert problem.name == f"conv2d-k32-{problem.width}x{problem.height}"
+    assert sizes[0].tilings.best.unit == "warp"
+    assert sizes[-1].tilings.best.unit == "group"
+    assert sizes[-1].tiling("wgmma") == sizes[-1].tilings.best != sizes[-1].tiling("tensor")
+    assert space(sizes[-1])[0] == sizes[-1].tilings.best
 
 
-def test_a_block_less_is_no_new_program_without_a_reason() -> None:
-    blocks = Blocks(100, 4, (Block(8, 4), Block(8, 2)), start=3, warps=(0, 1.5))
-    assert blocks.chosen(100, 128 * MULTIPROCESSORS) == Block(8, 4)  # one full round
-    assert blocks.chosen(100, 64 * MULTIPROCESSORS) == Block(8, 2)
-    assert blocks.chosen(100, 64 * MULTIPROCESSORS + 1) is None  # two rounds for half of the work
-    assert blocks.chosen(1, 1) is None
-    assert blocks.suffix(None) == blocks.suffix(Block(8, 4)) == ""
-    assert blocks.suffix(Block(8, 2)) == "-8x2"
+def test_a_filter_that_warpgroups_do_not_take() -> None:
+    rows = find_case("conv1d")
+    with pytest.raises(UserError, match="warpgroups have no tiles for conv1d-k8-256x4"):
+        rows.build(rows.small[0], "wgmma")
+
+
+def test_a_case_study_says_what_its_pipeline_reads() -> None:
+    """The problem's shape, by which tiles are chosen, is that of its Funcs."""
+    for name in ("conv1d", "conv2d", "downsample", "upsample"):
+        defined = importlib.import_module(f"casestudies.{name}").defined
+        for problem in find_case(name).small:
+            assert problem.axis == defined(problem).axis
 
 
 def schedules() -> Iterator[tuple[Case, Any, Any]]:
-    """Each program of other blocks than the usual ones: a size that has it, a small size of it."""
+    """What large images have on warpgroups: a size that has it, a small size."""
     for case, small in (
         (CASE, [Problem(515, 9, taps) for taps in (16, 32)]),
         (DOWNSAMPLE, [Smaller(257, 33, taps) for taps in (16, 32)]),
@@ -162,9 +170,9 @@ def schedules() -> Iterator[tuple[Case, Any, Any]]:
     ):
         for problem in small:
             found: dict[str, Any] = {}
-            for size in range(1024, 8192, 64):
+            for size in (1024, 1536, 2048, 3072, 4096, 6144):
                 other = replace(problem, width=size, height=size, spare=1)
-                if other.block is not None and other.program != problem.program:
+                if other.tilings.best.unit == "group":
                     found.setdefault(other.program, other)
             yield from ((case, other, problem) for other in found.values())
 
@@ -176,7 +184,9 @@ def schedules() -> Iterator[tuple[Case, Any, Any]]:
 @pytest.mark.parametrize(
     ("case", "large", "small"), list(schedules()), ids=lambda x: getattr(x, "program", "")
 )
-def test_numbers_of_other_blocks(case: Case, large: Any, small: Any, verified: Verified) -> None:
+def test_numbers_of_tiles_for_large_images(
+    case: Case, large: Any, small: Any, verified: Verified
+) -> None:
     kernel = hb.compile(case.build(large, "wgmma"), target="sm_90a")
     inputs = (*nvrtc_inputs(kernel), str(kernel.module), repr(small), texts_of_case(case))
     if verified(*inputs):

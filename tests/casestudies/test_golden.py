@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import halide_bridge as hb
-from casestudies.common.registry import find_case
-from casestudies.conv1d.problem import Problem
+from casestudies.common.filters import tensor
+from casestudies.conv1d.algorithm import convolve
+from selector.families.windows import Tiling
 
 
 def without_origins(text: str) -> str:
@@ -15,5 +16,5 @@ def without_origins(text: str) -> str:
 
 
 def test_conv1d_lowered(golden: Callable[[str, str], None]) -> None:
-    output = find_case("conv1d").build(Problem(1000, 10, 64), "tensor")
+    output = tensor(convolve(64), Tiling(vectors=2, rows=1))
     golden("conv1d-k64.vir", without_origins(str(hb.lower(output, target="sm_80"))))

@@ -22,13 +22,14 @@ from casestudies.gemm.problem import Problem
 from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.measure import Row
 from casestudies.measuring.model.build import build, candidates_of
+from casestudies.measuring.model.families import FAMILIES
+from casestudies.measuring.model.filters import problems as filters
 from casestudies.measuring.model.fit import Sample, fit, loss
 from casestudies.measuring.model.plan import Candidate, Trial, read, write
 from casestudies.measuring.model.sizes import LEAST_MACS, MOST_MACS, SWEEP, drawn
 from casestudies.measuring.model.verdict import report, spearman, verdicts
 from selector.diagnostics import ArtifactError
-from selector.families.contraction import estimate, pick, ranked
-from selector.families.contraction.cost import FITTED
+from selector.families.contraction import pick, ranked
 from selector.machine import machine_for
 from selector.tuning.timing import Timing
 
@@ -71,6 +72,17 @@ def test_candidates_are_built_once(tmp_path: Path) -> None:
     assert len(files) < sum(len(t.candidates) for t in trials)
 
 
+@pytest.mark.nvrtc
+def test_candidates_of_filters_are_built(tmp_path: Path) -> None:
+    assert main(["model", str(tmp_path), "--build", "--family", "filters", "--most", "2",
+                 "--drawn", "0", "--match", "conv2d-k3-clamp-1920"]) == 0  # fmt: skip
+    (trial,) = read(tmp_path)
+    assert (trial.case, trial.instance.name) == ("conv2d", "conv2d-k3-clamp-1920x1080")
+    assert [c.tiling for c in trial.candidates] == [
+        t for _, t in FAMILIES["filters"].ranked(trial.instance.shape, H200)[:5]
+    ]
+
+
 def test_a_folder_without_a_plan(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"no model\.json"):
         read(tmp_path)
@@ -99,27 +111,46 @@ def test_what_is_in_a_folder_is_timed(
     assert capsys.readouterr().out == said
 
 
-def test_constants_are_fitted() -> None:
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("products", {"fill": 40.0, "start": 3.0}),
+        ("filters", {"warp.start": 900.0, "group.start": 200.0, "warp.store": 1.0}),
+    ],
+)
+def test_constants_are_fitted(name: str, changes: dict[str, float]) -> None:
     """Times of a model with other constants: what is found foretells them better."""
-    machine = dataclasses.replace(H200, fill=40.0)
-    truth = dataclasses.replace(FITTED, start=3.0)
+    family = FAMILIES[name]
+    constants = family.constants(H200)
+    assert set(changes) < set(constants)
+    truth = family.foretelling(constants | changes, H200)
     problems: dict[str, list[Sample]] = {}
-    for problem in drawn(3, 1):
+    for problem in [*family.problems(3, 1)][-3:]:
         shape = problem.shape
-        tilings = [t for _, t in ranked(shape, H200)][::40]
-        times = (estimate(t, shape, machine, truth).microseconds for t in tilings)
-        problems[problem.name] = [
-            Sample(shape, t, us) for t, us in zip(tilings, times, strict=True)
-        ]
-    before = loss(problems, FITTED, H200)
-    fitted, gpu, after = fit(problems, FITTED, H200, 60, 1)
-    assert loss(problems, truth, machine) == pytest.approx(0, abs=0.02)
-    assert after == loss(problems, fitted, gpu) < 0.8 * before
+        tilings = [t for _, t in family.ranked(shape, H200)][::40]
+        problems[problem.name] = [Sample(shape, t, truth(t, shape)) for t in tilings]
+    before = loss(problems, family.foretelling(constants, H200))
+    fitted, after = fit(problems, constants, lambda c: family.foretelling(c, H200), 60, 1)
+    assert loss(problems, truth) == pytest.approx(0, abs=0.02)
+    assert after == loss(problems, family.foretelling(fitted, H200)) < 0.8 * before
+
+
+def test_a_family_foretells_what_its_choice_goes_by() -> None:
+    for family in FAMILIES.values():
+        shape = next(family.problems(0, 1)).shape
+        foretelling = family.foretelling(family.constants(H200), H200)
+        assert all(foretelling(t, shape) == us for us, t in family.ranked(shape, H200)[:20])
+
+
+def test_filters_are_drawn_alike() -> None:
+    found = [p.name for p in filters(10, 7)]
+    assert found == [p.name for p in filters(10, 7)] != [p.name for p in filters(10, 8)]
+    assert len(found) == len({*found})
 
 
 def test_ranks_are_correlated() -> None:
     one, other = [3.0, 1.0, 2.0, 2.0, 9.0], [30.0, 11.0, 11.0, 25.0, 8.0]
-    assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)
+    assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)  # pyright: ignore
     assert spearman(one, [math.exp(x) for x in one]) == pytest.approx(1)
     assert math.isnan(spearman([1.0, 1.0], [1.0, 2.0]))
 

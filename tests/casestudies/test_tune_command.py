@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("halide")
 
+import halide_bridge as hb
 from casestudies import cli
 from casestudies.common.registry import find_case
 from casestudies.common.tune import arguments, reference, timing_of
@@ -49,10 +50,20 @@ def test_kernels_are_built_for_another_machine(
     assert {t["status"] for t in rest} == {"left out"}
 
 
+def test_filters_are_tuned_over_their_family() -> None:
+    """First come the tiles that are used without tuning; each has its directives."""
+    for name in ("conv1d", "conv2d", "downsample", "upsample"):
+        case = find_case(name)
+        assert case.tuning is not None
+        first, *rest = case.tuning.space(case.benchmark[0])
+        assert first == case.benchmark[0].tilings.best not in rest
+        hb.lower(case.tuning.schedule(case.benchmark[0], rest[0]), target="sm_90a")
+
+
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (["tune", "conv1d"], "no space to tune over"),
+        (["tune", "resample"], "no space to tune over"),
         (["tune", "gemm", "--build"], "--build needs --artifacts"),
         (["tune", "gemm", "--artifacts", "nowhere"], "holds no kernels to time"),
     ],

@@ -10,6 +10,7 @@ import halide_bridge as hb
 from casestudies.common.filters import tensor
 from casestudies.upsample.algorithm import upsample
 from selector.eqsat.cost import GATHERED, block_cost
+from selector.families.windows import Tiling
 
 NAME = "wmma.mma.m16n16k16.f16.f32"
 
@@ -62,7 +63,7 @@ def test_a_band_of_phases_that_slide_over_a_signal_costs_more() -> None:
 @pytest.mark.parametrize("taps", [3, 10, 12, 13])
 def test_upsampling_reads_whole_rows_of_matrices(taps: int) -> None:
     """Eight columns would be fewer multiply-adds, of windows 8 bytes apart."""
-    kernel = hb.compile(tensor(upsample(taps)), target="sm_80")
+    kernel = hb.compile(tensor(upsample(taps), Tiling()), target="sm_80")
     (found,) = {u.block.n for u in kernel.report.updates if u.block is not None}
     assert found == 16
     body = kernel.source.split("__global__")[1]

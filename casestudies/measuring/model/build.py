@@ -5,24 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import halide_bridge as hb
 from casestudies.common.progress import say
-from casestudies.gemm.algorithm import multiply
-from casestudies.gemm.problem import Problem
-from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import usual_groups
+from casestudies.common.registry import find_case
+from casestudies.measuring.model.families import family_of
 from casestudies.measuring.model.plan import Candidate, Trial, write
 from selector.diagnostics import UserError
-from selector.families.contraction import Tiling, estimate, ranked, why_not
 from selector.machine import Machine
-from selector.targets import find_target
 
 FIRST = 5  # of the model's order, which are all tried
 FAR = 3.0  # times the best one's time by the model: what is slower is not tried
 
 
-def build(problems: Iterable[Problem], most: int, machine: Machine, folder: Path) -> list[Trial]:
+def build(problems: Iterable[Any], most: int, machine: Machine, folder: Path) -> list[Trial]:
     """Compile up to ``most`` candidates of each problem into ``folder``, each program once; the
     plan lies beside them.
     """
@@ -35,44 +32,43 @@ def build(problems: Iterable[Problem], most: int, machine: Machine, folder: Path
             for microseconds, t in candidates_of(problem, most, machine)
             if (file := _compiled(problem, t, machine.target, folder, known))
         ]
-        trials.append(Trial(dataclasses.asdict(problem), tuple(candidates)))
+        trials.append(Trial(dataclasses.asdict(problem), tuple(candidates), case_of(problem)))
         say(f"{problem.name}: {len(candidates)} candidates, {len(known)} programs so far")
         write(folder, machine.name, trials)
     return trials
 
 
-def candidates_of(problem: Problem, most: int, machine: Machine) -> list[tuple[float, Tiling]]:
+def case_of(problem: Any) -> str:
+    """The name of a problem's case study."""
+    return type(problem).__module__.split(".")[1]
+
+
+def candidates_of(problem: Any, most: int, machine: Machine) -> list[tuple[float, Any]]:
     """The model's best, others at equal distances in its order, and last what the case study has
     without the model.
     """
-    shape = problem.shape
-    order = ranked(shape, machine)
+    shape, family = problem.shape, family_of(case_of(problem))
+    order = family.ranked(shape, machine)
     near = [pair for pair in order if pair[0] <= FAR * order[0][0]]
     first, rest = near[:FIRST], near[FIRST:]
     room = max(0, most - len(first))
     step = max(1.0, len(rest) / room) if room else 1.0
     spread = [rest[int(i * step)] for i in range(room) if int(i * step) < len(rest)]
     chosen = first + spread
-    usual = usual_groups(shape)
-    if usual not in [t for _, t in chosen] and not why_not(
-        usual, shape, find_target(machine.target)
-    ):
-        chosen.append((estimate(usual, shape, machine).microseconds, usual))
-    return chosen
+    there = [t for _, t in chosen]
+    return chosen + [pair for pair in family.usual(shape, machine) if pair[1] not in there]
 
 
-def _compiled(
-    problem: Problem, tiling: Tiling, target: str, folder: Path, known: dict[str, str]
-) -> str:
+def _compiled(problem: Any, tiling: Any, target: str, folder: Path, known: dict[str, str]) -> str:
     """The file of a program; empty where it does not compile, which is said."""
     name = f"{problem.variant}-{tiling.label}"
     if name not in known:
         file = f"{name}.kernel"
         try:
-            batched = problem.batch > 1
-            product = multiply(problem.types, problem.layout, problem.epilogue, batched=batched)
+            tuning = find_case(case_of(problem)).tuning
+            assert tuning is not None
             if not (folder / file).exists():
-                hb.compile(tensor(product, tiling), target=target).save(folder / file)
+                hb.compile(tuning.schedule(problem, tiling), target=target).save(folder / file)
         except UserError as error:
             say(f"  {name}: {error.what}")
             file = ""

@@ -1,21 +1,20 @@
 """The constants of the cost, fitted to times: a random walk from those that are there, one constant
-at a time, that keeps what is better.
+at a time, that keeps what is better and goes no further than ``FAR``: constants have a meaning.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
+from casestudies.measuring.model.families import Constants, Foretelling
 from casestudies.measuring.model.verdict import spearman
-from selector.families.contraction import Shape, Tiling, estimate
-from selector.families.contraction.cost import Fitted
-from selector.machine import Machine
 
-RATES = ("l2", "fill")  # of the machine, fitted with the rest
+FAR = 4.0  # times a constant, or a part of it
 SHARP = 25.0  # how fast a schedule that is foretold to be slower stops being chosen
 NEAR = 8.0  # and how fast the error of one that is slower stops to matter
 
@@ -24,24 +23,24 @@ NEAR = 8.0  # and how fast the error of one that is slower stops to matter
 class Sample:
     """A schedule of a shape that took so many microseconds."""
 
-    shape: Shape
-    tiling: Tiling
+    shape: Any
+    tiling: Any
     microseconds: float
 
 
 Problems = Mapping[str, Sequence[Sample]]
 
 
-def loss(problems: Problems, fitted: Fitted, machine: Machine) -> float:
+def loss(problems: Problems, foretelling: Foretelling) -> float:
     """Of a problem: what the choice loses, what choosing at random among those that are foretold to
     be nearly as good loses, how far the times of good ones are off beside each other and in the
     mean, and what is missing in the correlation of ranks. The mean over all.
     """
-    return fmean(_loss(samples, fitted, machine) for samples in problems.values())
+    return fmean(_loss(samples, foretelling) for samples in problems.values())
 
 
-def _loss(samples: Sequence[Sample], fitted: Fitted, machine: Machine) -> float:
-    foretold = [estimate(s.tiling, s.shape, machine, fitted).microseconds for s in samples]
+def _loss(samples: Sequence[Sample], foretelling: Foretelling) -> float:
+    foretold = [foretelling(s.tiling, s.shape) for s in samples]
     times = [s.microseconds for s in samples]
     best, first = min(times), min(foretold)
     lost = [t / best - 1 for t in times]
@@ -61,24 +60,23 @@ def _weighted(values: Iterable[float], weights: Sequence[float]) -> float:
 
 
 def fit(
-    problems: Problems, fitted: Fitted, machine: Machine, turns: int, seed: int
-) -> tuple[Fitted, Machine, float]:
-    """The constants, the machine with its fitted rates, and their loss after so many turns."""
+    problems: Problems,
+    constants: Constants,
+    model: Callable[[Constants], Foretelling],
+    turns: int,
+    seed: int,
+) -> tuple[dict[str, float], float]:
+    """The constants and their loss after so many turns."""
     draw = random.Random(seed)
-    best = loss(problems, fitted, machine)
-    constants = [f.name for f in fields(Fitted)]
-    step = dict.fromkeys((*constants, *RATES), 0.3)
+    found, best = dict(constants), loss(problems, model(constants))
+    step = dict.fromkeys(found, 0.3)
     for _ in range(turns):
         name = draw.choice(list(step))
-        factor = math.exp(draw.gauss(0, step[name]))
-        other, gpu = fitted, machine
-        if name in RATES:
-            gpu = replace(machine, **{name: getattr(machine, name) * factor})
-        else:
-            other = replace(fitted, **{name: getattr(fitted, name) * factor})
-        found = loss(problems, other, gpu)
-        better = found < best
+        value = found[name] * math.exp(draw.gauss(0, step[name]))
+        other = found | {name: min(max(value, constants[name] / FAR), constants[name] * FAR)}
+        lost = loss(problems, model(other))
+        better = lost < best
         if better:
-            best, fitted, machine = found, other, gpu
+            best, found = lost, other
         step[name] = min(0.6, step[name] * 1.3) if better else max(0.03, step[name] * 0.95)
-    return fitted, machine, best
+    return found, best

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from casestudies.measuring.model.families import family_of
 from casestudies.measuring.tasks import Task
 from selector.diagnostics import ArtifactError
-from selector.families.contraction import Tiling
 
 FILE = "model.json"
 
@@ -20,7 +20,7 @@ FILE = "model.json"
 class Candidate:
     """A schedule, its kernel's file, and the microseconds that were foretold."""
 
-    tiling: Tiling
+    tiling: Any
     file: str
     foretold: float
 
@@ -31,16 +31,25 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A problem of the matrix product and its candidates, the model's best first."""
+    """A problem of a case and its candidates, the model's best first."""
 
     problem: dict[str, Any]
     candidates: tuple[Candidate, ...]
+    case: str = "gemm"
 
     @property
     def task(self) -> Task:
         """All candidates beside the libraries."""
         kernels = tuple((c.label, c.file) for c in self.candidates)
-        return Task("gemm", self.problem, kernels, peers=True)
+        return Task(self.case, self.problem, kernels, peers=True, quick=len(kernels) > MANY)
+
+    @property
+    def instance(self) -> Any:
+        """The problem of the case."""
+        return self.task.instance()
+
+
+MANY = 14  # candidates, which are timed in less time each
 
 
 def write(folder: Path, machine: str, trials: Sequence[Trial]) -> None:
@@ -54,8 +63,12 @@ def read(folder: Path) -> list[Trial]:
     if not path.exists():
         raise ArtifactError(f"no {FILE} in {folder}", hint="model --build writes it")
     data = json.loads(path.read_text(encoding="utf-8"))
-    return [Trial(t["problem"], tuple(map(_candidate, t["candidates"]))) for t in data["trials"]]
+    return [_trial(t) for t in data["trials"]]
 
 
-def _candidate(data: dict[str, Any]) -> Candidate:
-    return Candidate(Tiling(**data["tiling"]), data["file"], data["foretold"])
+def _trial(data: dict[str, Any]) -> Trial:
+    tiling = family_of(data["case"]).tiling
+    candidates = (
+        Candidate(tiling(**c["tiling"]), c["file"], c["foretold"]) for c in data["candidates"]
+    )
+    return Trial(data["problem"], tuple(candidates), data["case"])

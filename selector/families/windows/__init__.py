@@ -1,18 +1,17 @@
 """Filters of an image: each output a sum over the taps of a window.
 
-``tiling``: sizes, and a schedule as data. ``usual``: one for any number of outputs. ``limits``:
-which of them a target has room for. ``space``: those worth a thought. ``cost``: microseconds of one
-on a GPU. ``choice``: the best of them.
+``tiling``: sizes, and a schedule as data. ``limits``: which of them a target has room for.
+``space``: those worth a thought. ``cost``: microseconds of one on a GPU. ``choice``: the best of
+them.
 """
 
 from __future__ import annotations
 
-from selector.families.windows.choice import candidates, ranked
+from selector.families.windows.choice import candidates, pick, ranked
 from selector.families.windows.cost import Estimate, estimate
 from selector.families.windows.limits import why_not
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Axis, Shape, Tiling
-from selector.families.windows.usual import groups, usual
 
 __all__ = [
     "Axis",
@@ -21,9 +20,8 @@ __all__ = [
     "Tiling",
     "candidates",
     "estimate",
-    "groups",
+    "pick",
     "ranked",
     "space",
-    "usual",
     "why_not",
 ]

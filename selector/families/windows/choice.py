@@ -7,7 +7,6 @@ from functools import lru_cache
 from selector.families.windows.cost import estimate
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Shape, Tiling
-from selector.families.windows.usual import usual
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 from selector.targets import find_target
@@ -21,8 +20,13 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
 
 
 def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
-    """The best by the model; should it be refused, the best for warps, and the usual one."""
+    """The best by the model; should it be refused, the best two for warps."""
     return list(_candidates(shape, machine.name))
+
+
+def pick(shape: Shape, machine: Machine) -> Tiling:
+    """The best by the model."""
+    return _candidates(shape, machine.name)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -31,4 +35,4 @@ def _candidates(shape: Shape, name: str) -> tuple[Tiling, ...]:
     assert machine is not None
     found = [t for _, t in ranked(shape, machine)]
     by_warps = [t for t in found if t.unit == "warp"]
-    return tuple(dict.fromkeys((*found[:1], *by_warps[:1], usual(shape))))
+    return tuple(dict.fromkeys((*found[:1], *by_warps[:2])))

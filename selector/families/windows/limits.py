@@ -18,6 +18,7 @@ from selector.targets import Target
 MOST_LANES = 65535  # of a vector of Halide's
 MOST_STATEMENTS = 256  # that are unrolled: more take long to compile
 REGISTERS = 160  # of a thread, more than that leaves no block beside
+LONG = 64  # elements of a window, of which sums are stored one by one
 OTHERS, AHEAD = 24, 16  # registers of a thread beside its accumulators; where it copies ahead
 
 
@@ -35,6 +36,8 @@ def _unfit(t: Tiling, shape: Shape) -> str:
             return "groups take windows of 16-bit rows in two dimensions"
         if t.outputs != group_outputs(shape.x):
             return "a statement of a group has 64 windows"
+        if t.rows * shape.y.step > shape.y.taps * shape.y.phases:
+            return "rows beyond those of taps meet no row of the image together"
     elif shape.down:
         if t.rows % BAND or t.tap_rows > 1 or t.segments > 1:
             return "columns are taken by bands of 16 rows"
@@ -55,11 +58,23 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
         return f"more than {MOST_STATEMENTS} statements are unrolled"
     if t.threads > target.max_threads:
         return f"a block has {t.threads} threads"
-    if registers(t) > REGISTERS:
+    if registers(t, shape) > min(REGISTERS, _register_room(t, target)):
         return "a thread needs too many registers"
     if shared_bytes(t, shape) > target.shared_memory:
         return f"its part of the image does not fit shared memory of {target.shared_memory} bytes"
     return ""
+
+
+def _register_room(t: Tiling, target: Target) -> int:
+    """Registers of a thread that the largest block leaves it."""
+    room = target.multiprocessor
+    assert room is not None
+    return room.registers // held_threads(t) // 8 * 8
+
+
+def held_threads(t: Tiling) -> int:
+    """Of a block, with those that feed it."""
+    return t.threads + (128 if t.unit == "group" else 0)
 
 
 def _lanes(t: Tiling, shape: Shape) -> int:
@@ -74,10 +89,16 @@ def accumulators(t: Tiling) -> int:
     return t.width * t.rows // (128 if t.unit == "group" else 32)
 
 
-def registers(t: Tiling) -> int:
-    """Of a thread, about."""
+def registers(t: Tiling, shape: Shape) -> int:
+    """Of a thread, about. Along rows, the sums of a long band leave as soon as they are complete,
+    and the band stays.
+    """
     more = AHEAD + accumulators(t) // 4 if t.segments > 1 and t.unit == "warp" else 0
-    return max(32, accumulators(t) + OTHERS + more)
+    sums = accumulators(t)
+    if shape.y.taps == 1 and depth(t, shape) > LONG:
+        sums = min(sums, t.outputs // BAND * 2)
+        more += depth(t, shape) // 8
+    return max(32, sums + OTHERS + more)
 
 
 def staged_width(t: Tiling, shape: Shape) -> int:

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from selector.families.windows.limits import why_not
-from selector.families.windows.tiling import BAND, Shape, Tiling, whole
-from selector.families.windows.usual import groups, usual
+from selector.families.windows.tiling import BAND, Shape, Tiling, group_outputs, rounded, whole
 from selector.targets import Target
 
 OUTPUTS = (128, 256)
+VECTORS = (1, 2, 4, 8, 10, 16)  # of a row
 ROWS = (2, 4, 8)
 UNITS = (2, 4, 8)
-BLOCKS = ((4, 4, 16), (4, 4, 4), (4, 4, 2), (4, 4, 1), (8, 4, 2), (8, 2, 2), (16, 4, 2), (16, 4, 4))
+GROUP_ROWS = (4, 8, 16)
+GROUP_UNITS = (2, 4)
+GROUP_SEGMENTS = (1, 2, 3, 4, 8, 16)
+GROUP_STAGES = (1, 2)
 
 
 def space(shape: Shape, target: Target) -> Iterator[Tiling]:
-    """All that a target takes, each once, the usual ones first."""
+    """All that a target takes, each once; the smallest one where it takes none."""
     seen = set[Tiling]()
-    for tiling in (usual(shape), *_warps(shape), *_groups(shape)):
+    for tiling in (*_warps(shape), *_groups(shape)):
         if tiling not in seen and not why_not(tiling, shape, target):
             seen.add(tiling)
             yield tiling
+    if not seen:
+        yield smallest(shape)
+
+
+def smallest(shape: Shape) -> Tiling:
+    """What needs least room."""
+    if shape.down:
+        return Tiling(outputs=16, rows=BAND, units=1)
+    outputs, rows = whole(shape.x.phases), shape.y.phases
+    if not shape.signal and shape.y.taps > 1:
+        return Tiling(outputs=outputs, rows=rows, units=1, boxes=False)
+    return Tiling(outputs=outputs, rows=1, units=1)
 
 
 def _warps(shape: Shape) -> Iterator[Tiling]:
@@ -30,15 +46,25 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
         for outputs, vectors, rows, units in product((16, 32), (2, 4, 8), (1, 2), UNITS):
             yield Tiling("warp", outputs, vectors, rows * BAND, units)
         return
-    if shape.y.taps == 1:
-        for outputs, vectors, units in product(OUTPUTS, (1, 2, 4, 8), (4, 8)):
-            yield Tiling("warp", outputs, vectors, 1, units)
-        return
     widths = OUTPUTS if OUTPUTS[0] % whole(shape.x.phases) == 0 else (whole(shape.x.phases),)
-    for outputs, rows, units, taps in product(widths, ROWS, UNITS, _unrolled(shape.y.taps)):
-        rows = -(-rows // shape.y.phases) * shape.y.phases
-        yield Tiling("warp", outputs, 1, rows, units, taps)
-        yield Tiling("warp", outputs, 1, rows, units, taps, 4, 2, False)
+    if shape.y.taps == 1:
+        yield from _along_rows(widths)
+        return
+    taps = _unrolled(shape.y.taps)
+    for outputs, rows, units, tap_rows in product(widths, ROWS, UNITS, taps):
+        rows = rounded(rows, shape.y.phases)
+        yield Tiling("warp", outputs, 1, rows, units, tap_rows)
+
+
+def _along_rows(widths: tuple[int, ...]) -> Iterator[Tiling]:
+    """Wide blocks spread what windows overlap, and the work on the band; three of eight warps on a
+    multiprocessor have the registers that they need.
+    """
+    for outputs, vectors, units in product(widths, VECTORS, (4, 8)):
+        tiling = Tiling("warp", outputs, vectors, 1, units)
+        yield tiling
+        if units == 8 and outputs * vectors > 1024:
+            yield replace(tiling, resident=3)
 
 
 def _unrolled(taps: int) -> tuple[int, ...]:
@@ -48,7 +74,14 @@ def _unrolled(taps: int) -> tuple[int, ...]:
 
 
 def _groups(shape: Shape) -> Iterator[Tiling]:
-    if not shape.down and shape.y.taps > 1:
-        for block in BLOCKS:
-            if block[0] % shape.y.phases == 0:
-                yield groups(shape, block)
+    """What no copy engine brings, edges and rows that are not aligned, threads do: in a block of
+    one tile all of them, else those that feed it, which the others would wait for.
+    """
+    if shape.down or shape.y.taps == 1:
+        return
+    outputs = group_outputs(shape.x)
+    sizes = product(GROUP_ROWS, GROUP_UNITS, GROUP_SEGMENTS, GROUP_STAGES)
+    for rows, units, segments, stages in sizes:
+        if stages <= segments and (segments == 1 or (shape.declared and shape.aligned)):
+            rows = rounded(rows, shape.y.phases)
+            yield Tiling("group", outputs, 1, rows, units, segments=segments, stages=stages)

@@ -47,7 +47,7 @@ class Shape:
     """A filter: ``width`` x ``height`` outputs, what they read along ``x`` and ``y``, and
     ``planes`` of them. ``bytes``: of an element of the image; ``result_bytes``: of an output.
     ``declared``: the image is an argument, not computed: nothing lies around it. ``signal``: there
-    is no y.
+    is no y. ``aligned``: rows of the image begin at multiples of 16 bytes.
     """
 
     width: int
@@ -59,6 +59,7 @@ class Shape:
     result_bytes: int = 4
     declared: bool = True
     signal: bool = False
+    aligned: bool = True
 
     @property
     def down(self) -> bool:
@@ -94,6 +95,16 @@ class Tiling:
     stages: int = 1
     boxes: bool = True
     resident: int = 0
+
+    @property
+    def label(self) -> str:
+        """Names it among those of a filter."""
+        more = f"-{self.resident}" if self.resident else ""
+        copied = "" if self.boxes else "-rows"
+        return (
+            f"{self.unit[0]}{self.outputs}x{self.vectors}-{self.rows}x{self.units}"
+            f"-t{self.tap_rows}-s{self.segments}x{self.stages}{copied}{more}"
+        )
 
     @property
     def width(self) -> int:

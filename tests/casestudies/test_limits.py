@@ -64,7 +64,9 @@ def lowered(program: str, target: str) -> Module:
         layout, order = rest
         return hb.lower(schedule(multiply(layout=layout), order), target=target)
     case = next(c for c in gpu_cases() if c.name == name)
-    problem = next(p for p in case.benchmark if p.program == rest[0])
+    problem = next(
+        p for p in case.benchmark if rest[0] in (p.program, getattr(p, "variant", p.program))
+    )
     return hb.lower(case.scheduled(problem, "tensor", target), target=target)
 
 

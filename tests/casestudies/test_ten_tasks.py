@@ -100,6 +100,7 @@ def test_they_are_right_without_a_schedule(task: Task, open_: bool) -> None:
     assert np.linalg.norm(result - exact) <= 1e-3 * np.linalg.norm(exact)
 
 
+@pytest.mark.verified("casestudies/ten_tasks")
 def test_their_code_is_counted_as_in_the_paper() -> None:
     add = metrics.triton("add")
     assert (add.vocabulary, add.length, round(add.volume, 2)) == (14, 21, 79.95)
@@ -107,5 +108,6 @@ def test_their_code_is_counted_as_in_the_paper() -> None:
     assert metrics.triton("sdpa").complexity == 2
 
 
+@pytest.mark.verified("casestudies", "docs")
 def test_the_page_is_made_from_the_data() -> None:
     assert page.main(["--check"]) == 0

@@ -2,7 +2,7 @@
 
     python tests/perf/compile_cases.py FOLDER --lower [--match conv1d]     # needs Halide
     python tests/perf/compile_cases.py FOLDER [--results compile_times.json]
-    python tests/perf/compile_cases.py FOLDER --warm conv1d-k256
+    python tests/perf/compile_cases.py FOLDER --warm conv1d-k256-w128x10-1x8-t1-s1x1-3
 
 The second command needs the rule engine and NVRTC, neither Halide nor a GPU, so that it can run
 where kernels will. Each program is compiled three times with nothing remembered but the rules; the

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from selector.families.windows.limits import why_not
-from selector.families.windows.tiling import BAND, Shape, Tiling, group_outputs, rounded, whole
+from selector.families.windows.tiling import (
+    BAND,
+    LONGEST_BAND,
+    Shape,
+    Tiling,
+    group_outputs,
+    rounded,
+    whole,
+)
 from selector.targets import Target
 
 OUTPUTS = (128, 256)
@@ -48,7 +55,7 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
         return
     widths = OUTPUTS if OUTPUTS[0] % whole(shape.x.phases) == 0 else (whole(shape.x.phases),)
     if shape.y.taps == 1:
-        yield from _along_rows(widths)
+        yield from _along_rows(shape, widths)
         return
     taps = _unrolled(shape.y.taps)
     for outputs, rows, units, tap_rows in product(widths, ROWS, UNITS, taps):
@@ -56,15 +63,15 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
         yield Tiling("warp", outputs, 1, rows, units, tap_rows)
 
 
-def _along_rows(widths: tuple[int, ...]) -> Iterator[Tiling]:
+def _along_rows(shape: Shape, widths: tuple[int, ...]) -> Iterator[Tiling]:
     """Wide blocks spread what windows overlap, and the work on the band; three of eight warps on a
-    multiprocessor have the registers that they need.
+    multiprocessor have the registers that they need. Four warps with the longest band spill theirs.
     """
     for outputs, vectors, units in product(widths, VECTORS, (4, 8)):
-        tiling = Tiling("warp", outputs, vectors, 1, units)
-        yield tiling
-        if units == 8 and outputs * vectors > 1024:
-            yield replace(tiling, resident=3)
+        wide = outputs * vectors > 1024
+        if not (wide and units == 4 and shape.x.taps >= LONGEST_BAND):
+            resident = 3 if wide and units == 8 else 0
+            yield Tiling("warp", outputs, vectors, 1, units, resident=resident)
 
 
 def _unrolled(taps: int) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from typing import Any
 
 from selector import environment
 from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError, Where
+from selector.runtime.sums import overlaps
 from selector.runtime.text_size import TextSize, unrolled_size
 
 OPTIONS = ("-std=c++17", "-ftz=false")
@@ -125,8 +126,8 @@ def compile_to_cubin(
     Funcs by their names in the source, for the error of one that is too large.
 
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
-    cannot have the registers that an instruction needs, or the source is too large to compile in
-    that time; ``InternalError`` with
+    cannot have the registers that an instruction needs, if machine code overwrites sums (``sums``),
+    or the source is too large to compile in that time; ``InternalError`` with
     NVRTC's log and the line of the source if the source does not compile: emitted source always
     should.
     """
@@ -143,6 +144,8 @@ def compile_to_cubin(
     if not cubin:
         _refuse_registers(log)
         raise InternalError(_failure(source, arch, log))
+    if arch.startswith("sm_90"):
+        _refuse_overlaps(cubin)
     return cubin
 
 
@@ -220,6 +223,18 @@ def _disassembly(cubin: bytes) -> str:
 def count_instructions(disassembly: str, names: tuple[str, ...]) -> Mapping[str, int]:
     """How often each opcode (``HMMA``, ``LDSM``, ...; modifiers aside) occurs in a disassembly."""
     return {n: len(re.findall(rf"\b{n}\b", disassembly)) for n in names}
+
+
+def _refuse_overlaps(cubin: bytes) -> None:
+    found = overlaps(cubin)
+    if found:
+        o = found[0]
+        raise ScheduleError(
+            "the CUDA compiler overwrites sums of a warpgroup before they are added to",
+            f"{len(found)} of its products store from register {o.sums} on what they add to"
+            f" register {o.addend} and up: a fault of NVRTC {version()}, by which results would be wrong",
+            "give a group fewer rows of outputs, at most as many as there are rows of taps",
+        )
 
 
 def _check_arch(nvrtc: Any, arch: str) -> None:

@@ -231,8 +231,8 @@ def _refuse_overlaps(cubin: bytes) -> None:
         o = found[0]
         raise ScheduleError(
             "the CUDA compiler overwrites sums of a warpgroup before they are added to",
-            f"{len(found)} of its products store from register {o.sums} on what they add to"
-            f" register {o.addend} and up: a fault of NVRTC {version()}, by which results would be wrong",
+            f"{len(found)} of its products store from register {o.sums} on what they add to "
+            f"register {o.addend} and up, and results would be wrong: a fault of NVRTC {version()}",
             "give a group fewer rows of outputs, at most as many as there are rows of taps",
         )
 

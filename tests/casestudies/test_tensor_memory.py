@@ -18,9 +18,12 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case
 from casestudies.gemm.algorithm import Product, multiply
 from casestudies.gemm.schedule import tensor
+from casestudies.upsample import configured
 from selector.diagnostics import ScheduleError, TargetError
 from selector.emit.cuda import emit_kernels
+from selector.families import windows
 from selector.families.contraction import Tiling
+from selector.families.windows.tiling import group_outputs
 from selector.gpu.ir.nodes import Kernel, walk
 from selector.gpu.ir.products import Mma
 from selector.gpu.ir.text import parse_kernels, print_kernels
@@ -173,8 +176,9 @@ def test_what_is_asked_for_in_vain(tiling: Tiling, why: str, hint: str) -> None:
 
 def test_windows_are_refused_with_the_way_out() -> None:
     case = find_case("upsample")
-    problem = next(p for p in case.small if p.name == "upsample-k16-4x2-1x1")
-    output = case.scheduled(problem, "tensor", "sm_90a")
+    problem = next(p for p in case.small if p.name == "upsample-k16-512x64")
+    tiling = windows.Tiling("group", group_outputs(problem.shape.x), rows=4)
+    output = configured(problem, tiling)
     with pytest.raises(ScheduleError) as error:
         hb.compile(output, target=TARGET)
     assert "whose windows overlap in memory" in str(error.value)

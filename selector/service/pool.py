@@ -180,18 +180,18 @@ class Pool:
 
     async def _serve(self, number: int, worker: WorkerProcess) -> None:
         """Requests until the worker has to go."""
-        healthy = True
-        while healthy:
+        answered = True
+        while answered:
             job = await self._next(number)
             self.busy[number] = job.body.client, time.monotonic()
             try:
-                healthy = await self._perform(worker, job)
+                answered = await self._perform(worker, job)
             except asyncio.CancelledError:
                 job.finish(_stopping())
                 raise
             finally:
                 await self._free(number, job)
-            if healthy and (reason := self._worn(worker)):
+            if answered and (reason := self._worn(worker)):
                 self.metrics.workers_ended[reason] += 1
                 return
 
@@ -222,7 +222,7 @@ class Pool:
         await self._wake()
 
     async def _perform(self, worker: WorkerProcess, job: Job) -> bool:
-        """Have a request done; whether the worker can go on."""
+        """Have a request done; whether the worker answered."""
         job.started, job.stage, job.worker = time.monotonic(), "", worker
         job.attempts += 1
         limits = self.settings
@@ -242,7 +242,7 @@ class Pool:
         self.metrics.computing.observe(seconds)
         self.metrics.computations[str(answer.status)] += 1
         job.finish(answer, artifact)
-        return worker.process.returncode is None
+        return True
 
     def _ended(self, job: Job, end: WorkerEndedError) -> None:
         """What is said of a request whose worker is gone, if it is not tried again."""
@@ -268,8 +268,8 @@ class Pool:
 
     def _worn(self, worker: WorkerProcess) -> str:
         """Why a worker is replaced though nothing went wrong; empty if it is not."""
-        if worker.process.returncode is not None:
-            return "lost"
+        if worker.fate or worker.process.returncode is not None:
+            return worker.fate or "lost"  # ended as it answered: it may not be gone yet
         if worker.served >= self.settings.jobs_per_worker:
             return "served"
         return "grown" if worker.memory() > self.settings.memory_limit // 2 else ""

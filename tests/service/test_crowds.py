@@ -4,6 +4,7 @@ others are answered, and who asks for too much is told to come back.
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
@@ -243,3 +244,40 @@ def test_the_only_worker_is_everybodys() -> None:
         pool.recent.note(client)
         pool.recent.used(client, 9.0 if client == "many" else 1.0)
         assert pool._may(KEPT)(client)
+
+
+@pytest.mark.parametrize("fate", ["abandoned", "memory", "time"])
+def test_a_worker_that_was_ended_as_it_answered(fate: str) -> None:
+    """It is not gone yet and gets no other request: that one would hear what it was ended for."""
+    from selector.service.answers import Answer
+    from selector.service.bodies import Body
+    from selector.service.metrics import Metrics
+    from selector.service.pool import Job, Pool
+    from selector.service.processes import WorkerEndedError
+    from selector.service.settings import Settings
+
+    async def perform(*_: object) -> tuple[Answer, bytes]:
+        if worker.fate:
+            raise WorkerEndedError(fate, -9)
+        worker.fate = fate
+        return Answer(200, b"{}"), b""
+
+    async def serve() -> None:
+        body = Body("one", pool.places)
+        pool.waiting.put("one", job := Job("compile", body, asyncio.Future()))
+        pool.waiting.put("one", other := Job("compile", body, asyncio.Future()))
+        await pool._serve(0, worker)  # type: ignore[arg-type]
+        assert job.done.result()[0].status == 200
+        assert not other.done.done()
+        assert pool.waiting.take() is other
+
+    worker = SimpleNamespace(
+        perform=perform,
+        fate="",
+        served=0,
+        memory=lambda: 0,
+        process=SimpleNamespace(returncode=None),
+    )
+    pool = Pool(Settings(workers=1), Metrics())
+    asyncio.run(serve())
+    assert pool.metrics.workers_ended[fate] == 1

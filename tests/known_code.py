@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from selector.runtime.sums import text_sections
+
 FILE = Path(__file__).resolve().parent / "golden" / "digests.txt"
 REFUSED, UNCOMPILED = "refused", "-"
 HEAD = "# What every program of the case studies and the corpus becomes: see tests/known_code.py."
@@ -91,19 +93,4 @@ def assert_known(program: str, target: str, text: str) -> None:
 
 def machine_digest(cubin: bytes) -> str:
     """A digest of the cubin's sections ``.text.*``, by name."""
-    table = int.from_bytes(cubin[40:48], "little")
-    size, count, names = (int.from_bytes(cubin[i : i + 2], "little") for i in (58, 60, 62))
-
-    def section(i: int) -> tuple[int, int, int]:
-        head = cubin[table + i * size :]
-        word = [int.from_bytes(head[a:b], "little") for a, b in ((0, 4), (24, 32), (32, 40))]
-        return word[0], word[1], word[2]
-
-    strings = section(names)[1]
-    parts: list[tuple[bytes, bytes]] = []
-    for i in range(count):
-        name, start, length = section(i)
-        text = cubin[strings + name : cubin.index(b"\0", strings + name)]
-        if text.startswith(b".text."):
-            parts.append((text, cubin[start : start + length]))
-    return hashlib.sha256(b"".join(a + b for a, b in sorted(parts))).hexdigest()[:16]
+    return hashlib.sha256(b"".join(a + b for a, b in sorted(text_sections(cubin)))).hexdigest()[:16]

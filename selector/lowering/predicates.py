@@ -6,7 +6,8 @@ condition, tested once per tile instead of once per lane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from selector.ir.access import access
 from selector.ir.affine import Affine, Monomial, to_affine
@@ -76,6 +77,11 @@ def conjunction(a: Expr, b: Expr) -> Expr:
     if a == TRUE:
         return b
     return a if b in (TRUE, a) else Binary(BinaryOp.AND, a, b)
+
+
+def every(tests: Iterable[Expr]) -> Expr:
+    """The conjunction of one test and more."""
+    return reduce(conjunction, tests)
 
 
 def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:

@@ -29,7 +29,7 @@ class Overlap:
 
 def overlaps(cubin: bytes) -> list[Overlap]:
     """Such products of a cubin."""
-    return [found for code in _code(cubin) for found in _overlaps(code)]
+    return [found for _, code in text_sections(cubin) for found in _overlaps(code)]
 
 
 def _overlaps(code: bytes) -> Iterator[Overlap]:
@@ -42,8 +42,8 @@ def _overlaps(code: bytes) -> Iterator[Overlap]:
             yield found
 
 
-def _code(cubin: bytes) -> Iterator[bytes]:
-    """The sections of instructions of an ELF file."""
+def text_sections(cubin: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The names and bytes of a cubin's sections of instructions, one a kernel."""
     table = int.from_bytes(cubin[40:48], "little")
     size, count, names = (int.from_bytes(cubin[i : i + 2], "little") for i in (58, 60, 62))
 
@@ -58,5 +58,6 @@ def _code(cubin: bytes) -> Iterator[bytes]:
     strings = section(names)[1]
     for i in range(count):
         name, start, length = section(i)
-        if cubin.startswith(b".text.", strings + name):
-            yield cubin[start : start + length]
+        text = cubin[strings + name : cubin.index(b"\0", strings + name)]
+        if text.startswith(b".text."):
+            yield text, cubin[start : start + length]

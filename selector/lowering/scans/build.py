@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import pairwise
 from math import inf, prod
 
@@ -34,6 +33,7 @@ from selector.ir.recurrences import JOINS, constant
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import map_expr, substitute, walk_expr
 from selector.ir.types import INT32, Type
+from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
 from selector.lowering.scans.powers import powers
 
@@ -60,8 +60,7 @@ class Scan:
         self.own, self.state, self.before, self.powers, self.inputs = (
             f"{name}.{part}" for part in ("own_state", "states", "state_before", "powers", "inputs")
         )
-        steps = prod(x.extent.value for x in found.inner if isinstance(x.extent, IntImm))
-        self.steps = steps if len(found.inner) == 1 and found.in_place else 0
+        self.steps = found.steps if len(found.inner) == 1 and found.in_place else 0
         self.shared = self.steps > 0 and not found.others
         self.left = f"{found.loops[0].name}.left"
         extent = found.along.extent
@@ -270,7 +269,7 @@ class Scan:
         kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
         some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), s))
         last = tests(IntImm(self.steps - 1))
-        return IfThenElse(_all(last), whole, some) if last else whole
+        return IfThenElse(every(last), whole, some) if last else whole
 
     def _place(self) -> Expr:
         """Where the input of a step is; rows in shared memory are one apart, for its banks."""
@@ -322,7 +321,7 @@ class Scan:
         if p.blocks is not None:
             tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
         if tests:
-            s = IfThenElse(_all(tests), s, none)
+            s = IfThenElse(every(tests), s, none)
         return IfThenElse(self._is(0), s)
 
     def _first(self) -> Stmt:
@@ -382,9 +381,5 @@ def _flat(loops: Sequence[For]) -> tuple[Expr, int]:
     return index, count
 
 
-def _all(tests: Sequence[Expr]) -> Expr:
-    return reduce(lambda a, b: Binary(BinaryOp.AND, a, b), tests)
-
-
 def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:
-    return IfThenElse(_all(tests), s) if tests else s
+    return IfThenElse(every(tests), s) if tests else s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.affine import Affine
@@ -78,10 +79,13 @@ class Spread:
     def is_input(self, e: Expr) -> bool:
         return isinstance(e, Load) and e.buffer == self.store.buffer and self.lag(e) == 0
 
-    def lag(self, e: Load) -> int:
-        """How far back a read of an output looks."""
-        back = Affine.of(self.store.index) - Affine.of(e.index)
-        return next(n for n in range(ORDER + 1) if back == self.step * n)
+    @property
+    def steps(self) -> int:
+        """Of a thread between two joins."""
+        return prod(x.extent.value for x in self.inner if isinstance(x.extent, IntImm))
+
+    def lag(self, e: Load) -> int | None:
+        return lag(Affine.of(self.store.index), e, self.step)
 
     @property
     def plain(self) -> bool:
@@ -154,12 +158,14 @@ def _looks_back(store: Store, loops: Sequence[str]) -> bool:
     if not index.coefficient(Var(loops[0])).terms:
         return False
     steps = [index.coefficient(Var(name)) for name in loops]
-    for x in walk_expr(store.value):
-        if isinstance(x, Load) and x.buffer == store.buffer and x.index.type.lanes == 1:
-            back = index - Affine.of(x.index)
-            if back.terms and any(back == s * n for s in steps for n in range(1, ORDER + 1)):
-                return True
-    return False
+    reads = (x for x in walk_expr(store.value) if isinstance(x, Load) and x.buffer == store.buffer)
+    return any(lag(index, x, step) for x in reads if x.index.type.lanes == 1 for step in steps)
+
+
+def lag(index: Affine, read: Load, step: Affine) -> int | None:
+    """How many steps before what is stored at ``index`` a read looks; None if at none of those."""
+    back = index - Affine.of(read.index)
+    return next((n for n in range(ORDER + 1) if back == step * n), None)
 
 
 def _path(s: Stmt) -> Iterator[Stmt]:
@@ -220,12 +226,11 @@ def _form(store: Store, index: Affine, step: Affine) -> tuple[tuple[Expr, ...], 
     lags: dict[Expr, int] = {}
     for x in walk_expr(store.value):
         if isinstance(x, Load) and x.buffer == store.buffer:
-            back = index - Affine.of(x.index)
-            lag = next((n for n in range(ORDER + 1) if back == step * n), None)
-            if lag is None:
+            back = lag(index, x, step)
+            if back is None:
                 _refuse(store, f"it reads more than the {ORDER} outputs before, or others")
                 return (), None
-            lags[x] = lag
+            lags[x] = back
     found = recurrence(store.value, lags)
     if isinstance(found, str):
         _refuse(store, found)

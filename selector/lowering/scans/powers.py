@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import pairwise
-from math import prod
 
 from selector.ir.nodes import (
     Allocate,
-    Binary,
-    BinaryOp,
     Block,
     Cast,
     Compare,
@@ -29,6 +26,7 @@ from selector.ir.nodes import (
 from selector.ir.recurrences import constant
 from selector.ir.simplify import add, mul
 from selector.ir.types import FLOAT64, Type
+from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
 
 
@@ -52,13 +50,12 @@ def powers(found: Spread, to: str, count: int) -> Stmt:
     body = Allocate(column, wide, (IntImm(order),), Memory.REGISTER, body)
     body = Allocate(matrix, wide, (IntImm(order**2),), Memory.REGISTER, body)
     alone = [Compare(CompareOp.EQ, Var(x.name), IntImm(0)) for x in found.threads]
-    return IfThenElse(reduce(lambda a, b: Binary(BinaryOp.AND, a, b), alone), body)
+    return IfThenElse(every(alone), body)
 
 
 def _column(found: Spread, matrix: str, column: str, m: int, wide: Type) -> list[Stmt]:
     """Of the matrix: the state after a thread's steps from one with a one at ``m``."""
     places = range(found.order)
-    steps = prod(x.extent.value for x in found.inner if isinstance(x.extent, IntImm))
     numbers = [Load(wide, column, IntImm(n)) for n in places]
     weights = [w if found.type == wide else Cast(wide, w) for w in found.weights]
     value = reduce(add, (mul(w, x) for w, x in zip(weights, numbers, strict=True)))
@@ -69,7 +66,7 @@ def _column(found: Spread, matrix: str, column: str, m: int, wide: Type) -> list
     body = LetStmt(output.name, value, step)
     return [
         *(Store(column, IntImm(n), constant(wide, int(n == m))) for n in places),
-        For(f"{column}.turn.{m}", IntImm(0), IntImm(steps), ForKind.SERIAL, body),
+        For(f"{column}.turn.{m}", IntImm(0), IntImm(found.steps), ForKind.SERIAL, body),
         *(Store(matrix, IntImm(n * found.order + m), numbers[n]) for n in places),
     ]
 

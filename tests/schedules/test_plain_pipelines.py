@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from typing import Any
 
 import halide as hl
 import numpy as np
 import pytest
+from clock import assert_quick
 from plain_pipelines import PIPELINES as OTHERS
 from plain_pipelines import Plain
 from plain_windows import WINDOWS
@@ -94,7 +94,5 @@ def test_the_same_pipeline_gets_the_same_schedule(name: str) -> None:
 
 
 def test_ten_funcs_are_scheduled_at_once() -> None:
-    case = PIPELINES["red_black_relaxation"]()
-    start = time.perf_counter()
-    hb.autoschedule(case.outputs, target="sm_90a")
-    assert time.perf_counter() - start < 0.5
+    cases = iter([PIPELINES["red_black_relaxation"]() for _ in range(5)])
+    assert_quick(lambda: hb.autoschedule(next(cases).outputs, target="sm_90a"), 0.2, 5)

@@ -82,6 +82,20 @@ def run(what, command):
         stop("%s failed (%s)" % (what, " ".join(command[:6])))
 
 
+def add_torch(python, install):
+    """PyTorch's build for CPUs, for the tests of its operators: where the package index has it and
+    no PyTorch is installed. The usual one brings CUDA along, which is gigabytes.
+    """
+    known = "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)"
+    if subprocess.call([python, "-c", known]) == 0:
+        return
+    print("  install PyTorch for CPUs", flush=True)
+    command = install + ["-r", os.path.join("requirements", "torch.lock")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT)
+    if done.returncode:
+        print("    there is none here: tests of its operators are skipped")
+
+
 def main():
     if sys.argv[1:] not in (["run"], ["dev"]):
         stop("usage: install.py run|dev")
@@ -106,6 +120,8 @@ def main():
         "install dependencies and build the native module",
         install + ["--no-build-isolation", "--editable", project],
     )
+    if sys.argv[1] == "dev" and lock == "compile":
+        add_torch(python, install)
 
 
 if __name__ == "__main__":

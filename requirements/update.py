@@ -3,8 +3,8 @@
     .venv/bin/python requirements/update.py
 
 Each lock is the full resolution of the base dependencies with some extras, as ``name==version``
-lines; installs use it as a constraint file. Resolved on the Python that runs this: use the oldest
-supported one.
+lines; installs use it as a constraint file. PyTorch's has what its build for CPUs adds. Resolved on
+the Python that runs this: use the oldest supported one.
 """
 
 from __future__ import annotations
@@ -42,13 +42,25 @@ def resolve(wanted: list[str]) -> list[str]:
     return sorted(f"{m['name'].lower().replace('_', '-')}=={m['version']}" for m in found)
 
 
+TORCH = (
+    "PyTorch's build for CPUs with what it needs besides, for the tests of its operators",
+    "torch==2.13.0+cpu",
+)
+
+
+def write(name: str, about: str, lines: list[str]) -> None:
+    target = Path(__file__).with_name(f"{name}.lock")
+    target.write_text("\n".join([f"# {about}; written by requirements/update.py.", *lines]) + "\n")
+    print(f"{target.name}: {len(lines)} packages")
+
+
 def main() -> None:
+    lines: list[str] = []
     for name, extras in LOCKS.items():
-        lines = [f"# Extras {', '.join(extras)}; written by requirements/update.py."]
-        lines += resolve(requirements(extras))
-        target = Path(__file__).with_name(f"{name}.lock")
-        target.write_text("\n".join(lines) + "\n")
-        print(f"{target.name}: {len(lines) - 1} packages")
+        lines = resolve(requirements(extras))
+        write(name, f"Extras {', '.join(extras)}", lines)
+    about, torch = TORCH
+    write("torch", about, [line for line in resolve([torch]) if line not in lines])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import importlib.util
 import platform
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -68,6 +68,34 @@ def test_the_driver_chooses_the_lock(
     assert chosen == lock
     assert extra in extras
     assert (ROOT / "requirements" / f"{lock}.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said"), [((0,), None), ((1, 0), ""), ((1, 1), "there is none here")]
+)
+def test_torch_is_taken_where_it_can_be_had(
+    install: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    statuses: tuple[int, ...],
+    said: str | None,
+) -> None:
+    """What is there stays, what is missing is no failure."""
+    commands: list[list[str]] = []
+
+    def call(command: list[str], **_: object) -> int:
+        commands.append(command)
+        return statuses[len(commands) - 1]
+
+    monkeypatch.setattr(install.subprocess, "call", call)
+    monkeypatch.setattr(
+        install.subprocess, "run", lambda c, **_: SimpleNamespace(returncode=call(c))
+    )
+    install.add_torch("python", ["pip", "install"])
+    assert len(commands) == len(statuses)
+    text = capsys.readouterr().out
+    assert (text == "") if said is None else (said in text)
+    assert commands[1:] in ([], [["pip", "install", "-r", "requirements/torch.lock"]])
 
 
 def test_locks_name_no_hosts() -> None:

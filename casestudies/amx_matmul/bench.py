@@ -87,8 +87,9 @@ def peers(element: str) -> dict[str, Callable[[], object]]:
     prefers. None without torch."""
     if not torch_version():
         return {}
-    import torch
+    import torch as installed
 
+    torch: Any = installed
     n = TIMED_SIZE
     if element == "bf16":
         a, b = (torch.randn(n, n).to(torch.bfloat16) for _ in range(2))

@@ -15,7 +15,7 @@ from casestudies.common.case import Arrays, Peer
 
 
 def operands(problem: Problem, inputs: Arrays) -> tuple[Any, Any, Any]:
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     q, k, v = (torch.from_dlpack(inputs[name]) for name in "QKV")
     if problem.operand == "bf16":
@@ -27,7 +27,7 @@ def added(problem: Problem, inputs: Arrays) -> Any:
     """What is added to the scores, in the operands' type, of heads x queries x keys; None for
     nothing.
     """
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     dtype = torch.bfloat16 if problem.operand == "bf16" else torch.float16
     if problem.window:
@@ -58,7 +58,7 @@ def stages(
     cap: float | None = None,
 ) -> Any:
     """The three stages, all in the operands' type."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     scores = torch.matmul(q, k.transpose(1, 2)) * scale
     if cap is not None:
@@ -85,7 +85,7 @@ def three_stages(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], 
 
 
 def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     if problem.sharing > 1:
         return None
@@ -103,8 +103,9 @@ def fused(
     """
 
     def prepare(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
-        import torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        from casestudies.common.gpu_torch import torch
 
         which = getattr(SDPBackend, backend)
         q, k, v = (x[None] for x in operands(problem, inputs))
@@ -137,8 +138,9 @@ def fused(
 @cache
 def _flexible() -> Any:
     """One for all calls, which compiles once for each score and size."""
-    import torch
     from torch.nn.attention.flex_attention import flex_attention
+
+    from casestudies.common.gpu_torch import torch
 
     return torch.compile(flex_attention, dynamic=False)
 
@@ -159,7 +161,7 @@ def soft_cap(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
 
 def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``flex_attention``, compiled for the score of the problem; None for the plain one."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     if problem.score == "plain" and not problem.window:
         return None

@@ -19,7 +19,7 @@ def filtering(
     """
 
     def prepare(problem: Any, inputs: Arrays, output: Any) -> Callable[[], object] | None:
-        import torch
+        from casestudies.common.gpu_torch import torch
 
         if problem.inputs[0].element != "f16":
             return None

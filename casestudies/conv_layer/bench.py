@@ -13,7 +13,7 @@ from casestudies.conv_layer.problem import Problem
 
 def operands(inputs: Arrays, channels_last: bool) -> tuple[Any, Any, Any]:
     """Images, weights and bias as torch wants them: NCHW and OIHW, in memory as asked for."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     torch.backends.cudnn.benchmark = True
     image = torch.from_dlpack(inputs["I"]).permute(0, 3, 1, 2)
@@ -30,7 +30,7 @@ def cudnn(channels_last: bool) -> Callable[[Problem, Arrays, Any], Callable[[], 
     """cuDNN's fused convolution, bias and ReLU, in f16."""
 
     def prepare(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
-        import torch
+        from casestudies.common.gpu_torch import torch
 
         image, weights, bias = operands(inputs, channels_last)
         apart, steps = (problem.dilation,) * 2, (problem.stride,) * 2
@@ -51,7 +51,7 @@ def cudnn(channels_last: bool) -> Callable[[Problem, Arrays, Any], Callable[[], 
 
 def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
     """torch.compile of the convolution and the ReLU."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     arrays = operands(inputs, True)
     if problem.residual:

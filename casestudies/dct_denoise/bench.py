@@ -14,7 +14,7 @@ from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
 
 def torch_denoiser(problem: Problem, inputs: Arrays) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A function of torch tensors that does the job, and its arguments on the GPU."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     image = torch.from_dlpack(inputs["I"])
     forward = torch.from_dlpack(inputs["F"])
@@ -48,7 +48,7 @@ def eager(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]
 
 def compiled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
     """The same through ``torch.compile``."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     run, arguments = torch_denoiser(problem, inputs)
     fused = torch.compile(run)

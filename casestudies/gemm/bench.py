@@ -14,7 +14,7 @@ from casestudies.gemm.problem import Problem, elements
 
 def _matrices(problem: Problem, inputs: Arrays) -> list[Any]:
     """A as (m, k) and B as (k, n), or as many of each: views, where they are stored transposed."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     arrays = [torch.from_dlpack(inputs[name]) for name in "AB"]
     if problem.operand == "bf16":
@@ -27,7 +27,7 @@ def cublas(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object
     """``torch.mm`` (several: ``torch.bmm``) with ``out=`` in the operands' type, ``torch._int_mm``
     for s8 (None where it has no kernel).
     """
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     a, b = _matrices(problem, inputs)
     if problem.epilogue:
@@ -46,7 +46,7 @@ def cublas(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object
 
 def cublas_f32_out(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``torch.mm(..., out_dtype=float32)``; None where torch cannot."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     if problem.types not in ("f16-f32", "bf16-f32") or problem.epilogue:
         return None
@@ -63,7 +63,7 @@ def cublaslt_bias_relu(
     problem: Problem, inputs: Arrays, output: Any
 ) -> Callable[[], object] | None:
     """``torch._addmm_activation``, the bias rounded to the operands' type; None for others."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     operand, _, result = elements(problem.types)
     if problem.epilogue != "bias-relu" or operand != result or problem.batch > 1:
@@ -77,7 +77,7 @@ def cudnn_1x1(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obj
     """``torch.cudnn_convolution_relu`` with 1 x 1 taps over a row of pixels, channels last,
     benchmark mode; None for other layouts and epilogues.
     """
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     operand, _, result = elements(problem.types)
     if (problem.layout, problem.epilogue) != ("nt", "bias-relu") or operand != result:
@@ -91,7 +91,7 @@ def cudnn_1x1(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obj
 
 def cublas_scaled(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     """``torch._int_mm``, then scaled, rounded and saturated by torch, in place; None for others."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     exact = replace(problem, types="s8-s32", epilogue="") if problem.types == "s8-s8" else problem
     call = cublas(exact, inputs, output)
@@ -113,7 +113,7 @@ def cublas_columns(problem: Problem, inputs: Arrays, output: Any) -> Callable[[]
     """``torch._int_mm`` of a copy of B column by column, which cuBLAS multiplies much faster than B
     row by row; the copy is part of the call. None for other types and for B's that lie so.
     """
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     call = cublas(problem, inputs, output)
     if problem.types != "s8-s32" or problem.layout[1] == "t" or call is None:

@@ -72,10 +72,10 @@ def host_time(call: Call, synchronize: Call) -> tuple[float, float]:
 def torch_of_gpus() -> Any:
     """torch, or None where it is not installed or has no GPU."""
     try:
-        import torch
+        from casestudies.common.gpu_torch import torch
     except ImportError:
         return None
-    return torch if torch.cuda.is_available() else None
+    return torch
 
 
 def our_calls(case: Case, problem: Problem, kernel: Any, seed: int) -> Iterator[tuple[str, Call]]:

@@ -24,10 +24,9 @@ class Room:
     @contextmanager
     def entered(self) -> Generator[None]:
         torch = sys.modules.get("torch")
-        if not self._apart or not hasattr(getattr(torch, "cuda", None), "use_mem_pool"):
+        if not self._apart or torch is None or not torch.cuda.is_available():
             yield
             return
-        assert torch is not None
         if self._pool is None:
             self._pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(self._pool):
@@ -39,5 +38,5 @@ def free_memory() -> None:
     import cupy
 
     cupy.get_default_memory_pool().free_all_blocks()
-    if "torch" in sys.modules:
-        sys.modules["torch"].cuda.empty_cache()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.cuda.empty_cache()

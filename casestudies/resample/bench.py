@@ -15,7 +15,8 @@ from casestudies.resample.reference import weights
 def two_products(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
     """cuBLAS: dense weights times image times dense weights, f16; the weights are made before."""
     import cupy
-    import torch
+
+    from casestudies.common.gpu_torch import torch
 
     image = torch.from_dlpack(inputs["I"])
 
@@ -29,7 +30,7 @@ def two_products(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], 
 
 def torch_interpolate(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
     """torch's antialiased bicubic filter, which reads two thirds of the pixels."""
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     image = torch.from_dlpack(inputs["I"])[None]
     size = (problem.to_height, problem.to_width)

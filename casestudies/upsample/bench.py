@@ -34,7 +34,7 @@ def shuffled(
     """
 
     def prepare(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
-        import torch
+        from casestudies.common.gpu_torch import torch
 
         if problem.boundary != VALID:
             return None
@@ -59,7 +59,7 @@ def transposed(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], ob
     """``conv_transpose2d`` in f16. Each phase's taps are walked backwards there; the outputs at the
     border that only part of the taps reach are cut off by the padding. None for too many taps.
     """
-    import torch
+    from casestudies.common.gpu_torch import torch
 
     taps, factor = problem.phase_taps, problem.factor
     if problem.boundary != VALID or taps * factor > TRANSPOSED:

@@ -125,9 +125,9 @@ def _first(calls: Sequence[Call], stream: Any) -> float:
 
 
 def _torch_on(stream: Any) -> AbstractContextManager[Any]:
-    """Make the stream torch's current one as well, if torch is in use."""
+    """Make the stream torch's current one as well, if torch is in use with a GPU."""
     torch = sys.modules.get("torch")
-    if torch is None:
+    if torch is None or not torch.cuda.is_available():
         return nullcontext()
     return torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr))
 

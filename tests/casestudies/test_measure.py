@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -10,9 +12,12 @@ from casestudies.common.case import bytes_of
 from casestudies.common.registry import gpu_cases
 from casestudies.conv1d.problem import Problem as Conv1d
 from casestudies.gemm.problem import Problem as Gemm
+from casestudies.measuring.host_time import torch_of_gpus
 from casestudies.measuring.limits import ceilings_of
 from casestudies.measuring.measure import Row, row_of, table
+from casestudies.measuring.memory import Room
 from casestudies.measuring.record import Record, speed_ups
+from selector.tuning import timing
 from selector.tuning.rounds import Ratio
 from selector.tuning.timing import Timing, rotation
 
@@ -140,3 +145,14 @@ def test_the_summary_names_the_best_rivals() -> None:
 def test_without_known_ceilings_there_is_no_limit() -> None:
     record = Record(None, 1, [row(1e-4)], {"device": "NVIDIA T4"})
     assert record.as_dict()["ceilings"] is None
+
+
+def test_torch_without_a_gpu_is_no_library_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is it measured, nor does it get memory or a stream of the GPU."""
+    torch = ModuleType("torch")
+    torch.cuda = SimpleNamespace(is_available=lambda: False)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.delitem(sys.modules, "casestudies.common.gpu_torch", raising=False)
+    assert torch_of_gpus() is None
+    with Room(apart=True).entered(), timing._torch_on(object()):
+        pass

@@ -9,7 +9,9 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 from halide_bridge import memory
@@ -24,6 +26,7 @@ from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
+from halide_bridge.schedules.recognise.reuse import has_choices
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import ScheduleError, UserError
 from selector.ir.module import Module
@@ -160,6 +163,9 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
+    for label in [m.label for m in program if has_choices(m) and m.label not in plan.tensor]:
+        if not _lowers(outputs, plan, wanted):
+            plan = plan.unstaging(label)
     return plan
 
 
@@ -194,10 +200,23 @@ def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:
     import selector
 
     try:
-        module = lower_copy(
-            outputs, lambda copies: _applied(copies, plan), target=target, name=None, inputs=None
-        )
-        selector.compile(module, target=target.name)
+        selector.compile(_lowered(outputs, plan, target), target=target.name)
     except UserError as error:
         return error.why or error.what
     return ""
+
+
+def _lowers(outputs: list[Any], plan: Plan, target: Target) -> bool:
+    """Whether Halide finds that what is staged holds all that is read."""
+    try:
+        with redirect_stdout(StringIO()):  # where Halide warns of what fails
+            _lowered(outputs, plan, target)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _lowered(outputs: list[Any], plan: Plan, target: Target) -> Module:
+    return lower_copy(
+        outputs, lambda copies: _applied(copies, plan), target=target, name=None, inputs=None
+    )

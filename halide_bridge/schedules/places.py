@@ -34,7 +34,8 @@ from selector.machine import Machine
 class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
-    it; the sizes and the GPU to be fast at.
+    it; ``unstaged`` sums, whose factors no block brings to shared memory; the sizes and the GPU to
+    be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -43,6 +44,7 @@ class Plan:
     machine: Machine
     stored: frozenset[str] = frozenset()
     online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
+    unstaged: frozenset[str] = frozenset()
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -50,6 +52,9 @@ class Plan:
     def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
         stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
         return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
+
+    def unstaging(self, label: str) -> Plan:
+        return replace(self, unstaged=self.unstaged | {label})
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -233,7 +238,7 @@ class Scheduling:
         """How blocks of threads compute a sum whose factors are read again; None if they are
         not. ``order``: of the dimensions in which it is stored.
         """
-        if not order:
+        if not order or member.label in self.plan.unstaged:
             return None
         reuse, plan = reuse_of(member, self.placement, order.index(0)), self.plan
         if reuse is None:

@@ -263,6 +263,28 @@ def test_what_is_read_once_or_nobody_knows_where_stays_as_it_was(
     hb.compile(out, target="sm_90a")
 
 
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_steps_that_a_select_chooses(
+    staged: bool, late: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Halide takes steps 5 to 24 for as many as there are, and 0 to 4 for more where they are read
+    backwards: a block that staged as much as is read would stage too little.
+    """
+    a, b, r = image("a", 2), image("b", 1), hl.RDom([(0, 25)], "r")
+    taps = b[r] if staged else b[24 - r]
+    out = summed((x, y), hl.select(r >= 5 if late else r < 5, taps * a[x + r, y], 0))
+    schedule = hb.autoschedule(out, target="sm_90a")
+    assert ("sums each" in schedule.report) == (staged and not late)
+    kernel = hb.compile(out, target="sm_90a")
+    assert not any(capfd.readouterr())
+    random = np.random.default_rng(5)
+    pixels, weights = (random.random(n).astype(np.float32) for n in ((9, 150), 25))
+    steps = np.arange(5, 25) if late else np.arange(5)
+    wanted = sum(pixels[:, n : n + 126] * weights[n if staged else 24 - n] for n in steps)
+    assert np.allclose(kernel.interpret(a=pixels, b=weights, sizes=(9, 126)), wanted, rtol=1e-5)
+
+
 def test_sizes_choose_the_tile() -> None:
     reports = set[str]()
     for rows in (64, 4096):

@@ -23,7 +23,8 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Expr, Select, Var
+from selector.ir.traverse import free_vars, walk_expr
 
 DIMENSIONS = 4  # of a result: two of a tile, two that Halide follows through the loop of blocks
 LEAST = 8  # terms of a sum that is worth a block of threads
@@ -116,6 +117,18 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
         return None
     found = Reuse(tuple(inner), reduced, len(member.args), n)
     return None if found.terms is not None and found.terms < LEAST else found
+
+
+def has_choices(member: Member) -> bool:
+    """Whether a ``select`` chooses among the steps of a reduction. Halide may take those that it
+    chooses for more than there are, and so what they read.
+    """
+    return any(
+        isinstance(part, Select) and free_vars(part.condition) & {r.name for r in stage.reduced}
+        for stage in member.stages[1:]
+        for value in stage.values
+        for part in walk_expr(value)
+    )
 
 
 def _reads(update: Stage, member: Member, program: Program) -> tuple[Read, ...] | None:

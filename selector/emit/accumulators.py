@@ -152,7 +152,7 @@ def by_warp(part: Affine, loops: list[tuple[str, int]]) -> tuple[Affine, ...]:
 def _check_taps(operand: Banded, loops: Loops) -> None:
     """A band is built once, before its first use: its taps must be there by then and stay."""
     for loop in loops.values():
-        if operand.buffer in stored_names(loop.body):
+        if not operand.sources.isdisjoint(stored_names(loop.body)):
             raise EmitError(
                 f"`{operand.buffer}` holds taps and is computed anew in every iteration of a loop",
                 f"the loop over {loop.name} is around the convolution, too",

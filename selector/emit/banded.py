@@ -123,6 +123,8 @@ class BandTables:
         if operand in self._tables:
             return
         used = {n for m, _ in operand.base for a in m for n in free_vars(a)}
+        if operand.value is not None:
+            used |= free_vars(operand.value)
         if operand.predicate is not None:
             used |= free_vars(operand.predicate)
         dims: list[tuple[str, int, int]] = []
@@ -178,7 +180,7 @@ class BandTables:
     @property
     def sources(self) -> set[str]:
         """Buffers that the taps come from."""
-        return {table.operand.buffer for table in self._tables.values()}
+        return {name for table in self._tables.values() for name in table.operand.sources}
 
     def fill(self, unit: Unit) -> None:
         """Write all tables, spread over the threads of the unit."""
@@ -245,6 +247,10 @@ class BandTables:
         depth = at if o.dilation == 1 else quotient(at, o.dilation)
         self.context.writer.add(Let("int", (tap,), (depth,)))
         held = names.variable(tap)
+        if o.value is not None:
+            value = scalar.legal(substitute(o.value, {DEPTH.name: held, **values}))
+            tests: list[Expr | None] = self._on_band(o, at)
+            return guarded(Cast(INT32, value) if o.type.is_integer else value, *tests)
         place = o.base + o.tap_stride * held
         if o.phases > 1:
             place = place + o.phase_stride * PHASE
@@ -253,14 +259,19 @@ class BandTables:
         if predicate is not None:
             predicate = substitute(predicate, {DEPTH.name: held, **values})
         storage = self.context.storages[o.buffer]
-        tests: list[Expr | None] = [below(at, o.dilation * (o.taps - 1) + 1)]
-        if o.dilation > 1:
-            tests.append(equal(remainder(at, o.dilation), 0))
+        tests = self._on_band(o, at)
         if not self._is_required(table, index, f"${tap}"):
             tests.append(scalar.bounds(storage, index))
         tests.append(None if predicate is None else scalar.legal(predicate))
         found = scalar.access(storage, index)
         return guarded(Cast(INT32, found) if o.type.is_integer else found, *tests)
+
+    def _on_band(self, o: Banded, at: Expr) -> list[Expr | None]:
+        """Whether there is a tap so far behind the first."""
+        tests: list[Expr | None] = [below(at, o.dilation * (o.taps - 1) + 1)]
+        if o.dilation > 1:
+            tests.append(equal(remainder(at, o.dilation), 0))
+        return tests
 
     def _is_required(self, table: Table, index: Expr, tap: str) -> bool:
         """Whether the algorithm itself needs every tap, so that the call has checked that they

@@ -25,7 +25,17 @@ from selector.gpu.ir.products import (
     Register,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Load, Var
+from selector.ir.nodes import (
+    Call,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Load,
+    Select,
+    Var,
+)
 from selector.ir.traverse import substitute
 from selector.ir.types import UINT32
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
@@ -40,6 +50,8 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     """The form of ldmatrix that can fetch the block, as it lies or transposed; None if none can."""
     o = block.operand
     assert isinstance(o, Access)
+    if o.value is not None:
+        return None
     storage = context.storages[o.buffer]
     per = BLOCK_BYTES // o.type.bytes
     if storage.space is not Space.SHARED or not context.is_multiple(block.origin, per):
@@ -204,6 +216,20 @@ class BlockFetcher:
             row, depth = self._place(block, number)
             index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
             condition = self._element_condition(block, number)
-            elements.append(self.context.scalar.legal(Load(o.type, o.buffer, index, condition)))
+            value: Expr = Load(o.type, o.buffer, index, condition)
+            if o.value is not None:
+                value = self._computed(o, row, depth, block)
+            elements.append(self.context.scalar.legal(value))
         register = self._fresh(block)
         self.context.writer.add(LoadFragment((register,), "elements", elements=tuple(elements)))
+
+    def _computed(self, o: Access, row: Affine, depth: Affine, block: Block) -> Expr:
+        """An element that is no load; zero past the operand's depth, whatever it meets there."""
+        assert o.value is not None
+        value = substitute(o.value, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+        if not block.ragged:
+            return value
+        inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
+        return Select(
+            inside, value, FloatImm(0.0, o.type) if o.type.is_float else IntImm(0, o.type)
+        )

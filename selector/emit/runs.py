@@ -122,7 +122,7 @@ class Runs:
         if not self.products or not isinstance(s, Store) or not is_read_out(s):
             return False
         reads, writes = self.emitter.touched(s)
-        operands = {o.buffer for a in self.products for o in (a.a, a.b)}
+        operands = {name for a in self.products for o in (a.a, a.b) for name in o.sources}
         if s.buffer in operands or self.unit.must_wait(reads, writes):
             return False
         if _depends(s, self.emitter.placement.by_rows.keys()):

@@ -36,7 +36,9 @@ def find_strips(body: Stmt, *, engine: bool) -> dict[str, Dealt]:
             continue
         aligned = align_windows(statement)
         for operand in (aligned.a, aligned.b):
-            if isinstance(operand, Access):
+            if operand.value is not None:
+                found |= dict.fromkeys(operand.sources)
+            elif isinstance(operand, Access):
                 wanted = _strips(operand, rows.get(operand.buffer, 0))
                 if found.setdefault(operand.buffer, wanted) != wanted:
                     found[operand.buffer] = None

@@ -73,7 +73,7 @@ def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ra
         step = statement.instruction.k
         statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
-        if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
+        if isinstance(o, Access) and o.value is None and (step > 1 or _has_zeros(other)):
             yield o.buffer, *_elements(o, -(-o.depth // step) * step)
 
 
@@ -164,6 +164,8 @@ def _settled(operand: Operand, context: KernelContext) -> Operand:
     """
     if isinstance(operand, Banded) or not operand.meets_band:
         return operand
+    if operand.value is not None:
+        return replace(operand, meets_band=False)
     storage = context.storages[operand.buffer]
     numbers = context.contents.numbers.get(operand.buffer)
     known = storage.space is Space.GLOBAL

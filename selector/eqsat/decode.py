@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from selector.diagnostics import InternalError
+from selector.eqsat.computed_values import Computed
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.access import level, repeated
 from selector.ir.affine import Affine
@@ -53,6 +54,7 @@ class Decoder:
 
     symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
     buffers: Mapping[str, str] = field(default_factory=dict[str, str])
+    computed: Mapping[str, Computed] = field(default_factory=dict[str, Computed])
 
     def store(self, term: Term) -> Store:
         """The statement of a Store term."""
@@ -66,6 +68,12 @@ class Decoder:
 
     def buffer(self, name: str) -> str:
         return self.buffers.get(name, name)
+
+    def load(self, element: Type, buffer: str, index: Expr, mask: Term) -> Expr:
+        condition, known = self.mask(mask), self.computed.get(buffer)
+        if known is None:
+            return Load(element.with_lanes(index.type.lanes), buffer, index, condition)
+        return known.at(index, condition)
 
     def mask(self, term: Term) -> Expr | None:
         return None if term[0] == "Always" else self.expr(term)
@@ -95,9 +103,7 @@ class Decoder:
             case ("Select", tuple(c), tuple(a), tuple(b)):
                 return Select(self.expr(c), self.expr(a), self.expr(b))
             case ("Load", str(t), str(buffer), tuple(inner), tuple(mask)):
-                index = self.expr(inner)
-                kind = Type.parse(t).with_lanes(index.type.lanes)
-                return Load(kind, self.buffer(buffer), index, self.mask(mask))
+                return self.load(Type.parse(t), self.buffer(buffer), self.expr(inner), mask)
             case _:
                 return self.vector(term)
 
@@ -139,8 +145,7 @@ class Decoder:
                   tuple(mask)):  # fmt: skip
                 row = level(self.expr(b), self.expr(si), ni)
                 index = level(row, self.expr(so), no)
-                kind = Type.parse(t).with_lanes(no * ni)
-                return Load(kind, self.buffer(buffer), index, self.mask(mask))
+                return self.load(Type.parse(t), self.buffer(buffer), index, mask)
             case ("Toeplitz" | "ToeplitzT" as name, str(t), int(k), int(n), int(stride),
                   int(dilation), int(phases), tuple(inner)):  # fmt: skip
                 numbers = tuple(IntImm(v) for v in (k, n, stride, dilation, phases))
@@ -154,11 +159,20 @@ class Decoder:
             case ("MultiplyAdd", str(name), int(m), int(n), int(k), tuple(c), tuple(a), tuple(b)):
                 record = find(name)
                 assert record is not None, name
-                operands = (self.expr(c), self.expr(a), self.expr(b))
+                operands = (self.expr(c), *(self.operand(x) for x in (a, b)))
                 sizes = (IntImm(m), IntImm(n), IntImm(k))
                 return Call(record.c_type.with_lanes(m * n), name, (*sizes, *operands))
             case _:
                 raise InternalError(f"no expression for the term {term[0]}")
+
+    def operand(self, term: Term) -> Expr:
+        """An operand of an instruction: in memory, or a value that is made before."""
+        found = self.expr(term)
+        match term:
+            case ("Matrix" | "Load", _, str(buffer), *_) if self.buffer(buffer) in self.computed:
+                return ExprVar(found)
+            case _:
+                return found
 
     def binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
         """A binary operator; sums of bases that the rules formed are simplified."""

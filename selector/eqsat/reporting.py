@@ -17,7 +17,7 @@ from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.contents import holds
 from selector.ir.module import Module
 from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Stmt, Store
-from selector.ir.printer import print_expr, print_stmt
+from selector.ir.printer import print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.report import Block, StatementReport
 
@@ -102,7 +102,7 @@ def describe(
                 StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count)
             )
             continue
-        entries.append(_selected(place, store, skeleton, solution, count))
+        entries.append(_selected(place, scope, store, skeleton, solution, count))
     return entries
 
 
@@ -117,12 +117,12 @@ def merge_reports(entries: Sequence[StatementReport]) -> tuple[StatementReport, 
 
 
 def _selected(
-    place: Where, store: Store, skeleton: Skeleton, solution: Solution, copies: int
+    place: Where, scope: Scope, store: Store, skeleton: Skeleton, solution: Solution, copies: int
 ) -> StatementReport:
     index = solution.index[skeleton.term]
     term = solution.terms[index]
     assert term is not None
-    decoded = Decoder(skeleton.symbols, skeleton.buffers).store(term)
+    decoded = Decoder(skeleton.symbols, skeleton.buffers, scope.computed).store(term)
     call = next((e for e in walk_expr(decoded.value) if isinstance(e, Call) and find(e.name)), None)
     temporaries = tuple(
         _temporary(e.value) for e in walk_expr(decoded.value) if isinstance(e, ExprVar)
@@ -176,13 +176,17 @@ def _temporary(e: Expr) -> str:
         case Load(t, buffer, _, _):
             return f"{t.lanes} values of {buffer}, gathered into rows"
         case _:
-            return print_expr(e)
+            return f"{e.type.lanes} values{_buffers(e)}, computed one by one where they are read"
 
 
 def _source(e: Expr) -> str:
-    """The buffer that a temporary is made of."""
-    load = next((x for x in walk_expr(e) if isinstance(x, Load)), None)
-    return "" if load is None else f" of {load.buffer}"
+    """The buffers that a temporary is made of, and whether it is computed from them."""
+    return f"{'' if isinstance(e, Load) else ' computed'}{_buffers(e)}"
+
+
+def _buffers(e: Expr) -> str:
+    loads = dict.fromkeys(x.buffer for x in walk_expr(e) if isinstance(x, Load))
+    return f" of {' and '.join(loads)}" if loads else ""
 
 
 def _block(call: Call, store: Store) -> Block:

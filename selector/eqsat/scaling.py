@@ -70,7 +70,7 @@ def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
     or why it may not."""
     stores = [s for s in walk_stmt(allocation.body) if isinstance(s, Store)]
     own = [s for s in stores if s.buffer == buffer]
-    updates = [total for s in own if (total := _update(s)) is not None]
+    updates = [total for s in own if (total := update_of(s)) is not None]
     found = {_parts(total.value)[0] for total in updates}
     if found <= {()}:
         return ()
@@ -79,7 +79,7 @@ def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
     (scale,) = found
     if any(_reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
         return f"`{buffer}` is read in a condition, where its factor cannot be applied"
-    starts = [s for s in own if _update(s) is None]
+    starts = [s for s in own if update_of(s) is None]
     exact = _power_of_two(scale) is not None
     if not all(is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
         return f"the sums of `{buffer}` have a factor and start from a value that is not zero"
@@ -90,7 +90,7 @@ def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
     return scale
 
 
-def _update(s: Store) -> VectorReduce | None:
+def update_of(s: Store) -> VectorReduce | None:
     """The sum of ``acc = acc + sum``, with the accumulator on either side."""
     match s.value:
         case LocToLoc(_, _, Binary(BinaryOp.ADD, a, b)):
@@ -210,7 +210,7 @@ def _is_invariant(scale: Scale, allocation: Allocate) -> bool:
 
 def _apply(s: Stmt, scales: Mapping[str, Scale]) -> Stmt:
     match s:
-        case Store() if s.buffer in scales and (total := _update(s)) is not None:
+        case Store() if s.buffer in scales and (total := update_of(s)) is not None:
             bare = replace(total, value=_parts(total.value)[1])
             return map_stmt(s, lambda x: x, lambda e: _replaced(e, total, bare))
         case Store() if touches_tensor(s):

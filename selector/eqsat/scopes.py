@@ -7,19 +7,25 @@ skeleton once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from selector.eqsat.abstract import Skeleton, abstract
 from selector.ir.contents import holds
 from selector.ir.nodes import Allocate, For, LetStmt, Location, LocToLoc, Stmt, Store
 from selector.ir.traverse import stmt_children, stmt_exprs, walk_stmt
 
+if TYPE_CHECKING:
+    from selector.eqsat.computed_values import Computed
+
 
 @dataclass(frozen=True)
 class Scope:
     """One outermost tensor allocation: its statements, and their skeletons in the same order.
 
+    ``computed``: the buffers that stand for operands that are computed.
     ``refusals``: why factors of an accumulator stay in its sums, by accumulator, as it is asked:
     all statements of a scope are looked at for it.
     """
@@ -28,6 +34,7 @@ class Scope:
     accumulators: dict[str, Location]
     stores: tuple[Store, ...]
     skeletons: tuple[Skeleton, ...]
+    computed: Mapping[str, Computed] = field(default_factory=dict)  # type: ignore[assignment]
     refusals: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
@@ -55,7 +62,7 @@ def is_tensor(s: Stmt) -> bool:
     return isinstance(s, Allocate) and s.memory.location is not Location.MEM
 
 
-def open_scope(allocation: Allocate) -> Scope:
+def open_scope(allocation: Allocate, computed: Mapping[str, Computed] | None = None) -> Scope:
     """The scope of an annotated tensor allocation."""
     placed = accumulators_of(allocation)
     symbols = {name: f"t{i}" for i, name in enumerate(placed)}
@@ -63,7 +70,7 @@ def open_scope(allocation: Allocate) -> Scope:
         s for s in walk_stmt(allocation.body) if isinstance(s, Store) and touches_tensor(s)
     )
     skeletons = tuple(abstract(s, symbols) for s in stores)
-    return Scope(allocation, placed, stores, skeletons)
+    return Scope(allocation, placed, stores, skeletons, computed or {})
 
 
 def accumulators_of(allocation: Allocate) -> dict[str, Location]:

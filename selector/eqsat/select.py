@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from selector.eqsat.computed import compute_operands
+from selector.eqsat.computed_values import Computed
 from selector.eqsat.conditions.registers import too_many
 from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
@@ -91,6 +93,9 @@ def solved_scopes(
     return tuple(found)
 
 
+Attempt = tuple[Scope, Solution, tuple[Miss, ...]]
+
+
 class _Selector:
     """One run over a module; ``reports`` grows in program order."""
 
@@ -121,19 +126,33 @@ class _Selector:
         self.describe(scope, solution, misses)
         return _plain(allocation) if misses else _rewritten(scope, solution)
 
-    def attempt(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
+    def attempt(self, allocation: Allocate) -> Attempt:
         """The scope as it is prepared; if that has no instructions, in parts of one stride,
-        whichever takes least. Misses are those of the first."""
+        whichever takes least; or with operands that are computed. Misses are those of the first."""
         prepared = prepare(allocation)
         first = self.solved(prepared)
         if not first[2]:
             return first
-        solved = [self.solved(other) for other in slice_reductions(prepared)]
+        sliced = tuple(slice_reductions(prepared))
+        solved = [self.solved(other) for other in sliced]
         found = [s for s in solved if not s[2]]
-        return min(found, key=lambda s: _cost(s[0], s[1]), default=first)
+        if found:
+            return min(found, key=lambda s: _cost(s[0], s[1]))
+        return next(self.computed((prepared, *sliced)), first)
 
-    def solved(self, allocation: Allocate) -> tuple[Scope, Solution, tuple[Miss, ...]]:
-        scope = open_scope(allocation)
+    def computed(self, allocations: Iterable[Allocate]) -> Iterator[Attempt]:
+        """The first of some allocations that has instructions if operands are computed."""
+        for allocation in allocations:
+            changed = compute_operands(allocation, executing(self.legal, self.module))
+            if changed is not None:
+                solved = self.solved(*changed)
+                if not solved[2]:
+                    yield solved
+
+    def solved(
+        self, allocation: Allocate, computed: Mapping[str, Computed] | None = None
+    ) -> Attempt:
+        scope = open_scope(allocation, computed)
         if self.engine is None:
             solution = solve(scope.distinct, self.facts)
         else:
@@ -199,7 +218,7 @@ def _rewritten(scope: Scope, solution: Solution) -> Stmt:
             skeleton = next(skeletons)
             term = solution.terms[solution.index[skeleton.term]]
             assert term is not None
-            return Decoder(skeleton.symbols, skeleton.buffers).store(term)
+            return Decoder(skeleton.symbols, skeleton.buffers, scope.computed).store(term)
         return map_stmt(s, rewrite, lambda e: e)
 
     return replace(scope.allocation, body=rewrite(scope.allocation.body))

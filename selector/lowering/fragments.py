@@ -111,7 +111,8 @@ class Column:
         place = (self._who, row, depth)
         if isinstance(o, Banded):
             return Block(o, row, depth, self._number(place), -1, Affine(), 0)
-        masked = o.predicate is not None or (depth >= self._whole and not o.meets_band)
+        alone = o.predicate is not None or o.value is not None
+        masked = alone or (depth >= self._whole and not o.meets_band)
         down, across = self._steps
         part = (row if down is None else 0, depth if across is None else 0, masked)
         if part not in self._parts:

@@ -15,6 +15,7 @@ from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import loaded
 from selector.ir.lanes import lane
 from selector.ir.nodes import (
     Broadcast,
@@ -27,7 +28,6 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.printer import print_expr
 from selector.ir.types import Type
 
 ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")
@@ -53,6 +53,12 @@ class Access:
     predicate: Expr | None
     meets_band: bool = False
     strips: Dealt | None = None  # how the buffer's rows lie in memory
+    value: Expr | None = None  # over ROW and DEPTH, of an operand without a buffer (named "")
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The buffers that it is read from."""
+        return frozenset({self.buffer}) if self.value is None else loaded(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,12 @@ class Banded:
     phase_stride: Affine
     predicate: Expr | None  # over DEPTH as the number of the tap, and PHASE
     lead: int = 0  # depth before the first tap
+    value: Expr | None = None  # over DEPTH and PHASE, of taps that are computed
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The buffers that the taps come from."""
+        return frozenset({self.buffer}) if self.value is None else loaded(self.value)
 
 
 Operand = Access | Banded
@@ -96,12 +108,13 @@ class Accumulate:
     b: Operand
 
 
-def _split_affine(index: Affine) -> tuple[Affine, Affine, Affine]:
-    row, depth = index.coefficient(ROW), index.coefficient(DEPTH)
-    base = index.rest(ROW).rest(DEPTH)
-    if any(part.mentions(v.name) for part in (row, depth, base) for v in (ROW, DEPTH)):
-        text = print_expr(index.to_expr())
-        raise InternalError(f"an operand of a tensor instruction is not affine: {text}")
+def _split_affine(index: Expr, x: Var, y: Var) -> tuple[Affine, Affine, Affine] | None:
+    """The base of an index and its steps along two variables; None if it is not affine in them."""
+    whole = to_affine(index)
+    row, depth = whole.coefficient(x), whole.coefficient(y)
+    base = whole.rest(x).rest(y)
+    if any(part.mentions(v.name) for part in (row, depth, base) for v in (x, y)):
+        return None
     return base, row, depth
 
 
@@ -110,30 +123,40 @@ def _operand(e: Expr, rows: int, depth: int, *, depth_fastest: bool) -> Operand:
     digits = (depth_digit, row_digit) if depth_fastest else (row_digit, depth_digit)
     inner = e.value if isinstance(e, ExprVar) else e
     match inner:
-        case Load(t, buffer, index, predicate):
-            base, row, deep = _split_affine(to_affine(lane(index, digits)))
+        case Load(t, buffer, index, predicate) if (
+            walk := _split_affine(lane(index, digits), ROW, DEPTH)
+        ) is not None:
+            base, row, deep = walk
             condition = None if predicate is None else lane(predicate, digits)
             return Access(buffer, t.element, rows, depth, base, row, deep, condition)
         case Call(_, "toeplitz" | "toeplitz.t", args):
             return _banded(args, rows, depth)
         case _:
-            raise InternalError(f"no operand of a tensor instruction: {print_expr(e)}")
+            value = lane(inner, digits)
+            none = Affine()
+            return Access("", e.type.element, rows, depth, none, none, none, None, value=value)
 
 
 @lru_cache(maxsize=256)
 def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     sizes = [a.value for a in args[:5] if isinstance(a, IntImm)]
     taps = args[5].value if isinstance(args[5], ExprVar) else args[5]
-    if len(sizes) != 5 or not isinstance(taps, Load):
-        raise InternalError("a Toeplitz operand is made of a load")
+    if len(sizes) != 5:
+        raise InternalError("a Toeplitz operand has five sizes")
     _, _, step, dilation, phases = sizes
     count = taps.type.lanes // phases
     digits = ((DEPTH, count), (PHASE, phases))
-    index = to_affine(lane(taps.index, digits))
-    stride, base = index.coefficient(DEPTH), index.rest(DEPTH)
-    turn, base = base.coefficient(PHASE), base.rest(PHASE)
-    if any(part.mentions(v.name) for part in (stride, turn, base) for v in (DEPTH, PHASE)):
-        raise InternalError("the taps of a Toeplitz operand are not affine")
+    walk = None
+    if isinstance(taps, Load):
+        walk = _split_affine(lane(taps.index, digits), DEPTH, PHASE)
+    if not isinstance(taps, Load) or walk is None:
+        value = lane(taps, digits)
+        name, none = min(loaded(value), default="taps"), Affine()
+        return Banded(
+            name, taps.type.element, rows, depth, step, dilation, phases, count, none, none, none,
+            None, value=value,
+        )  # fmt: skip
+    base, stride, turn = walk
     condition = None if taps.predicate is None else lane(taps.predicate, digits)
     element = taps.type.element
     return Banded(
@@ -207,7 +230,7 @@ def _misalignment(window: Access, chunks: int, pitch: int) -> int:
     bytes; 0 if they differ.
     """
     per = 16 // window.type.bytes * chunks
-    if window.predicate is not None or window.depth_stride.constant != 1:
+    if window.predicate is not None or window.depth_stride.constant != 1 or window.value:
         return 0
     base = window.base
     if pitch:

@@ -51,6 +51,11 @@ def gpu(value=product, **more) -> Build:  # type: ignore[no-untyped-def]
     return Tiled(value, **more).build
 
 
+def groups(value) -> Build:  # type: ignore[no-untyped-def]
+    """In a warpgroup's registers: operands are memory. A warp's may be computed."""
+    return Tiled(value, memory=hb.MemoryType.WGMMAAccumulator).build
+
+
 def amx(value=product_bf16, **more) -> Build:  # type: ignore[no-untyped-def]
     return Tiled(value, memory=AMX, **({"depth": 32} | more)).build
 
@@ -151,9 +156,9 @@ SCENARIOS: dict[str, Scenario] = {
         "store the operands as bfloat16 x bfloat16 -> float32", amx(), target="amx",
     ),
     "operands that occur twice, added first": Scenario(
-        gpu(lambda x, y, r: f32(A[r, y] + A[r, y]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[r, y] + A[r, y]) * f32(B[x, r])),
         "an operand is computed on the fly from `A`", "compute it into its own Func",
-        with_copy("twice", lambda u, v: A[u, v] + A[u, v]),
+        with_copy("twice", lambda u, v: A[u, v] + A[u, v]), target="sm_90a",
     ),
     "operands that occur twice in a product of three": Scenario(
         gpu(lambda x, y, r: f32(A[r, y]) * f32(A[r, y]) * f32(B[x, r])),
@@ -172,10 +177,10 @@ SCENARIOS: dict[str, Scenario] = {
         "convert one into the other's type in its own Func", amx(), target="amx",
     ),
     "floats converted in the update": Scenario(
-        gpu(lambda x, y, r: f32(hl.cast(F16, A_F32[r, y])) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(hl.cast(F16, A_F32[r, y])) * f32(B[x, r])),
         "`A` is float32 in memory and converted to float16 inside the update",
         "convert it in a Func of its own (float16",
-        with_copy("halves", lambda u, v: hl.cast(F16, A_F32[u, v])),
+        with_copy("halves", lambda u, v: hl.cast(F16, A_F32[u, v])), target="sm_90a",
     ),
     "a product in halves": Scenario(
         gpu(lambda x, y, r: f32(A[r, y] * B[x, r])),
@@ -226,9 +231,9 @@ SCENARIOS: dict[str, Scenario] = {
         gpu(read=lambda mm, x, y: mm[x, y] * f32(x < y)),
     ),
     "positive values only": Scenario(
-        gpu(lambda x, y, r: hl.select(f32(A[r, y]) > 0, product(x, y, r), 0.0)),
+        groups(lambda x, y, r: hl.select(f32(A[r, y]) > 0, product(x, y, r), 0.0)),
         "is not affine in the vectorized variables", "a Func that prepares the operand",
-        with_copy("positive", lambda u, v: hl.max(A[u, v], hl.cast(F16, 0))),
+        with_copy("positive", lambda u, v: hl.max(A[u, v], hl.cast(F16, 0))), target="sm_90a",
     ),
     "a sum times a number": Scenario(
         gpu(lambda x, y, r: f32(A[r, y]) * 3.0),
@@ -239,30 +244,31 @@ SCENARIOS: dict[str, Scenario] = {
         ),
     ),
     "operands added first": Scenario(
-        gpu(lambda x, y, r: f32(A[r, y] + image("C")[r, y]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[r, y] + image("C")[r, y]) * f32(B[x, r])),
         "an operand is computed on the fly from `A` and `C`", "compute it into its own Func",
-        with_copy("both", lambda u, v: A[u, v] + image("C")[u, v]),
+        with_copy("both", lambda u, v: A[u, v] + image("C")[u, v]), target="sm_90a",
     ),
     # indices
     "rows looked up": Scenario(
-        gpu(lambda x, y, r: f32(A[r, hl.clamp(image("J", I32, 1)[y], 0, 9)]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[r, hl.clamp(image("J", I32, 1)[y], 0, 9)]) * f32(B[x, r])),
         "`A` is read at an index that is looked up in `J`", FROM_A,
         with_copy("rows", lambda u, v: A[u, hl.clamp(image("J", I32, 1)[v], 0, 9)]),
+        target="sm_90a",
     ),
     "columns that wrap around": Scenario(
-        gpu(lambda x, y, r: f32(A[(r + 3) % 64, y]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[(r + 3) % 64, y]) * f32(B[x, r])),
         "`A` is read at an index that is wrapped around at 64", FROM_A,
-        with_copy("turned", lambda u, v: A[(u + 3) % 64, v]),
+        with_copy("turned", lambda u, v: A[(u + 3) % 64, v]), target="sm_90a",
     ),
     "rows divided by three": Scenario(
-        gpu(lambda x, y, r: f32(A[r, (y + 1) // 3]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[r, (y + 1) // 3]) * f32(B[x, r])),
         "`A` is read at an index that is divided by 3", FROM_A,
-        with_copy("thirds", lambda u, v: A[u, (v + 1) // 3]),
+        with_copy("thirds", lambda u, v: A[u, (v + 1) // 3]), target="sm_90a",
     ),
     "columns clamped to the edge": Scenario(
-        gpu(lambda x, y, r: f32(A[hl.clamp(r - 1, 0, 60), y]) * f32(B[x, r])),
+        groups(lambda x, y, r: f32(A[hl.clamp(r - 1, 0, 60), y]) * f32(B[x, r])),
         "`A` is read at an index that is clamped", "so that the clamp happens there",
-        with_copy("edge", lambda u, v: A[hl.clamp(u - 1, 0, 60), v]),
+        with_copy("edge", lambda u, v: A[hl.clamp(u - 1, 0, 60), v]), target="sm_90a",
     ),
     "a diagonal product": Scenario(
         gpu(lambda x, y, r: f32(A[r, x]) * f32(B[x, r])),

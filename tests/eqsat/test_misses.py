@@ -95,6 +95,20 @@ def on_groups(module: Module) -> Module:
     return parse_module(str(module).replace("WMMAAccumulator", "WGMMAAccumulator"))
 
 
+def by_group(module: Module, why: str, hint: str, fixed: Module) -> Scenario:
+    """A program that registers of a warp have as it is: their operands may be computed."""
+    return Scenario(on_groups(module), why, hint, target="sm_90a", fixed=fixed)
+
+
+def tall(condition: str) -> Module:
+    """A product of 64 rows in a warpgroup's registers, where a condition of 16384 lanes holds."""
+    text = next(x.strip() for x in str(matmul(64, 16, 16)).splitlines() if "vector_reduce" in x)
+    terms = text[text.index("_add(") + 5 : text.rindex(") + acc")]
+    line = text.replace(terms, f"select({condition}, {terms}, x16384(0.0f))")
+    buffers = {"A": ("float16", (16, 64)), "B": ("float16", (16, 16))}
+    return on_groups(update(line, buffers, whole=True, size=1024))
+
+
 def where(left: str, right: str, otherwise: str = "0.0f", zero_first: bool = False) -> Module:
     """The product where a comparison of 4096 lanes holds, another number elsewhere."""
     terms = f"{f32(A)}*{f32(B)}"
@@ -142,7 +156,7 @@ SCENARIOS: dict[str, Scenario] = {
         "the operands have different types, float16 (`A`) and bfloat16 (`B`)",
         "convert one into the other's type", fixed=GOOD,
     ),
-    "an operand converted on the way": Scenario(
+    "an operand converted on the way": by_group(
         update(f"{product(f'float16x4096({A})')} + {ACC}", {"A": WIDE["A"], "B": HALVES["B"]}),
         "`A` is float32 in memory and converted to float16 inside the update",
         "convert it in a Func of its own (float16", fixed=GOOD,
@@ -157,7 +171,7 @@ SCENARIOS: dict[str, Scenario] = {
         "no instruction multiplies int8 by int8 into int16", "accumulate in int32",
         target="amx", fixed=on_amx(matmul(16, 16, 32, Spec("int8", "int32"))),
     ),
-    "a float sum of bytes": Scenario(
+    "a float sum of bytes": by_group(
         matmul(16, 16, 16, Spec("int8", "float32")),
         "no instruction multiplies int8 by int8 into float32", "accumulate in int32",
         fixed=matmul(16, 16, 16, Spec("int8", "int32")),
@@ -275,7 +289,7 @@ SCENARIOS: dict[str, Scenario] = {
         "the sum is not added to the lanes of `mm` that are stored", "f(x, y) += a*b", fixed=GOOD,
     ),
     # the operands
-    "an operand computed on the fly": Scenario(
+    "an operand computed on the fly": by_group(
         update(f"{product(f'{A} + {A}')} + {ACC}"), "an operand is computed on the fly from `A`",
         "compute it into its own Func", fixed=GOOD,
     ),
@@ -284,20 +298,20 @@ SCENARIOS: dict[str, Scenario] = {
         "one operand is the same value in every lane, 3.000000f",
         "multiply where `mm` is read", fixed=GOOD,
     ),
-    "an index with a division": Scenario(
+    "an index with a division": by_group(
         update(f"{product(THIRDS)} + {ACC}"), "`A` is read at an index that is divided by 3",
         "copy what is read of `A` into a Func", fixed=GOOD,
     ),
-    "an index that wraps around": Scenario(
+    "an index that wraps around": by_group(
         update(f"{product(WRAPPED)} + {ACC}"),
         "`A` is read at an index that is wrapped around at 16", "copy what is read of `A`",
         fixed=GOOD,
     ),
-    "an index that is clamped": Scenario(
+    "an index that is clamped": by_group(
         update(f"{product(CLAMPED)} + {ACC}"), "`A` is read at an index that is clamped",
         "so that the clamp happens there", fixed=GOOD,
     ),
-    "an index that is a product": Scenario(
+    "an index that is a product": by_group(
         update(f"{product(TIMES)} + {ACC}", {"A": ("float16", (256,)), "B": HALVES["B"]}),
         "an index that is a product of two vectorized variables", "copy what is read of `A`",
         fixed=GOOD,
@@ -312,7 +326,7 @@ SCENARIOS: dict[str, Scenario] = {
         "both operands vary along n: `A` is read with stride 2 and `B` with stride 1",
         "one of them must not depend on n", fixed=GOOD,
     ),
-    "a dimension that moves nothing": Scenario(
+    "a dimension that moves nothing": by_group(
         update(f"{reduce(COPIES)} + {ACC}"),
         "neither operand varies along one dimension of the tile (extent 2)",
         "compute `mm` without that dimension", fixed=GOOD,
@@ -322,16 +336,17 @@ SCENARIOS: dict[str, Scenario] = {
         "where `mm` is read: multiply by the condition, `hl.f32(condition)`",
         fixed=where(ROWS, "x4096(10)"),
     ),
-    "a condition on values": Scenario(
+    "a condition on values": by_group(
         where("x4096(0.0f)", f32(A)), "is not affine in the vectorized variables",
         "compare indices, not values", fixed=where(COLUMNS, "x4096(10)"),
     ),
     "a condition that wraps around": Scenario(
-        where(f"({DEPTH} % x4096(4))", ROWS), "divides an index or wraps it around",
-        "mask an operand in a Func of its own", fixed=where(ROWS, "x4096(10)"),
+        tall("(x1024(ramp(0, 1, 16)) % x16384(4)) < ramp(x256(0), x256(1), 64)"),
+        "divides an index or wraps it around", "mask an operand in a Func of its own",
+        target="sm_90a", fixed=where(ROWS, "x4096(10)"),
     ),
     "one condition or the other": Scenario(
-        where(f"{ROWS} < x4096(3) || x4096(9)", ROWS), "joins comparisons by more than `&&`",
+        where(f"{COLUMNS} < x4096(3) || x4096(9)", ROWS), "joins comparisons by more than `&&`",
         "mask an operand in a Func of its own", fixed=where(ROWS, "x4096(10)"),
     ),
     # the accumulator

@@ -1,0 +1,107 @@
+"""What stands for an operand that is computed: a buffer that does not exist, and its values.
+
+``selector.eqsat.computed`` makes them; the decoder puts the values back where the rules have put
+the loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from selector.ir.affine import Affine
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from selector.ir.traverse import map_expr
+from selector.ir.types import Type
+
+ROW, ALONG = Var("$c0"), Var("$c1")
+"""The coordinates of an operand that is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A buffer that does not exist: the value of its element (ROW, ALONG) at the index ``rows * ROW
+    + ALONG``."""
+
+    value: Expr
+    rows: Var
+
+    def at(self, index: Expr, condition: Expr | None) -> Expr:
+        """The values at an index vector; zero where a condition does not hold."""
+        lanes = index.type.lanes
+        row, along = self._coordinates(index)
+        value = _wide(self.value, {ROW.name: row, ALONG.name: along}, lanes)
+        return value if condition is None else masked(condition, value)
+
+    def _coordinates(self, index: Expr) -> tuple[Expr, Expr]:
+        match index:
+            case Ramp(base, stride, count):
+                (b, a), (s, t) = self._coordinates(base), self._coordinates(stride)
+                return Ramp(b, s, count), Ramp(a, t, count)
+            case Broadcast(value, count):
+                row, along = self._coordinates(value)
+                return Broadcast(row, count), Broadcast(along, count)
+            case Binary(op, a, b) if index.type.lanes > 1:
+                (r, x), (s, y) = self._coordinates(a), self._coordinates(b)
+                return Binary(op, r, s), Binary(op, x, y)
+            case _:
+                whole = Affine.of(index)
+                return whole.coefficient(self.rows).to_expr(), whole.rest(self.rows).to_expr()
+
+
+def _wide(e: Expr, values: Mapping[str, Expr], lanes: int) -> Expr:
+    """A scalar in every lane, where its variables are vectors."""
+
+    def wide(x: Expr) -> Expr:
+        match x:
+            case Var(name) if name in values:
+                return values[name]
+            case Cast(t, v):
+                return Cast(t.with_lanes(lanes), wide(v))
+            case Load(t, buffer, index, predicate):
+                mask = None if predicate is None else wide(predicate)
+                return Load(t.with_lanes(lanes), buffer, wide(index), mask)
+            case Call(t, name, args):
+                return Call(t.with_lanes(lanes), name, tuple(map(wide, args)))
+            case Binary() | Compare() | Not() | Select():
+                return map_expr(x, wide)
+            case _:
+                return Broadcast(x, lanes)
+
+    return wide(e)
+
+
+def masked(condition: Expr, value: Expr) -> Expr:
+    """A value where a condition holds, and zero; nothing is read elsewhere."""
+
+    def guarded(e: Expr) -> Expr:
+        match e:
+            case Load(t, buffer, index, predicate):
+                both = (
+                    condition if predicate is None else Binary(BinaryOp.AND, predicate, condition)
+                )
+                return Load(t, buffer, index, both)
+            case _:
+                return map_expr(e, guarded)
+
+    return Select(condition, guarded(value), _zeros(value.type))
+
+
+def _zeros(t: Type) -> Expr:
+    zero = FloatImm(0.0, t.element) if t.is_float else IntImm(0, t.element)
+    return zero if t.lanes == 1 else Broadcast(zero, t.lanes)

@@ -14,8 +14,7 @@ class Barrier:
     """A barrier in shared memory: what its phase still waits for, and how many phases are over."""
 
     arrivals: int
-    maker: int
-    made: int  # by the maker's clock
+    made: tuple[int, int]  # by whom, and when by that clock
     component: int  # of the clocks: how many of its phases are over
     pending: int
     coming: Clock  # what those know who have arrived

@@ -21,12 +21,12 @@ class Instructions:
     def __init__(self, agents: list[Agent]) -> None:
         self.members: dict[int, list[Agent]] = defaultdict(list)
         for agent in agents:
-            self.members[agent.group].append(agent)
+            self.members[agent.matrix.component].append(agent)
 
     def issue(self, agent: Agent, node: Busy) -> tuple[Who, int]:
         """A thread's part in some of them: what they do until they are complete."""
         agent.matrix.open.update(node.fragments)
-        return Who(agent.group, writes=False, engine=True), len(agent.matrix.clocks) + 1
+        return Who(agent.matrix.component, writes=False, engine=True), len(agent.matrix.clocks) + 1
 
     def commit(self, agent: Agent) -> None:
         """What a thread has issued is a group of the queue."""
@@ -39,7 +39,7 @@ class Instructions:
         """A thread waits until the first groups are complete: no sooner than all warps have issued
         them.
         """
-        others = self.members[agent.group]
+        others = self.members[agent.matrix.component]
         for other in others:
             while len(other.matrix.clocks) < groups:
                 yield lambda other=other: len(other.matrix.clocks) >= groups
@@ -47,7 +47,7 @@ class Instructions:
             agent.learn(other.matrix.clocks[groups - 1])
         agent.tick()
         agent.matrix.complete = max(agent.matrix.complete, groups)
-        agent.clock[KNOWN, agent.group] = agent.matrix.complete
+        agent.clock[KNOWN, agent.matrix.component] = agent.matrix.complete
 
     def have(self, agent: Agent, fragment: str) -> bool:
         """Whether instructions that are not complete have a thread's fragment."""

@@ -48,14 +48,14 @@ class Memories:
             parts = Who(agent.number, writes=True, part=True), agent.time
             self.touch(agent.block, parts, moves.parts, agent.clock, node)
         if moves.copied:
-            copied = Who(agent.copies.component, writes=True), agent.copies.ask()
+            copied = Who(agent.queues.copies.component, writes=True), agent.queues.copies.ask()
             self.touch(agent.block, copied, moves.copied, agent.clock, node)
         if moves.runs:
             self._run(agent, node, moves)
 
     def text(self, agent: Agent, name: str) -> None:
         """Text writes some of a memory, or reads it."""
-        start, memory = agent.values[name], agent.memories[name]
+        start, memory = agent.values[name], agent.places.memories[name]
         access = Who(agent.number, writes=True, part=True), agent.time
         chunks = of_range(start, start + memory.bytes)
         self.touch(agent.block, access, chunks, agent.clock, Pin(name))
@@ -70,7 +70,7 @@ class Memories:
         """Instructions that read memory until they are complete."""
         chunks = 0
         for name, first, last in zip(node.descriptors, node.first, node.last, strict=True):
-            start = agent.descriptors[name]
+            start = agent.places.descriptors[name]
             chunks |= of_range(start + first, start + last)
         self.touch(agent.block, access, chunks, agent.met, node)
 
@@ -122,13 +122,14 @@ class Memories:
     def store(self, agent: Agent, node: EngineStore) -> None:
         """The engine reads a box until it is drained."""
         start = start_of(node.source, agent)
-        chunks = of_range(start, start + agent.memories[node.source.memory].bytes)
-        access = Who(agent.stores.component, writes=False, engine=True), agent.stores.ask()
+        chunks = of_range(start, start + agent.places.memories[node.source.memory].bytes)
+        stores = agent.queues.stores
+        access = Who(stores.component, writes=False, engine=True), stores.ask()
         self.touch(agent.block, access, chunks, agent.clock, node)
 
     def end(self, agent: Agent) -> None:
         """A thread is over."""
-        if agent.clock[KNOWN, agent.stores.component] < agent.stores.asked:
+        if agent.clock[KNOWN, agent.queues.stores.component] < agent.queues.stores.asked:
             self.launch.fault("the engine may still read what is stored at the end")
 
 

@@ -39,7 +39,7 @@ class Phases:
             self.launch.fault(f"a barrier of {arrivals} arrivals")
         agent.tick()
         clocks = (self._nobody(), self._nobody(), np.zeros(self.size, np.int64))
-        b = Barrier(arrivals, agent.number, agent.time, self.next, arrivals, *clocks)
+        b = Barrier(arrivals, (agent.number, agent.time), self.next, arrivals, *clocks)
         self.next = min(self.next + 1, self.size - 1)  # more are a fault
         if at in self.barriers[agent.block]:
             self.launch.fault("a barrier is made where there is one")
@@ -48,7 +48,7 @@ class Phases:
     def announce(self, agent: Agent) -> None:
         """Those that a thread has made are there for the copy engine, too."""
         for b in self.barriers[agent.block].values():
-            b.announced |= b.maker == agent.number
+            b.announced |= b.made[0] == agent.number
 
     def at(self, agent: Agent, node: Node, place: int, block: int | None = None) -> Barrier | None:
         """The barrier that a thread means, if it is there and the thread can know that."""
@@ -56,7 +56,7 @@ class Phases:
         b = self.barriers[block].get(place)
         if b is None:
             self.launch.fault(f"no barrier is there: {line(node)}")
-        elif agent.clock[KNOWN, b.maker] < b.made:
+        elif agent.clock[KNOWN, b.made[0]] < b.made[1]:
             self.launch.fault(f"nobody told this thread that the barrier is made: {line(node)}")
         else:
             agent.tick()
@@ -112,7 +112,7 @@ class Phases:
         self._come(b, threads, clock, node)
         if node.after:
             clock = clock.copy()
-            clock[KNOWN, agent.copies.component] = agent.copies.asked
+            clock[KNOWN, agent.queues.copies.component] = agent.queues.copies.asked
             launch.later(partial(self._come, b, threads, clock, node))
 
     def _come(self, b: Barrier, arrivals: int, clock: Clock, node: Node) -> None:

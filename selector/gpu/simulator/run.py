@@ -204,7 +204,7 @@ class Run:
         if node.queue == "matrix":
             self.instructions.commit(agent)
             return
-        queue = agent.copies if node.queue == "copies" else agent.stores
+        queue = agent.queues.copies if node.queue == "copies" else agent.queues.stores
         match node:
             case Commit():
                 queue.commit()
@@ -214,7 +214,7 @@ class Run:
 
     def _memory(self, agent: Agent, node: Node) -> None:
         match node:
-            case Pin(name) if name in agent.memories:
+            case Pin(name) if name in agent.places.memories:
                 self.memories.text(agent, name)
             case Pin(name):
                 if self.instructions.have(agent, name) or self.tensors.have(agent, name):

@@ -104,10 +104,10 @@ class Tensors:
         """A product reads shared memory and writes its pieces until it is complete."""
         chunks = 0
         for name, start, end in zip(node.descriptors, node.start, node.end, strict=True):
-            first = agent.descriptors[name]
+            first = agent.places.descriptors[name]
             chunks |= of_range(first + start, first + end)
-        time = agent.products.ask()
-        reads = Who(agent.products.component, writes=False, engine=True)
+        time = agent.queues.products.ask()
+        reads = Who(agent.queues.products.component, writes=False, engine=True)
         self.memories.touch(agent.block, (reads, time), chunks, agent.clock, node)
         block = self.blocks[agent.block]
         piece = agent.values[node.to] % LANE // PIECE + node.first
@@ -115,7 +115,7 @@ class Tensors:
         if value(agent, node.add) and cells & ~block.written:
             self.launch.fault(f"nobody wrote what is added to: {line(node)}")
         block.written |= cells
-        self._touch(agent, Who(agent.products.component, writes=True), time, cells, node)
+        self._touch(agent, Who(agent.queues.products.component, writes=True), time, cells, node)
 
     def load(self, agent: Agent, node: TensorLoad) -> None:
         """A warp's loads are under way until it drains them."""
@@ -126,13 +126,13 @@ class Tensors:
         cells = sum(1 << (column // PIECE + i) * QUARTERS + quarter for i in range(node.pieces))
         if cells & ~self.blocks[agent.block].written:
             self.launch.fault(f"nobody wrote what is loaded: {line(node)}")
-        time = agent.loads.ask()
-        self._touch(agent, Who(agent.loads.component, writes=False), time, cells, node)
+        time = agent.queues.loads.ask()
+        self._touch(agent, Who(agent.queues.loads.component, writes=False), time, cells, node)
         self.loading.setdefault(agent.number, set()).add(node.fragment)
 
     def drain(self, agent: Agent) -> None:
         """The loads of a thread are complete."""
-        agent.clock[KNOWN, agent.loads.component] = agent.loads.asked
+        agent.clock[KNOWN, agent.queues.loads.component] = agent.queues.loads.asked
         self.loading.pop(agent.number, None)
 
     def have(self, agent: Agent, fragment: str) -> bool:
@@ -144,9 +144,10 @@ class Tensors:
         if not block.columns or cells >> block.columns // PIECE * QUARTERS:
             self.launch.fault(f"no such tensor memory is allocated: {line(node)}")
         known = np.stack([self._own(agent)] * 2)
-        known[:, agent.products.component] = agent.products.asked  # one after the other
+        products = agent.queues.products
+        known[:, products.component] = products.asked  # one after the other
         if isinstance(node, TensorFree):
-            known[:, agent.products.component] = agent.clock[KNOWN, agent.products.component]
+            known[:, products.component] = agent.clock[KNOWN, products.component]
         fault = block.races.touch(who, time, cells, known)
         if fault:
             self.launch.fault(f"tensor memory {fault}: {line(node)}")
@@ -157,7 +158,8 @@ class Tensors:
         """What a thread has done and what it has been told of, by component."""
         own = self.seen.get(agent.number)
         own = np.zeros_like(agent.clock[TOLD]) if own is None else own.copy()
-        for component in (agent.number, agent.loads.component, agent.products.component):
+        asked = agent.queues
+        for component in (agent.number, asked.loads.component, asked.products.component):
             own[component] = agent.clock[KNOWN, component]
         return own
 
@@ -174,5 +176,5 @@ class Tensors:
         """What is known when all products that a thread has asked for are complete."""
         clock = agent.clock.copy()
         clock[TOLD] = np.maximum(clock[TOLD], self._own(agent))
-        clock[:, agent.products.component] = agent.products.asked
+        clock[:, agent.queues.products.component] = agent.queues.products.asked
         return clock

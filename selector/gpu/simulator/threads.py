@@ -49,6 +49,7 @@ class Issued:
     clocks: list[Clock] = field(default_factory=list[Clock])
     groups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
     complete: int = 0
+    component: int = 0  # of the clocks: for all threads of the group
 
 
 @dataclass(slots=True)
@@ -74,6 +75,24 @@ class Queue:
         return self.groups[-1 - pending] if len(self.groups) > pending else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Those of a thread; ``products`` and ``loads`` are of tensor memory."""
+
+    copies: Queue = field(default_factory=Queue)
+    stores: Queue = field(default_factory=Queue)
+    products: Queue = field(default_factory=Queue)
+    loads: Queue = field(default_factory=Queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What names of a thread stand for: the bytes at which descriptors begin, and memories."""
+
+    descriptors: dict[str, int] = field(default_factory=dict[str, int])
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+
+
 @dataclass(slots=True)
 class Agent:
     """Neighbouring threads of a warp that go the same way, ``first`` to ``last``."""
@@ -85,14 +104,9 @@ class Agent:
     number: int = 0
     clock: Clock = field(default_factory=lambda: np.zeros((ROWS, 0), np.int64))
     met: Clock = field(default_factory=lambda: np.zeros((ROWS, 0), np.int64))  # since its warp met
-    copies: Queue = field(default_factory=Queue)
-    stores: Queue = field(default_factory=Queue)
-    products: Queue = field(default_factory=Queue)  # in tensor memory, and loads of it
-    loads: Queue = field(default_factory=Queue)
+    queues: Queues = field(default_factory=Queues)
     matrix: Issued = field(default_factory=Issued)
-    group: int = 0  # the component of what its group has asked of wgmma
-    descriptors: dict[str, int] = field(default_factory=dict[str, int])  # the bytes they begin at
-    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    places: Places = field(default_factory=Places)
     ready: Callable[[], bool] = lambda: True
     waits: Node | None = None
     over: bool = False
@@ -159,11 +173,11 @@ def agents_of(kernel: Kernel, world: World, barriers: int) -> list[Agent]:
     size = 5 * len(found) + groups * kernel.cluster + barriers
     for number, agent in enumerate(found):
         agent.number = number
-        agent.copies.component = len(found) + number
-        agent.stores.component = 2 * len(found) + number
-        agent.products.component = 3 * len(found) + number
-        agent.loads.component = 4 * len(found) + number
-        agent.group = 5 * len(found) + agent.block * groups + agent.first // GROUP
+        agent.queues.copies.component = len(found) + number
+        agent.queues.stores.component = 2 * len(found) + number
+        agent.queues.products.component = 3 * len(found) + number
+        agent.queues.loads.component = 4 * len(found) + number
+        agent.matrix.component = 5 * len(found) + agent.block * groups + agent.first // GROUP
         agent.clock = np.zeros((ROWS, size), np.int64)
         agent.clock[KNOWN, number] = 1
         agent.met = agent.clock.copy()

@@ -33,13 +33,13 @@ def assign(agent: Agent, node: Node) -> bool:
             v[node.name] = node.offset + (
                 0 if node.unit is None else value_of(node.unit)(v) * node.apart
             )
-            agent.memories[node.name] = node
+            agent.places.memories[node.name] = node
         case TensorMemory(name):
             v[name] = 0
         case TensorTile(name, of, start):
             v[name] = v[of] + value_of(start)(v)
         case Descriptor(name, view):
-            agent.descriptors[name] = start_of(view, agent)
+            agent.places.descriptors[name] = start_of(view, agent)
         case _:
             return False
     return True
@@ -50,7 +50,7 @@ def start_of(view: View, agent: Agent) -> int:
     v = agent.values
     parts = (view.start, view.index, view.at)
     start, index, at = (0 if e is None else value_of(e)(v) for e in parts)
-    return v[view.memory] + (start + index) * agent.memories[view.memory].element_bytes + at
+    return v[view.memory] + (start + index) * agent.places.memories[view.memory].element_bytes + at
 
 
 def declared(body: Body) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Read in this order: ``sizes`` (unknown counts and the digits of a lane), ``context`` (what premises
 say), ``meaning`` and ``lane_values`` (constructors), ``relations`` and ``products`` (claims and
 preconditions), ``goals`` (the same, to be proved), ``conditions`` (from a rule to both),
-``values`` (formulas at a lane), ``lemmas`` (sums), ``solve`` (z3), ``refute`` (chosen sizes),
-``bits`` (facts about types), ``verdicts``. What is trusted is what these meanings say, and z3.
+``formulas``, ``values`` (those of a lane), ``lemmas`` (sums), ``solve`` (z3), ``refute`` (chosen
+sizes), ``bits`` (facts about types), ``verdicts``. What is trusted is what these meanings say, and
+z3.
 """

@@ -290,7 +290,7 @@ class Rule:
         }
         for n in context.having(value, "MultiplyAdd"):
             name, accumulator = context.string(_name(n.args[0])), _class(n.args[4])
-            homes = {context.string(u.location) for u in context.units
+            homes = {context.string(u.location) for u in context.target.units
                      if context.string(u.name) == name}  # fmt: skip
             self.goals.demand(bool(places & homes), "an instruction of that location")
             loads = [n.args[1:3] for n in context.having(accumulator, "Load")]

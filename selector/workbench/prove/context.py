@@ -77,6 +77,19 @@ class Unit:
     apart: Poly | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is said of the target's instructions, by the names of their strings, and of types: which
+    ones ``embed`` in which, and into which their products ``fit``.
+    """
+
+    units: list[Unit] = field(default_factory=list[Unit])
+    packings: dict[str, Poly] = field(default_factory=dict[str, Poly])
+    configurable: set[str] = field(default_factory=set[str])
+    embeds: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    fits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
 @dataclass
 class Context:
     """Premises, and the terms that are made of them."""
@@ -87,11 +100,7 @@ class Context:
     values: dict[Cls, list[At]] = field(default_factory=dict[Cls, list[At]])
     everywhere: dict[Cls, list[At]] = field(default_factory=dict[Cls, list[At]])
     cases: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    units: list[Unit] = field(default_factory=list[Unit])
-    packings: dict[str, Poly] = field(default_factory=dict[str, Poly])
-    configurable: set[str] = field(default_factory=set[str])
-    embeds: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    fits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    target: Facts = field(default_factory=Facts)
     names: dict[str, str] = field(default_factory=dict[str, str])
     integers: set[str] = field(default_factory=set[str])
     free: set[str] = field(default_factory=set[str])

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import z3
 
 from selector.workbench.prove.context import At, Cls, Context
+from selector.workbench.prove.formulas import Either, Value
 from selector.workbench.prove.lemmas import equality
 from selector.workbench.prove.sizes import ZERO, Poly, Unproved
-from selector.workbench.prove.values import Attempt, Either, Value
+from selector.workbench.prove.values import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import z3
 
 from selector.workbench.prove.context import BOOL, Cls, Node
+from selector.workbench.prove.formulas import Band, Value
 from selector.workbench.prove.meaning import packing_of
 from selector.workbench.prove.sizes import ONE, Digits, Poly, Unproved, lane_number
-from selector.workbench.prove.values import RANGE, Attempt, Band, Value
+from selector.workbench.prove.values import RANGE, Attempt
 
 _ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
 
@@ -37,7 +38,7 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
             return binary(at, e, op, at.value(a, d), at.value(b, d))
         case "Cmp", (str(op), int(a), int(b)):
             x, y = at.value(a, d), at.value(b, d)
-            if at.chosen and x.sort() == y.sort() == z3.IntSort():
+            if at.lane is not None and x.sort() == y.sort() == z3.IntSort():
                 return compared(at.context.string(op), x, y)
             return at.function("compare", at.word(op), x, y, truth=True)
         case "Not", (int(a),):
@@ -107,7 +108,7 @@ def binary(at: Attempt, e: Cls, op: str, a: Value, b: Value) -> Value:
             at.euclid(a, b, q, r)
             at.fact(z3.BoolVal(True), RANGE)
             return q if op == "/" else r
-        case _ if at.chosen and op.startswith("?") and a.sort() == z3.IntSort():
+        case _ if at.lane is not None and op.startswith("?") and a.sort() == z3.IntSort():
             return a - b
         case _:
             truth = at.context.string(e) == BOOL

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 
 import z3
 
+from selector.workbench.prove.formulas import Band, Either, Sum, Value
 from selector.workbench.prove.sizes import ONE, Unproved, lane_number
-from selector.workbench.prove.values import ORDER, Attempt, Band, Either, Sum, Value
+from selector.workbench.prove.values import ORDER, Attempt
 
 
 def sums_in(at: Attempt, value: Value) -> list[str]:

@@ -182,7 +182,7 @@ def _instruction(
     packing = packing_of(context, f) or ONE
     groups, _ = context.sizes.quotient(k + packing - ONE, packing)
     say.lanes(b, groups * packing * n)
-    units = [u for u in context.units if context.string(u.name) == context.string(f)]
+    units = [u for u in context.target.units if context.string(u.name) == context.string(f)]
     say.demand(bool(units), f"an instruction {f} of the target")
     for unit in units[:1]:
         for operand, t in zip((a, b, c), unit.types, strict=True):
@@ -199,8 +199,8 @@ def _instruction(
 
 def packing_of(context: Context, f: str) -> Poly | None:
     """How many k lie side by side in an instruction's B, if a fact says so."""
-    known = {context.string(name): g for name, g in context.packings.items()}
-    parts = {context.string(u.name): ONE for u in context.units if u.apart is not None}
+    known = {context.string(name): g for name, g in context.target.packings.items()}
+    parts = {context.string(u.name): ONE for u in context.target.units if u.apart is not None}
     return (known | parts).get(context.string(f))
 
 
@@ -211,7 +211,7 @@ def _takes_any(context: Context, f: str) -> bool:
         relation == ">" and context.sizes.resolved(a - b) == context.sizes.resolved(packing) - ONE
         for relation, a, b in context.sizes.facts
     )
-    return grouped or context.string(f) in map(context.string, context.configurable)
+    return grouped or context.string(f) in map(context.string, context.target.configurable)
 
 
 def _is_windows(context: Context, a: Cls, apart: Poly) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 import z3
 
 from selector.workbench.prove.context import BOOL, INT32, Cls, Context, Say
+from selector.workbench.prove.formulas import Value
 from selector.workbench.prove.lane_values import product_sum
 from selector.workbench.prove.sizes import ONE, Digits, Poly, lane_number
-from selector.workbench.prove.values import Attempt, Value
+from selector.workbench.prove.values import Attempt
 
 
 def product(say: Say, r: Cls, a: Cls, b: Cls, mn: Poly, k: Poly, t: str) -> None:

@@ -16,9 +16,10 @@ import z3
 
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
+from selector.workbench.prove.formulas import Either, Value
 from selector.workbench.prove.goals import Goal
 from selector.workbench.prove.sizes import Poly, Sizes, Unproved, Vacuous, number, unknown
-from selector.workbench.prove.values import Attempt, Either, Value
+from selector.workbench.prove.values import Attempt
 
 _TRIES = 400
 _MATCHES = 12
@@ -88,7 +89,7 @@ def _chosen(context: Context, generator: Random, polys: list[Poly]) -> dict[str,
         _derive(sizes, chosen)
     except Vacuous:
         return None
-    at = Attempt(context, chosen, chosen=True)
+    at = Attempt(context, chosen, lane=0)
     holds = all(z3.is_true(z3.simplify(f)) for f in at.of_sizes())
     return chosen if holds else None
 
@@ -123,7 +124,7 @@ def _derive(sizes: Sizes, chosen: dict[str, int]) -> None:
 def _fails(rule: Rule, goal: Goal, chosen: dict[str, int]) -> Counterexample | None:
     """A goal denied, lane by lane."""
     for lane in range(_MOST_LANES):
-        at = Attempt(rule.context, chosen, chosen=True, lane=lane)
+        at = Attempt(rule.context, chosen, lane=lane)
         try:
             formulas = [f for f in goal.formulas(at) if not isinstance(f, Either)]
         except (Unproved, z3.Z3Exception):
@@ -148,7 +149,7 @@ def _denied(at: Attempt, formula: Value) -> str | None:
     """Values that break a formula while all facts hold; None if there are none."""
     solver = z3.Solver()
     solver.set("rlimit", _RESOURCES)
-    solver.add(*(fact for _, fact in at.facts), z3.Not(formula))
+    solver.add(*(fact.formula for fact in at.facts), z3.Not(formula))
     if solver.check() != z3.sat:
         return None
     if not z3.is_eq(formula):

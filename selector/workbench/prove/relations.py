@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import z3
 
 from selector.workbench.prove.context import BOOL, Cls, Say, Unit
+from selector.workbench.prove.formulas import Value
 from selector.workbench.prove.products import (
     band_mask,
     band_split,
@@ -23,7 +24,7 @@ from selector.workbench.prove.products import (
     product,
 )
 from selector.workbench.prove.sizes import ONE, ZERO, Digits, Poly, lane_number
-from selector.workbench.prove.values import UNSIGNED_ZERO, Attempt, Value
+from selector.workbench.prove.values import UNSIGNED_ZERO, Attempt
 
 Meaning = Callable[..., None]
 
@@ -206,31 +207,31 @@ def packed_mask(say: Say, p: Cls, m: Poly, n: Poly, k: Poly, g: Poly) -> None:
 
 def instruction(say: Say, location: str, f: str, m: Poly, n: Poly, a: str, b: str, c: str) -> None:
     say.size(m, n)
-    say.context.units.append(Unit(location, f, m, n, (a, b, c)))
+    say.context.target.units.append(Unit(location, f, m, n, (a, b, c)))
 
 
 def part(
     say: Say, location: str, f: str, m: Poly, n: Poly, apart: Poly, a: str, b: str, c: str
 ) -> None:
     say.size(m, n)
-    say.context.units.append(Unit(location, f, m, n, (a, b, c), apart))
+    say.context.target.units.append(Unit(location, f, m, n, (a, b, c), apart))
 
 
 def packing(say: Say, f: str, g: Poly) -> None:
     say.size(g)
-    say.context.packings[f] = g
+    say.context.target.packings[f] = g
 
 
 def configurable(say: Say, f: str) -> None:
-    say.context.configurable.add(f)
+    say.context.target.configurable.add(f)
 
 
 def embeds(say: Say, narrow: str, wide: str) -> None:
-    say.context.embeds.append((narrow, wide))
+    say.context.target.embeds.append((narrow, wide))
 
 
 def product_fits(say: Say, narrow: str, product: str) -> None:
-    say.context.fits.append((narrow, product))
+    say.context.target.fits.append((narrow, product))
 
 
 MEANINGS: Mapping[str, Meaning] = {

@@ -14,9 +14,10 @@ import z3
 
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
+from selector.workbench.prove.formulas import Either, Split, Value, unknowns_of
 from selector.workbench.prove.goals import Goal
 from selector.workbench.prove.sizes import Poly, Unproved
-from selector.workbench.prove.values import Attempt, Either, Split, Value
+from selector.workbench.prove.values import Attempt
 
 MOST = 8_000_000
 """Resources of z3 for one query, some seconds: not a time, so that every machine decides alike."""
@@ -68,7 +69,7 @@ def _prove(goal: Goal, context: Context, case: Mapping[str, int], outcome: Outco
                 _one_follows(at, formula, outcome)
             else:
                 _follows(at, formula, outcome)
-        outcome.contracts |= {name for name, f in at.facts if name and z3.is_true(f)}
+        outcome.contracts |= {f.contract for f in at.facts if f.contract and z3.is_true(f.formula)}
         return
     raise Unproved("digits that are cut without end")
 
@@ -123,37 +124,13 @@ def _follows(at: Attempt, formula: Value, outcome: Outcome) -> None:
 def relevant(at: Attempt, formula: Value) -> list[tuple[str, Value]]:
     """The facts about what a formula is made of: its digits, quotients and unknown values, and
     those of such facts."""
-    for name, fact in at.facts[len(at.simple) :]:
-        simple = z3.simplify(fact, som=True)
-        at.simple.append((name, simple, _locals(simple)))
-    waiting = {(name, fact): locals_of for name, fact, locals_of in at.simple}
-    known, found = _locals(formula), list[tuple[str, Value]]()
-    while more := [pair for pair, locals_of in waiting.items() if known & locals_of]:
+    waiting = {(fact.contract, fact.simple): fact.unknowns for fact in at.facts}
+    known, found = unknowns_of(formula), list[tuple[str, Value]]()
+    while more := [pair for pair, unknowns in waiting.items() if known & unknowns]:
         for pair in more:
             known |= waiting.pop(pair)
         found += more
     return found
-
-
-def _locals(formula: Value) -> set[int]:
-    """What of a formula is no number that all of an attempt share: digits, unknown values."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    stack = [formula]
-    while stack:
-        e = stack.pop()
-        if e.get_id() in seen:
-            continue
-        seen.add(e.get_id())
-        stack.extend(e.children())
-        unknown = z3.is_app(e) and e.decl().kind() == z3.Z3_OP_UNINTERPRETED
-        if unknown and (e.num_args() or _is_local(e.decl().name())):
-            found.add(e.get_id())
-    return found
-
-
-def _is_local(name: str) -> bool:
-    return name.startswith(("#", "high", "low", "div ", "mod ", "sum ", "v"))
 
 
 def _answer(solver: z3.Solver, contracts: set[str]) -> z3.CheckSatResult:
@@ -166,10 +143,10 @@ def of_types(at: Attempt) -> list[Value]:
     product that fits is converted like its factors. ``bits`` proves it of the rows."""
     w, x, y = z3.Ints("w! x! y!")
     found: list[Value] = []
-    for narrow, wide in (*at.context.embeds, *at.context.fits):
+    for narrow, wide in (*at.context.target.embeds, *at.context.target.fits):
         has = at.has(narrow, x)
         found.append(z3.ForAll([x], z3.Implies(has, at.has(wide, x)), patterns=[has]))
-    for narrow, wide in at.context.fits:
+    for narrow, wide in at.context.target.fits:
         both = (at.has(narrow, x), at.has(narrow, y))
         exact = at.function("exact", x, y)
         held = z3.Implies(z3.And(*both), at.has(wide, exact))

@@ -3,7 +3,8 @@
 Vectors that nothing is known of are functions of the lane's number, memory is a function of the
 index. What is integer arithmetic is polynomials (they also hold modulo 2**n: wrap-around is free);
 casts, and sums and products of other types, are functions of which only named contracts are known.
-With ``chosen`` sizes lanes are numbers, sums are written out, and all values are numbers.
+With sizes chosen (``Attempt.lane``) lanes are numbers, sums are written out, and all values are
+numbers.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
 
 import z3
 
 from selector.workbench.prove.context import BOOL, At, Cls, Context
+from selector.workbench.prove.formulas import Band, Fact, Split, Sum, Value
 from selector.workbench.prove.sizes import (
     ONE,
     ZERO,
@@ -28,8 +29,6 @@ from selector.workbench.prove.sizes import (
     unknown,
 )
 
-Value = Any
-"""A formula of z3: of integers, or of truth values where the type is bool."""
 _Quotient = tuple[Value, Value, Value, Value]
 
 FINITE = "values are finite: 0*x = 0"
@@ -39,56 +38,20 @@ RANGE = "indices do not overflow"
 ORDER = "sums may be taken in another order"
 
 
-@dataclass(frozen=True)
-class Split(Exception):  # noqa: N818 (begin anew with two digits)
-    """A digit has to be cut: its inner part has this extent."""
-
-    digit: str
-    part: Poly
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    """Formulas of which all have to follow, in one of several ways, each under a contract."""
-
-    ways: tuple[tuple[str, tuple[Value, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """The sum of a summand over ``extent`` terms."""
-
-    extent: Poly
-    summand: Callable[[Poly], Value]
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Where a summand may be other than zero: at ``row = first + step * tap``, tap < taps."""
-
-    row: Poly
-    first: Poly
-    step: Poly
-    taps: Poly
-    inside: Value
-
-
 @dataclass
 class Attempt:
-    """One attempt at a goal: the digits, and the facts about the terms that it meets."""
+    """One attempt at a goal: the digits, and the facts about the terms that it meets. ``lane``: the
+    one that is looked at, where all sizes are those of the ``case``.
+    """
 
     context: Context
     case: Mapping[str, int] = field(default_factory=dict[str, int])
     cuts: Mapping[str, Poly] = field(default_factory=dict[str, Poly])
-    chosen: bool = False
-    lane: int = 0
+    lane: int | None = None
     extent: int | None = None
-    facts: list[tuple[str, Value]] = field(default_factory=list[tuple[str, Value]])
+    facts: list[Fact] = field(default_factory=list[Fact])
     sums: dict[str, Sum] = field(default_factory=dict[str, Sum])
     bands: list[Band] = field(default_factory=list[Band])
-    simple: list[tuple[str, Value, set[int]]] = field(
-        default_factory=list[tuple[str, Value, set[int]]]
-    )
     extents: dict[str, Poly] = field(default_factory=dict[str, Poly])
     memo: dict[tuple[Cls, Digits], Value] = field(default_factory=dict[tuple[Cls, Digits], Value])
     divisions: dict[tuple[Poly, Poly], tuple[Poly, Poly]] = field(
@@ -101,7 +64,7 @@ class Attempt:
         self.sizes.bound.update((name, number(v)) for name, v in self.case.items())
 
     def fact(self, formula: Value, contract: str = "") -> None:
-        self.facts.append((contract, formula))
+        self.facts.append(Fact(contract, formula))
 
     # integers
 
@@ -158,7 +121,7 @@ class Attempt:
     def fresh(self, about: str, extent: Poly) -> Digits:
         """A digit, in parts where it has been cut."""
         extent = self.sizes.resolved(extent)
-        if self.chosen:
+        if self.lane is not None:
             self.extent = self.sizes.expanded(extent).constant
             assert self.extent is not None, extent
             return self.digits((number(self.lane % max(1, self.extent)), number(self.extent)))
@@ -323,7 +286,7 @@ class Attempt:
 
     def small(self, x: Value) -> Value:
         """A number that all types have, where numbers are looked for."""
-        if self.chosen:
+        if self.lane is not None:
             self.fact(z3.And(x >= 0, x <= 9))
         return x
 
@@ -339,7 +302,7 @@ class Attempt:
 
     def is_number(self, of: Cls | str) -> bool:
         """Whether values of a type are computed with as integers."""
-        return self.chosen or self.context.is_integer(of)
+        return self.lane is not None or self.context.is_integer(of)
 
     def times(self, of: Cls | str, x: Value, y: Value) -> Value:
         """The product in a type."""
@@ -349,7 +312,7 @@ class Attempt:
         found = self.function("times", t, x, y)
         self.fact(found == self.function("times", t, y, x), COMMUTES)
         self.fact(z3.Implies(z3.Or(x == 0, y == 0), found == 0), FINITE)
-        if self.context.fits or self.context.embeds:
+        if self.context.target.fits or self.context.target.embeds:
             exact = self.function("exact", x, y)
             self.fact(z3.Implies(self.has(of, exact), found == exact))
         return found
@@ -370,11 +333,11 @@ class Attempt:
             return self.function("cast", self.word(to), self.word(of), x, truth=True)
         if self.context.string(of) == BOOL:
             x = z3.If(x, z3.IntVal(1), z3.IntVal(0))
-        if self.chosen:
+        if self.lane is not None:
             return x
         found = self.function("cast", self.word(to), self.word(of), x)
         self.fact(z3.Implies(x == 0, found == 0))
-        if self.context.fits or self.context.embeds:
+        if self.context.target.fits or self.context.target.embeds:
             self.fact(z3.Implies(self.has(to, x), found == x))
         return found
 
@@ -385,7 +348,7 @@ class Attempt:
     def memory(self, t: str, buffer: str, index: Value) -> Value:
         truth = self.context.string(t) == BOOL
         found = self.function("memory", self.word(t), self.word(buffer), index, truth=truth)
-        if not truth and (self.context.fits or self.context.embeds):
+        if not truth and (self.context.target.fits or self.context.target.embeds):
             self.fact(z3.And(self.has(t, found), self.has(t, z3.IntVal(0))))
         return found if truth else self.small(found)
 
@@ -393,7 +356,7 @@ class Attempt:
         """A sum; its name stands for it, or its terms where the sizes are chosen."""
         extent = self.sizes.resolved(self.sizes.as_count(extent))
         terms = self.sizes.expanded(extent).constant
-        if terms is not None and self.chosen:
+        if terms is not None and self.lane is not None:
             return sum((summand(number(i)) for i in range(terms)), start=z3.IntVal(0))
         name = f"sum {len(self.sums)}"
         self.sums[name] = Sum(extent, summand)

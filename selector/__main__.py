@@ -5,6 +5,7 @@
     --kernels: what that is printed from, --after PASS: before further passes)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
+    python -m selector aot FILE...         a C++ library of saved kernels or programs (aot --help)
     python -m selector rules ...           the rule author's bench (rules --help)
     python -m selector serve               the compile service (serve --help)
     python -m selector fuzz                random programs against every oracle (fuzz --help)
@@ -21,12 +22,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
 from selector.ir.module import Module
 from selector.service.command import add_options
 from selector.targets import TARGETS, find_target
 from selector.workbench.commands import add_commands
+
+if TYPE_CHECKING:
+    from selector.kernel import Kernel
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -53,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        required=True, metavar="dump | select | explain | rules | serve | fuzz"
+        required=True, metavar="dump | select | explain | aot | rules | serve | fuzz"
     )
     for name, run, what in (
         ("dump", dump, "read, verify and print a program"),
@@ -75,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--after", metavar="PASS", help="with --kernels: as that left it")
         if name == "explain":
             command.add_argument("--laws", action="store_true", help="the law of each rule as well")
+    _add_aot(commands.add_parser("aot", help="write a C++ library of kernels"))
     rules = commands.add_parser("rules", help="check, test, list and trace the rules")
     add_commands(rules)
     served = commands.add_parser("serve", help="the compile service, over HTTP")
@@ -87,6 +93,39 @@ def _parser() -> argparse.ArgumentParser:
     fuzzed.add_argument("options", nargs="*")
     fuzzed.set_defaults(command=fuzz, json=False)
     return parser
+
+
+def _add_aot(command: argparse.ArgumentParser) -> None:
+    """``aot``: what a build calls."""
+    command.description = "Write a C++ library with one function, for several targets if need be."
+    command.add_argument(
+        "files", nargs="+", metavar="FILE", help="saved kernels, or programs in the text form"
+    )
+    command.add_argument("--out", type=Path, required=True, help="the folder")
+    command.add_argument("--name", help="the function's; default: that of the first kernel")
+    command.add_argument(
+        "--target", action="append", help="for programs in the text form; may be given repeatedly"
+    )
+    command.add_argument(
+        "--trust", action="store_true", help="the files' code for the CPU is known to be good"
+    )
+    command.set_defaults(command=aot, json=False)
+
+
+def aot(options: argparse.Namespace) -> int:
+    """Export what was saved, and what is compiled now."""
+    from selector.api import compile_module, load
+
+    kernels: list[Kernel] = []
+    for file in options.files:
+        if file.endswith(".vir") or file == "-":
+            module = read_program(file)
+            kernels += [compile_module(module, t) for t in options.target or [DEFAULT_TARGET]]
+        else:
+            kernels.append(load(file, trust=options.trust))
+    first, *others = kernels
+    first.export(options.name or first.name, options.out, *others)
+    return 0
 
 
 def read_program(name: str) -> Module:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from selector import performance, pipeline
 from selector.diagnostics import ArtifactError, TargetError
@@ -24,6 +24,9 @@ from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
 from selector.runtime.text_size import funcs_of
 from selector.targets import Target, find_target
+
+if TYPE_CHECKING:
+    from selector.interop.ahead.tables import Program
 
 CacheEntry = tuple[KernelCache, str]
 
@@ -191,13 +194,7 @@ class Kernel:
                 f"tiles={tiles!r} is neither 'hardware' nor 'software'",
                 hint="leave it out for what this CPU has",
             )
-        if not self._trust:
-            raise ArtifactError(
-                f"{self.name} was read from a file, and is code for the CPU",
-                why="such code runs as this process does, and can do whatever you can",
-                hint="selector.load(path, trust=True), if you know who could write the file; "
-                "kernel.interpret(...) needs no trust",
-            )
+        self._check_trust()
         from selector.runtime import cpu_compile
 
         wanted = cpu_compile.wanted_build(self.source, tiles)
@@ -209,6 +206,16 @@ class Kernel:
         self._clock.time("library", start)
         self._keep(replace(self._artifact, libraries=(made, *self._artifact.libraries)))
         return made.code
+
+    def _check_trust(self) -> None:
+        """``ArtifactError`` for code for the CPU that was loaded without trust."""
+        if not self._trust:
+            raise ArtifactError(
+                f"{self.name} was read from a file, and is code for the CPU",
+                why="such code runs as this process does, and can do whatever you can",
+                hint="selector.load(path, trust=True), if you know who could write the file; "
+                "kernel.interpret(...) needs no trust",
+            )
 
     def _keep(self, artifact: Artifact) -> None:
         """Go on with more machine code, and put it into the cache."""
@@ -224,6 +231,28 @@ class Kernel:
         ``ArtifactError`` if ``path`` holds something else and ``overwrite`` is not set.
         """
         artifacts.write(self.to_bytes(), path, overwrite)
+
+    def export(self, name: str, directory: str | os.PathLike[str], *others: Kernel) -> None:
+        """Write a C++ library with the function ``name`` for the kernel, which needs no Python when
+        it runs: header, source with the machine code, CMake package.
+
+        ``others``: the same pipeline for other targets; a call takes the one for its arrays' GPU,
+        or CPU. ``ArgumentError`` for a name that is none in C and for kernels that take other
+        arguments, ``TargetError`` for what cannot be exported, ``ArtifactError`` if ``directory``
+        holds something else under one of the names.
+        """
+        from selector.interop.ahead.export import files_of, write_files
+
+        programs = [p for kernel in (self, *others) for p in kernel._programs_to_export()]
+        write_files(directory, files_of(name, programs))
+
+    def _programs_to_export(self) -> list[Program]:
+        from selector.interop.ahead.tables import Program
+
+        if self.target.family == "cuda":
+            return [Program(self.plan, self.cubin())]
+        self._check_trust()
+        return [Program(self.plan)]
 
     def to_bytes(self, machine_code: bool = True) -> bytes:
         """The bytes of the file that ``save`` writes; ``load_bytes`` reads them.

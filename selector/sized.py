@@ -12,7 +12,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.prepare import output_shapes
 from selector.runtime.sizes import Size
+
+if TYPE_CHECKING:
+    from selector.interop.ahead.tables import Program
 
 Make = Callable[[Shapes], tuple[SizeClass, Kernel]]
 _SHAPES_AT_MOST = 1024  # of calls, whose programs are remembered
@@ -105,6 +109,15 @@ class SizedKernel(Kernel):
         if not machine_code:
             return self._bytes(Kernel._bare)
         return self._bytes(Kernel._whole)
+
+    def _programs_to_export(self) -> list[Program]:
+        """Those of all size classes that there are; without any, the one for unknown sizes."""
+        found = [
+            replace(each, size_class=size_class)
+            for size_class, kernel in self._programs.items()
+            for each in kernel._programs_to_export()
+        ]
+        return found or super()._programs_to_export()
 
     def __reduce__(self) -> tuple[Callable[[bytes, bool], Kernel], tuple[bytes, bool]]:
         """Pickled as its saved bytes, with the programs that there are; it makes no more then."""

@@ -20,13 +20,13 @@ from selector.diagnostics import InternalError, TargetError
 
 COMPILERS = ("cc", "gcc", "clang")  # after the one that CC names
 _INTERPRET = "kernel.interpret(...) runs the selected program on any machine"
-_FLAGS = (
+FLAGS = (
     "-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-w",
 )  # fmt: skip
-_TILE_FLAGS = ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
+TILE_FLAGS = ("-mamx-tile", "-mamx-bf16", "-mamx-int8")
 _TILE_FEATURES = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
-_PORTABLE = "-march=x86-64-v4"
+PORTABLE = "-march=x86-64-v4"
 _PORTABLE_WORDS = "avx avx2 avx512bw avx512cd avx512dq avx512f avx512vl bmi1 bmi2 f16c fma movbe"
 _PORTABLE_FEATURES = frozenset(_PORTABLE_WORDS.split())
 _NATIVE_PREFIXES = ("avx", "sse", "ssse", "bmi", "amx", "vaes", "vpcl", "sha")
@@ -112,11 +112,11 @@ def wanted_build(source: str, tiles: str | None = None) -> Build:
     else:
         kind = tiles
     if kind == "hardware" and not has_tiles():  # for another machine
-        flags = (*_FLAGS, *threads, _PORTABLE, *_TILE_FLAGS)
+        flags = (*FLAGS, *threads, PORTABLE, *TILE_FLAGS)
         return Build(kind, flags, tuple(sorted(_PORTABLE_FEATURES | _TILE_FEATURES)))
     own = (f for f in cpu_features() if f in _NATIVE_NAMES or f.startswith(_NATIVE_PREFIXES))
-    extra = {"hardware": _TILE_FLAGS, "software": ("-DSELECTOR_SOFTWARE_TILES",)}.get(kind, ())
-    return Build(kind, (*_FLAGS, *threads, "-march=native", *extra), tuple(sorted(own)))
+    extra = {"hardware": TILE_FLAGS, "software": ("-DSELECTOR_SOFTWARE_TILES",)}.get(kind, ())
+    return Build(kind, (*FLAGS, *threads, "-march=native", *extra), tuple(sorted(own)))
 
 
 def choose(libraries: Iterable[Library], wanted: Build) -> Library | None:

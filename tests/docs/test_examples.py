@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def program(shown: Block) -> str:
 
 
 def needs_nvrtc(text: str) -> bool:
-    return ".cubin()" in text or "build_only=True" in text
+    return ".cubin()" in text or ".export(" in text or "build_only=True" in text
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,30 @@ def test_the_bench(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     compare(block("output", "mine.egg"), done.stdout, request)
 
 
+@pytest.mark.gcc
+@pytest.mark.nvrtc
+def test_a_program_in_cpp(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """What is exported is built, installed, found and called; nothing of it needs Python."""
+    for name in ("smooth.py", "main.cpp", "CMakeLists.txt"):
+        (tmp_path / name).write_text(block("file", name).text)
+    done = run(tmp_path / "smooth.py")
+    assert done.returncode == 0, done.stderr
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert cmake is not None
+    strict = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"
+    for command in (
+        ["-S", "smooth", "-B", "library", "-DCMAKE_INSTALL_PREFIX=installed", strict],
+        ["--build", "library", "--target", "install"],
+        ["-S", ".", "-B", "built", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}", strict],
+        ["--build", "built"],
+    ):
+        made = subprocess.run([cmake, *command], cwd=tmp_path, capture_output=True, text=True)
+        assert made.returncode == 0, made.stdout + made.stderr
+    program = tmp_path / "built" / "program"
+    printed = subprocess.run([program], capture_output=True, text=True, check=True, env={}).stdout
+    compare(block("output", "main.cpp"), printed, request)
+
+
 # -------------------------------------------------------------- what is not marked claims nothing
 
 
@@ -166,7 +191,7 @@ def test_every_shown_text_is_tested() -> None:
         ), path
     outputs = {b.about for b in all_blocks() if b.kind in ("output", "error")}
     programs = {b.about for b in all_blocks() if b.kind == "file"}
-    recipes = {"bytes.py"}  # run in a copy of the project, by test_recipes
+    recipes = {"bytes.py", "CMakeLists.txt"}  # by test_recipes, and with main.cpp
     modules = {"blur2d.py"}  # imported by the others
     assert programs - recipes - modules <= {about.split(", ")[0] for about in outputs}
 

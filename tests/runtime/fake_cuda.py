@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -16,7 +16,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ARGUMENTS = 16
+ARGUMENTS = 40
 CONTEXTS = {0: 0x100, 1: 0x200}  # by device
 SIZES = {  # bytes of the arguments of each kernel of the plans of ``runtime_plans``
     "conv_kernel": (8, 8, 8, 4, 4, 4, 4, 4),
@@ -153,12 +153,11 @@ class FakeCuda:
     of each array that was made.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, sizes: Mapping[str, tuple[int, ...]] = SIZES) -> None:
+        self.path, self.sizes = path, sizes
         self.library: Any = ctypes.CDLL(str(path))
         self.kernels = {
-            name: Kernel(len(sizes), (ctypes.c_int * ARGUMENTS)(*sizes))
-            for name, sizes in SIZES.items()
+            name: Kernel(len(own), (ctypes.c_int * ARGUMENTS)(*own)) for name, own in sizes.items()
         }
         self.allocations: list[str] = []
         self.capture_modes: list[int] = []
@@ -188,11 +187,12 @@ class FakeCuda:
         records = (Record * count).in_dll(self.library, "fake_records")
         self.number("fake_launches").value = 0
         names = {ctypes.addressof(kernel): name for name, kernel in self.kernels.items()}
+        sizes = self.sizes
         return [
             (
                 names[r.kernel], tuple(r.grid), tuple(r.block), r.shared, r.stream or 0, r.context,
                 bool(r.early),
-                *(bytes(r.arguments[i][:size]) for i, size in enumerate(SIZES[names[r.kernel]])),
+                *(bytes(r.arguments[i][:size]) for i, size in enumerate(sizes[names[r.kernel]])),
             )
             for r in records
         ]  # fmt: skip
@@ -255,7 +255,11 @@ class FakeCuda:
                 CUDARuntimeError=CudaRuntimeError,
                 pointerGetAttributes=lambda pointer: SimpleNamespace(device=0),
             ),
-            driver=SimpleNamespace(CUDADriverError=DriverError),
+            driver=SimpleNamespace(
+                CUDADriverError=DriverError,
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+                funcSetAttribute=lambda function, attribute, value: None,
+            ),
             function=SimpleNamespace(Module=self._module),
         )
         return SimpleNamespace(

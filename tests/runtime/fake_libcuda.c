@@ -2,10 +2,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS 16
-#define RECORDS 4096
+#define ARGUMENTS 40
+#define RECORDS 1024
 
 struct Kernel {  // what a function handle points to
   int count, sizes[ARGUMENTS];
@@ -133,4 +134,66 @@ void fake_destroy_graph(void) {
     struct Object *object = fake_graph[--fake_graph_objects];
     object->destroy(object->pointer);
   }
+}
+
+// What a program without CuPy needs: devices, machine code, memory.
+
+static struct { const char *name; struct Kernel *kernel; } known[64];
+static int known_count;
+int fake_loaded, fake_held, fake_capability = 90, fake_shared;
+
+void fake_know(const char *name, struct Kernel *kernel) {
+  known[known_count].name = strdup(name), known[known_count++].kernel = kernel;
+}
+
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGet(int *device, int number) { return *device = number, number > 1 ? 101 : 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  (void)device;
+  *value = attribute == 75   ? fake_capability / 10
+           : attribute == 76 ? fake_capability % 10
+           : attribute == 16 ? 4
+                             : 0;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  return *context = (void *)(uintptr_t)(device ? 0x200 : 0x100), 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) { return device > 1; }
+int cuCtxSynchronize(void) { return 0; }
+int cuModuleLoadData(void **module, const void *image) {
+  return *module = (void *)image, fake_loaded++, 0;
+}
+int cuModuleUnload(void *module) { return fake_loaded--, !module; }
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  (void)module;
+  for (int i = known_count; i--;)
+    if (!strcmp(known[i].name, name)) return *function = known[i].kernel, 0;
+  return 500;
+}
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  (void)function;
+  fake_shared = value;
+  return attribute != 8;
+}
+int cuMemAlloc_v2(uint64_t *address, size_t size) {
+  return *address = (uint64_t)(uintptr_t)malloc(size), fake_held++, *address ? 0 : 2;
+}
+int cuMemFree_v2(uint64_t address) { return free((void *)(uintptr_t)address), fake_held--, 0; }
+int cuMemAllocAsync(uint64_t *address, size_t size, void *stream) {
+  (void)stream;
+  return cuMemAlloc_v2(address, size);
+}
+int cuMemFreeAsync(uint64_t address, void *stream) {
+  (void)stream;
+  return cuMemFree_v2(address);
+}
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t size, void *stream) {
+  (void)stream;
+  memset((void *)(uintptr_t)address, value, size);
+  return 0;
+}
+int cuGetErrorName(int status, const char **name) {
+  *name = status == 906 ? "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" : "CUDA_ERROR_OF_THE_FAKE";
+  return 0;
 }

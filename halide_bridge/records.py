@@ -42,6 +42,11 @@ _COMPARE = {
 _TRANSPARENT = frozenset(
     {"likely", "likely_if_innermost", "promise_clamped", "unsafe_promise_clamped"}
 )
+_WIDENING = {
+    "widening_add": ir.BinaryOp.ADD,
+    "widening_sub": ir.BinaryOp.SUB,
+    "widening_mul": ir.BinaryOp.MUL,
+}
 _MARKERS = frozenset({"add_image_checks_marker", "skip_stages_marker", "sliding_window_marker"})
 _NO_STMT = ir.Block(())
 ELEMENT = "@"  # between a Func's name and the number of its value; no function is called so
@@ -172,6 +177,8 @@ class Reader:
             return ir.Select(values[0], values[1], values[2])
         if name == "mux":
             return _mux(values)
+        if name in _WIDENING:
+            return ir.Binary(_WIDENING[name], *(normal_expr(ir.Cast(result, v)) for v in values))
         return ir.Call(result, name, values)
 
     def read_access(self, type_: Record, name: str, value: int, args: tuple[int, ...]) -> ir.Expr:

@@ -18,7 +18,7 @@ from itertools import product
 
 from selector.eqsat.computed_values import ALONG, ROW, Computed, masked
 from selector.eqsat.exact import bounds, embeds, inside, is_sign, narrow, whole_numbers
-from selector.eqsat.places import Grid, Place, Shape, grids, shape_of
+from selector.eqsat.places import Grid, Place, Shape, cuts_of, grids, shape_of
 from selector.eqsat.scaling import is_zero, update_of
 from selector.eqsat.scopes import accumulators_of
 from selector.intrinsics import TensorInstruction
@@ -41,7 +41,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt
+from selector.ir.traverse import map_expr, map_stmt, walk_stmt
 from selector.ir.types import Type
 
 MOST_CONDITIONS = 4
@@ -52,7 +52,8 @@ class _Pass:
     """One run over an allocation; ``found`` are the buffers that it made."""
 
     types: Mapping[Type, tuple[tuple[Type, Type], ...]]
-    from_memory: bool
+    taps_only: bool
+    cuts: frozenset[int]
     names: int = 0
     found: dict[str, Computed] = field(default_factory=dict[str, Computed])
 
@@ -68,7 +69,7 @@ class _Pass:
         """A sum of products with computed operands; None for one that is no such sum."""
         lanes, terms = total.lanes, total.value.type.lanes // total.lanes
         kind = total.type.element
-        for grid in grids(total.value, terms):
+        for grid in grids(total.value, terms, self.cuts):
             for factors in _pairs(grid.scalar(total.value), grid):
                 shape = shape_of(grid, factors)
                 if shape is None:
@@ -89,7 +90,7 @@ class _Pass:
                 return None
             operand = _plain(value, place, shape.grid)
             if operand is None:
-                if self.from_memory and number != shape.taps:
+                if self.taps_only and number != shape.taps:
                     return None
                 operand = self.load(value, place, shape.grid)
             wide = kind.with_lanes(operand.type.lanes)
@@ -110,20 +111,23 @@ class _Pass:
 
 
 def compute_operands(
-    allocation: Allocate, legal: Iterable[TensorInstruction]
+    allocation: Allocate, legal: Iterable[TensorInstruction], taps_only: bool = False
 ) -> tuple[Allocate, Mapping[str, Computed]] | None:
     """A prepared allocation whose sums multiply computed operands, and the buffers that stand for
-    them; None if that changes nothing."""
+    them; None if that changes nothing. ``taps_only``: of the taps of filters, which are in a table
+    before they are multiplied."""
     types: dict[Type, tuple[tuple[Type, Type], ...]] = {}
     for i in legal:
         pair = (i.a_type, i.b_type)
         known = types.setdefault(i.c_type, ())
         if pair not in known:
             types[i.c_type] = (*known, pair)
-    from_memory = Location.WGMMA in accumulators_of(allocation).values()
-    run = _Pass(types, from_memory)
+    in_memory = Location.WGMMA in accumulators_of(allocation).values()
+    updates = (update_of(s) for s in walk_stmt(allocation.body) if isinstance(s, Store))
+    cuts = frozenset(c for u in updates if u is not None for c in cuts_of(u.value))
+    run = _Pass(types, taps_only or in_memory, cuts)
     body = run.stmt(allocation.body)
-    return (replace(allocation, body=body), run.found) if run.found else None
+    return None if body == allocation.body else (replace(allocation, body=body), run.found)
 
 
 def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
@@ -157,10 +161,8 @@ def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
     masks = [f for f in factors if f.type.is_bool]
     signs = [f for f in factors if not f.type.is_bool and is_sign(f, grid.extents)]
     main = [f for f in factors if f not in masks and f not in signs]
-    if len(main) == 1 and signs:
-        main.append(signs.pop())
-    if len(main) == 1:
-        main.append(_one(main[0].type))
+    while len(main) < 2:
+        main.append(signs.pop() if signs else _one(value.type))
     if len(main) != 2 or len(masks) + len(signs) > MOST_CONDITIONS:
         return []
     return [

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
+    Broadcast,
     Call,
     Cast,
     Expr,
@@ -56,7 +57,7 @@ def embeds(narrow_type: Type, wide: Type) -> bool:
 
 
 def bounds(e: Expr, ranges: Ranges) -> Range:
-    """A range that a scalar integer is in, whatever it reads."""
+    """A range that an integer is in, whatever it reads."""
     known = whole_numbers(e.type)
     found = _bounds(e, ranges)
     return found if found is not None and inside(found, known) else known
@@ -70,6 +71,8 @@ def _bounds(e: Expr, ranges: Ranges) -> Range | None:
             return 0, ranges[name] - 1
         case Cast(_, value) if value.type.is_integer:
             return bounds(value, ranges)
+        case Broadcast(value, _):
+            return bounds(value, ranges)
         case Select(_, a, b):
             return _ends(*bounds(a, ranges), *bounds(b, ranges))
         case Binary(BinaryOp.MOD, _, IntImm(by, _)) if by > 0:
@@ -78,16 +81,21 @@ def _bounds(e: Expr, ranges: Ranges) -> Range | None:
             low, high = bounds(a, ranges)
             return low // by, high // by
         case Binary(op, a, b):
-            return _combined(op, bounds(a, ranges), bounds(b, ranges))
+            return combined(op, bounds(a, ranges), bounds(b, ranges))
         case _:
             return None
+
+
+def vector_bounds(e: Expr) -> Range:
+    """The same of a vector's lanes."""
+    return bounds(e, {})
 
 
 def _ends(*values: int) -> Range:
     return min(values), max(values)
 
 
-def _combined(op: BinaryOp, a: Range, b: Range) -> Range | None:
+def combined(op: BinaryOp, a: Range, b: Range) -> Range | None:
     match op:
         case BinaryOp.ADD:
             return a[0] + b[0], a[1] + b[1]
@@ -125,7 +133,13 @@ def narrow(e: Expr, t: Type, ranges: Ranges) -> Expr | None:
     match e:
         case FloatImm(value, _) if t.is_float and FloatImm(value, t).value == value:
             return FloatImm(value, t)
-        case Cast(wide, value) if embeds(value.type, wide):
+        case Cast(wide, Cast(wider, value)) if embeds(value.type, wide) and embeds(
+            value.type, wider
+        ):
+            return narrow(value, t, ranges)
+        case Cast(wide, value) if embeds(value.type, wide) or (
+            value.type.is_integer and inside(bounds(value, ranges), whole_numbers(wide))
+        ):
             return narrow(value, t, ranges)
         case Select(condition, a, b):
             both = _both(a, b, t, ranges)

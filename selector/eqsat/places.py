@@ -10,7 +10,7 @@ moved by it instead: there are more of them, zeros at their ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd, prod
@@ -102,15 +102,20 @@ class Grid:
         return self.index(index.to_expr(), steps)
 
 
-def grids(value: Expr, terms: int) -> Iterator[Grid]:
-    """The digits of a sum of so many terms in each output: as its ramps and broadcasts are nested,
-    and with phases where an index is divided."""
-    cuts = {terms} | {
+def cuts_of(value: Expr) -> frozenset[int]:
+    """After how many lanes the ramps and broadcasts of a value take another step."""
+    return frozenset(
         (e.base if isinstance(e, Ramp) else e.value).type.lanes
         for e in walk_expr(value)
         if isinstance(e, Ramp | Broadcast)
-    }
-    for wanted in ({terms}, cuts):
+    )
+
+
+def grids(value: Expr, terms: int, beside: frozenset[int] = frozenset()) -> Iterator[Grid]:
+    """The digits of a sum of so many terms in each output: as its ramps and broadcasts are nested,
+    with phases where an index is divided, and as other sums are (``beside``)."""
+    cuts = cuts_of(value) | {terms}
+    for wanted in ({terms}, cuts, cuts | beside):
         first = _grid(_chain(wanted, terms, value.type.lanes), terms, value.type.lanes)
         phases = _phases(first, first.scalar(value))
         yield first
@@ -126,7 +131,7 @@ def _ordered(e: Expr) -> Expr:
     return Affine.of(e).to_expr() if place else map_expr(e, _ordered)
 
 
-def _chain(cuts: set[int], terms: int, lanes: int) -> list[int]:
+def _chain(cuts: Set[int], terms: int, lanes: int) -> list[int]:
     """Lane counts that divide one another, up to all lanes."""
     found = [1]
     for c in sorted(cuts | {lanes}):
@@ -185,15 +190,13 @@ def shape_of(grid: Grid, factors: tuple[Expr, Expr]) -> Shape | None:
 
 def matrices(grid: Grid, factors: tuple[Expr, Expr]) -> Shape | None:
     """Factors that follow outputs of their own: the one the outer digits, the other the inner
-    ones."""
+    ones, or none at all."""
     outputs = grid.outputs
     used = [grid.used(f) for f in factors]
     for outer, inner in ((0, 1), (1, 0)):
         for cut in range(1, len(outputs)):
             low, high = outputs[:cut], outputs[cut:]
             if used[outer] & {d.name for d in low} or used[inner] & {d.name for d in high}:
-                continue
-            if not used[outer] & {d.name for d in high} or not used[inner] & {d.name for d in low}:
                 continue
             own = {outer: high, inner: low}
             first, second = (_matrix(grid, f, own[i]) for i, f in enumerate(factors))

@@ -11,6 +11,7 @@ from selector.diagnostics import SelectionError, Where
 from selector.eqsat.abstract import Skeleton
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, stage_of
+from selector.eqsat.expand import PART
 from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
@@ -32,6 +33,7 @@ def where(module: Module, scope: Scope, s: Stmt) -> Where:
     if isinstance(s, Store):
         stage = stage_of(s, scope)
         buffer = s.buffer
+    buffer = buffer.partition(PART)[0]
     origin = next((o for o in module.origins if o.name == buffer), None)
     func = origin.func if origin is not None else buffer
     location = origin.location if origin is not None else ""

@@ -46,16 +46,17 @@ def is_uniform(e: Expr) -> bool:
     return e.type.lanes == 1 or (isinstance(e, Broadcast) and e.value.type.lanes == 1)
 
 
-def factor_scales(allocation: Allocate) -> Allocate:
-    """The allocation with shared factors of its updates moved to its reads."""
+def factor_scales(allocation: Allocate, alone: bool = False) -> Allocate:
+    """The allocation with shared factors of its updates moved to its reads; ``alone``: those of
+    one operand, too."""
     scales: dict[str, Scale] = {}
     for buffer in accumulators_of(allocation):
-        scale = _common_scale(allocation, buffer)
+        scale = _common_scale(allocation, buffer, alone)
         if scale and not isinstance(scale, str):
             scales[buffer] = scale
     if not scales:
         return allocation
-    return replace(allocation, body=_apply(allocation.body, scales))
+    return replace(allocation, body=_apply(allocation.body, scales, alone))
 
 
 def refusal(allocation: Allocate, buffer: str) -> str:
@@ -65,19 +66,19 @@ def refusal(allocation: Allocate, buffer: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
+def _common_scale(allocation: Allocate, buffer: str, alone: bool = False) -> Scale | str:
     """The factor that may be taken out of all updates of an accumulator, empty if there is none;
     or why it may not."""
     stores = [s for s in walk_stmt(allocation.body) if isinstance(s, Store)]
     own = [s for s in stores if s.buffer == buffer]
     updates = [total for s in own if (total := update_of(s)) is not None]
-    found = {_parts(total.value)[0] for total in updates}
+    found = {_parts(total.value, alone)[0] for total in updates}
     if found <= {()}:
         return ()
     if len(found) > 1:
         return f"the sums of `{buffer}` have different factors, and an accumulator has one"
     (scale,) = found
-    if any(_reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
+    if any(reads_loose(s, buffer) for s in walk_stmt(allocation.body)):
         return f"`{buffer}` is read in a condition, where its factor cannot be applied"
     starts = [s for s in own if update_of(s) is None]
     exact = _power_of_two(scale) is not None
@@ -88,6 +89,11 @@ def _common_scale(allocation: Allocate, buffer: str) -> Scale | str:
     if not _is_invariant(scale, allocation):
         return f"the factor of the sums of `{buffer}` changes while they are summed"
     return scale
+
+
+def scale_of(total: VectorReduce) -> Scale:
+    """The factors of a sum that are one value in all its terms."""
+    return _parts(total.value, alone=True)[0]
 
 
 def update_of(s: Store) -> VectorReduce | None:
@@ -102,9 +108,9 @@ def update_of(s: Store) -> VectorReduce | None:
     return None
 
 
-def _parts(e: Expr) -> tuple[Scale, Expr]:
+def _parts(e: Expr, alone: bool = False) -> tuple[Scale, Expr]:
     """The uniform factors of a product, and the rest: two operands, or one cast of their
-    product."""
+    product; ``alone``: or one operand, or none."""
     factors = _factors(e)
     scalars = [f for f in factors if is_uniform(f)]
     rest = [f for f in factors if not is_uniform(f)]
@@ -112,12 +118,18 @@ def _parts(e: Expr) -> tuple[Scale, Expr]:
         loaded = [f for f in scalars if _is_loaded(f)]
         rest += loaded[:1]
         scalars = [f for f in scalars if f not in loaded[:1]]
-    if not scalars or (len(rest) < 2 and not any(map(_is_cast_product, rest))):
+    if not scalars or not (len(rest) > 1 or any(map(_is_cast_product, rest)) or alone):
         return (), e
+    if not rest:
+        return _normal([_scalar(f) for f in scalars], e.type.element), _one(e.type)
     product = rest[0]
     for f in rest[1:]:
         product = Binary(BinaryOp.MUL, product, f)
     return _normal([_scalar(f) for f in scalars], e.type.element), product
+
+
+def _one(t: Type) -> Expr:
+    return _wide(FloatImm(1.0, t.element) if t.is_float else IntImm(1, t.element), t.lanes)
 
 
 def _is_cast_product(e: Expr) -> bool:
@@ -182,7 +194,7 @@ def _reads(s: Store, buffer: str) -> bool:
     return any(isinstance(e, Load) and e.buffer == buffer for e in walk_expr(s.value))
 
 
-def _reads_loose(s: Stmt, buffer: str) -> bool:
+def reads_loose(s: Stmt, buffer: str) -> bool:
     """Whether something that is no store reads the accumulator."""
     if isinstance(s, Store):
         return False
@@ -208,16 +220,16 @@ def _is_invariant(scale: Scale, allocation: Allocate) -> bool:
     return not used & bound and not read & stored
 
 
-def _apply(s: Stmt, scales: Mapping[str, Scale]) -> Stmt:
+def _apply(s: Stmt, scales: Mapping[str, Scale], alone: bool) -> Stmt:
     match s:
         case Store() if s.buffer in scales and (total := update_of(s)) is not None:
-            bare = replace(total, value=_parts(total.value)[1])
+            bare = replace(total, value=_parts(total.value, alone)[1])
             return map_stmt(s, lambda x: x, lambda e: _replaced(e, total, bare))
         case Store() if touches_tensor(s):
             read = replace(s, value=_scaled_reads(s.value, scales))
             return _scaled_start(read, scales[s.buffer]) if s.buffer in scales else read
         case _:
-            return map_stmt(s, lambda x: _apply(x, scales), lambda e: e)
+            return map_stmt(s, lambda x: _apply(x, scales, alone), lambda e: e)
 
 
 def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:

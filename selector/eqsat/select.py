@@ -15,6 +15,7 @@ from selector.eqsat.conditions.registers import too_many
 from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
+from selector.eqsat.expand import expand, split_sums
 from selector.eqsat.facts import EXECUTES, instruction_facts, legal_instructions
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
@@ -93,7 +94,11 @@ def solved_scopes(
     return tuple(found)
 
 
+MOST_STATEMENTS = 256
+"""Of a scope that is tried in other words."""
+
 Attempt = tuple[Scope, Solution, tuple[Miss, ...]]
+Prepared = tuple[Allocate, Mapping[str, Computed]]
 
 
 class _Selector:
@@ -128,7 +133,7 @@ class _Selector:
 
     def attempt(self, allocation: Allocate) -> Attempt:
         """The scope as it is prepared; if that has no instructions, in parts of one stride,
-        whichever takes least; or with operands that are computed. Misses are those of the first."""
+        whichever takes least; or in other words. Misses are those of the first."""
         prepared = prepare(allocation)
         first = self.solved(prepared)
         if not first[2]:
@@ -138,16 +143,31 @@ class _Selector:
         found = [s for s in solved if not s[2]]
         if found:
             return min(found, key=lambda s: _cost(s[0], s[1]))
-        return next(self.computed((prepared, *sliced)), first)
+        other = (a for changed in self.otherwise(prepared) for a in [self.solved(*changed)])
+        return next((a for a in other if not a[2]), first)
 
-    def computed(self, allocations: Iterable[Allocate]) -> Iterator[Attempt]:
-        """The first of some allocations that has instructions if operands are computed."""
-        for allocation in allocations:
-            changed = compute_operands(allocation, executing(self.legal, self.module))
-            if changed is not None:
-                solved = self.solved(*changed)
-                if not solved[2]:
-                    yield solved
+    def otherwise(self, prepared: Allocate) -> Iterator[Prepared]:
+        """A scope in other words, those first that take least: its taps computed, an accumulator
+        for each factor, its operands computed, its products expanded."""
+        if sum(isinstance(s, Store) for s in walk_stmt(prepared.body)) > MOST_STATEMENTS:
+            return
+        legal = executing(self.legal, self.module)
+        expanded = expand(prepared)
+        for form in (prepared, None if expanded is None else prepare(expanded)):
+            if form is None:
+                continue
+            if form is not prepared:
+                yield form, {}
+            split = split_sums(form)
+            forms = [f for f in (form, split) if f is not None]
+            forms += [s for f in forms for s in slice_reductions(f)]
+            for taps_only in (True, False):
+                if not taps_only and split is not None:
+                    yield split, {}
+                for f in forms:
+                    changed = compute_operands(f, legal, taps_only)
+                    if changed is not None:
+                        yield changed
 
     def solved(
         self, allocation: Allocate, computed: Mapping[str, Computed] | None = None

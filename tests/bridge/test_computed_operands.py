@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 import halide as hl
 import numpy as np
 import pytest
-from tiled import F16, F32, I8, I16, I32, U8, WMMA, Tiled, names_selected
+from tiled import AMX, BF16, F16, F32, I8, I16, I32, U8, WMMA, Tiled, names_selected
 
 import halide_bridge as hb
 from selector.diagnostics import SelectionError
 from selector.emit.cuda import emit_kernels
+from selector.ir.bfloat16 import from_bits, to_bits
 from selector.runtime import nvrtc
 from selector.simulate import simulate
 from selector.targets import find_target
 
 Arrays = dict[str, np.ndarray]
+U16 = hl.UInt(16)
 WIDTH, HEIGHT, TAPS = 300, 2, 8
 
 
@@ -106,6 +108,25 @@ PRODUCTS = {
     "of two sources": Sum(
         lambda a, b, x, y, r: hl.select(y < 32, f32(a[r, y]), f32(-a[r, y])) * f32(b[x, r]),
         lambda a, b: np.where(ROWS[:, None] < 32, a, -a) @ b,
+    ),
+    "operands that are added": Sum(
+        lambda a, b, x, y, r: (f32(a[r, y]) + f32(a[y, r])) * f32(b[x, r]),
+        lambda a, b: (a + a.T) @ b,
+    ),
+    "half of one operand": Sum(
+        lambda a, b, x, y, r: f32(a[r, y]) * (f32(b[x, r]) - 0.5 * f32(b[r, x])),
+        lambda a, b: a @ (b - b.T / 2),
+    ),
+    "products in doubles": Sum(
+        lambda a, b, x, y, r: f32(hl.f64(a[r, y]) * hl.f64(b[x, r])), lambda a, b: a @ b
+    ),
+    "widening products": Sum(
+        lambda a, b, x, y, r: i32(hl.widening_mul(a[r, y], b[x, r])),
+        lambda a, b: a @ b, a=U8, b=I8, total=I32,
+    ),
+    "bytes of one another": Sum(
+        lambda a, b, x, y, r: (i32(a[r, y]) - i32(a[y, r])) * i32(b[x, r]),
+        lambda a, b: (a - a.T) @ b, a=U8, b=I8, total=I32,
     ),
     "a difference of products": Sum(
         lambda a, b, x, y, r: f32(a[r, y]) * f32(b[x, r]) - f32(a[y, r]) * f32(b[x, 63 - r]),
@@ -198,6 +219,23 @@ FILTERS = {
         lambda i, k, x, y, t: f32(i[x + t, y]) * 0.125,
         lambda i, k: windows(i, X).mean(2),
     ),
+    "a symmetric filter": Sum(
+        lambda i, k, x, y, t: (f32(i[x + t, y]) + f32(i[x + 15 - t, y])) * f32(k[t]),
+        lambda i, k: (windows(i, X) + windows(i, X + 8)[..., ::-1]) @ k,
+    ),
+    "an antisymmetric filter": Sum(
+        lambda i, k, x, y, t: (f32(i[x + 15 - t, y]) - f32(i[x + t, y])) * f32(k[t]),
+        lambda i, k: (windows(i, X + 8)[..., ::-1] - windows(i, X)) @ k,
+    ),
+    "a symmetric filter of bytes": Sum(
+        lambda i, k, x, y, t: i32(hl.cast(U16, i[x + t, y]) + hl.cast(U16, i[x + 15 - t, y]))
+        * i32(k[t]),
+        lambda i, k: (windows(i, X) + windows(i, X + 8)[..., ::-1]) @ k, a=U8, b=I8, total=I32,
+    ),
+    "an unsharp mask": Sum(
+        lambda i, k, x, y, t: f32(i[x + t, y]) * (hl.select(t == 4, 2.0, 0.0) - f32(k[t])),
+        lambda i, k: 2 * i[:, X + 4] - windows(i, X) @ k,
+    ),
     "one phase twice": Sum(
         lambda i, k, x, y, t: f32(i[x / 2 + t, y]) * f32(k[t]), lambda i, k: windows(i, X // 2) @ k
     ),
@@ -251,6 +289,49 @@ def check(s: Sum, output: hl.Func, arrays: Arrays, truth: np.ndarray) -> None:
     found = simulate(kernels, plan, arrays, truth.shape)
     assert found.faults == ()
     assert error(found.outputs["out"], truth) < 2e-6
+
+
+def test_zero_points_are_taken_out() -> None:
+    """``sum((a - z)*(b - w))`` has four sums; ones are the other operand of three."""
+    z, w = hl.Param(I32, "z"), hl.Param(I32, "w")
+
+    def terms(a, b, x, y, r):  # type: ignore[no-untyped-def]
+        return (i32(a[r, y]) - z) * (i32(b[x, r]) - w)
+
+    s = Sum(terms, lambda a, b: (a - 7) @ (b - 3), a=U8, b=U8, total=I32)
+    arrays = {"A": made(U8, 64, 64, seed=1), "B": made(U8, 64, 64, seed=2)}
+    kernel = hb.compile(product(s), target="sm_80", cache=False)
+    assert len([e for e in kernel.report.updates if e.block is not None]) == 4
+    assert {e.where.func for e in kernel.report.updates} == {"mm"}
+    truth = s.truth(*(x.astype(float) for x in arrays.values()))
+    assert np.array_equal(kernel.interpret(**arrays, z=7, w=3), truth)
+
+
+def test_a_complex_product_has_an_accumulator_for_what_is_subtracted() -> None:
+    a, b = image("A", F16, 3), image("B", F16, 3)
+
+    def real(x, y, r):  # type: ignore[no-untyped-def]
+        return f32(a[0, r, y]) * f32(b[0, x, r]) - f32(a[1, r, y]) * f32(b[1, x, r])
+
+    kernel = hb.compile(Tiled(real).build(), target="sm_80", cache=False)
+    assert "mm_part1" in kernel.source
+    arrays = {n: made(F16, 64, 64, 2, seed=i) for i, n in enumerate("AB")}
+    left, right = (v[..., 0].astype(float) + 1j * v[..., 1] for v in arrays.values())
+    assert error(kernel.interpret(**arrays), (left @ right).real) < 2e-6
+
+
+def test_tile_registers_are_loaded_from_what_is_computed() -> None:
+    a, b = image("A", BF16), image("B", BF16)
+
+    def terms(x, y, r):  # type: ignore[no-untyped-def]
+        return f32(hl.max(a[r, hl.clamp(y - 1, 0, 60)], hl.cast(BF16, 0))) * f32(b[x, r])
+
+    kernel = hb.compile(Tiled(terms, memory=AMX, depth=32).build(), target="amx", cache=False)
+    assert [e.block is not None for e in kernel.report.updates] == [True]
+    arrays = {n: to_bits(made(F32, 64, 64, seed=i)) for i, n in enumerate("AB")}
+    left, right = (from_bits(v).astype(float) for v in arrays.values())
+    truth = np.maximum(left[np.clip(ROWS - 1, 0, 60)], 0) @ right
+    assert error(kernel.interpret(**arrays), truth) < 2e-6
 
 
 def error(found: np.ndarray, truth: np.ndarray) -> float:

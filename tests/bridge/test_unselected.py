@@ -215,9 +215,11 @@ SCENARIOS: dict[str, Scenario] = {
         "the terms of the sum are not products of two operands: ", "only sums of products",
     ),
     "a sum of rows": Scenario(
-        gpu(lambda x, y, r: f32(A[r, y])), "the terms of the sum are not products of two operands",
+        groups(lambda x, y, r: f32(A[r, y])),
+        "the terms of the sum are not products of two operands",
         "multiply `A` by a Func of ones (of type float16",
         lambda: _with_ones(lambda ones: lambda x, y, r: f32(A[r, y]) * f32(ones[x, r])),
+        target="sm_90a",
     ),
     "another value instead of zero": Scenario(
         gpu(lambda x, y, r: hl.select(x < 10, product(x, y, r), 1.0)),
@@ -236,12 +238,13 @@ SCENARIOS: dict[str, Scenario] = {
         with_copy("positive", lambda u, v: hl.max(A[u, v], hl.cast(F16, 0))), target="sm_90a",
     ),
     "a sum times a number": Scenario(
-        gpu(lambda x, y, r: f32(A[r, y]) * 3.0),
+        groups(lambda x, y, r: f32(A[r, y]) * 3.0),
         "one operand is the same value in every lane, 3.0", "multiply where `mm` is read",
         lambda: _with_ones(
             lambda ones: lambda x, y, r: f32(A[r, y]) * f32(ones[x, r]),
             read=lambda mm, x, y: mm[x, y] * 3.0,
         ),
+        target="sm_90a",
     ),
     "operands added first": Scenario(
         groups(lambda x, y, r: f32(A[r, y] + image("C")[r, y]) * f32(B[x, r])),

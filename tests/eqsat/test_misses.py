@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import dictionary
 import pytest
 from tensor_programs import (
-    SM80,
     Spec,
     check_same,
     convolution,
@@ -247,7 +246,7 @@ SCENARIOS: dict[str, Scenario] = {
         update(f"max({PRODUCT.replace('vector_reduce_add', 'vector_reduce_max')}, {ACC})"),
         "it reduces with `max`", "only sums of products",
     ),
-    "a sum without a product": Scenario(
+    "a sum without a product": by_group(
         update(f"{reduce(f32(A))} + {ACC}"), "the terms of the sum are not products",
         "multiply `A` by a Func of ones (of type float16", fixed=GOOD,
     ),
@@ -293,7 +292,7 @@ SCENARIOS: dict[str, Scenario] = {
         update(f"{product(f'{A} + {A}')} + {ACC}"), "an operand is computed on the fly from `A`",
         "compute it into its own Func", fixed=GOOD,
     ),
-    "an operand that is a number": Scenario(
+    "an operand that is a number": by_group(
         update(f"{reduce(f'{f32(A)}*x4096(3.0f)')} + {ACC}"),
         "one operand is the same value in every lane, 3.000000f",
         "multiply where `mm` is read", fixed=GOOD,
@@ -443,7 +442,7 @@ def test_a_refusal_says_what_why_and_how(name: str):
 
 def test_the_users_names_are_used():
     with pytest.raises(SelectionError) as caught:
-        select(SCENARIOS["a sum without a product"].module, SM80)
+        select(SCENARIOS["a sum without a product"].module, find_target("sm_90a"))
     error = caught.value
     assert error.where is not None
     assert (error.where.func, error.where.location) == ("mm", "user.py:12")
@@ -459,7 +458,7 @@ def test_the_users_names_are_used():
         ("AMXTile", "amx", "amx"),
     ],
 )
-@pytest.mark.parametrize("name", ["a sum without a product", "no reduction", "a scaled sum"])
+@pytest.mark.parametrize("name", ["a product of three", "no reduction", "a scaled sum"])
 def test_the_nearest_instruction_is_one_of_the_accumulators_memory(
     name: str, memory: str, target: str, family: str
 ):

@@ -61,8 +61,8 @@ def test_a_power_of_two_is_taken_out_of_a_sum_that_starts_anywhere(factor: str):
     ("update", "init", "why"),
     [
         (
-            f"{ACC} = {product(factor='3.0f')} + {ACC}\n{ACC} = {product()} + {ACC}", "",
-            "have different factors",
+            f"{ACC} = {product(factor='3.0f')} + {ACC}\n{ACC} = {product(factor='5.0f')} + {ACC}",
+            f"{ACC} = x256(1.0f)", "have different factors",
         ),
         (
             f"{ACC} = {product(factor='3.0f')} + {ACC}", f"{ACC} = x256(1.0f)",
@@ -79,6 +79,12 @@ def test_factors_that_stay_say_why(update: str, init: str, why: str):
         select(module(update, init), SM80)
     assert why in caught.value.why
     assert "multiply where" in caught.value.hint
+
+
+def test_sums_with_different_factors_have_accumulators_of_their_own():
+    update = f"{ACC} = {product(factor='3.0f')} + {ACC}\n{ACC} = {product()} + {ACC}"
+    check_selected(module(update))
+    check_selected(module(update, f"{ACC} = float32x256(A[ramp(0, 1, 256)])"))
 
 
 def test_a_factor_of_a_half_accumulator_stays():

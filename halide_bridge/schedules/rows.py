@@ -21,7 +21,8 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
-VECTORS = 8  # of a row that a thread loads, up to that many
+VECTORS = 4  # of a row that a thread loads, up to that many
+FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 UNKNOWN = 128  # threads of a row of which the length is not known
 
 
@@ -116,10 +117,14 @@ def _together(
 
 
 def threads_of(extent: int | None, lanes: int) -> int:
-    """Those of a row: each loads some vectors, so that threads seldom meet."""
+    """Those of a row: each loads some vectors, which it keeps (``lowering.kept_rows``), so that
+    threads seldom meet. Those of short rows are few of a warp.
+    """
     if extent is None:
         return UNKNOWN
-    return min(LINE, max(LANES, 1 << (extent // (VECTORS * lanes)).bit_length()))
+    fewest = FEWEST if lanes > 1 else LANES
+    wanted = -(-extent // (VECTORS * lanes))
+    return min(MOST, max(fewest, 1 << (wanted - 1).bit_length()))
 
 
 def in_parts(

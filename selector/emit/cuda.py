@@ -89,7 +89,7 @@ def emit_kernels(
         Options(
             kernel.name,
             target.shared_memory,
-            _asked(kernel, module, GridKind.RESIDENT) or 1,
+            _asked(kernel, module, GridKind.RESIDENT) or kernel.resident or 1,
             patience,
             written[number].pointing(changed) if number in early else None,
             not early or number in once or number == again[-1],

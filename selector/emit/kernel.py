@@ -24,6 +24,7 @@ from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
 from selector.emit.refusals import refuse_unfed
 from selector.emit.rings import Ring
+from selector.emit.row_joins import holds_row_join
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
 from selector.emit.runs import Runs
@@ -279,7 +280,8 @@ class KernelEmitter:
             return
         self.nests.note_threads(s, body, total, unit)
         self.threads.alone = dict(loops) if _is_one_store(body) else {}
-        if self.kernel.own & (stored_names(body) | loaded_names(body)):  # one turn a thread
+        own = self.kernel.own & (stored_names(body) | loaded_names(body))
+        if own or holds_row_join(body):  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):
                 w.add(Let("int", ("item",), (unit.thread,)))

@@ -141,6 +141,8 @@ class ScalarEmitter:
                 return converted(
                     Call(FLOAT32, "divided_rounded", (self._near(a), self._near(b))), t
                 )
+            case Cast(t, Binary(BinaryOp.MUL, a, _) as product) if self._divides_rounded(t, a):
+                return converted(self._near(product), t)
             case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:
                 return Call(t, name, (self.legal(v.args[0]),))
             case Cast(t, v):
@@ -167,14 +169,18 @@ class ScalarEmitter:
                 assert_never(e)
 
     def _divides_rounded(self, t: Type, a: Expr) -> bool:
-        """Whether a quotient of floats that is rounded to 16 bits next may be less exact."""
+        """Whether a quotient or product of floats that is rounded to 16 bits next may be less
+        exact.
+        """
         return self.language == "CUDA" and is_half(t.element) and a.type == FLOAT32
 
     def _near(self, e: Expr) -> Expr:
-        """Of such a quotient: an exponential is as good as one that is rounded, alone or with a
-        number added that is above 0.
+        """Of such a quotient or product: an exponential is as good as one that is rounded, alone or
+        with a number added that is above 0.
         """
         match e:
+            case Binary(BinaryOp.MUL, a, b):
+                return computed(BinaryOp.MUL, self._near(a), self._near(b), e.type)
             case Call(t, "exp_f32", _) if t == FLOAT32:
                 return self._call(e, rounded=True)
             case Binary(

@@ -57,3 +57,13 @@ def _ordered(one: Store) -> Store:
 def _in_order(e: Expr) -> Expr:
     e = map_expr(e, _in_order)
     return to_affine(e).to_expr(e.type) if e.type.is_integer and e.type.lanes == 1 else e
+
+
+def same_index(a: Expr, b: Expr) -> bool:
+    """Whether lanes of two statements touch the same elements."""
+    if a == b:
+        return True
+    if a.type.lanes != b.type.lanes or a.type.lanes == 1:
+        return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
+    digits = ((Var("$lane"), a.type.lanes),)
+    return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0

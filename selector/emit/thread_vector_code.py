@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
 from selector.emit.thread_lanes import LANE
-from selector.emit.thread_vectors import SHIFT, Vectors, Window
+from selector.emit.thread_vectors import SHIFT, Vectors, Window, is_kept
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,
@@ -57,6 +57,21 @@ def strides_flag(v: Vectors, context: KernelContext) -> Expr | None:
     return all_of(context.scalar.legal(e) for e in v.given)
 
 
+def _keep(v: Vectors, context: KernelContext) -> None:
+    """Elements that stay in the thread's registers (``lowering.kept_rows``), from where all of them
+    are inside. They stay by words: written one by one, two halves would take two registers.
+    """
+    (window,) = v.windows
+    w, storage, first = context.writer, window.storage, to_affine(v.lane.index).rest(LANE)
+    to, at = context.scalar.number(first.to_expr()), context.scalar.number(window.start.to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    own, bytes_ = pointer(context.storages[v.lane.buffer].base), v.needs.lanes * storage.type.bytes
+    with w.when(context.aligned_flag(window.buffer, window.per)):
+        w.add(LoadVector(own, to, source, bytes_))
+    with w.otherwise():
+        w.add(LoadVector(own, to, source, bytes_, "anywhere"))
+
+
 def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:
     """``SHIFT``: how far the first thread's lanes are from a multiple."""
     storage, nothing = context.storages[v.lane.buffer], IntImm(0)
@@ -72,6 +87,9 @@ def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:
 def emit_vectors(v: Vectors, context: KernelContext) -> None:
     """Write the statement for where it goes as vectors."""
     w, scalar, s = context.writer, context.scalar, v.lane
+    if is_kept(v):
+        _keep(v, context)
+        return
     for window in v.windows:
         _load(window, context)
     storage, lanes = context.storages[s.buffer], v.needs.lanes
@@ -120,7 +138,7 @@ def _load(window: Window, context: KernelContext) -> None:
                 w.store(to, context.scalar.access(storage, at))
             else:
                 start = behind(pointer(storage.base), storage.start, context.scalar.number(at))
-                w.add(LoadVector(pointer(window.name), k - window.first, start, alignment))
+                w.add(LoadVector(pointer(window.name), number(k - window.first), start, alignment))
     with w.otherwise():
         _load_elements(window, context)
 
@@ -133,7 +151,7 @@ def _load_anywhere(window: Window, context: KernelContext) -> None:
     context.writer.add(Array(window.name, c_type(storage.type), count, max(WORD, size)))
     at = context.scalar.number((window.start + window.low).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
-    context.writer.add(LoadVector(pointer(window.name), 0, source, bytes_, "anywhere"))
+    context.writer.add(LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere"))
 
 
 def _load_elements(window: Window, context: KernelContext) -> None:

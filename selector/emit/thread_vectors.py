@@ -34,6 +34,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.lowering.boundaries import inner_side
+from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import slack
 
 VECTOR_BYTES = 16
@@ -150,6 +151,19 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     if found is None or found.per > 1:
         return found
     return found if any(w.per > 1 or w.anywhere for w in found.windows) else None
+
+
+def is_kept(v: Vectors) -> bool:
+    """Whether a statement loads one vector into what stays in the thread's registers."""
+    if not v.lane.buffer.startswith(KEPT) or len(v.windows) != 1:
+        return False
+    (window,) = v.windows
+    return (window.low, window.high, window.per, window.step) == (
+        0,
+        v.needs.lanes,
+        v.needs.lanes,
+        1,
+    )
 
 
 def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | None:

@@ -10,9 +10,10 @@ from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
+from selector.emit.row_joins import join_row
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
-from selector.emit.thread_lanes import dealt
+from selector.emit.thread_lanes import dealt, same_index
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vector_code import (
     emit_vectors,
@@ -23,6 +24,7 @@ from selector.emit.thread_vector_code import (
 )
 from selector.emit.thread_vectors import (
     SHIFT,
+    VECTOR_BYTES,
     Vectors,
     as_vectors,
     is_predicated,
@@ -42,7 +44,6 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, State
-from selector.ir.affine import to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Allocate,
@@ -63,6 +64,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, walk_expr
+from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
 UNROLLED_LANES = 64
@@ -192,7 +194,8 @@ class ThreadCode:
         name, scalar = self.context.names.get(s.name), self.context.scalar
         start, count = scalar.number(s.min), scalar.number(s.extent)
         stop = count if start == IntImm(0) else plus(start, count)
-        how = "unrolled" if s.kind is ForKind.UNROLLED else "plain"
+        rest = isinstance(s.min, IntImm) and s.min.value > 0  # behind one that is unrolled
+        how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
         with self.context.writer.loop(name, start, stop, how):
             self.statement(s.body)
 
@@ -205,17 +208,20 @@ class ThreadCode:
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
         with self.context.writer.block():
-            self.context.writer.add(Array(name, c_type(s.type.element), total))
+            alignment = VECTOR_BYTES if s.name.startswith(KEPT) else 0
+            self.context.writer.add(Array(name, c_type(s.type.element), total, alignment))
             self.statement(s.body)
 
     def _store(self, s: Store) -> None:
         lanes = s.value.type.lanes
+        if join_row(s, self.context):
+            return
         if lanes == 1:
             self._guarded(_expanded(s, self), None)
             return
         extents = vector_digits(lanes, s.index)
         own = any(
-            isinstance(e, Load) and e.buffer == s.buffer and not _same_index(e.index, s.index)
+            isinstance(e, Load) and e.buffer == s.buffer and not same_index(e.index, s.index)
             for e in walk_expr(s.value)
         )
         if own:
@@ -389,12 +395,3 @@ def _expanded(s: Store, code: ThreadCode) -> Store:
                 return map_expr(e, expand)
 
     return Store(s.buffer, s.index, expand(s.value), s.predicate)
-
-
-def _same_index(a: Expr, b: Expr) -> bool:
-    if a == b:
-        return True
-    if a.type.lanes != b.type.lanes or a.type.lanes == 1:
-        return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
-    digits = ((Var("$lane"), a.type.lanes),)
-    return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0

@@ -26,10 +26,13 @@ from selector.ir.nodes import (
 from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.joined_rows import joined_rows
+from selector.lowering.kept_rows import kept_rows
 from selector.lowering.normalize import normalize
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
+from selector.lowering.row_values import row_values
 from selector.lowering.scans import spread_scans
 from selector.lowering.structure import stored_extents
 from selector.lowering.trim import grows_with
@@ -50,12 +53,15 @@ class GridLoop:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch: its grid and what a block does. ``own``: what each thread has its part of."""
+    """One launch: its grid and what a block does. ``own``: what each thread has its part of;
+    ``resident``: blocks that are to run on a multiprocessor at once.
+    """
 
     name: str
     grid: tuple[GridLoop, ...]
     body: Stmt
     own: frozenset[str] = frozenset()
+    resident: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +165,9 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 "reorder the block loops outermost",
             )
     name = s.name.split(".")[0]
-    body, own = own_parts(roll_stages(body, (loop.name for loop in grid)))
-    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body, own)
+    body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
+    resident = 0
+    if row is not None:
+        body, resident = kept_rows(row_values(body), row)
+    body, own = own_parts(body)
+    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body, own, resident)

@@ -61,9 +61,9 @@ def store_line(node: StoreNode) -> str:
         case StoreChunk(to, source):
             return f"*(uint4*){operand(to)} = *(const uint4*){operand(source)};"
         case LoadVector(to, first, source, bytes_, "anywhere"):
-            return f"load_anywhere<{bytes_}>({_listed(behind(to, number(first)), source)});"
+            return f"load_anywhere<{bytes_}>({_listed(behind(to, first), source)});"
         case LoadVector(to, first, source, bytes_):
-            return _vector_line(behind(to, number(first)), source, bytes_)
+            return _vector_line(behind(to, first), source, bytes_)
         case StoreVector(to, source, first, bytes_):
             return _vector_line(to, behind(source, number(first)), bytes_)
         case StoreWords(to, words, wanted):

@@ -163,7 +163,7 @@ class LoadVector:
     """
 
     to: Expr
-    first: int
+    first: Expr
     source: Expr
     bytes: int
     lie: str = ""

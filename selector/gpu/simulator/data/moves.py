@@ -187,12 +187,13 @@ def load_vector(m: Machine, v: Threads, node: LoadVector) -> None:
     if not node.lie:
         m.memories.places(v, source, node.bytes)
     found, _ = v.changed(node.to.name)
+    first = int(per_thread(m.place(v, node.first), v.count)[0])  # alike for all
     for i in range(node.bytes // source.element.itemsize):
         m.memories.met = False
         value = m.memories.load(v, source + i)
         mask = m.memories.marks(v, source + i) if m.memories.met else None
-        found[:, node.first + i] = value
-        set_marks(m, v, node.to.name, (slice(None), node.first + i), mask)
+        found[:, first + i] = value
+        set_marks(m, v, node.to.name, (slice(None), first + i), mask)
 
 
 def store_vector(m: Machine, v: Threads, node: StoreVector) -> None:

@@ -1,0 +1,68 @@
+"""What the threads of a row have found of it, joined: ``p[0] = row.max(p[0], threads)``
+(``lowering.joined_rows``).
+
+The lanes of a warp join by shuffles, after which all have the result. Of a row of several warps
+each leaves its own in shared memory, and behind a barrier every warp joins those of all.
+"""
+
+from __future__ import annotations
+
+from selector.emit.context import KernelContext
+from selector.emit.legalize_scalars import computed
+from selector.emit.scalar import c_type
+from selector.gpu.ir.expressions import (
+    THREAD,
+    element,
+    equal,
+    masked,
+    of_lane,
+    plus,
+    pointer,
+    shifted,
+    signed,
+    times,
+)
+from selector.gpu.ir.nodes import State, Sync
+from selector.ir.nodes import BinaryOp, Call, Expr, IntImm, Stmt, Store, Var
+from selector.ir.traverse import walk_all_exprs
+from selector.lowering.joined_rows import ROW_JOIN, WARP, WARPS
+
+
+def holds_row_join(s: Stmt) -> bool:
+    """Whether threads of a statement join what they have found."""
+    return any(isinstance(e, Call) and e.name.startswith(ROW_JOIN) for e in walk_all_exprs(s))
+
+
+def join_row(s: Store, context: KernelContext) -> bool:
+    """Write a statement that is such a join; whether it is one."""
+    match s.value:
+        case Call(_, name, (own, IntImm(threads))) if name.startswith(ROW_JOIN):
+            op = BinaryOp[name.removeprefix(ROW_JOIN)]
+        case _:
+            return False
+    w, t = context.writer, own.type
+    total = Var(context.names.fresh("total"), t)
+    with w.block():
+        w.add(State(c_type(t), (total.name,), (context.scalar.legal(own),)))
+        _shuffled(total, op, min(threads, WARP), context)
+        warps = threads // WARP
+        if warps > 1:
+            base = pointer(context.storages[s.buffer + WARPS].base)
+            lane, warp = masked(THREAD, WARP - 1), shifted(THREAD, WARP.bit_length() - 1)
+            with w.when(equal(lane, 0)):
+                w.store(element(t, base, signed(warp)), total)
+            w.add(Sync("block"))
+            first = times(shifted(THREAD, threads.bit_length() - 1), warps)
+            w.store(total, element(t, base, signed(plus(first, masked(THREAD, warps - 1)))))
+            _shuffled(total, op, warps, context)
+        w.store(context.scalar.access(context.storages[s.buffer], s.index), total)
+    return True
+
+
+def _shuffled(total: Expr, op: BinaryOp, lanes: int, context: KernelContext) -> None:
+    """Join the numbers of so many lanes."""
+    step = 1
+    while step < lanes:
+        joined = computed(op, total, of_lane(total, step), total.type)
+        context.writer.store(total, joined)
+        step *= 2

@@ -1,0 +1,196 @@
+"""What a step of joining is made of: the loop in which one thread joins what others have left in
+shared memory, the elements that an index counts through, what changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+
+from selector.ir.affine import Affine, to_affine
+from selector.ir.arithmetic import Array
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Expr,
+    FloatImm,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Load,
+    Memory,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import map_expr, map_stmt, substitute_stmt, walk_stmt
+from selector.ir.types import INT32, Kind, Type
+from selector.lowering.structure import loaded_names
+
+OPERATIONS = {
+    BinaryOp.ADD: 0.0,
+    BinaryOp.MUL: 1.0,
+    BinaryOp.MIN: inf,
+    BinaryOp.MAX: -inf,
+}
+
+
+class NoRows(Exception):  # noqa: N818
+    """It is no kernel of rows."""
+
+
+def taken_apart(s: Stmt, shared: dict[str, Allocate], regions: list[For]) -> bool:
+    """Whether there are but shared memory of constant size and loops over threads."""
+    match s:
+        case Block(stmts):
+            return all(taken_apart(x, shared, regions) for x in stmts)
+        case Allocate(memory=Memory.GPU_SHARED, stages=1):
+            shared[s.name] = s
+            constant = all(isinstance(e, IntImm) for e in s.extents)
+            return constant and taken_apart(s.body, shared, regions)
+        case For(kind=ForKind.GPU_THREAD):
+            regions.append(s)
+            return True
+        case _:
+            return False
+
+
+def local_names(regions: list[For]) -> frozenset[str]:
+    """What is allocated in threads."""
+    return frozenset(x.name for s in regions for x in walk_stmt(s) if isinstance(x, Allocate))
+
+
+def elements_of(s: Allocate) -> int:
+    """Of an allocation of constant size."""
+    return prod(e.value for e in s.extents if isinstance(e, IntImm))
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``to[0] = to[0] op from[index]`` for ``count`` values of ``var``, under a ``test``."""
+
+    to: str
+    op: BinaryOp
+    load: Load
+    var: str
+    count: int
+    test: Expr | None
+
+
+def holds_loads(e: Expr) -> bool:
+    """Whether a value comes from memory."""
+    return bool(loaded_names(Store("", IntImm(0), e)))
+
+
+def fold_of(s: Stmt) -> Fold | None:
+    """The step that a statement is; None for others."""
+    var, count, test = "", 1, None
+    match s:
+        case For(var, IntImm(0), IntImm(count), ForKind.SERIAL | ForKind.UNROLLED, body):
+            s = body
+        case _:
+            pass
+    match s:
+        case IfThenElse(test, then, None):
+            s = then
+        case _:
+            pass
+    match s:
+        case Store(to, IntImm(0), Binary(op, Load() as a, Load() as b), None):
+            pass
+        case _:
+            return None
+    own, load = (a, b) if a.buffer == to else (b, a)
+    alone = own.buffer == to != load.buffer and own.index == IntImm(0)
+    plain = own.predicate is None and load.predicate is None and load.type.lanes == 1
+    return Fold(to, op, load, var, count, test) if alone and plain else None
+
+
+def dense_count(index: Affine, sizes: Mapping[str, int]) -> int | None:
+    """How many elements an index counts through, each once; None if it does not."""
+    steps: list[tuple[int, int]] = []
+    rest = index
+    for name, size in sizes.items():
+        step = index.coefficient(Var(name)).constant
+        rest = rest.rest(Var(name))
+        if step is None or (step == 0 and size > 1):
+            return None
+        if size > 1:
+            steps.append((step, size))
+    reached = 1
+    for step, size in sorted(steps):
+        if step != reached:
+            return None
+        reached *= size
+    return reached if rest.constant == 0 else None
+
+
+def values_of(e: Expr, values: Mapping[str, Array]) -> Array:
+    """An index of the numbers of threads."""
+    match e:
+        case IntImm(value):
+            return np.array(value)
+        case Var(name) if name in values:
+            return values[name]
+        case Binary(op, a, b):
+            x, y = values_of(a, values), values_of(b, values)
+            match op:
+                case BinaryOp.ADD:
+                    return x + y
+                case BinaryOp.SUB:
+                    return x - y
+                case BinaryOp.MUL:
+                    return x * y
+                case BinaryOp.DIV:
+                    return x // y
+                case BinaryOp.MOD:
+                    return x % y
+                case _:
+                    raise NoRows
+        case _:
+            raise NoRows
+
+
+def neutral_of(op: BinaryOp, t: Type) -> Expr:
+    """What changes nothing."""
+    value = OPERATIONS.get(op)
+    if value is None:
+        raise NoRows
+    if t.is_float:
+        return FloatImm(value, t)
+    signed = t.kind is Kind.INT
+    low = -(1 << (t.bits - 1)) if signed else 0
+    high = -low - 1 if signed else (1 << t.bits) - 1
+    return IntImm({inf: high, -inf: low}.get(value, int(value) if abs(value) < 2 else 0), t)
+
+
+def mixed(loops: list[tuple[str, int]], whole: str) -> dict[str, Expr]:
+    """The first variable by the number that all of them make; the others have to cancel out."""
+    own = [(name, size) for name, size in loops if size > 1]
+    found: dict[str, Expr] = {name: IntImm(0) for name, size in loops if size == 1}
+    if not own:
+        return found
+    first, step = Affine.of(Var(whole)), own[0][1]
+    for name, size in own[1:]:
+        first = first - Affine.of(Var(name)) * step
+        step *= size
+    return {**found, own[0][0]: first.to_expr()}
+
+
+def rewritten(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """A statement of other variables, its indices in normal form."""
+
+    def expr(e: Expr) -> Expr:
+        e = map_expr(e, expr)
+        return to_affine(e).to_expr() if e.type == INT32 else e
+
+    def stmt(s: Stmt) -> Stmt:
+        return map_stmt(s, stmt, expr)
+
+    return stmt(substitute_stmt(s, values))

@@ -1,0 +1,124 @@
+"""What each element of a row is computed with, and is alike for all of them, computed once.
+
+    for s < n: o[...] = a[...] * x8(1 / sqrt(q[0]))     v[0] = 1 / sqrt(q[0])
+                                                   =>   for s < n: o[...] = a[...] * x8(v[0])
+C's compilers leave divisions and functions where they are if it is not certain that they are
+executed. A division by such a number, rounded to 16 bits next, is a product with its reciprocal:
+both are rounded, which is at most what ``legalize_scalars`` takes of such divisions (4 units of
+float32, of the 8192 that a unit of float16 has). Divisors below 2^-64 are scaled, so that the
+reciprocal is a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    FloatImm,
+    For,
+    ForKind,
+    IntImm,
+    Load,
+    Memory,
+    Select,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import free_vars, map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.types import FLOAT32
+from selector.lowering.structure import stored_names
+
+SMALL = 2.0**-64
+ZERO = IntImm(0)
+
+
+def row_values(body: Stmt) -> Stmt:
+    """The body of a joined kernel without functions of rows in the loops over their elements."""
+    local = {
+        s.name for s in walk_stmt(body) if isinstance(s, Allocate) and s.extents == (IntImm(1),)
+    }
+    numbers = [0]
+
+    def outer(s: Stmt) -> Stmt:
+        match s:
+            case For(kind=ForKind.GPU_THREAD) | Block() | Allocate():
+                return map_stmt(s, outer, lambda e: e)
+            case For(kind=ForKind.SERIAL):
+                loops = {x.name for x in walk_stmt(s) if isinstance(x, For)}
+                found = _Values(frozenset(local - stored_names(s)), frozenset(loops), numbers)
+                return found.around(found.stmt(s))
+            case _:
+                return s
+
+    return outer(body)
+
+
+@dataclass(slots=True)
+class _Values:
+    """Of one loop: ``alike``, the numbers of the thread that it leaves as they are; its variables;
+    ``found``: what is computed before it, by what it is called.
+    """
+
+    alike: frozenset[str]
+    variables: frozenset[str]
+    numbers: list[int]
+    found: dict[Expr, str] = field(default_factory=dict[Expr, str])
+
+    def around(self, s: Stmt) -> Stmt:
+        s = Block((*(Store(name, ZERO, e) for e, name in self.found.items()), s))
+        for name in self.found.values():
+            s = Allocate(name, FLOAT32, (IntImm(1),), Memory.STACK, s)
+        return s
+
+    def stmt(self, s: Stmt) -> Stmt:
+        return map_stmt(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        match e:
+            case Cast(t, Binary(BinaryOp.DIV, a, Broadcast(b, lanes))) if (
+                t.is_float and t.bits == 16 and b.type == FLOAT32 and self._is_alike(b)
+            ):
+                return replace(e, value=self._product(self.expr(a), b, lanes))
+            case _ if e.type == FLOAT32 and self._is_alike(e) and _is_costly(e):
+                return self._value(e)
+            case _:
+                return map_expr(e, self.expr)
+
+    def _product(self, a: Expr, b: Expr, lanes: int) -> Expr:
+        """A quotient, by the reciprocal."""
+        size = Binary(BinaryOp.MAX, b, Binary(BinaryOp.SUB, FloatImm(0.0, FLOAT32), b))
+        small = Compare(CompareOp.LT, size, FloatImm(SMALL, FLOAT32))
+        one = FloatImm(1.0, FLOAT32)
+        scale = self._value(Select(small, FloatImm(1 / SMALL, FLOAT32), one))
+        inverse = self._value(Binary(BinaryOp.DIV, one, Binary(BinaryOp.MUL, b, scale)))
+        scaled = Binary(BinaryOp.MUL, a, Broadcast(scale, lanes))
+        return Binary(BinaryOp.MUL, scaled, Broadcast(inverse, lanes))
+
+    def _value(self, e: Expr) -> Expr:
+        if e not in self.found:
+            self.numbers[0] += 1
+            self.found[e] = f"row.value.{self.numbers[0]}"
+        return Load(FLOAT32, self.found[e], ZERO)
+
+    def _is_alike(self, e: Expr) -> bool:
+        """Whether it is the same for all elements, made of the thread's numbers alone."""
+        loads = [x for x in walk_expr(e) if isinstance(x, Load)]
+        alike = all(x.buffer in self.alike and x.index == ZERO for x in loads)
+        return bool(loads) and alike and not free_vars(e) & self.variables
+
+
+def _is_costly(e: Expr) -> bool:
+    return any(
+        isinstance(x, Call) or (isinstance(x, Binary) and x.op is BinaryOp.DIV)
+        for x in walk_expr(e)
+    )

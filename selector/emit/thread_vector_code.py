@@ -113,7 +113,7 @@ def _store(v: Vectors, run: str, context: KernelContext) -> None:
     """What is in the thread's array, as vectors."""
     storage, start = context.storages[v.lane.buffer], to_affine(v.lane.index).rest(LANE)
     for k in range(0, v.needs.lanes, v.per):
-        at = context.scalar.number((start + k).to_expr())
+        at = storage.place(context.scalar.number((start + k).to_expr()))
         to = behind(pointer(storage.base), storage.start, at)
         context.writer.add(StoreVector(to, pointer(run), k, v.per * storage.type.bytes))
 

@@ -171,7 +171,7 @@ def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | No
     those of the next thread go on. What is loaded may lie anywhere.
     """
     lanes, per = s.value.type.lanes, widest(context.storages[s.buffer], s.value.type.lanes)
-    if per == 1 or not _has_lanes(s):
+    if per == 1 or context.storages[s.buffer].panels is not None or not _has_lanes(s):
         return None
     one = one_lane(s)
     if not goes_on(one, thread, lanes):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import halide as hl
+import numpy as np
 import pytest
 from corpus import CORPUS
 from corpus_conv import Plane, Row, plane_convolution, row_convolution
+from emulation import check
 
 import halide_bridge as hb
 from selector.gpu.ir.layouts import Dealt
@@ -61,3 +64,39 @@ def test_windows_meet_no_bank_twice(pipeline: object) -> None:
 def test_neighbouring_windows_stay_in_rows() -> None:
     assert "strip_column" not in source(CORPUS["row_staged"].build())
     assert "strip_column" not in source(row_convolution(Row(stride=3, taps=24)))
+
+
+def by_threads(stride: int, width: int) -> hl.Func:
+    """A row's windows, staged by threads that bring 8 pixels each."""
+    x, y, xo, xi, co, ci = (hl.Var(n) for n in ("x", "y", "xo", "xi", "co", "ci"))
+    image, taps = hl.ImageParam(hl.Float(16), 2, "image"), hl.ImageParam(hl.Float(16), 1, "taps")
+    r, acc, out = hl.RDom([(0, 32)]), hl.Func("acc"), hl.Func("out")
+    acc[x, y] = hl.f32(0)
+    acc[x, y] += hl.f32(image[stride * x + r, y]) * hl.f32(taps[r])
+    out[x, y] = acc[x, y]
+    out.bound(x, 0, width).split(x, xo, xi, 128).vectorize(xi).gpu_blocks(xo, y)
+    acc.compute_at(out, xo).bound_extent(x, 128).vectorize(x)
+    acc.update().reorder(r, x).atomic().vectorize(x).vectorize(r)
+    hb.store_in(acc, hb.MemoryType.WMMAAccumulator)
+    staged = image.in_(acc)
+    staged.compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
+    along, row = staged.args()
+    staged.bound_extent(along, 128 * stride + 32).bound_extent(row, 1)
+    staged.split(along, co, ci, 8).vectorize(ci).gpu_threads(co)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::selector.diagnostics.PerformanceWarning")
+@pytest.mark.parametrize("odd", [0, 1, 3])
+@pytest.mark.parametrize("stride", [16, 32])
+def test_rows_that_are_not_aligned_come_to_strips(stride: int, odd: int) -> None:
+    """What threads bring of them is stored as vectors, too: each where the strips have it."""
+    kernel = hb.compile(by_threads(stride, 100), target="sm_90a")
+    assert "strip_column" in kernel.source
+    random = np.random.default_rng(6)
+    image = random.random((2, 128 * stride + 32 + odd)).astype(np.float16)
+    taps = random.random(32).astype(np.float16)
+    starts = range(0, 100 * stride, stride)
+    windows = np.stack([image[:, n : n + 32] for n in starts], axis=1).astype(np.float32)
+    found = check(kernel, image=image, taps=taps, sizes=(2, 100))
+    assert np.allclose(found, windows @ taps.astype(np.float32), rtol=1e-3)

@@ -6,23 +6,21 @@ layout that the kernel can read goes as well, else as a copy; axes of batches be
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch as installed  # pyright: ignore
 
 from selector.diagnostics import ArgumentError
+from selector.interop.batches import Batches
+from selector.interop.results import Results
 from selector.ir.types import Kind
 from selector.kernel import Kernel
 from selector.runtime import arguments
 from selector.runtime.arrays import accepted_dtypes, view
 
 torch: Any = installed
-
-Shapes = tuple[tuple[Any, ...], ...]
-_SHAPES_AT_MOST = 1024
 
 
 class Call:
@@ -42,41 +40,42 @@ class Call:
         gathered: Sequence[str] | None = None,
     ) -> None:
         plan = kernel.plan
-        self.name, self.kernel, self.rule, self.interpreted = name, kernel, rule, interpreted
-        self._inputs, self._outputs = arguments.inputs_of(plan), arguments.outputs_of(plan)
-        self.inputs, self.outputs = len(self._inputs), len(self._outputs)
+        self.name, self.kernel, self.interpreted = name, kernel, interpreted
+        self._inputs, outputs = arguments.inputs_of(plan), arguments.outputs_of(plan)
+        self.inputs, self.outputs = len(self._inputs), len(outputs)
         known = arguments.parameter_names(plan)
         self.names = tuple(re.sub(r"\W", "_", n) for n in known)
         for wrong in set(batched) - {b.name for b in self._inputs}:
             raise ArgumentError(
                 f"batched=: {plan.name} has no input {wrong!r}", why=f"it takes {', '.join(known)}"
             )
-        self.batched = tuple(i for i, b in enumerate(self._inputs) if b.name in batched)
-        self.gathered = frozenset(
-            i for i, b in enumerate(self._outputs) if gathered is None or b.name in gathered
+        self.batches = Batches(
+            self.names,
+            tuple(len(b.dims) for b in self._inputs),
+            tuple(i for i, b in enumerate(self._inputs) if b.name in batched),
+            frozenset(i for i, b in enumerate(outputs) if gathered is None or b.name in gathered),
         )
-        self._ranks = tuple(len(b.dims) for b in self._inputs)
-        self._results = tuple(b.name for b in self._outputs)
-        self._dtypes = tuple(_dtype(b) for b in self._outputs)
-        self._shapes: dict[Hashable, Shapes] = {}
+        self.results = Results(name, plan, rule)
+        self._out_names = tuple(b.name for b in outputs)
+        self._dtypes = tuple(_dtype(b) for b in outputs)
 
     def on_gpu(self, *args: Any) -> Any:
         """Run on torch's current stream."""
         lead = None
-        if self.batched:
-            args, lead = self._flat(args)
+        if self.batches.batched:
+            args, lead = self.batches.flat(args)
         device = args[0].device if self.inputs else None
         for tensor in args[: self.inputs]:
             if tensor.device != device or not tensor.is_contiguous():
                 args = self._laid_out(args)
                 break
-        args, found = self._sized(args)
+        args, found = self.results.of(args)
         like = args[0]
         made = [like.new_empty(s, dtype=t) for s, t in zip(found, self._dtypes, strict=True)]
         if len(made) == 1:
             self.kernel(*args, out=made[0])
         else:
-            self.kernel(*args, out=dict(zip(self._results, made, strict=True)))
+            self.kernel(*args, out=dict(zip(self._out_names, made, strict=True)))
         return self._result(made, lead)
 
     def on_cpu(self, *args: Any) -> Any:
@@ -87,10 +86,10 @@ class Call:
                 hint=f"{self.names[0]}.cuda(); for tests without a GPU: torch_op(..., "
                 "cpu='interpret')",
             )
-        args, lead = self._flat(args)
+        args, lead = self.batches.flat(args)
         self._check(args)
-        args, found = self._sized(args)
-        sizes = dict(zip(self._results, found, strict=True))
+        args, found = self.results.of(args)
+        sizes = dict(zip(self._out_names, found, strict=True))
         results = self.kernel.interpret(*args, sizes=sizes)
         return self._result([results] if self.outputs == 1 else list(results.values()), lead)
 
@@ -98,9 +97,9 @@ class Call:
         """Empty results of the right shapes; ``ArgumentError`` for dtypes and ranks that do not
         fit.
         """
-        args, lead = self._flat(args)
+        args, lead = self.batches.flat(args)
         self._check(args)
-        found = self._split(args[-1]) if self.rule is None else self.rule(*self._given(args))
+        found = self.results.traced(args)
         made = [args[0].new_empty(s, dtype=t) for s, t in zip(found, self._dtypes, strict=True)]
         return self._result(made, lead)
 
@@ -111,8 +110,7 @@ class Call:
 
         def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
             mapped = {i: d for i, d in enumerate(in_dims) if isinstance(d, int)}
-            together = self.batched and len(self.gathered) == self.outputs
-            if together and mapped.keys() <= set(self.batched):
+            if self.batches.together(mapped, self.outputs):
                 results = run(*self._merged(mapped, args, info.batch_size))
             else:
                 each = [
@@ -130,11 +128,11 @@ class Call:
     def _merged(self, mapped: Mapping[int, int], args: Sequence[Any], count: int) -> list[Any]:
         """Arguments whose batches have ``count`` times as many elements, along a new axis."""
         moved = [a.movedim(mapped[i], 0) if i in mapped else a for i, a in enumerate(args)]
-        for i in self.batched:
+        for i in self.batches.batched:
             if i not in mapped:
                 moved[i] = moved[i].expand(count, *moved[i].shape)
-        if self.rule is None:
-            own = self._split(moved[-1])
+        if self.results.rule is None:
+            own = self.results.split(moved[-1])
             moved[-1] = [n for first, *rest in own for n in (first * count, *rest)]
         return moved
 
@@ -149,62 +147,6 @@ class Call:
                     if tensor.dtype != _dtype(buffer)
                     else f"reshape it: {tuple(tensor.shape)}",
                 )
-
-    def _given(self, args: Sequence[Any]) -> list[Any]:
-        """What a rule of shapes takes."""
-        return [tuple(a.shape) for a in args[: self.inputs]] + list(args[self.inputs :])
-
-    def _sized(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shapes]:
-        """Arguments of the kernel, and the shapes of its outputs."""
-        if self.rule is None:
-            found = self._split(args[-1])
-            args = args[:-1]
-        else:
-            key = (*[a.shape for a in args[: self.inputs]], *args[self.inputs :])
-            found = self._shapes.get(key)
-            if found is None:
-                found = tuple(tuple(map(int, s)) for s in self.rule(*self._given(args)))
-                if any(n < 0 for shape in found for n in shape):
-                    raise ArgumentError(
-                        f"{self.name}: its inputs are too small for any output",
-                        why=f"{', '.join(self.names)} have {', '.join(map(str, key))}",
-                    )
-                if len(self._shapes) >= _SHAPES_AT_MOST:
-                    self._shapes.clear()
-                self._shapes[key] = found
-        return args, found
-
-    def _split(self, sizes: Sequence[Any]) -> Shapes:
-        """The list of all extents, by output."""
-        found: list[tuple[Any, ...]] = []
-        for b in self._outputs:
-            at = sum(map(len, found))
-            found.append(tuple(sizes[at : at + len(b.dims)]))
-        return tuple(found)
-
-    def _flat(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        """The arguments with one axis for those of batches, which are returned; None where they
-        have one.
-        """
-        for i in self.batched:
-            if args[i].dim() != self._ranks[i]:
-                break
-        else:
-            return args, None
-        first = self.batched[0]
-        lead = tuple(args[first].shape[: args[first].dim() - self._ranks[first] + 1])
-        changed = list(args)
-        for i in self.batched:
-            tensor, inner = args[i], self._ranks[i] - 1
-            own = tuple(tensor.shape[: max(0, tensor.dim() - inner)])
-            if tensor.dim() < inner or own != lead:
-                raise ArgumentError(
-                    f"{self.names[i]}: its shape is {tuple(tensor.shape)}",
-                    why=f"{self.names[first]} has the batch {lead}, and the last {inner} axes of "
-                    f"{self.names[i]} are its own",
-                )
-            changed[i] = tensor.reshape(math.prod(lead), *tensor.shape[len(lead) :])
-        return tuple(changed), lead
 
     def _laid_out(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments in layouts that the kernel reads. ``ArgumentError`` if they are apart."""
@@ -225,11 +167,7 @@ class Call:
 
     def _result(self, found: list[Any], lead: Any) -> Any:
         """What is returned; with the axes of batches."""
-        if lead is not None:
-            found = [
-                r.view(*lead, *r.shape[1:]) if i in self.gathered else r
-                for i, r in enumerate(found)
-            ]
+        found = self.batches.restored(found, lead)
         return found[0] if self.outputs == 1 else tuple(found)
 
 

@@ -49,7 +49,7 @@ class Gradients:
                     f"backward of {self.name}: what is its output {buffer.name!r}?",
                     why=f"it can give {', '.join(GRAD + n for n in self._inputs)}",
                 )
-        batched = [self._inputs[i] for i in self.call.batched]
+        batched = [self._inputs[i] for i in self.call.batches.batched]
         alike = {*batched, *(self._outputs if batched else ())}
         return Call(
             f"{self.name}_backward",
@@ -107,7 +107,7 @@ class Gradients:
 
     def _flat(self, name: str, shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """The shape of an input as the kernel has it."""
-        if self._inputs.index(name) not in self.call.batched:
+        if self._inputs.index(name) not in self.call.batches.batched:
             return shape
         at = len(shape) - self._ranks[name] + 1
         return (math.prod(shape[:at]), *shape[at:])

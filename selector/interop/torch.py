@@ -170,7 +170,7 @@ def schema_of(call: Call) -> str:
     tensors = [f"Tensor {name}" for name in call.names[: call.inputs]]
     numbers = zip(plan.scalars, call.names[call.inputs :], strict=True)
     scalars = [f"{_kind(scalar)} {name}" for scalar, name in numbers]
-    sizes = ["SymInt[] sizes"] if call.rule is None else []
+    sizes = ["SymInt[] sizes"] if call.results.rule is None else []
     results = ", ".join(["Tensor"] * call.outputs)
     return f"({', '.join(tensors + scalars + sizes)}) -> " + (
         results if call.outputs == 1 else f"({results})"

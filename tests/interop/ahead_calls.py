@@ -147,17 +147,39 @@ def compared(folder: Path, case: dict[str, Any]) -> int:
     tensors = [ctypes.byref(tensor(a.values, 2)) for a in arrays]
     types = {"float32": ctypes.c_float, "int32": ctypes.c_int32}
     given = [types[str(s.type)](n) for s, n in zip(plan.scalars, numbers, strict=True)]
+    message = getattr(library, f"{name}_message")
+
+    def call(stream: int) -> int:
+        on = ctypes.c_void_p(stream)
+        return getattr(library, name)(*tensors[:inputs], *given, *tensors[inputs:], on)
+
     found: list[Any] = []
     for stream in case["streams"]:
-        on = ctypes.c_void_p(stream)
-        status = getattr(library, name)(*tensors[:inputs], *given, *tensors[inputs:], on)
-        assert status == 0, getattr(library, f"{name}_message")()
+        assert call(stream) == 0, message()
         found += launches(cuda, plan, arrays)
     assert found == wanted, f"{name}:\n{found}\n{wanted}"
+    held = cuda.number("fake_held").value
+    cuda.capture(7)
+    assert call(7) == 0, message()
+    every = [entry for entry, *_, stream, _, _, _ in found if stream == 0]
+    captured = launches(cuda, plan, arrays)
+    assert [entry for entry, *_ in captured] == every  # what runs once as well
+    assert cuda.number("fake_held").value == held
+    assert (call(0), b"CAPTURE_IMPLICIT" in message()) == (3, True)
+    cuda.capture(0)
     assert getattr(library, f"{name}_release")() == 0
-    held = ctypes.c_int.in_dll(cuda.library, "fake_held").value
-    loaded = ctypes.c_int.in_dll(cuda.library, "fake_loaded").value
-    assert (held, loaded) == (0, 0)
+    assert [cuda.number(n).value for n in ("fake_held", "fake_loaded")] == [0, 0]
+    cuda.number("fake_capability").value = 75
+    assert (call(0), message()) == (
+        2, f"{name} is compiled for sm_90a; this GPU has compute capability 7.5".encode()
+    )  # fmt: skip
+    cuda.number("fake_capability").value = 90
+    assert getattr(library, f"{name}_release")() == 0
+    if every:
+        cuda.number("fake_status").value = 719
+        assert (call(0), b"CUDA_ERROR_OF_THE_FAKE (719)" in message()) == (3, True)
+        cuda.number("fake_status").value = 0
+        assert getattr(library, f"{name}_release")() == 0
     return len(found)
 
 

@@ -261,6 +261,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("hb.compile", hb.compile), ("hb.autoschedule", hb.autoschedule),
         ("hb.Schedule", hb.Schedule), ("hb.funcs", hb.funcs), ("hb.lower", hb.lower),
         ("hb.adjoint", hb.adjoint),
+        ("hb.split_product", hb.split_product),
         ("selector.compile", selector.compile),
         ("selector.load", selector.load), ("selector.Service", selector.Service),
         ("selector.resolve_target", selector.resolve_target),

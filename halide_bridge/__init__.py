@@ -23,6 +23,7 @@ from halide_bridge.memory import (
     store_in,
     teams,
 )
+from halide_bridge.precision import split_product
 from halide_bridge.schedules.auto import Schedule, autoschedule
 from halide_bridge.schedules.recorder import funcs
 from halide_bridge.tuning import tune
@@ -45,6 +46,7 @@ __all__ = [
     "pipeline_stages",
     "resident_blocks",
     "self_fed",
+    "split_product",
     "store_in",
     "teams",
     "tune",

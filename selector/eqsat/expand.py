@@ -1,7 +1,7 @@
 """Sums in other words, for what has no instructions as it stands.
 
 * ``expand``: products of sums are sums of products, ``(a + a')*k`` is ``a*k + a'*k``; a quotient by
-  a number is a product.
+  a number is a product; integers of 16 bits are their bytes, ``256*high + low``.
 * ``split_sums``: sums with different factors have an accumulator for each factor, and are added
   where they are read: ``sum(a*b - c*d)`` is ``sum(a*b) - sum(c*d)``.
 
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.eqsat.exact import combined, inside, vector_bounds, whole_numbers
+from selector.eqsat.prepare import uniform
 from selector.eqsat.scaling import (
     Scale,
     factor_scales,
@@ -34,7 +35,6 @@ from selector.ir.nodes import (
     Cast,
     Expr,
     FloatImm,
-    IntImm,
     Load,
     LocToLoc,
     ReduceOp,
@@ -44,7 +44,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_expr, walk_stmt
-from selector.ir.types import Type
+from selector.ir.types import INT8, INT16, UINT8, UINT16, Type
 
 MOST_TERMS = 16
 Terms = list[tuple[Expr, bool]]
@@ -93,7 +93,19 @@ def _terms(e: Expr) -> Terms:
         case Select(condition, a, b) if is_zero(b):
             return [(Select(condition, t, b), minus) for t, minus in _terms(a)]
         case _:
-            return [(e, False)]
+            return _bytes(e)
+
+
+def _bytes(e: Expr) -> Terms:
+    """A number of 16 bits as its two bytes, ``256*(e/256) + e%256``; another value as it is."""
+    found = vector_bounds(e) if e.type.is_integer else (0, 0)
+    if any(inside(found, whole_numbers(t)) for t in (INT8, UINT8)):
+        return [(e, False)]
+    if not any(inside(found, whole_numbers(t)) for t in (INT16, UINT16)):
+        return [(e, False)]
+    by = uniform(256, e.type)
+    high = Binary(BinaryOp.MUL, by, Binary(BinaryOp.DIV, e, by))
+    return [(high, False), (Binary(BinaryOp.MOD, e, by), False)]
 
 
 def _copies(e: Expr, count: int) -> Expr:
@@ -132,15 +144,10 @@ def _total(terms: Terms) -> Expr:
     first, *rest = sorted(terms, key=lambda t: t[1])
     result = first[0]
     if first[1]:
-        result = Binary(BinaryOp.SUB, zeros(result.type), result)
+        result = Binary(BinaryOp.SUB, uniform(0, result.type), result)
     for t, minus in rest:
         result = Binary(BinaryOp.SUB if minus else BinaryOp.ADD, result, t)
     return result
-
-
-def zeros(t: Type) -> Expr:
-    scalar = FloatImm(0.0, t.element) if t.is_float else IntImm(0, t.element)
-    return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 
 # ------------------------------------------------------------------ accumulators
@@ -193,7 +200,7 @@ def _split(s: Stmt, parts: Mapping[str, dict[Scale, str]]) -> Stmt:
             if total is not None:
                 return _renamed(s, parts[buffer][scale_of(total)])
             assert isinstance(s.value, LocToLoc)
-            zero = replace(s.value, value=zeros(s.value.type))
+            zero = replace(s.value, value=uniform(0, s.value.type))
             more = list(parts[buffer].values())[1:]
             return Block((s, *(replace(s, buffer=p, value=zero) for p in more)))
         case Store():

@@ -54,6 +54,9 @@ class Sum:
 
 def made(t: hl.Type, *shape: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
+    if t in (U16, I16):
+        low, high = (0, 65535) if t == U16 else (-32768, 32767)
+        return rng.integers(low, high, shape).astype(np.uint16 if t == U16 else np.int16)
     if t in (U8, I8):
         kind = np.uint8 if t == U8 else np.int8
         return rng.integers(0 if t == U8 else -90, 90, shape).astype(kind)
@@ -232,6 +235,14 @@ FILTERS = {
         * i32(k[t]),
         lambda i, k: (windows(i, X) + windows(i, X + 8)[..., ::-1]) @ k, a=U8, b=I8, total=I32,
     ),
+    "words and bytes": Sum(
+        lambda i, k, x, y, t: i32(i[x + t, y]) * i32(k[t]),
+        lambda i, k: windows(i, X) @ k, a=U16, b=I8, total=I32,
+    ),
+    "bytes and words": Sum(
+        lambda i, k, x, y, t: i32(i[x + t, y]) * i32(k[t]),
+        lambda i, k: windows(i, X) @ k, a=U8, b=I16, total=I32,
+    ),
     "an unsharp mask": Sum(
         lambda i, k, x, y, t: f32(i[x + t, y]) * (hl.select(t == 4, 2.0, 0.0) - f32(k[t])),
         lambda i, k: 2 * i[:, X + 4] - windows(i, X) @ k,
@@ -318,6 +329,19 @@ def test_a_complex_product_has_an_accumulator_for_what_is_subtracted() -> None:
     arrays = {n: made(F16, 64, 64, 2, seed=i) for i, n in enumerate("AB")}
     left, right = (v[..., 0].astype(float) + 1j * v[..., 1] for v in arrays.values())
     assert error(kernel.interpret(**arrays), (left @ right).real) < 2e-6
+
+
+def test_a_split_product_is_nearly_one_of_floats() -> None:
+    a, b = image("A", F32), image("B", F32)
+    split = Tiled(lambda x, y, r: hb.split_product(a[r, y], b[x, r])).build()
+    halves = Tiled(lambda x, y, r: f32(f16(a[r, y])) * f32(f16(b[x, r]))).build()
+    arrays = {n: np.abs(made(F32, 64, 64, seed=i)) + np.float32(1 / 8) for i, n in enumerate("AB")}
+    truth = arrays["A"].astype(float) @ arrays["B"].astype(float)
+    kernels = [hb.compile(out, target="sm_80", cache=False) for out in (split, halves)]
+    assert [len(names_selected(out, "sm_80")) for out in (split, halves)] == [3, 1]
+    off = [np.max(np.abs(k.interpret(**arrays) - truth) / truth) for k in kernels]
+    assert off[0] < 3 * 2.0**-22 + 64 * 2.0**-24  # sums of floats are rounded, too
+    assert off[1] > 2.0**-14
 
 
 def test_tile_registers_are_loaded_from_what_is_computed() -> None:

@@ -26,13 +26,17 @@ from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
-from halide_bridge.schedules.recognise.reuse import has_choices
+from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import ScheduleError, UserError
 from selector.ir.module import Module
+from selector.ir.nodes import Allocate, For, ForKind, IntImm
+from selector.ir.remarks import Promise
+from selector.ir.traverse import walk_stmt
 from selector.machine import machine_for
 from selector.targets import Target, find_target
 
+_GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
 _scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
 
 
@@ -163,10 +167,8 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
-    for label in [m.label for m in program if has_choices(m) and m.label not in plan.tensor]:
-        if not _lowers(outputs, plan, wanted):
-            plan = plan.unstaging(label)
-    return plan
+    some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
+    return _kept(outputs, plan, some, wanted) if some else plan
 
 
 def _attending(
@@ -206,14 +208,33 @@ def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:
     return ""
 
 
-def _lowers(outputs: list[Any], plan: Plan, target: Target) -> bool:
-    """Whether Halide finds that what is staged holds all that is read."""
+def _kept(outputs: list[Any], plan: Plan, some: list[str], target: Target) -> Plan:
+    """The plan, but for sums of ``some`` terms: Halide may take those for more than there are, and
+    so what they read, which a schedule has to bound. Where nobody knows that its bounds hold, there
+    are none.
+    """
+    last = plan.setting_apart(some)
+    known = _promises(outputs, last, target)
+    for found in (plan, plan.unstaging(some)):
+        asked = _promises(outputs, found, target)
+        if asked is not None and asked <= (known or frozenset()):
+            return found
+    return last
+
+
+def _promises(outputs: list[Any], plan: Plan, target: Target) -> frozenset[Promise] | None:
+    """What has to hold at a call of a plan; None if it cannot, or where memory of a kernel is as
+    large as the call says.
+    """
     try:
-        with redirect_stdout(StringIO()):  # where Halide warns of what fails
-            _lowered(outputs, plan, target)
-    except ScheduleError:
-        return False
-    return True
+        with redirect_stdout(StringIO()):  # where Halide warns of what cannot hold
+            module = _lowered(outputs, plan, target)
+    except UserError:
+        return None
+    kernels = (s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind in _GRID)
+    memory = (s for kernel in kernels for s in walk_stmt(kernel) if isinstance(s, Allocate))
+    fixed = all(isinstance(extent, IntImm) for s in memory for extent in s.extents)
+    return frozenset(module.promises) if fixed else None
 
 
 def _lowered(outputs: list[Any], plan: Plan, target: Target) -> Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from halide_bridge.schedules import online, reductions
@@ -34,8 +34,9 @@ from selector.machine import Machine
 class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
-    it; ``unstaged`` sums, whose factors no block brings to shared memory; the sizes and the GPU to
-    be fast at.
+    it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
+    ``apart``, in a kernel of their own and wherever they are needed; the sizes and the GPU to be
+    fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -45,6 +46,7 @@ class Plan:
     stored: frozenset[str] = frozenset()
     online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
     unstaged: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -53,8 +55,11 @@ class Plan:
         stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
         return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
 
-    def unstaging(self, label: str) -> Plan:
-        return replace(self, unstaged=self.unstaged | {label})
+    def unstaging(self, labels: Iterable[str]) -> Plan:
+        return replace(self, unstaged=frozenset(labels))
+
+    def setting_apart(self, labels: Iterable[str]) -> Plan:
+        return replace(self, apart=frozenset(labels))
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -69,6 +74,10 @@ class Scheduling:
         taken |= {r.name for m in program for s in m.stages for r in s.reduced}
         self.script = Script(taken)
         self._lines: list[str] = []
+        for member in program:
+            if member.label in plan.apart:
+                placement.places[member.name] = Place.KERNEL
+                placement.reader.pop(member.name, None)
         self.sweeps = Sweeps(self.script, placement, plan.known)
         for member in program:
             reader = placement.reader.get(member.name)
@@ -133,7 +142,7 @@ class Scheduling:
             return self._pure(member)
         if member.label in self.plan.tensor:
             return self._tensor(member, self._func(member).in_())
-        if member.reduction:
+        if member.reduction and member.label not in self.plan.apart:
             return self._reduction(member)
         return self._updates(member)
 

@@ -285,6 +285,40 @@ def test_steps_that_a_select_chooses(
     assert np.allclose(kernel.interpret(a=pixels, b=weights, sizes=(9, 126)), wanted, rtol=1e-5)
 
 
+def rows_of_a_product(rows: int) -> hl.Func:
+    a, b = image("a", 2), image("b", 2)
+    k = hl.RDom([(0, a.dim(0).extent())], "k")
+    k.where(y < rows)
+    return summed((x, y), a[k, y] * b[k, x])
+
+
+def below_the_diagonal() -> hl.Func:
+    a, b, k = image("a", 2), image("b", 2), hl.RDom([(0, 24)], "k")
+    return summed((x, y), hl.select(k < x + 3, a[k, y] * b[k, x], 0))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("sizes", [None, (5, 40)])
+@pytest.mark.parametrize("name", ["some rows", "no more rows than there are", "triangle"])
+def test_sums_of_some_terms_take_any_size(
+    name: str, sizes: tuple[int, int] | None, target: str
+) -> None:
+    """Whatever is kept of them in a kernel has a size that no call can break."""
+    rows = {"some rows": 3, "no more rows than there are": 9}.get(name)
+    out = below_the_diagonal() if rows is None else rows_of_a_product(rows)
+    hb.autoschedule(out, target=target, sizes=sizes)
+    kernel = hb.compile(out, target=target)
+    random = np.random.default_rng(7)
+    a, b = (random.random((n, 24)).astype(np.float32) for n in (5, 40))
+    mask = np.ones((5, 40, 24), bool)
+    if rows is None:
+        mask &= np.arange(24) < np.arange(40)[:, None] + 3
+    else:
+        mask &= np.arange(5)[:, None, None] < rows
+    wanted = np.einsum("yk,xk,yxk->yx", a, b, mask)
+    assert np.allclose(kernel.interpret(a=a, b=b, sizes=(5, 40)), wanted, rtol=1e-5)
+
+
 def test_sizes_choose_the_tile() -> None:
     reports = set[str]()
     for rows in (64, 4096):

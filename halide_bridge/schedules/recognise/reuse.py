@@ -119,12 +119,13 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     return None if found.terms is not None and found.terms < LEAST else found
 
 
-def has_choices(member: Member) -> bool:
-    """Whether a ``select`` chooses among the steps of a reduction. Halide may take those that it
-    chooses for more than there are, and so what they read.
-    """
+def of_some(member: Member) -> bool:
+    """Whether a condition says which terms a sum has."""
     return any(
-        isinstance(part, Select) and free_vars(part.condition) & {r.name for r in stage.reduced}
+        stage.predicate is not None
+        or (
+            isinstance(part, Select) and free_vars(part.condition) & {r.name for r in stage.reduced}
+        )
         for stage in member.stages[1:]
         for value in stage.values
         for part in walk_expr(value)

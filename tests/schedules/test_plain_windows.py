@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import halide as hl
+import numpy as np
 import pytest
 from plain_pipelines import F16, F32, U8
 from plain_windows import BFLOAT, WINDOWS, stored, summed, x, y
 
 import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
+from selector.simulate import simulate
+from selector.targets import find_target
 
 pytestmark = pytest.mark.verified
 
@@ -85,3 +89,21 @@ def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
     assert why in line
     assert "MemoryType.W" not in schedule.source
     hb.compile(out, target="sm_90a")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_bytes_by_signed_taps(target: str) -> None:
+    """Pixels without a sign and taps with one: instructions take any two bytes."""
+    image, weights = hl.ImageParam(U8, 2, "image"), hl.ImageParam(hl.Int(8), 2, "weights")
+    t = hl.RDom([(0, 5), (0, 3)])
+    terms = hl.i32(image[x + t.x, y + t.y]) * hl.i32(weights[t.x, t.y])
+    out = stored(summed(terms, kind=hl.Int(32)))
+    assert "windows on tensor units by" in hb.autoschedule(out, target=target).report
+    kernels, plan = emit_kernels(hb.compile(out, target=target).module, find_target(target))
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (12, 304)).astype(np.uint8)
+    taps = rng.integers(-128, 128, (3, 5)).astype(np.int8)
+    found = simulate(kernels, plan, {"image": pixels, "weights": taps}, (10, 300))
+    windows = np.lib.stride_tricks.sliding_window_view(pixels.astype(int), taps.shape)
+    assert found.faults == ()
+    assert np.array_equal(found.outputs["out"], np.sum(windows * taps, axis=(2, 3)))

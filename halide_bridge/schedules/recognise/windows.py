@@ -61,7 +61,7 @@ def window_of(member: Member, program: Program) -> Window | str:
     if misses:
         return misses[0]
     types = [k for k in kinds if not isinstance(k, str)]
-    if types[0] != types[1]:
+    if types[0] != types[1] and not all(t.is_integer and t.bytes == 1 for t in types):
         return "its operands have two types"
     read, weights = element(image), element(taps)
     assert read is not None

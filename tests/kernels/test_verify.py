@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selector.gpu.ir.expressions import address, number, place, plus, times
+from selector.gpu.ir.expressions import address, number, place, plus, remainder, times
 from selector.gpu.ir.layouts import parse_layout
 from selector.gpu.ir.memory import CopyAsync, EngineCopy, EngineStore, Map, Point
 from selector.gpu.ir.nodes import Kernel, Let, Memory, Node
@@ -57,6 +57,7 @@ def test_memory_that_lies_right_has_no_faults() -> None:
     assert staged(SWIZZLED, engine(SLOT)) == ()
     assert staged(SWIZZLED, EngineStore(View("a"), "map", AT)) == ()
     assert staged(SWIZZLED, X8, *chunk(number("x"))) == ()
+    assert staged(SWIZZLED, *chunk(remainder(times("x", 8), 24))) == ()
     assert staged("strided(2) . dealt(64, 2, 8) . strided(64, 1)", offset=48) == ()
 
 
@@ -78,6 +79,8 @@ def test_memory_that_lies_right_has_no_faults() -> None:
         (staged("strided(128, 2)", engine(SLOT)), "is not how `map` has rows of 128"),
         (staged(SWIZZLED, CopyAsync(address("a", times("x", 4)), FROM, "past")), "a chunk begins"),
         (staged(SWIZZLED, *chunk(plus(times("x", 8), 4))), "a chunk begins at no multiple of 16"),
+        (staged(SWIZZLED, *chunk(remainder(times("x", 8), 20))), "no multiple of 16"),
+        (staged(SWIZZLED, *chunk(remainder(times("x", 12), 24))), "no multiple of 16"),
         (
             staged(SWIZZLED, Let("int", ("x",), (times("i", 4),)), *chunk(number("x"))),
             "no multiple",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import gcd, prod
 
 from selector.gpu.ir.expressions import GIVEN, PLACES, address
 from selector.gpu.ir.layouts import (
@@ -110,7 +111,7 @@ class _Checked:
     def chunk(self, to: Expr) -> Iterator[str]:
         """What is wrong with the address of a chunk, as far as it is known what is there."""
         start = self._address(to)
-        if start is not None and any(c % CHUNK for _, c in start):
+        if start is not None and _factor(start) % CHUNK:
             yield f"a chunk begins at no multiple of {CHUNK}: {to}"
 
     def placed(self, view: View) -> Iterator[str]:
@@ -180,6 +181,19 @@ class _Checked:
         """Bytes from a memory's begin."""
         start, at = (Affine() if e is None else self._known(e) for e in (view.start, view.at))
         return start * each + at
+
+
+def _factor(of: Affine) -> int:
+    """A number that divides all values: 0 of nothing but 0."""
+    return gcd(*(c * prod(map(_factor_of, m)) for m, c in of))
+
+
+def _factor_of(e: Expr) -> int:
+    match e:
+        case Binary(BinaryOp.MOD, a, IntImm(size)):
+            return gcd(_factor(to_affine(a)), size)
+        case _:
+            return 1
 
 
 def _unlaid(e: Expr) -> Expr:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from halide_bridge.schedules.lanes import VECTOR, lanes_of
+from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Member, Stage
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -47,10 +47,13 @@ def spread(
     rows: int = 1,
     lanes: int = 1,
     extents: Sequence[int] = (),
+    turn: int = 0,
+    length: int | None = None,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
     about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
-    the second dimension, or ``lanes`` along the first.
+    the second dimension, or ``lanes`` along the first, of which a thread has those of every
+    ``turn``, if there is one. ``length``: of the first dimension, where it is certain.
     """
     if not parallel:
         stage.gpu_single_thread()
@@ -60,21 +63,28 @@ def spread(
         return _line(script, stage, x, serial, 1 if serial else rows, lanes)
     y, *outer = others
     serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
+    turns: tuple[Any, ...] = ()
+    if turn:
+        xt, xp = _new(script, x, "xt", "xp")
+        stage.split(x, xt, xp, turn).unroll(xt)
+        x, turns, length, extents = xp, (xt,), turn, (turn, *extents[1:])
     xo, xi = _new(script, x, "xo", "xi")
     yo, yi, yu = _new(script, y, "yo", "yi", "yu")
     wide, high = _threads(extents, rows, lanes)
-    inner = (*vectors(script, stage, x, wide, lanes), *serial)
+    inner = (*vectors(script, stage, x, wide, lanes), *turns, *serial)
     stage.split(y, yo, yi, high * rows)
     if rows > 1:
         stage.split(yi, yi, yu, rows)
         inner = (*inner, yu)
-    z = fused(script, stage, outer)
+    one = length is not None and length <= wide * lanes  # block along the first dimension
+    z = tuple(outer) if one else fused(script, stage, outer)
     stage.reorder(*inner, xi, yi, xo, yo, *z)
     if rows > 1:
         stage.unroll(yu)
-    stage.gpu_blocks(xo, yo, *z).gpu_threads(xi, yi)
+    stage.gpu_blocks(*(() if one else (xo,)), yo, *z).gpu_threads(xi, yi)
     text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
     text += f", {lanes} neighbours each" if lanes > 1 else ""
+    text += f" in every {turn}" if turn else ""
     return Grid(serial[0] if serial else xi, rows, y, text)
 
 
@@ -88,7 +98,7 @@ def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
     most = LANES * WARPS // wide
     if wide == LANES:
         return wide, most
-    high = (most, most // 2) if most > WARPS else (most,)
+    high = [h for h in (most, most // 2, most // 4) if h == most or h >= WARPS]
     return wide, min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
 
 
@@ -173,7 +183,9 @@ def along_dims(
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
     rows = ROWS if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
-    return spread(script, func, parallel, serial, rows, lanes, about)
+    turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
+    length = extents[lead] if parallel else None
+    return spread(script, func, parallel, serial, rows, lanes, about, turn, length)
 
 
 def _aligned(func: Recorded, x: Any, elements: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
 
 from halide_bridge.records import ELEMENT
@@ -12,6 +13,7 @@ from selector.ir.traverse import free_vars, walk_expr
 from selector.lowering.boundaries import inner_side
 
 APART = 4  # elements from one neighbour to the next: those between are loaded with them
+AGAIN = 4  # times at most that a thread computes with what it has read
 VECTOR = 16  # bytes that a thread loads or stores at once
 LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
@@ -57,6 +59,33 @@ def _near(indices: tuple[Expr, ...], along: str) -> int:
             case _:
                 pass
     return 0
+
+
+def turn_of(body: Body, along: str, length: int | None) -> int:
+    """After how many neighbours along a variable of a certain length the same are read again, a few
+    times: a thread that computes all of these reads them once. 0 if there is no such number.
+    """
+    turns = {
+        turn
+        for e in body.expressions
+        for part in walk_expr(e)
+        if isinstance(part, Call) and ELEMENT in part.name and part.args
+        for atoms, _ in Affine.of(part.args[0])
+        for turn in _turns(atoms, along)
+    }
+    if len(turns) != 1 or length is None:
+        return 0
+    (turn,) = turns
+    again = 0 < turn < length <= AGAIN * turn and length % turn == 0
+    return turn if again and turn % VECTOR == 0 else 0
+
+
+def _turns(atoms: tuple[Expr, ...], along: str) -> Iterator[int]:
+    match atoms:
+        case (Binary(BinaryOp.MOD, value, IntImm(value=turn)),) if value == Var(along):
+            yield turn
+        case _:
+            pass
 
 
 def _of_pixels(indices: tuple[Expr, ...], along: str) -> int:

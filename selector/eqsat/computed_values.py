@@ -45,7 +45,7 @@ class Computed:
         """The values at an index vector; zero where a condition does not hold."""
         lanes = index.type.lanes
         row, along = self._coordinates(index)
-        value = _wide(self.value, {ROW.name: row, ALONG.name: along}, lanes)
+        value = wide(self.value, {ROW.name: row, ALONG.name: along}, lanes)
         return value if condition is None else masked(condition, value)
 
     def _coordinates(self, index: Expr) -> tuple[Expr, Expr]:
@@ -64,26 +64,26 @@ class Computed:
                 return whole.coefficient(self.rows).to_expr(), whole.rest(self.rows).to_expr()
 
 
-def _wide(e: Expr, values: Mapping[str, Expr], lanes: int) -> Expr:
+def wide(e: Expr, values: Mapping[str, Expr], lanes: int) -> Expr:
     """A scalar in every lane, where its variables are vectors."""
 
-    def wide(x: Expr) -> Expr:
+    def over(x: Expr) -> Expr:
         match x:
             case Var(name) if name in values:
                 return values[name]
             case Cast(t, v):
-                return Cast(t.with_lanes(lanes), wide(v))
+                return Cast(t.with_lanes(lanes), over(v))
             case Load(t, buffer, index, predicate):
-                mask = None if predicate is None else wide(predicate)
-                return Load(t.with_lanes(lanes), buffer, wide(index), mask)
+                mask = None if predicate is None else over(predicate)
+                return Load(t.with_lanes(lanes), buffer, over(index), mask)
             case Call(t, name, args):
-                return Call(t.with_lanes(lanes), name, tuple(map(wide, args)))
+                return Call(t.with_lanes(lanes), name, tuple(map(over, args)))
             case Binary() | Compare() | Not() | Select():
-                return map_expr(x, wide)
+                return map_expr(x, over)
             case _:
                 return Broadcast(x, lanes)
 
-    return wide(e)
+    return over(e)
 
 
 def masked(condition: Expr, value: Expr) -> Expr:

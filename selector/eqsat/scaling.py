@@ -86,7 +86,7 @@ def _common_scale(allocation: Allocate, buffer: str, alone: bool = False) -> Sca
         return f"the sums of `{buffer}` have a factor and start from a value that is not zero"
     if updates[0].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0):
         return f"the sums of `{buffer}` have a factor that their 16 bits may not have room without"
-    if not _is_invariant(scale, allocation):
+    if not is_invariant(scale, allocation):
         return f"the factor of the sums of `{buffer}` changes while they are summed"
     return scale
 
@@ -111,7 +111,7 @@ def update_of(s: Store) -> VectorReduce | None:
 def _parts(e: Expr, alone: bool = False) -> tuple[Scale, Expr]:
     """The uniform factors of a product, and the rest: two operands, or one cast of their
     product; ``alone``: or one operand, or none."""
-    factors = _factors(e)
+    factors = factors_of(e)
     scalars = [f for f in factors if is_uniform(f)]
     rest = [f for f in factors if not is_uniform(f)]
     if len(rest) == 1 and not _is_cast_product(rest[0]):
@@ -144,10 +144,10 @@ def _is_loaded(e: Expr) -> bool:
     return any(isinstance(x, Load) for x in walk_expr(e))
 
 
-def _factors(e: Expr) -> list[Expr]:
+def factors_of(e: Expr) -> list[Expr]:
     match e:
         case Binary(BinaryOp.MUL, a, b):
-            return [*_factors(a), *_factors(b)]
+            return [*factors_of(a), *factors_of(b)]
         case _:
             return [e]
 
@@ -203,7 +203,7 @@ def reads_loose(s: Stmt, buffer: str) -> bool:
     )
 
 
-def _is_invariant(scale: Scale, allocation: Allocate) -> bool:
+def is_invariant(scale: Scale, allocation: Allocate) -> bool:
     """Whether the factor has one value while the accumulator lives."""
     bound: set[str] = set()
     stored: set[str] = set()

@@ -17,6 +17,7 @@ from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
 from selector.eqsat.expand import expand, split_sums
 from selector.eqsat.facts import EXECUTES, instruction_facts, legal_instructions
+from selector.eqsat.gains import factor_gains
 from selector.eqsat.movement import annotate_movement
 from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
@@ -153,7 +154,8 @@ class _Selector:
             return
         legal = executing(self.legal, self.module)
         expanded = expand(prepared)
-        for form in (prepared, None if expanded is None else prepare(expanded)):
+        others = (factor_gains(prepared), None if expanded is None else prepare(expanded))
+        for form in (prepared, *others):
             if form is None:
                 continue
             if form is not prepared:

@@ -131,6 +131,14 @@ PRODUCTS = {
         lambda a, b, x, y, r: (i32(a[r, y]) - i32(a[y, r])) * i32(b[x, r]),
         lambda a, b: (a - a.T) @ b, a=U8, b=I8, total=I32,
     ),
+    "a triangle of results": Sum(
+        lambda a, b, x, y, r: hl.select((x < y) & (r < 50), f32(a[r, y]) * f32(b[x, r]), 0.0),
+        lambda a, b: np.tril(a[:, :50] @ b[:50], -1),
+    ),
+    "rows with factors": Sum(
+        lambda a, b, x, y, r: f32(a[5, y]) * f32(a[r, y]) * f32(b[x, r]) * f32(b[x, 7]),
+        lambda a, b: a[:, 5:6] * (a @ b) * b[7],
+    ),
     "a difference of products": Sum(
         lambda a, b, x, y, r: f32(a[r, y]) * f32(b[x, r]) - f32(a[y, r]) * f32(b[x, 63 - r]),
         lambda a, b: a @ b - a.T @ b[::-1],
@@ -242,6 +250,10 @@ FILTERS = {
     "bytes and words": Sum(
         lambda i, k, x, y, t: i32(i[x + t, y]) * i32(k[t]),
         lambda i, k: windows(i, X) @ k, a=U8, b=I16, total=I32,
+    ),
+    "pixels with a gain": Sum(
+        lambda i, k, x, y, t: hl.select(x < 250, f32(i[x, 1]), 0.0) * f32(i[x + t, y]) * f32(k[t]),
+        lambda i, k: np.where(X < 250, i[1, X], 0) * (windows(i, X) @ k),
     ),
     "an unsharp mask": Sum(
         lambda i, k, x, y, t: f32(i[x + t, y]) * (hl.select(t == 4, 2.0, 0.0) - f32(k[t])),
@@ -383,9 +395,6 @@ REFUSED = {
     "a product of three floats": lambda a, b, x, y, r: f32(a[r, y]) * f32(a[y, r]) * f32(b[x, r]),
     "a product that overflows": lambda a, b, x, y, r: f32(
         i32(hl.cast(I16, i32(a[r, y])) * hl.cast(I16, i32(b[x, r])))
-    ),
-    "a condition on rows and columns": lambda a, b, x, y, r: hl.select(
-        x < y, f32(a[r, y]) * f32(b[x, r]), 0.0
     ),
     "a root in float": lambda a, b, x, y, r: hl.sqrt(f32(a[r, y])) * f32(b[x, r]),
 }

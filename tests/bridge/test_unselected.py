@@ -226,12 +226,6 @@ SCENARIOS: dict[str, Scenario] = {
         "a select that does not end in zero", "`select(condition, a*b, 0)`",
         gpu(lambda x, y, r: hl.select(x < 10, product(x, y, r), 0.0)),
     ),
-    "a triangle": Scenario(
-        gpu(lambda x, y, r: hl.select(x < y, product(x, y, r), 0.0)),
-        "varies along rows and columns of the tile: no operand can carry it",
-        "where `mm` is read: multiply by the condition, `hl.f32(condition)`",
-        gpu(read=lambda mm, x, y: mm[x, y] * f32(x < y)),
-    ),
     "positive values only": Scenario(
         groups(lambda x, y, r: hl.select(f32(A[r, y]) > 0, product(x, y, r), 0.0)),
         "is not affine in the vectorized variables", "a Func that prepares the operand",

@@ -96,8 +96,9 @@ def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
         return LANES, WARPS
     wide = min(LANES, 1 << (-(-extents[0] // lanes) - 1).bit_length())
     most = LANES * WARPS // wide
-    if wide == LANES:
-        return wide, most
+    if wide == LANES:  # fewer where there are few along the second
+        most = min(most, 1 << (-(-extents[1] // rows) - 1).bit_length())
+        return LANES * WARPS // most, most
     high = [h for h in (most, most // 2, most // 4) if h == most or h >= WARPS]
     return wide, min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
 

@@ -11,6 +11,7 @@ from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
+from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
@@ -254,6 +255,15 @@ class Scheduling:
             return None
         return blocks_for(reuse, member, self.placement, plan.known, plan.machine)
 
+    def _first(self, member: Member, func: Recorded) -> Grid:
+        """The kernel of what a Func is before its updates."""
+        body, lanes, sizes = self.placement.bodies[member.name][0], 1, list[int]()
+        if member.args:
+            lanes = lanes_of(body, member.args[0], member.types[0].bytes)
+        if lanes > 1 and len(member.args) > 1:
+            sizes = [self.plan.known.extent(member, d) for d in range(len(member.args))]
+        return spread(self.script, func, func.args(), lanes=lanes, extents=sizes)
+
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
         first, *others = member.stages[1:]
@@ -262,7 +272,7 @@ class Scheduling:
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
         func.compute_root()
-        grid = spread(self.script, func, func.args())
+        grid = self._first(member, func)
         if scatters:
             grid = reductions.scattered(self.script, func)
             spread(self.script, func.update(0), func.args())

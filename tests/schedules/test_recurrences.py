@@ -78,3 +78,17 @@ def test_long_rows_are_cut_for_several_blocks() -> None:
     data = np.random.default_rng(1).integers(-9, 9, (2, 40000)).astype(np.float32)
     found = hb.compile(out, target="sm_90a").interpret(X=data, sizes=data.shape)
     assert np.array_equal(found, np.cumsum(data, 1))
+
+
+def test_what_a_recurrence_begins_with_goes_as_vectors() -> None:
+    a, out = hl.ImageParam(hl.Float(32), 2, "a"), hl.Func("out")
+    x, y, r = hl.Var("x"), hl.Var("y"), hl.RDom([(1, a.width() - 1)])
+    out[x, y] = a[x, y]
+    out[r, y] += out[r - 1, y]
+    shapes = {"a": (2, 1 << 20), "out": (2, 1 << 20)}
+    text = hb.autoschedule(out, target="sm_80", sizes=shapes).source
+    assert "split(x, xo, xi, 512).split(xi, xi, xl, 4).vectorize(xl).split(y, yo, yi, 2)" in text
+    kernel = hb.compile(out, target="sm_80")
+    data = np.random.default_rng(1).random((3, 517), dtype=np.float32)
+    found = kernel.interpret(a=data, sizes=data.shape)
+    assert np.allclose(found, np.cumsum(data.astype(float), 1), rtol=1e-5)

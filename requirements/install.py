@@ -82,18 +82,18 @@ def run(what, command):
         stop("%s failed (%s)" % (what, " ".join(command[:6])))
 
 
-def add_torch(python, install):
-    """PyTorch's build for CPUs, for the tests of its operators: where the package index has it and
-    no PyTorch is installed. The usual one brings CUDA along, which is gigabytes.
+def add_library(python, install, name):
+    """PyTorch or JAX for CPUs, for the tests of what they see of kernels: where the package index
+    has it, and none is installed. The usual PyTorch brings CUDA along, which is gigabytes.
     """
-    known = "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)"
+    known = "import importlib.util as i, sys; sys.exit(i.find_spec('%s') is None)" % name
     if subprocess.call([python, "-c", known]) == 0:
         return
-    print("  install PyTorch for CPUs", flush=True)
-    command = install + ["-r", os.path.join("requirements", "torch.lock")]
+    print("  install %s for CPUs" % name, flush=True)
+    command = install + ["-r", os.path.join("requirements", name + ".lock")]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT)
     if done.returncode:
-        print("    there is none here: tests of its operators are skipped")
+        print("    there is none here: its tests are skipped")
 
 
 def main():
@@ -121,7 +121,8 @@ def main():
         install + ["--no-build-isolation", "--editable", project],
     )
     if sys.argv[1] == "dev" and lock == "compile":
-        add_torch(python, install)
+        for name in ("torch", "jax"):
+            add_library(python, install, name)
 
 
 if __name__ == "__main__":

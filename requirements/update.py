@@ -3,7 +3,7 @@
     .venv/bin/python requirements/update.py
 
 Each lock is the full resolution of the base dependencies with some extras, as ``name==version``
-lines; installs use it as a constraint file. PyTorch's has what its build for CPUs adds. Resolved on
+lines; installs use it as a constraint file. PyTorch's and JAX's have what they add. Resolved on
 the Python that runs this: use the oldest supported one.
 """
 
@@ -42,10 +42,13 @@ def resolve(wanted: list[str]) -> list[str]:
     return sorted(f"{m['name'].lower().replace('_', '-')}=={m['version']}" for m in found)
 
 
-TORCH = (
-    "PyTorch's build for CPUs with what it needs besides, for the tests of its operators",
-    "torch==2.13.0+cpu",
-)
+LIBRARIES = {
+    "torch": (
+        "PyTorch's build for CPUs with what it needs besides, for the tests of its operators",
+        "torch==2.13.0+cpu",
+    ),
+    "jax": ("JAX for CPUs with what it needs besides, for the tests of its functions", "jax"),
+}
 
 
 def write(name: str, about: str, lines: list[str]) -> None:
@@ -59,8 +62,8 @@ def main() -> None:
     for name, extras in LOCKS.items():
         lines = resolve(requirements(extras))
         write(name, f"Extras {', '.join(extras)}", lines)
-    about, torch = TORCH
-    write("torch", about, [line for line in resolve([torch]) if line not in lines])
+    for name, (about, library) in LIBRARIES.items():
+        write(name, about, [line for line in resolve([library]) if line not in lines])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from selector.report import Report
 from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact
 from selector.runtime.cache import KernelCache
+from selector.runtime.classes import Shapes
 from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
@@ -232,6 +233,10 @@ class Kernel:
         """
         artifacts.write(self.to_bytes(), path, overwrite)
 
+    def program_for(self, shapes: Shapes) -> Kernel:
+        """The kernel for arrays of these shapes, inputs and outputs by name: this one."""
+        return self
+
     def export(self, name: str, directory: str | os.PathLike[str], *others: Kernel) -> None:
         """Write a C++ library with the function ``name`` for the kernel, which needs no Python when
         it runs: header, source with the machine code, CMake package.
@@ -243,10 +248,11 @@ class Kernel:
         """
         from selector.interop.ahead.export import files_of, write_files
 
-        programs = [p for kernel in (self, *others) for p in kernel._programs_to_export()]
+        programs = [p for kernel in (self, *others) for p in kernel.programs_to_export()]
         write_files(directory, files_of(name, programs))
 
-    def _programs_to_export(self) -> list[Program]:
+    def programs_to_export(self) -> list[Program]:
+        """What ``export`` writes: this kernel's one program."""
         from selector.interop.ahead.tables import Program
 
         if self.target.family == "cuda":

@@ -93,6 +93,12 @@ class SizedKernel(Kernel):
                 self._chosen[key] = found
         return found
 
+    def program_for(self, shapes: Shapes) -> Kernel:
+        """The kernel for arrays of these shapes, inputs and outputs by name; compiled if it has to
+        be.
+        """
+        return self._program(shapes)
+
     def compile_for(self, sizes: Any) -> SizeClass | None:
         """Compile the program of some sizes before a call needs it: shapes of inputs and outputs by
         name, or the output's; what follows from the inputs may be left out. The class that it
@@ -110,14 +116,14 @@ class SizedKernel(Kernel):
             return self._bytes(Kernel._bare)
         return self._bytes(Kernel._whole)
 
-    def _programs_to_export(self) -> list[Program]:
+    def programs_to_export(self) -> list[Program]:
         """Those of all size classes that there are; without any, the one for unknown sizes."""
         found = [
             replace(each, size_class=size_class)
             for size_class, kernel in self._programs.items()
-            for each in kernel._programs_to_export()
+            for each in kernel.programs_to_export()
         ]
-        return found or super()._programs_to_export()
+        return found or super().programs_to_export()
 
     def __reduce__(self) -> tuple[Callable[[bytes, bool], Kernel], tuple[bytes, bool]]:
         """Pickled as its saved bytes, with the programs that there are; it makes no more then."""

@@ -94,6 +94,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "selector.interop.functional",
         "casestudies",
     ),
+    "jax": ("selector.interop.jax", "casestudies"),
     "ray": ("selector.tuning",),
     **dict.fromkeys(("dask", "distributed"), ("selector.dask",)),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),

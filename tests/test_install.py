@@ -73,7 +73,7 @@ def test_the_driver_chooses_the_lock(
 @pytest.mark.parametrize(
     ("statuses", "said"), [((0,), None), ((1, 0), ""), ((1, 1), "there is none here")]
 )
-def test_torch_is_taken_where_it_can_be_had(
+def test_a_library_is_taken_where_it_can_be_had(
     install: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -91,7 +91,7 @@ def test_torch_is_taken_where_it_can_be_had(
     monkeypatch.setattr(
         install.subprocess, "run", lambda c, **_: SimpleNamespace(returncode=call(c))
     )
-    install.add_torch("python", ["pip", "install"])
+    install.add_library("python", ["pip", "install"], "torch")
     assert len(commands) == len(statuses)
     text = capsys.readouterr().out
     assert (text == "") if said is None else (said in text)

@@ -44,6 +44,8 @@ def jax_resize(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], ob
         import jax
     except ImportError:
         return None
+    if jax.default_backend() == "cpu":  # built for CPUs, it is no library of the GPU
+        return None
     image = jax.dlpack.from_dlpack(inputs["I"])
     shape = problem.output.shape
     resize: Any = jax.jit(lambda i: jax.image.resize(i, shape, "lanczos3"))  # pyright: ignore

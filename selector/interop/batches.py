@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from selector.diagnostics import ArgumentError
+from selector.runtime import arguments
+from selector.runtime.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,24 @@ class Batches:
     ranks: tuple[int, ...]
     batched: tuple[int, ...]
     gathered: frozenset[int]
+
+    @staticmethod
+    def of(plan: Plan, batched: Sequence[str], gathered: Sequence[str] | None = None) -> Batches:
+        """By the names of inputs, and of outputs: all of them where nothing is said.
+        ``ArgumentError`` for a name that is no input.
+        """
+        inputs, known = arguments.inputs_of(plan), arguments.parameter_names(plan)
+        for wrong in set(batched) - {b.name for b in inputs}:
+            raise ArgumentError(
+                f"batched=: {plan.name} has no input {wrong!r}", why=f"it takes {', '.join(known)}"
+            )
+        outputs = arguments.outputs_of(plan)
+        return Batches(
+            tuple(b.name for b in inputs),
+            tuple(len(b.dims) for b in inputs),
+            tuple(i for i, b in enumerate(inputs) if b.name in batched),
+            frozenset(i for i, b in enumerate(outputs) if gathered is None or b.name in gathered),
+        )
 
     def flat(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         """The arguments with one axis for those of batches, which are returned; None where they

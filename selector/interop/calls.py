@@ -45,16 +45,7 @@ class Call:
         self.inputs, self.outputs = len(self._inputs), len(outputs)
         known = arguments.parameter_names(plan)
         self.names = tuple(re.sub(r"\W", "_", n) for n in known)
-        for wrong in set(batched) - {b.name for b in self._inputs}:
-            raise ArgumentError(
-                f"batched=: {plan.name} has no input {wrong!r}", why=f"it takes {', '.join(known)}"
-            )
-        self.batches = Batches(
-            self.names,
-            tuple(len(b.dims) for b in self._inputs),
-            tuple(i for i, b in enumerate(self._inputs) if b.name in batched),
-            frozenset(i for i, b in enumerate(outputs) if gathered is None or b.name in gathered),
-        )
+        self.batches = Batches.of(plan, batched, gathered)
         self.results = Results(name, plan, rule)
         self._out_names = tuple(b.name for b in outputs)
         self._dtypes = tuple(_dtype(b) for b in outputs)

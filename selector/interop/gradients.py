@@ -9,13 +9,12 @@ from typing import Any
 import torch as installed  # pyright: ignore
 
 from selector.diagnostics import ArgumentError
+from selector.interop.backward import GRAD, backward_batches
 from selector.interop.calls import Call
 from selector.kernel import Kernel
 from selector.runtime import arguments
 
 torch: Any = installed
-
-GRAD = "grad_"
 
 
 class Gradients:
@@ -35,30 +34,10 @@ class Gradients:
 
     def call_of(self, kernel: Kernel, interpreted: bool) -> Call:
         """The operator of a kernel of gradients; ``ArgumentError`` if its names do not fit."""
-        names = arguments.parameter_names(kernel.plan)
-        known = {*self._inputs, *self._outputs, *self._scalars, *(GRAD + n for n in self._outputs)}
-        for name in names:
-            if name not in known:
-                raise ArgumentError(
-                    f"backward of {self.name}: what is its input {name!r}?",
-                    why=f"it can be given {', '.join(sorted(known))}",
-                )
-        for buffer in arguments.outputs_of(kernel.plan):
-            if buffer.name.removeprefix(GRAD) not in self._inputs or GRAD not in buffer.name:
-                raise ArgumentError(
-                    f"backward of {self.name}: what is its output {buffer.name!r}?",
-                    why=f"it can give {', '.join(GRAD + n for n in self._inputs)}",
-                )
-        batched = [self._inputs[i] for i in self.call.batches.batched]
-        alike = {*batched, *(self._outputs if batched else ())}
-        return Call(
-            f"{self.name}_backward",
-            kernel,
-            None,
-            tuple(n for n in names if n.removeprefix(GRAD) in alike),
-            interpreted,
-            tuple(GRAD + n for n in batched),
+        batched, gathered = backward_batches(
+            self.name, self.call.kernel.plan, self.call.batches.batched, kernel.plan
         )
+        return Call(f"{self.name}_backward", kernel, None, batched, interpreted, gathered)
 
     def setup(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Keep what the gradients take."""

@@ -101,6 +101,8 @@ def test_a_program_prints_what_the_page_says(
         pytest.importorskip("dask.array")
     if "import torch" in text:
         pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
+    if "import jax" in text:
+        pytest.importorskip("jax", reason="JAX is not installed")
     home = block("file", name).page
     for other in all_blocks():
         if other.kind == "file" and other.page == home:

@@ -60,11 +60,10 @@ def fields_table(plan: Plan) -> str:
     rows: list[str] = []
     for b in arguments.inputs_then_outputs(plan):
         types = " or ".join(accepted_dtypes(b.type))
-        code = _BOOL if b.type.is_bool else _CODES[b.type.kind]
         extents = [-1 if n is None else n for n in constant_extents(b)]
         strides = [d.stride.value if isinstance(d.stride, IntImm) else -1 for d in b.dims]
         rows.append(
-            f"{{{quoted(b.name)}, {quoted(types)}, {code}, "
+            f"{{{quoted(b.name)}, {quoted(types)}, {array_code(b.type)}, "
             f"{8 * b.type.bytes}, {len(b.dims)}, {_flag(b.role is Role.OUTPUT)}, "
             f"{_braced(extents)}, {_braced(strides)}}},"
         )
@@ -261,6 +260,11 @@ def builds_of(plan: Plan) -> tuple[str, ...]:
     from selector.runtime.cpu_compile import uses_tiles
 
     return ("hardware", "software") if uses_tiles(plan.source) else ("none",)
+
+
+def array_code(t: Type) -> int:
+    """The kind of an array's elements (DLDataTypeCode)."""
+    return _BOOL if t.is_bool else _CODES[t.kind]
 
 
 def number_type(t: Type) -> str:

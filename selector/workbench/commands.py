@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -20,7 +21,8 @@ Command = Callable[[argparse.Namespace], int]
 def add_commands(parser: argparse.ArgumentParser) -> None:
     """Give the ``rules`` parser its commands."""
     commands = parser.add_subparsers(
-        required=True, metavar="check | test | list | coverage | soundness | prove | trace | graph"
+        required=True,
+        metavar="check | test | list | coverage | soundness | prove | infer | trace | graph",
     )
 
     def command(name: str, run: Command, about: str, what: str = "") -> argparse.ArgumentParser:
@@ -63,6 +65,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     proved.add_argument("--refute", action="store_true", help=about)
     _add_pattern(proved)
     _add_rules(proved)
+    _add_infer(command("infer", run_infer, "equalities that the rules miss (needs z3-solver)"))
     traced = command("trace", run_trace, "which rules led a program to its instructions")
     drawn = command(
         "graph", run_graph, "draw the e-graph of a program (.svg, .dot)",
@@ -77,6 +80,20 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         selecting.add_argument("--target", help=about)
         selecting.add_argument("--instructions", help="families or names, with commas")
         _add_rules(selecting)
+
+
+def _add_infer(parser: argparse.ArgumentParser) -> None:
+    """What is looked for, and for how long."""
+    parser.add_argument("holes", nargs="*", metavar="HOLE", help="index, predicate, ...; all")
+    parser.add_argument("--size", type=int, default=4, metavar="N", help="of terms, 1 to 7 (4)")
+    about = "no further pair after so long, then no further cost after as long again (60)"
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help=about)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random memory (0)")
+    about = "leave this rule out: is it found again?"
+    parser.add_argument("--without", action="append", default=[], metavar="RULE", help=about)
+    parser.add_argument("--no-cost", action="store_true", help="do not time them on the corpus")
+    parser.add_argument("--markdown", action="store_true", help="as a table")
+    _add_rules(parser)
 
 
 def _add_drawing(parser: argparse.ArgumentParser) -> None:
@@ -190,17 +207,37 @@ def run_soundness(options: argparse.Namespace) -> int:
     return result.code
 
 
-def run_prove(options: argparse.Namespace) -> int:
-    """Exit code 1 if a rule is not proved."""
-    try:
-        from selector.workbench.prove.verdicts import prove
-    except ModuleNotFoundError as error:
-        if error.name != "z3":
-            raise
+def _need_solver() -> None:
+    """``UserError`` if z3 is missing."""
+    if importlib.util.find_spec("z3") is None:
         raise UserError(
             "proofs need the solver z3",
             hint="install `z3-solver`, or this package with its extra `prove`",
-        ) from None
+        )
+
+
+def run_infer(options: argparse.Namespace) -> int:
+    _need_solver()
+    from selector.workbench.infer.run import Options, infer
+
+    chosen = Options(
+        tuple(options.holes), options.size, options.seconds, options.seed,
+        tuple(options.without), not options.no_cost,
+    )  # fmt: skip
+    plain = not (options.json or options.markdown)
+    result = infer(rule_files(options), chosen, (lambda c: say(c.law)) if plain else lambda c: None)
+    if options.json:
+        say_json(result.as_dict())
+    else:
+        say(result.as_markdown() if options.markdown else f"\n{result}")
+    return 0
+
+
+def run_prove(options: argparse.Namespace) -> int:
+    """Exit code 1 if a rule is not proved."""
+    _need_solver()
+    from selector.workbench.prove.verdicts import prove
+
     result = prove(rule_files(options), options.pattern, options.refute)
     say_json(result.as_dict()) if options.json else say(str(result))
     return result.code

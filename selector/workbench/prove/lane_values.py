@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import z3
 
-from selector.workbench.prove.context import BOOL, Cls, Node
+from selector.workbench.prove.context import BOOL, INT32, Cls, Node
 from selector.workbench.prove.formulas import Band, Value
 from selector.workbench.prove.meaning import packing_of
 from selector.workbench.prove.sizes import ONE, Digits, Poly, Unproved, lane_number
@@ -27,7 +27,7 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
         case "FLit", (_, str(v)):
             if v.startswith("?"):
                 return z3.Int(f"float {v}")
-            return z3.IntVal(0) if float(v) == 0 else z3.Int(f"float {v}")
+            return z3.IntVal(int(float(v))) if float(v) in (0, 1) else z3.Int(f"float {v}")
         case "Sym", _:
             return at.arbitrary(e, ())
         case "Atom" | "Apply", _:
@@ -37,10 +37,7 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
         case "Bop", (str(op), int(a), int(b)):
             return binary(at, e, op, at.value(a, d), at.value(b, d))
         case "Cmp", (str(op), int(a), int(b)):
-            x, y = at.value(a, d), at.value(b, d)
-            if at.lane is not None and x.sort() == y.sort() == z3.IntSort():
-                return compared(at.context.string(op), x, y)
-            return at.function("compare", at.word(op), x, y, truth=True)
+            return comparison(at, a, at.context.string(op), at.value(a, d), at.value(b, d))
         case "Not", (int(a),):
             return z3.Not(at.value(a, d))
         case "Select", (int(c), int(a), int(b)):
@@ -68,6 +65,25 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
 def _loaded(at: Attempt, t: str, buffer: str, index: Value, predicate: Value) -> Value:
     zero = z3.BoolVal(False) if at.context.string(t) == BOOL else z3.IntVal(0)
     return z3.If(predicate, at.memory(t, buffer, index), zero)
+
+
+_TURNED = {">": "<", ">=": "<="}
+
+
+def comparison(at: Attempt, of: Cls, op: str, x: Value, y: Value) -> Value:
+    """A comparison of values of the type of a class: of indices as numbers; of others it is known
+    that ``x > y`` is ``y < x``, and ``x != y`` not ``x == y``."""
+    if x.sort() == y.sort() == z3.IntSort():
+        if at.lane is not None:
+            return compared(op, x, y)
+        if at.context.string(of) == INT32 and not op.startswith("?"):
+            at.fact(z3.BoolVal(True), RANGE)
+            return compared(op, x, y)
+    if op == "!=":
+        return z3.Not(comparison(at, of, "==", x, y))
+    if op in _TURNED:
+        return comparison(at, of, _TURNED[op], y, x)
+    return at.function("compare", at.word(op), x, y, truth=True)
 
 
 def compared(op: str, x: Value, y: Value) -> Value:
@@ -101,18 +117,34 @@ def binary(at: Attempt, e: Cls, op: str, a: Value, b: Value) -> Value:
             return at.times(e, a, b)
         case "+":
             return at.plus(e, a, b)
-        case "-" if at.is_number(e):
-            return a - b
+        case "-":
+            if at.is_number(e):
+                return a - b
+            found = at.function("minus", at.word(e), a, b)
+            at.fact(z3.Implies(b == 0, found == a))
+            return found
         case "/" | "%" if at.is_number(e):
             q, r = z3.Int(f"div {len(at.quotients)}"), z3.Int(f"mod {len(at.quotients)}")
             at.euclid(a, b, q, r)
             at.fact(z3.BoolVal(True), RANGE)
             return q if op == "/" else r
+        case "min" | "max":
+            return _extreme(at, e, op, a, b)
         case _ if at.lane is not None and op.startswith("?") and a.sort() == z3.IntSort():
             return a - b
         case _:
             truth = at.context.string(e) == BOOL
             return at.function("binary", at.word(op), at.word(e), a, b, truth=truth)
+
+
+def _extreme(at: Attempt, e: Cls, op: str, a: Value, b: Value) -> Value:
+    """The smaller or larger value: of indices as numbers."""
+    if at.lane is not None or at.context.string(e) == INT32:
+        at.fact(z3.BoolVal(True), RANGE)
+        return z3.If(a <= b if op == "min" else a >= b, a, b)
+    found = at.function("binary", at.word(op), at.word(e), a, b)
+    at.fact(z3.Implies(a == b, found == a))
+    return found
 
 
 def _reduced(at: Attempt, op: str, e: Cls, x: Cls, d: Digits) -> Value:

@@ -295,8 +295,7 @@ class Attempt:
         return z3.Int(f"name {self.context.string(of)}")
 
     def function(self, name: str, *args: Value, truth: bool = False) -> Value:
-        sorts = [a.sort() for a in args]
-        sort = z3.BoolSort() if truth else z3.IntSort()
+        sorts, sort = [a.sort() for a in args], z3.BoolSort() if truth else z3.IntSort()
         shown = "".join("b" if s == z3.BoolSort() else "i" for s in sorts)
         return z3.Function(f"{name}.{shown}{'t' * truth}", *sorts, sort)(*args)
 
@@ -312,6 +311,7 @@ class Attempt:
         found = self.function("times", t, x, y)
         self.fact(found == self.function("times", t, y, x), COMMUTES)
         self.fact(z3.Implies(z3.Or(x == 0, y == 0), found == 0), FINITE)
+        self.fact(z3.If(x == 1, found == y, z3.Implies(y == 1, found == x)))
         if self.context.target.fits or self.context.target.embeds:
             exact = self.function("exact", x, y)
             self.fact(z3.Implies(self.has(of, exact), found == exact))
@@ -323,6 +323,7 @@ class Attempt:
         t = self.word(of)
         found = self.function("plus", t, x, y)
         self.fact(found == self.function("plus", t, y, x), COMMUTES)
+        self.fact(z3.Implies(y == 0, found == x), UNSIGNED_ZERO)
         return found
 
     def cast(self, to: Cls | str, of: Cls | str, x: Value) -> Value:
@@ -336,7 +337,7 @@ class Attempt:
         if self.lane is not None:
             return x
         found = self.function("cast", self.word(to), self.word(of), x)
-        self.fact(z3.Implies(x == 0, found == 0))
+        self.fact(z3.And(z3.Implies(x == 0, found == 0), z3.Implies(x == 1, found == 1)))
         if self.context.target.fits or self.context.target.embeds:
             self.fact(z3.Implies(self.has(to, x), found == x))
         return found
@@ -356,7 +357,7 @@ class Attempt:
         """A sum; its name stands for it, or its terms where the sizes are chosen."""
         extent = self.sizes.resolved(self.sizes.as_count(extent))
         terms = self.sizes.expanded(extent).constant
-        if terms is not None and self.lane is not None:
+        if terms == 1 or (terms is not None and self.lane is not None):
             return sum((summand(number(i)) for i in range(terms)), start=z3.IntVal(0))
         name = f"sum {len(self.sums)}"
         self.sums[name] = Sum(extent, summand)

@@ -41,7 +41,7 @@ def core(refused: Term, recognised: Term, prints: Fingerprints) -> tuple[Term, T
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A rule without a name; ``bound``: what its unknowns were in the terms that it comes from."""
+    """A rule without a name: two sides over unknowns, and what has to hold."""
 
     left: Term
     right: object

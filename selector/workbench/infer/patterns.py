@@ -93,8 +93,9 @@ def number(p: object, bound: Bound) -> object:
             return bound[name]
         case Formula(op, a, b):
             x, y = number(a, bound), number(b, bound)
-            known = isinstance(x, int) and isinstance(y, int)
-            return _computed(op, x, y) if known else None
+            if isinstance(x, int) and isinstance(y, int):
+                return _computed(op, x, y)
+            return None
         case _:
             return p
 

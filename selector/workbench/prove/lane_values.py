@@ -12,7 +12,7 @@ from selector.workbench.prove.context import BOOL, INT32, Cls, Node
 from selector.workbench.prove.formulas import Band, Value
 from selector.workbench.prove.meaning import packing_of
 from selector.workbench.prove.sizes import ONE, Digits, Poly, Unproved, lane_number
-from selector.workbench.prove.values import RANGE, Attempt
+from selector.workbench.prove.values import RANGE, UNSIGNED_ZERO, Attempt
 
 _ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
 
@@ -121,7 +121,7 @@ def binary(at: Attempt, e: Cls, op: str, a: Value, b: Value) -> Value:
             if at.is_number(e):
                 return a - b
             found = at.function("minus", at.word(e), a, b)
-            at.fact(z3.Implies(b == 0, found == a))
+            at.fact(z3.Implies(b == 0, found == a), UNSIGNED_ZERO)
             return found
         case "/" | "%" if at.is_number(e):
             q, r = z3.Int(f"div {len(at.quotients)}"), z3.Int(f"mod {len(at.quotients)}")

@@ -8,7 +8,6 @@ traced, once for each size class. Reading it back from a file takes no Halide.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -17,14 +16,13 @@ import jax as installed  # pyright: ignore
 import jax.custom_batching  # pyright: ignore
 import numpy as np
 
-from selector import api
 from selector.diagnostics import ArgumentError
 from selector.interop import shapes
 from selector.interop.ahead import jax_handler, shared
 from selector.interop.ahead.export import files_of
 from selector.interop.backward import GRAD, backward_batches
 from selector.interop.batches import Batches
-from selector.interop.operator import Operator
+from selector.interop.operator import asked_for, kernel_of
 from selector.interop.results import Results, Shapes
 from selector.ir.nodes import BufferParam
 from selector.ir.types import Kind
@@ -135,7 +133,8 @@ class JaxOp:
             return tuple(work.batches.restored(work.call(flat, own, found), lead))
 
         given = [values[b.name] for b in work.inputs]
-        found = dict(zip((b.name for b in work.outputs), _each(once)(*given, *like), strict=True))
+        results = _batched(once)(*given, *like)
+        found = dict(zip((b.name for b in work.outputs), results, strict=True))
         return tuple(found.get(GRAD + b.name) for b in self._work.inputs)
 
 
@@ -198,37 +197,17 @@ def jax_op(
     ``cpu="interpret"`` runs a kernel for a GPU in NumPy: slow, for tests. ``ArgumentError`` for
     names that do not fit.
     """
-    if isinstance(kernel, Operator):
-        shape = kernel.shape if shape is None else shape
-        batched = batched or kernel.batched
-        backward = kernel.backward if backward is None else backward
-        kernel = kernel.kernel
-    if cpu not in ("refuse", "interpret"):
-        raise ArgumentError(f"cpu={cpu!r} is neither 'refuse' nor 'interpret'")
-    if backward == "adjoint":
-        import halide_bridge
-
-        backward = halide_bridge.adjoint(kernel)
-    first = _kernel_of(kernel, target)
-    name, interpreted = first.name, cpu == "interpret"
-    work = Work(first, Batches.of(first.plan, batched), interpreted)
+    asked, interpreted = asked_for(kernel, shape, batched, backward, cpu)
+    schedule = None if target == "amx" else "auto"
+    first = kernel_of(asked.kernel, target, schedule)
+    name = first.name
+    work = Work(first, Batches.of(first.plan, asked.batched), interpreted)
     behind = None
-    if backward is not None:
-        second = _kernel_of(backward, target)
+    if asked.backward is not None:
+        second = kernel_of(asked.backward, target, schedule)
         own, gathered = backward_batches(name, first.plan, work.batches.batched, second.plan)
         behind = Work(second, Batches.of(second.plan, own, gathered), interpreted)
-    return JaxOp(work, shapes.rule_of(first.plan, shape), behind, name)
-
-
-def _kernel_of(given: Any, target: str) -> Kernel:
-    if isinstance(given, Kernel):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return api.load(given)
-    import halide_bridge
-
-    automatic = None if target == "amx" else "auto"
-    return halide_bridge.compile(given, target=target, schedule=automatic)
+    return JaxOp(work, shapes.rule_of(first.plan, asked.shape), behind, name)
 
 
 def _target(kernel: Kernel) -> str:
@@ -251,30 +230,22 @@ def _target(kernel: Kernel) -> str:
     return known[1]
 
 
-def _batched(once: Callable[..., Any], work: Work) -> Callable[..., Any]:
-    """With a rule for ``jax.vmap``: at once if only the batched inputs have the new axis."""
+def _batched(once: Callable[..., Any], work: Work | None = None) -> Callable[..., Any]:
+    """With a rule for ``jax.vmap``: at once if only the batched inputs of ``work`` have the new
+    axis, else one by one.
+    """
     run = jax.custom_batching.custom_vmap(once)
 
     def rule(size: int, mapped: Sequence[bool], *arrays: Any) -> Any:
         axes = {i: 0 for i, m in enumerate(mapped) if m}
-        if work.batches.together(axes, len(work.outputs)):
+        if work is not None and work.batches.together(axes, len(work.outputs)):
             moved = list(arrays)
             for i in work.batches.batched:
                 if i not in axes:
                     moved[i] = jax.numpy.broadcast_to(arrays[i], (size, *arrays[i].shape))
-            return run(*moved), (True,) * len(work.outputs)
-        return _one_by_one(run, mapped, arrays), (True,) * len(work.outputs)
-
-    run.def_vmap(rule)
-    return run
-
-
-def _each(once: Callable[..., Any]) -> Callable[..., Any]:
-    """With a rule for ``jax.vmap`` that goes one by one."""
-    run = jax.custom_batching.custom_vmap(once)
-
-    def rule(size: int, mapped: Sequence[bool], *arrays: Any) -> Any:
-        results = _one_by_one(run, mapped, arrays)
+            results = run(*moved)
+        else:
+            results = _one_by_one(run, mapped, arrays)
         return results, (True,) * len(results)
 
     run.def_vmap(rule)

@@ -4,11 +4,14 @@ known of those of ``halide_bridge.operators`` without Halide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from selector import api
 from selector.diagnostics import ArgumentError
+from selector.kernel import Kernel
 
 Shape = tuple[Any, ...]
 
@@ -27,6 +30,41 @@ def ready(name: str, kernel: Any, backward: Any = None) -> Operator:
     """The ready-made operator of that name, from pipelines or files."""
     shape, batched = _RULES[name]
     return Operator(kernel, backward, shape, batched)
+
+
+def asked_for(
+    kernel: Any,
+    shape: str | Callable[..., Any] | None,
+    batched: Sequence[str],
+    backward: Any,
+    cpu: str,
+) -> tuple[Operator, bool]:
+    """What ``torch_op`` and its like are given, as an operator with its adjoint written out; and
+    whether arrays on the CPU are interpreted. ``ArgumentError`` for another ``cpu``.
+    """
+    if isinstance(kernel, Operator):
+        shape = kernel.shape if shape is None else shape
+        batched = batched or kernel.batched
+        backward = kernel.backward if backward is None else backward
+        kernel = kernel.kernel
+    if cpu not in ("refuse", "interpret"):
+        raise ArgumentError(f"cpu={cpu!r} is neither 'refuse' nor 'interpret'")
+    if backward == "adjoint":
+        import halide_bridge
+
+        backward = halide_bridge.adjoint(kernel)
+    return Operator(kernel, backward, shape, tuple(batched)), cpu == "interpret"
+
+
+def kernel_of(given: Any, target: str, schedule: str | None = "auto") -> Kernel:
+    """A kernel, that of a file, or that of a pipeline, which is compiled."""
+    if isinstance(given, Kernel):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return api.load(given)
+    import halide_bridge
+
+    return halide_bridge.compile(given, target=target, schedule=schedule)
 
 
 def _like_rows(a: Shape, weight: Shape, eps: float) -> Shape:

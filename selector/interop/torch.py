@@ -8,7 +8,6 @@ wanted, and through a ``torch.autograd.Function`` where one is, which ``torch.fu
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -16,15 +15,13 @@ from typing import Any
 
 import torch as installed  # pyright: ignore
 
-from selector import api
 from selector.diagnostics import ArgumentError
 from selector.interop import shapes
 from selector.interop.calls import Call
 from selector.interop.gradients import Gradients, function_of
-from selector.interop.operator import Operator
+from selector.interop.operator import asked_for, kernel_of
 from selector.ir.nodes import ScalarParam
 from selector.ir.types import Kind
-from selector.kernel import Kernel
 
 torch: Any = installed
 
@@ -117,39 +114,19 @@ def torch_op(
         )
     if name in _OPEN or hasattr(getattr(torch.ops, name.split("::")[0]), name.split("::")[1]):
         raise ArgumentError(f"there is an operator {name} already", hint="choose another name")
-    if isinstance(kernel, Operator):
-        shape = kernel.shape if shape is None else shape
-        batched = batched or kernel.batched
-        backward = kernel.backward if backward is None else backward
-        kernel = kernel.kernel
-    if cpu not in ("refuse", "interpret"):
-        raise ArgumentError(f"cpu={cpu!r} is neither 'refuse' nor 'interpret'")
-    if backward == "adjoint":
-        import halide_bridge
-
-        backward = halide_bridge.adjoint(kernel)
-    forward = _kernel_of(kernel, target)
-    rule = shapes.rule_of(forward.plan, shape)
-    call = Call(name, forward, rule, tuple(batched), cpu == "interpret")
+    asked, interpreted = asked_for(kernel, shape, batched, backward, cpu)
+    forward = kernel_of(asked.kernel, target)
+    rule = shapes.rule_of(forward.plan, asked.shape)
+    call = Call(name, forward, rule, asked.batched, interpreted)
     library = torch.library.Library(name.split("::")[0], "FRAGMENT")
     gradients = Gradients(name, call, None)
-    if backward is not None:
-        second = _kernel_of(backward, target)
-        behind = gradients.call_of(second, cpu == "interpret")
+    if asked.backward is not None:
+        second = kernel_of(asked.backward, target)
+        behind = gradients.call_of(second, interpreted)
         nothing = Gradients(behind.name, behind, None)
         gradients = Gradients(name, call, (behind, _defined(library, behind, nothing)))
     found = _OPEN[name] = _defined(library, call, gradients)
     return found
-
-
-def _kernel_of(given: Any, target: str) -> Kernel:
-    if isinstance(given, Kernel):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return api.load(given)
-    import halide_bridge
-
-    return halide_bridge.compile(given, target=target, schedule="auto")
 
 
 def _defined(library: Any, call: Call, gradients: Gradients) -> TorchOp:

@@ -174,16 +174,15 @@ def to_affine(e: Expr) -> Affine:
 
     Divisions by a positive constant give up the multiples: ``(8*a + b)/8`` is ``a + b/8``.
     """
-    try:
-        return e.known_affine
-    except AttributeError:
+    found: Affine | None = getattr(e, "known_affine", None)
+    if found is None:
         if e.type.lanes != 1 or not e.type.is_integer:
-            raise IllTyped(f"a polynomial is of scalar integers, not {e.type}") from None
+            raise IllTyped(f"a polynomial is of scalar integers, not {e.type}")
         total: dict[Monomial, int] = {}
         _gather(e, 1, total)
         found = _build(total)
         keep(e, "known_affine", found)
-        return found
+    return found
 
 
 def _gather(e: Expr, factor: int, total: dict[Monomial, int]) -> None:

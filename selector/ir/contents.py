@@ -21,14 +21,13 @@ _NO_NAMES = frozenset[str]()
 
 def kinds_of(e: Expr) -> int:
     """A bit for each class of nodes that is in an expression."""
-    try:
-        return e.known_kinds
-    except AttributeError:
+    found: int = getattr(e, "known_kinds", 0)
+    if not found:
         found = _BITS[type(e)]
         for child in expr_children(e):
             found |= kinds_of(child)
         keep(e, "known_kinds", found)
-        return found
+    return found
 
 
 def bits_of(*kinds: type[Known]) -> int:
@@ -54,16 +53,15 @@ def nodes_of(e: Expr, kind: type[E]) -> Iterator[E]:
 
 def loaded(e: Expr) -> frozenset[str]:
     """Buffers that an expression loads from."""
-    try:
-        return e.known_loads
-    except AttributeError:
-        if not kinds_of(e) & _LOAD:
-            return _NO_NAMES
+    if not kinds_of(e) & _LOAD:
+        return _NO_NAMES
+    found: frozenset[str] | None = getattr(e, "known_loads", None)
+    if found is None:
         found = union_of_names(map(loaded, expr_children(e)))
         if isinstance(e, Load) and e.buffer not in found:
             found |= {e.buffer}
         keep(e, "known_loads", found)
-        return found
+    return found
 
 
 def may_hold(e: Expr, part: Expr) -> bool:

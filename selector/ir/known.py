@@ -50,12 +50,11 @@ def hashed_once(cls: type[T]) -> type[T]:
     of_fields = cls.__hash__
 
     def hash_once(self: T) -> int:
-        try:
-            return self.known_hash
-        except AttributeError:
+        value: int | None = getattr(self, "known_hash", None)
+        if value is None:
             value = of_fields(self)
             keep(self, "known_hash", value)
-            return value
+        return value
 
     setattr(cls, "__hash__", hash_once)  # noqa: B010 (a method of a class that is not known here)
     return cls

@@ -237,12 +237,11 @@ def union_of_names(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 
 def free_vars(e: Expr) -> frozenset[str]:
     """Names of the variables that an expression uses and does not bind."""
-    try:
-        return e.known_free
-    except AttributeError:
+    found: frozenset[str] | None = getattr(e, "known_free", None)
+    if found is None:
         found = _free_vars(e)
         keep(e, "known_free", found)
-        return found
+    return found
 
 
 def _free_vars(e: Expr) -> frozenset[str]:

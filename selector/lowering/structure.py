@@ -16,24 +16,22 @@ from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
 def stored_names(s: Stmt) -> frozenset[str]:
     """Buffers that a statement writes."""
-    try:
-        return s.known_stores
-    except AttributeError:
+    found: frozenset[str] | None = getattr(s, "known_stores", None)
+    if found is None:
         own = frozenset((s.buffer,)) if isinstance(s, Store) else frozenset[str]()
         found = union_of_names([own, *map(stored_names, stmt_children(s))])
         keep(s, "known_stores", found)
-        return found
+    return found
 
 
 def loaded_names(s: Stmt) -> frozenset[str]:
     """Buffers that a statement reads."""
-    try:
-        return s.known_loads
-    except AttributeError:
+    found: frozenset[str] | None = getattr(s, "known_loads", None)
+    if found is None:
         own = map(loaded, stmt_exprs(s))
         found = union_of_names([*own, *map(loaded_names, stmt_children(s))])
         keep(s, "known_loads", found)
-        return found
+    return found
 
 
 def constant_elements(s: Allocate) -> int:

@@ -22,7 +22,7 @@ from selector.ir.nodes import (
     Not,
     Select,
 )
-from selector.ir.types import FLOAT32, INT32, UINT32, Kind, Type
+from selector.ir.types import FLOAT32, INT32, UINT32, Kind, Type, limits
 
 Form = Callable[[Call, Sequence[Expr]], Expr]
 
@@ -105,13 +105,6 @@ def _trailing_zeros(_: Call, values: Sequence[Expr]) -> Expr:
 def _population(_: Call, values: Sequence[Expr]) -> Expr:
     name = "__popcll" if values[0].type.bits == 64 else "__popc"
     return count(name, unsigned(values[0]))
-
-
-def limits(t: Type) -> tuple[int, int]:
-    """The least and the largest integer of a type."""
-    if t.kind is Kind.UINT:
-        return 0, (1 << t.bits) - 1
-    return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
 
 
 def _saturating_cast(call: Call, values: Sequence[Expr]) -> Expr:

@@ -22,7 +22,7 @@ from selector.eqsat.valuation import Array, World
 from selector.intrinsics.calls import lanes, matrix
 from selector.intrinsics.functions import unpack_vnni
 from selector.ir import arithmetic
-from selector.ir.types import INT32, Kind, Type
+from selector.ir.types import INT32, Kind, Type, limits
 
 Row = tuple[object, ...]
 Claim = Callable[[World, Row], bool]
@@ -271,12 +271,6 @@ def _zero(world: World, row: Row) -> bool:
     return not np.any(world.of(row[0]))
 
 
-def _range(t: Type) -> tuple[int, int]:
-    if t.kind is Kind.INT:
-        return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
-    return 0, (1 << t.bits) - 1
-
-
 _PRECISION = {"float16": (11, 5), "bfloat16": (8, 8), "float32": (24, 8), "float64": (53, 11)}
 
 
@@ -289,17 +283,17 @@ def _embeds(_: World, row: Row) -> bool:
         return False
     if wide.is_float:
         return narrow.bits - (narrow.kind is Kind.INT) <= _PRECISION[str(wide)][0] < 25
-    low, high = _range(wide)
-    return low <= _range(narrow)[0] and _range(narrow)[1] <= high
+    low, high = limits(wide)
+    return low <= limits(narrow)[0] and limits(narrow)[1] <= high
 
 
 def _product_fits(world: World, row: Row) -> bool:
     operand, result = (Type.parse(str(t)) for t in row)
     if not (operand.is_integer and result.is_integer):
         return False
-    low, high = _range(operand)
+    low, high = limits(operand)
     products = (low * low, low * high, high * high)
-    return _range(result)[0] <= min(products) and max(products) <= _range(result)[1]
+    return limits(result)[0] <= min(products) and max(products) <= limits(result)[1]
 
 
 def _gcd(_: World, row: Row) -> bool:

@@ -22,7 +22,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.types import Kind, Type
+from selector.ir.types import Kind, Type, limits
 
 Range = tuple[int, int]
 Ranges = Mapping[str, int]
@@ -33,14 +33,10 @@ _SIGNIFICANT = {Kind.FLOAT: {16: 11, 32: 24, 64: 53}, Kind.BFLOAT: {16: 8}}
 
 def whole_numbers(t: Type) -> Range:
     """The integers around zero of which a type has all."""
-    if t.is_bool:
-        return 0, 1
     if t.is_float:
         most = 1 << _SIGNIFICANT[t.kind][t.bits]
         return -most, most
-    if t.kind is Kind.INT:
-        return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
-    return 0, (1 << t.bits) - 1
+    return limits(t)
 
 
 def inside(part: Range, whole: Range) -> bool:

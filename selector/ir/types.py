@@ -111,6 +111,13 @@ def _vector(kind: Kind, bits: int, lanes: int) -> Type:
     return Type(kind, bits, lanes)
 
 
+def limits(t: Type) -> tuple[int, int]:
+    """The least and the largest value of an integer type."""
+    if t.kind is Kind.INT:
+        return -(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1
+    return 0, (1 << t.bits) - 1
+
+
 BOOL = Type(Kind.UINT, 1)
 INT8 = Type(Kind.INT, 8)
 INT16 = Type(Kind.INT, 16)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
-import numpy as np
-
+from selector.diagnostics import InternalError
 from selector.ir.affine import Affine, to_affine
 from selector.ir.arithmetic import Array
+from selector.ir.evaluator import Frame, evaluate
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -30,7 +30,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt, walk_stmt
-from selector.ir.types import INT32, Kind, Type
+from selector.ir.types import INT32, Type, limits
 from selector.lowering.structure import loaded_names
 
 OPERATIONS = {
@@ -133,28 +133,11 @@ def dense_count(index: Affine, sizes: Mapping[str, int]) -> int | None:
 
 def values_of(e: Expr, values: Mapping[str, Array]) -> Array:
     """An index of the numbers of threads."""
-    match e:
-        case IntImm(value):
-            return np.array(value)
-        case Var(name) if name in values:
-            return values[name]
-        case Binary(op, a, b):
-            x, y = values_of(a, values), values_of(b, values)
-            match op:
-                case BinaryOp.ADD:
-                    return x + y
-                case BinaryOp.SUB:
-                    return x - y
-                case BinaryOp.MUL:
-                    return x * y
-                case BinaryOp.DIV:
-                    return x // y
-                case BinaryOp.MOD:
-                    return x % y
-                case _:
-                    raise NoRows
-        case _:
-            raise NoRows
+    try:
+        frame = Frame(1, {name: numbers[:, None] for name, numbers in values.items()})
+        return evaluate(e, frame)[:, 0]
+    except InternalError:
+        raise NoRows from None
 
 
 def neutral_of(op: BinaryOp, t: Type) -> Expr:
@@ -164,9 +147,7 @@ def neutral_of(op: BinaryOp, t: Type) -> Expr:
         raise NoRows
     if t.is_float:
         return FloatImm(value, t)
-    signed = t.kind is Kind.INT
-    low = -(1 << (t.bits - 1)) if signed else 0
-    high = -low - 1 if signed else (1 << t.bits) - 1
+    low, high = limits(t)
     return IntImm({inf: high, -inf: low}.get(value, int(value) if abs(value) < 2 else 0), t)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, prod
+from math import prod
 
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -16,7 +16,6 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
-    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -29,11 +28,12 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.recurrences import JOINS, constant
+from selector.ir.recurrences import constant
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import map_expr, substitute, walk_expr
-from selector.ir.types import INT32, Type
+from selector.ir.types import Type
 from selector.lowering.predicates import every
+from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
 from selector.lowering.scans.powers import powers
 
@@ -164,7 +164,7 @@ class Scan:
             Store(self.own, IntImm(n), Load(p.type, self.left, self._left(n, block)))
             for n in places
         ]
-        none = [Store(self.own, IntImm(n), self._zero()) for n in places]
+        none = [Store(self.own, IntImm(n), self.zero) for n in places]
         there = Compare(CompareOp.LT, block, self._block())
         own = IfThenElse(there, Block(tuple(loaded)), Block(tuple(none)))
         before = [Load(p.type, self.before, self._before(n)) for n in places]
@@ -296,16 +296,10 @@ class Scan:
         asked = [substitute(t, here) for t in p.tests]
         return self._turns(turn.name, s, lambda n: [substitute(t, {turn.name: n}) for t in asked])
 
-    def _zero(self) -> Expr:
-        p = self.found
-        if p.join is None:
-            return constant(p.type, 0)
-        sign = JOINS[p.join]
-        if p.type.is_float:
-            return FloatImm(sign * inf, p.type)
-        signed = p.type == INT32
-        largest = (1 << (31 if signed else 32)) - 1
-        return IntImm(largest if sign > 0 else (-largest - 1 if signed else 0), p.type)
+    @property
+    def zero(self) -> Expr:
+        """A state that changes none after it."""
+        return neutral_of(self.found.join or BinaryOp.ADD, self.found.type)
 
     def _start(self) -> Stmt:
         """The state before the first tile is what lies before the outputs."""
@@ -316,7 +310,7 @@ class Scan:
         back = [(index - p.step * (n + 1)).to_expr() for n in places]
         loads = [Load(p.type, p.store.buffer, b) for b in back]
         s: Stmt = Block(tuple(Store(self.before, self._before(n), loads[n]) for n in places))
-        none = Block(tuple(Store(self.before, self._before(n), self._zero()) for n in places))
+        none = Block(tuple(Store(self.before, self._before(n), self.zero) for n in places))
         tests = [substitute(t, first) for t in p.tests]
         if p.blocks is not None:
             tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
@@ -330,7 +324,7 @@ class Scan:
         at_first = self._is(0)
         for n in range(p.order):
             before = Load(p.type, self.before, self._before(n))
-            own.append(Store(self.own, IntImm(n), Select(at_first, before, self._zero())))
+            own.append(Store(self.own, IntImm(n), Select(at_first, before, self.zero)))
         after = [self._stored(0, n, self._number(n)) for n in range(p.order)]
         return self._own(own, self._run(lambda _: ()), after)
 

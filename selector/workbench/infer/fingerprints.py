@@ -19,7 +19,7 @@ from selector.ir.arithmetic import Array, dtype_of
 from selector.ir.evaluator import Buffer, Frame, evaluate
 from selector.ir.nodes import Expr, Load, Var
 from selector.ir.traverse import walk_expr
-from selector.ir.types import INT32, IllTyped, Kind, Type
+from selector.ir.types import INT32, IllTyped, Type, limits
 
 WORLDS = 12
 MEMORY = 256
@@ -80,8 +80,8 @@ class Fingerprints:
             near, far = draw.integers(-3, 7, shape), draw.integers(-_FAR, _FAR + 1, shape)
             return np.where(np.arange(WORLDS)[:, None] % 3 == 0, far, near).astype(np.int32)
         if t.is_integer:
-            low = -(1 << (t.bits - 1)) if t.kind is Kind.INT else 0
-            return draw.integers(low, low + (1 << t.bits), shape).astype(dtype_of(t))
+            low, high = limits(t)
+            return draw.integers(low, high + 1, shape).astype(dtype_of(t))
         return draw.normal(size=shape).astype(dtype_of(t))
 
 

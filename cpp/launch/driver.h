@@ -1,42 +1,21 @@
 // The part of the CUDA driver that a call needs, found in the installed library at run time.
-//
-// Structures and numbers are those of cuda.h (CUDA Driver API), so that no toolkit is needed to
-// build this.
 #pragma once
 
 #include <dlfcn.h>
 
-#include <cstdint>
 #include <string>
+
+#include "../../selector/interop/ahead/runtime_cuda.h"
 
 namespace launch {
 
-using Handle = void *;  // CUcontext, CUstream, CUfunction
+using namespace tensor_selector;
 
-struct LaunchAttribute {  // CUlaunchAttribute
-  uint32_t id, padding;
-  int32_t value;
-  uint8_t rest[60];
-};
-
-struct LaunchConfig {  // CUlaunchConfig
-  uint32_t grid[3], block[3], shared_bytes;
-  Handle stream;
-  const LaunchAttribute *attributes;
-  uint32_t count;
-};
-
-static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
-
-constexpr LaunchAttribute EARLY = {6, 0, 1, {}};  // programmatic stream serialization
-constexpr int DEVICE_ORDINAL = 9;                 // CUpointer_attribute
-constexpr uintptr_t PER_THREAD = 2;  // the stream handle that means another one in each thread
+constexpr int DEVICE_ORDINAL = 9;  // CUpointer_attribute
 
 struct Driver {
-  int (*launch)(const LaunchConfig *, Handle function, void **arguments, void **extra);
-  int (*encode)(void *map, int type, uint32_t rank, uint64_t address, const uint64_t *extents,
-                const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
-                int interleave, int swizzle, int promotion, int outside);
+  LaunchKernel *launch;
+  EncodeMap *encode;
   int (*current)(Handle *context);
   int (*push)(Handle context);
   int (*pop)(Handle *context);

@@ -32,7 +32,8 @@ MARK = "Written by tensor-selector: do not edit."
 _HERE = Path(__file__).parent
 _PUBLIC = "tensor_selector.h"
 _ALWAYS = (_PUBLIC, "runtime_arrays.h")
-_GPU, _HOST = ("runtime_driver.h", "runtime_launches.h"), ("runtime_host.h",)
+_GPU = ("runtime_cuda.h", "runtime_driver.h", "runtime_launches.h")
+_HOST = ("runtime_host.h",)
 _MOST_AXES = 8
 _WORDS = """
 auto bool break case catch char class const continue default delete do double else enum extern false

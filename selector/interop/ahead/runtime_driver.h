@@ -1,41 +1,24 @@
 // Written by tensor-selector: do not edit.
 //
 // The part of the CUDA driver that exported kernels need, found in the installed library when a
-// kernel is first called. Structures and numbers are those of cuda.h (CUDA Driver API), so that no
-// toolkit is needed to build this.
+// kernel is first called.
 #pragma once
 
 #include "runtime_arrays.h"
+#include "runtime_cuda.h"
 
 #include <dlfcn.h>
 
 namespace {
 
-using Handle = void *;  // CUcontext, CUmodule, CUfunction, CUstream
+using namespace tensor_selector;
 using Address = uint64_t;
 
-struct LaunchAttribute {  // CUlaunchAttribute
-  uint32_t id, padding;
-  int32_t value;
-  uint8_t rest[60];
-};
-
-struct LaunchConfig {  // CUlaunchConfig
-  uint32_t grid[3], block[3], shared;
-  Handle stream;
-  const LaunchAttribute *attributes;
-  uint32_t count;
-};
-
-static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
-
-constexpr LaunchAttribute EARLY = {6, 0, 1, {}};  // programmatic stream serialization
 constexpr int MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76;  // CUdevice_attribute
 constexpr int DYNAMIC_SHARED = 8;                            // CUfunction_attribute
 constexpr unsigned STATIC_SHARED = 48 * 1024;  // more dynamic shared memory has to be asked for
 constexpr int RELAXED = 2;                     // CUstreamCaptureMode
 constexpr int OUT_OF_MEMORY = 2;               // CUresult
-constexpr uintptr_t PER_THREAD = 2;  // the stream that is another one in each thread
 
 struct Driver {
   int (*init)(unsigned);
@@ -57,12 +40,9 @@ struct Driver {
   int (*fill)(Address, unsigned char, size_t, Handle stream);
   int (*capturing)(Handle stream, int *status);
   int (*exchange)(int *mode);
-  int (*launch)(const LaunchConfig *, Handle function, void **arguments, void **extra);
+  LaunchKernel *launch;
   int (*error)(int status, const char **name);
-  // Older drivers lack this one.
-  int (*encode)(void *map, int type, uint32_t rank, Address, const uint64_t *extents,
-                const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
-                int interleave, int swizzle, int promotion, int outside);
+  EncodeMap *encode;  // older drivers lack it
 
   void check(int status, const char *what) const {
     if (!status) return;

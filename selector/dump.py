@@ -41,9 +41,9 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
     """
     from rules import rule_files
     from selector.eqsat.facts import instruction_facts, legal_instructions
-    from selector.eqsat.movement import annotate_movement
     from selector.eqsat.saturate import PHASES
     from selector.eqsat.scopes import open_scope
+    from selector.operands.movement import annotate_movement
 
     lines = [f"; {name}\n{text}" for name, text in rule_files()]
     lines += [f"; {target.name}", instruction_facts(legal_instructions(target, instructions))]
@@ -59,7 +59,7 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
 
 def _scopes(module: Module) -> list[Allocate]:
     """The outermost allocations in tensor memory, in program order."""
-    from selector.eqsat.scopes import is_tensor
+    from selector.operands.accumulators import is_tensor
 
     found: list[Allocate] = []
     stack = [module.body]

@@ -52,6 +52,7 @@ ROOT_OF_SELECTOR = ("tests/errors", "tests/test_selector_cli.py", "tests/runtime
 CLOSE = {
     "rules": ("tests/eqsat",),
     "selector/eqsat": ("tests/rules/test_soundness.py",),
+    "selector/operands": ("tests/eqsat", "tests/rules/test_soundness.py"),
     "tests/gpu": ("tests/emit/test_corpus.py",),
     "cpp/launch": ("tests/runtime",),
 }

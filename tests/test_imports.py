@@ -34,7 +34,8 @@ PUBLIC = (
 ALLOWED: dict[str, tuple[str, ...]] = {
     "selector.ir": (),
     "selector.intrinsics": ("selector.ir",),
-    "selector.eqsat": ("selector.ir", "selector.intrinsics", "rules"),
+    "selector.operands": ("selector.ir", "selector.intrinsics"),
+    "selector.eqsat": ("selector.ir", "selector.intrinsics", "selector.operands", "rules"),
     "selector.lowering": ("selector.ir", "selector.intrinsics", "selector.gpu"),
     "selector.gpu": ("selector.ir",),
     "selector.emit": (
@@ -57,7 +58,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "selector.api",
         "halide_bridge",
     ),
-    "selector.workbench": ("selector.ir", "selector.intrinsics", "selector.eqsat", "rules"),
+    "selector.workbench": (
+        "selector.ir",
+        "selector.intrinsics",
+        "selector.operands",
+        "selector.eqsat",
+        "rules",
+    ),
     # The server drives the compiler from outside; a client needs the saved kernels alone.
     "selector.service": (
         "selector.ir",

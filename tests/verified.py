@@ -69,8 +69,8 @@ IN_C = pytest.mark.verified(
     "tests/emit/c_programs.py", "tests/robustness",
 )  # fmt: skip
 SOUND = pytest.mark.verified(
-    "rules", "selector/ir", "selector/intrinsics", "selector/eqsat", "selector/lowering",
-    "selector/workbench", "tests/rules", "tests/eqsat", "tests/robustness",
+    "rules", "selector/ir", "selector/intrinsics", "selector/operands", "selector/eqsat",
+    "selector/lowering", "selector/workbench", "tests/rules", "tests/eqsat", "tests/robustness",
 )  # fmt: skip
 
 FILE = Path(__file__).resolve().parent / "verified.txt"

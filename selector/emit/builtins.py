@@ -22,6 +22,7 @@ from selector.ir.nodes import (
     Not,
     Select,
 )
+from selector.ir.simplify import literal
 from selector.ir.types import FLOAT32, INT32, UINT32, Kind, Type, limits
 
 Form = Callable[[Call, Sequence[Expr]], Expr]
@@ -30,10 +31,6 @@ Form = Callable[[Call, Sequence[Expr]], Expr]
 def is_half(t: Type) -> bool:
     """Whether values of a type are only moved: what is computed of them is float32."""
     return t.is_float and t.bits == 16
-
-
-def zero(t: Type) -> Expr:
-    return FloatImm(0.0, t) if t.is_float else IntImm(0, t)
 
 
 def converted(e: Expr, t: Type) -> Expr:
@@ -45,7 +42,7 @@ def converted(e: Expr, t: Type) -> Expr:
     if is_half(t):
         return Cast(t, converted(e, FLOAT32))
     if t.is_bool:
-        return Compare(CompareOp.NE, e, zero(e.type))
+        return Compare(CompareOp.NE, e, literal(0, e.type))
     return Cast(t, e)
 
 
@@ -92,7 +89,7 @@ def _leading_zeros(_: Call, values: Sequence[Expr]) -> Expr:
 
 def unless_zero(value: Expr, found: Expr) -> Expr:
     """What is found of a number; of zero, how many bits it has."""
-    test = Compare(CompareOp.EQ, value, zero(value.type))
+    test = Compare(CompareOp.EQ, value, literal(0, value.type))
     return Select(test, IntImm(value.type.bits), found)
 
 

@@ -17,9 +17,9 @@ from selector.emit.staged_tiles import staged_element
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits
-from selector.ir.nodes import Binary, Call, Cast, Expr, FloatImm, IntImm, Load, Select, Var
+from selector.ir.nodes import Binary, Call, Cast, Expr, Load, Select, Var
+from selector.ir.simplify import literal
 from selector.ir.traverse import free_vars, map_expr
-from selector.ir.types import Type
 
 
 def element_values(
@@ -53,7 +53,7 @@ def _held(x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
                     hint="read all accumulators of a statement with the same index",
                 )
             read = scalar.leaf(AccumulatorElement(buffer, t), t)
-            return read if wanted is None else Select(wanted, read, _zero(t))
+            return read if wanted is None else Select(wanted, read, literal(0, t))
         case Load() if x.buffer in scalar.context.registers.tiles:
             return kept_element(x, scalar)
         case Load() if (row := row_element(x, scalar)) is not None:
@@ -78,7 +78,3 @@ def _loaded_once(load: Load, context: KernelContext) -> Var:
     name, value = context.names.fresh(load.buffer), context.scalar.legal(load)
     context.writer.add(Let(c_type(load.type), (name,), (value,)))
     return context.names.variable(name, load.type)
-
-
-def _zero(t: Type) -> Expr:
-    return FloatImm(0.0, t) if t.is_float else IntImm(0, t)

@@ -29,7 +29,6 @@ from selector.emit.builtins import (
     is_half,
     legal_builtin,
     widened,
-    zero,
 )
 from selector.emit.names import Names
 from selector.emit.scalar import Space, Storage
@@ -68,6 +67,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
+from selector.ir.simplify import literal
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
 
 
@@ -308,14 +308,14 @@ def guarded(value: Expr, *conditions: Expr | None) -> Expr:
     if condition is None:
         return value
     narrow = t.is_integer and t.bits in (8, 16)  # a constant of C would make an int of both
-    return Select(condition, value, Cast(t, IntImm(0)) if narrow else zero(t))
+    return Select(condition, value, Cast(t, IntImm(0)) if narrow else literal(0, t))
 
 
 def _divided(op: BinaryOp, x: Expr, y: Expr) -> Expr:
     """Halide's division of integers, which rounds down and of which by zero comes zero."""
     wide, by = widened(x), widened(y)
     if x.type.kind is Kind.UINT:
-        return chosen(equal(by, zero(by.type)), zero(by.type), Binary(op, wide, by))
+        return chosen(equal(by, literal(0, by.type)), literal(0, by.type), Binary(op, wide, by))
     divide = op is BinaryOp.DIV
     if isinstance(by, IntImm) and by.value > 0 and by.value & (by.value - 1) == 0:
         bits = by.value.bit_length() - 1 if divide else by.value - 1

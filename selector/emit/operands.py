@@ -30,12 +30,12 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
-    FloatImm,
     IntImm,
     Load,
     Select,
     Var,
 )
+from selector.ir.simplify import literal
 from selector.ir.traverse import substitute
 from selector.ir.types import UINT32
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
@@ -230,6 +230,4 @@ class BlockFetcher:
         if not block.ragged:
             return value
         inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
-        return Select(
-            inside, value, FloatImm(0.0, o.type) if o.type.is_float else IntImm(0, o.type)
-        )
+        return Select(inside, value, literal(0, o.type))

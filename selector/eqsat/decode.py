@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from selector.diagnostics import InternalError
-from selector.eqsat.computed_values import Computed
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.access import level, repeated
 from selector.ir.affine import Affine
@@ -40,6 +39,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import wrap
 from selector.ir.types import BOOL, INT32, Type
+from selector.operands.computed_values import Computed
 
 Term = tuple[object, ...]
 """A constructor's name, then its arguments: terms, tuples of terms (Args), or plain values."""

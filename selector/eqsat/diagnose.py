@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from selector.eqsat.conditions import blocks, factors, placement, sums
 from selector.eqsat.conditions.context import Context, Miss, nearest, stage_of
 from selector.eqsat.extract import Shape
-from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TensorInstruction
 from selector.ir.remarks import Origin
+from selector.operands.updates import Update
 from selector.targets import Target
 
 __all__ = ["Miss", "diagnose", "stage_of"]

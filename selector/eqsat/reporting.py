@@ -11,8 +11,6 @@ from selector.diagnostics import SelectionError, Where
 from selector.eqsat.abstract import Skeleton
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, stage_of
-from selector.eqsat.expand import PART
-from selector.eqsat.operands import Update
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.contents import holds
@@ -20,6 +18,8 @@ from selector.ir.module import Module
 from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Stmt, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
+from selector.operands.expand import PART
+from selector.operands.updates import Update
 from selector.report import Block, StatementReport
 
 if TYPE_CHECKING:

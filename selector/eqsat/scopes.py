@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from selector.eqsat.abstract import Skeleton, abstract
-from selector.ir.contents import holds
-from selector.ir.nodes import Allocate, For, LetStmt, Location, LocToLoc, Stmt, Store
-from selector.ir.traverse import stmt_children, stmt_exprs, walk_stmt
-
-if TYPE_CHECKING:
-    from selector.eqsat.computed_values import Computed
+from selector.ir.nodes import Allocate, For, LetStmt, Location, Stmt, Store
+from selector.ir.traverse import stmt_children, walk_stmt
+from selector.operands.accumulators import accumulators_of, touches_tensor
+from selector.operands.computed_values import Computed
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,6 @@ class Scope:
         return found
 
 
-def is_tensor(s: Stmt) -> bool:
-    """Whether a statement allocates in a tensor unit's memory."""
-    return isinstance(s, Allocate) and s.memory.location is not Location.MEM
-
-
 def open_scope(allocation: Allocate, computed: Mapping[str, Computed] | None = None) -> Scope:
     """The scope of an annotated tensor allocation."""
     placed = accumulators_of(allocation)
@@ -71,17 +63,3 @@ def open_scope(allocation: Allocate, computed: Mapping[str, Computed] | None = N
     )
     skeletons = tuple(abstract(s, symbols) for s in stores)
     return Scope(allocation, placed, stores, skeletons, computed or {})
-
-
-def accumulators_of(allocation: Allocate) -> dict[str, Location]:
-    """The tensor allocations of a scope and where they live, the outermost first."""
-    placed: dict[str, Location] = {}
-    for s in walk_stmt(allocation):
-        if isinstance(s, Allocate) and is_tensor(s):
-            placed.setdefault(s.name, s.memory.location)
-    return placed
-
-
-def touches_tensor(s: Stmt) -> bool:
-    """Whether a statement holds a movement to or from a tensor unit directly."""
-    return any(holds(e, LocToLoc) for e in stmt_exprs(s))

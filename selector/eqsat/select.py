@@ -9,26 +9,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from selector.eqsat.computed import compute_operands
-from selector.eqsat.computed_values import Computed
 from selector.eqsat.conditions.registers import too_many
 from selector.eqsat.cost import block_cost, total_cost
 from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
-from selector.eqsat.expand import expand, split_sums
 from selector.eqsat.facts import EXECUTES, instruction_facts, legal_instructions
-from selector.eqsat.gains import factor_gains
-from selector.eqsat.movement import annotate_movement
-from selector.eqsat.prepare import prepare
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
 from selector.eqsat.saturate import Engine
-from selector.eqsat.scopes import Scope, is_tensor, open_scope, touches_tensor
-from selector.eqsat.slices import slice_reductions
+from selector.eqsat.scopes import Scope, open_scope
 from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, Memory, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_stmt
+from selector.operands.accumulators import is_tensor, touches_tensor
+from selector.operands.computed import compute_operands
+from selector.operands.computed_values import Computed
+from selector.operands.expand import expand, split_sums
+from selector.operands.gains import factor_gains
+from selector.operands.movement import annotate_movement
+from selector.operands.prepare import prepare
+from selector.operands.slices import slice_reductions
 from selector.report import Report, StatementReport
 from selector.targets import Target
 

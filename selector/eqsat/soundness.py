@@ -20,17 +20,18 @@ from selector.diagnostics import InternalError
 from selector.eqsat.claims import CLAIMS, agreeing, same
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables
 from selector.eqsat.facts import EXECUTES
-from selector.eqsat.movement import annotate_movement
-from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
-from selector.eqsat.scopes import is_tensor, open_scope
-from selector.eqsat.slices import slice_reductions
+from selector.eqsat.scopes import open_scope
 from selector.eqsat.valuation import Array, IllTypedError, World
 from selector.intrinsics import find
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, Location, Stmt
 from selector.ir.traverse import stmt_children
 from selector.ir.types import Type
+from selector.operands.accumulators import is_tensor
+from selector.operands.movement import annotate_movement
+from selector.operands.prepare import prepare
+from selector.operands.slices import slice_reductions
 
 Value = tuple[Type | None, Array]
 _SHOWN = 160

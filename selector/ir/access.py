@@ -2,7 +2,7 @@
 
 This is what the rules find by rewriting, computed directly. In selection it serves messages, in
 which a miss is explained in terms of strides along axes, and to write out all dimensions of a
-reduction but one (``selector.eqsat.slices``); operands are found by the rules alone.
+reduction but one (``selector.operands.slices``); operands are found by the rules alone.
 """
 
 from __future__ import annotations

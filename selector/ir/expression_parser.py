@@ -29,7 +29,7 @@ from selector.ir.nodes import (
     Not,
     Var,
 )
-from selector.ir.simplify import wrap
+from selector.ir.simplify import literal, wrap
 from selector.ir.token_cursor import TokenCursor
 from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, Type
 
@@ -188,9 +188,7 @@ class ExpressionParser(TokenCursor):
             if not value.type.is_bool:
                 raise self.error(token, f"`!` wants uint1, not {value.type}")
             return Not(value)
-        t = value.type.element
-        zero = FloatImm(0.0, t) if t.is_float else IntImm(0, t)
-        return self.infix(token, BinaryOp.SUB, widen(zero, value.type.lanes), value)
+        return self.infix(token, BinaryOp.SUB, literal(0, value.type), value)
 
     def infix(self, token: Token, op: BinaryOp | CompareOp, a: Expr, b: Expr) -> Expr:
         """An operator with both operands of one type."""

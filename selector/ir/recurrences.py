@@ -17,8 +17,9 @@ from selector.ir.nodes import (
     Load,
     Store,
 )
+from selector.ir.simplify import literal
 from selector.ir.traverse import walk_expr, walk_stmt
-from selector.ir.types import FLOAT32, FLOAT64, INT32, UINT32, Type
+from selector.ir.types import FLOAT32, FLOAT64, INT32, UINT32
 
 ORDER = 8  # outputs back that a recurrence looks at most
 TYPES = (FLOAT32, FLOAT64, INT32, UINT32)  # others are rounded at every step
@@ -48,7 +49,7 @@ def recurrence(value: Expr, lags: Mapping[Expr, int]) -> Recurrence | str:
     weights = _weights(value, lags)
     if weights is None:
         return "it is no weighted sum, minimum or maximum of outputs before"
-    zero = constant(value.type, 0)
+    zero = literal(0, value.type)
     return Recurrence(tuple(weights.get(n + 1, zero) for n in range(max(weights, default=0))))
 
 
@@ -76,13 +77,13 @@ def _weights(e: Expr, lags: Mapping[Expr, int]) -> dict[int, Expr] | None:
     if not _lags(e, lags):
         return {}
     if e in lags:
-        return {lags[e]: constant(e.type, 1)}
+        return {lags[e]: literal(1, e.type)}
     if not isinstance(e, Binary):
         return None
     a, b = _weights(e.a, lags), _weights(e.b, lags)
     if a is None or b is None:
         return None
-    zero = constant(e.type, 0)
+    zero = literal(0, e.type)
     match e.op:
         case BinaryOp.ADD | BinaryOp.SUB:
             if e.op is BinaryOp.SUB:
@@ -97,10 +98,6 @@ def _weights(e: Expr, lags: Mapping[Expr, int]) -> dict[int, Expr] | None:
             return {n: Binary(BinaryOp.DIV, w, e.b) for n, w in a.items()}
         case _:
             return None
-
-
-def constant(t: Type, value: int) -> Expr:
-    return FloatImm(float(value), t) if t.is_float else IntImm(value, t)
 
 
 def is_one(e: Expr) -> bool:

@@ -81,9 +81,10 @@ def constant(e: Expr) -> int | None:
     return e.value if type(e) is IntImm else None
 
 
-def literal(value: int, t: Type) -> Expr:
-    """``value`` in every lane of an integer type."""
-    scalar = IntImm(wrap(value, t.element), t.element)
+def literal(value: float, t: Type) -> Expr:
+    """``value`` in every lane of a type."""
+    of = t.element
+    scalar = FloatImm(float(value), of) if t.is_float else IntImm(wrap(int(value), of), of)
     return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 

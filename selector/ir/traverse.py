@@ -107,6 +107,11 @@ def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     return e if all(map(is_, old, new)) else _REBUILT[kind](e, new)
 
 
+def replaced(e: Expr, old: Expr, new: Expr) -> Expr:
+    """With one of its nodes as another; what equals ``old`` but is not it stays."""
+    return new if e is old else map_expr(e, lambda c: replaced(c, old, new))
+
+
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement holds directly."""
     match s:

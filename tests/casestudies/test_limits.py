@@ -23,14 +23,15 @@ from casestudies.amx_matmul.schedule import schedule
 from casestudies.common.registry import gpu_cases
 from selector import pipeline
 from selector.eqsat.facts import instruction_facts, legal_instructions
-from selector.eqsat.movement import annotate_movement
 from selector.eqsat.saturate import engine_for
-from selector.eqsat.scopes import is_tensor, open_scope
+from selector.eqsat.scopes import open_scope
 from selector.eqsat.solve import choose, forget, saturated
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, Stmt
 from selector.ir.parser import parse_module
 from selector.ir.traverse import stmt_children
+from selector.operands.accumulators import is_tensor
+from selector.operands.movement import annotate_movement
 from selector.runtime.nvrtc import compile_to_cubin, version
 from selector.targets import find_target
 

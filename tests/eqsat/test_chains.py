@@ -17,14 +17,14 @@ from selector.eqsat import select
 from selector.eqsat.explain import GROWTH, Wanted, irreducible, is_telling, minimal, wanted
 from selector.eqsat.extract import read_graph
 from selector.eqsat.facts import instruction_facts, legal_instructions
-from selector.eqsat.movement import annotate_movement
-from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import open_scope
 from selector.eqsat.solve import Solution, forget, solve
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate
 from selector.ir.parser import parse_module
+from selector.operands.movement import annotate_movement
+from selector.operands.prepare import prepare
 from selector.report import Report
 from selector.targets import Target, find_target
 from selector.workbench.ruleset import read_rules, standard_files

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from selector.eqsat.exact import narrow
 from selector.ir.evaluator import evaluate_expr
 from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, FloatImm, IntImm, Select, Var
 from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+from selector.operands.exact import narrow
 
 D = Var("d")  # 0 to 7
 BYTE = Cast(UINT8, Binary(BinaryOp.MUL, D, IntImm(36)))

@@ -31,12 +31,13 @@ from casestudies.conv1d.problem import Problem  # noqa: E402
 from casestudies.measuring.machine import processor  # noqa: E402
 from selector.emit.cuda import emit  # noqa: E402
 from selector.eqsat.facts import instruction_facts, legal_instructions  # noqa: E402
-from selector.eqsat.movement import annotate_movement  # noqa: E402
-from selector.eqsat.scopes import is_tensor, open_scope  # noqa: E402
+from selector.eqsat.scopes import open_scope  # noqa: E402
 from selector.eqsat.select import select  # noqa: E402
 from selector.eqsat.solve import forget, solve  # noqa: E402
 from selector.ir.nodes import Allocate  # noqa: E402
 from selector.ir.traverse import walk_stmt  # noqa: E402
+from selector.operands.accumulators import is_tensor  # noqa: E402
+from selector.operands.movement import annotate_movement  # noqa: E402
 from selector.runtime.nvrtc import compile_to_cubin  # noqa: E402
 from selector.targets import find_target  # noqa: E402
 

@@ -211,7 +211,7 @@ kernel = selector.load(sys.argv[1])
 kernel.cubin(), kernel.source, str(kernel.report)
 a = numpy.ones((16, 16), numpy.float16)
 assert (kernel.interpret(a, a) == 16).all()
-rooms = ("selector.eqsat", "selector.emit", "selector.lowering", "rules")
+rooms = ("selector.operands", "selector.eqsat", "selector.emit", "selector.lowering", "rules")
 loaded = [m for m in sys.modules if m.startswith(rooms)]
 assert not loaded, loaded
 """

@@ -24,7 +24,6 @@ from selector.ir.nodes import (
     CompareOp,
     Expr,
     ExprVar,
-    FloatImm,
     IntImm,
     Load,
     LocToLoc,
@@ -35,7 +34,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.simplify import add, div, mod, mul, sub
+from selector.ir.simplify import add, div, literal, mod, mul, sub
 from selector.ir.traverse import map_expr, walk_expr
 from selector.ir.types import Type
 
@@ -279,8 +278,7 @@ def _below(e: Expr, limit: int) -> Expr:
 
 
 def _where(test: Expr, value: Expr, t: Type) -> Expr:
-    zero = FloatImm(0.0, t.element) if t.is_float else IntImm(0, t.element)
-    return Select(test, value, zero)
+    return Select(test, value, literal(0, t.element))
 
 
 def _scalar(e: Expr) -> Expr:

@@ -15,13 +15,13 @@ from selector.eqsat.conditions.context import (
     shown,
     variable,
 )
-from selector.eqsat.operands import Factor, Update
 from selector.intrinsics import TensorInstruction, for_target
 from selector.ir.access import Level, access, align, cut, merge
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Compare, Expr, Load, Not, Select
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_expr
+from selector.operands.updates import Factor, Update
 
 Axis = tuple[Affine, Affine, int]
 """A level of both operands: stride of the first, stride of the second, count."""

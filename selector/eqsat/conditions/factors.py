@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from selector.eqsat.conditions.context import Context, Miss, bare_of, loads, nearest, quoted, shown
-from selector.eqsat.operands import Factor, Update
-from selector.eqsat.scaling import is_uniform
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction
 from selector.ir.access import Access, access, divided
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Load
 from selector.ir.traverse import walk_expr
 from selector.ir.types import Type
+from selector.operands.scaling import is_uniform
+from selector.operands.updates import Factor, Update
 
 
 def loaded(c: Context, update: Update) -> Miss | None:

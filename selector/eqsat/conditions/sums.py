@@ -14,8 +14,6 @@ from selector.eqsat.conditions.context import (
     shown,
     variable,
 )
-from selector.eqsat.operands import Update
-from selector.eqsat.scaling import is_uniform, is_zero, refusal
 from selector.ir.access import access
 from selector.ir.nodes import (
     Binary,
@@ -30,6 +28,8 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import expr_children, free_vars, walk_expr
+from selector.operands.scaling import is_uniform, is_zero, refusal
+from selector.operands.updates import Update
 
 
 def factored(c: Context) -> Miss | None:

@@ -28,8 +28,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.recurrences import constant
-from selector.ir.simplify import add, mul, sub
+from selector.ir.simplify import add, literal, mul, sub
 from selector.ir.traverse import map_expr, substitute, walk_expr
 from selector.ir.types import Type
 from selector.lowering.predicates import every
@@ -195,7 +194,7 @@ class Scan:
             place = (power * p.order + n) * p.order + m
             term = mul(Load(p.type, self.powers, IntImm(place)), other)
             if p.type.is_float:  # a power may be infinite
-                nothing = constant(p.type, 0)
+                nothing = literal(0, p.type)
                 term = Select(Compare(CompareOp.EQ, other, nothing), nothing, term)
             value = add(value, term)
         return value

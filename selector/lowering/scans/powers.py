@@ -23,8 +23,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.recurrences import constant
-from selector.ir.simplify import add, mul
+from selector.ir.simplify import add, literal, mul
 from selector.ir.types import FLOAT64, Type
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
@@ -65,7 +64,7 @@ def _column(found: Spread, matrix: str, column: str, m: int, wide: Type) -> list
     step = Block((*shifted, Store(column, IntImm(0), output)))
     body = LetStmt(output.name, value, step)
     return [
-        *(Store(column, IntImm(n), constant(wide, int(n == m))) for n in places),
+        *(Store(column, IntImm(n), literal(int(n == m), wide)) for n in places),
         For(f"{column}.turn.{m}", IntImm(0), IntImm(found.steps), ForKind.SERIAL, body),
         *(Store(matrix, IntImm(n * found.order + m), numbers[n]) for n in places),
     ]

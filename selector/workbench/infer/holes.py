@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from selector.diagnostics import InternalError
 from selector.eqsat.decode import Decoder, Term
 from selector.eqsat.extract import read_tables
-from selector.eqsat.prepare import prepare
 from selector.eqsat.saturate import Engine
 from selector.eqsat.scopes import open_scope
-from selector.eqsat.slices import slice_reductions
 from selector.intrinsics import INSTRUCTIONS
 from selector.ir.nodes import Allocate, IntImm, Memory
+from selector.operands.prepare import prepare
+from selector.operands.slices import slice_reductions
 from selector.workbench.ruleset import RuleFiles
 
 M, N, K = 2, 3, 5

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd, prod
 
-from selector.eqsat.computed_values import ALONG, ROW, masked
 from selector.ir.affine import Affine
 from selector.ir.contents import holds
 from selector.ir.lanes import lane
@@ -35,6 +34,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import div, mod
 from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.ir.types import INT32
+from selector.operands.computed_values import ALONG, ROW, masked
 
 
 @dataclass(frozen=True, slots=True)

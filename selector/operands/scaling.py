@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import frexp, prod
 
-from selector.eqsat.operands import loads_from
-from selector.eqsat.scopes import accumulators_of, touches_tensor
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -33,9 +31,19 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.printer import print_expr
-from selector.ir.simplify import wrap
-from selector.ir.traverse import free_vars, map_expr, map_stmt, stmt_exprs, walk_expr, walk_stmt
+from selector.ir.simplify import literal
+from selector.ir.traverse import (
+    free_vars,
+    map_expr,
+    map_stmt,
+    replaced,
+    stmt_exprs,
+    walk_expr,
+    walk_stmt,
+)
 from selector.ir.types import Type
+from selector.operands.accumulators import accumulators_of, touches_tensor
+from selector.operands.updates import loads_from
 
 Scale = tuple[Expr, ...]
 """Scalar factors in a fixed order; constants are one factor, one is none."""
@@ -121,15 +129,11 @@ def _parts(e: Expr, alone: bool = False) -> tuple[Scale, Expr]:
     if not scalars or not (len(rest) > 1 or any(map(_is_cast_product, rest)) or alone):
         return (), e
     if not rest:
-        return _normal([_scalar(f) for f in scalars], e.type.element), _one(e.type)
+        return _normal([_scalar(f) for f in scalars], e.type.element), literal(1, e.type)
     product = rest[0]
     for f in rest[1:]:
         product = Binary(BinaryOp.MUL, product, f)
     return _normal([_scalar(f) for f in scalars], e.type.element), product
-
-
-def _one(t: Type) -> Expr:
-    return _wide(FloatImm(1.0, t.element) if t.is_float else IntImm(1, t.element), t.lanes)
 
 
 def _is_cast_product(e: Expr) -> bool:
@@ -162,7 +166,7 @@ def _normal(scalars: list[Expr], t: Type) -> Scale:
     number = prod(constants)
     known: list[Expr] = []
     if number != 1:
-        known = [FloatImm(float(number), t) if t.is_float else IntImm(wrap(int(number), t), t)]
+        known = [literal(number, t)]
     return (*known, *sorted(others, key=lambda x: print_expr(x, {})))
 
 
@@ -224,16 +228,12 @@ def _apply(s: Stmt, scales: Mapping[str, Scale], alone: bool) -> Stmt:
     match s:
         case Store() if s.buffer in scales and (total := update_of(s)) is not None:
             bare = replace(total, value=_parts(total.value, alone)[1])
-            return map_stmt(s, lambda x: x, lambda e: _replaced(e, total, bare))
+            return map_stmt(s, lambda x: x, lambda e: replaced(e, total, bare))
         case Store() if touches_tensor(s):
             read = replace(s, value=_scaled_reads(s.value, scales))
             return _scaled_start(read, scales[s.buffer]) if s.buffer in scales else read
         case _:
             return map_stmt(s, lambda x: _apply(x, scales, alone), lambda e: e)
-
-
-def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
-    return new if e is old else map_expr(e, lambda c: _replaced(c, old, new))
 
 
 def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:

@@ -1,6 +1,6 @@
 """What stands for an operand that is computed: a buffer that does not exist, and its values.
 
-``selector.eqsat.computed`` makes them; the decoder puts the values back where the rules have put
+``selector.operands.computed`` makes them; the decoder puts the values back where the rules have put
 the loads.
 """
 
@@ -18,16 +18,14 @@ from selector.ir.nodes import (
     Cast,
     Compare,
     Expr,
-    FloatImm,
-    IntImm,
     Load,
     Not,
     Ramp,
     Select,
     Var,
 )
+from selector.ir.simplify import literal
 from selector.ir.traverse import map_expr
-from selector.ir.types import Type
 
 ROW, ALONG = Var("$c0"), Var("$c1")
 """The coordinates of an operand that is computed."""
@@ -99,9 +97,4 @@ def masked(condition: Expr, value: Expr) -> Expr:
             case _:
                 return map_expr(e, guarded)
 
-    return Select(condition, guarded(value), _zeros(value.type))
-
-
-def _zeros(t: Type) -> Expr:
-    zero = FloatImm(0.0, t.element) if t.is_float else IntImm(0, t.element)
-    return zero if t.lanes == 1 else Broadcast(zero, t.lanes)
+    return Select(condition, guarded(value), literal(0, value.type))

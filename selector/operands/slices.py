@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from selector.eqsat.operands import Update
-from selector.eqsat.scopes import accumulators_of
 from selector.ir.access import Access, Level, access, align, cut, walk
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -33,6 +31,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_stmt
 from selector.ir.types import INT32
+from selector.operands.accumulators import accumulators_of
+from selector.operands.updates import Update
 
 MOST_PARTS = 64
 

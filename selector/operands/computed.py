@@ -5,7 +5,7 @@ lane's row and depth alone, whatever it takes to compute it (``A[k, clamp(m)]``,
 ``f16(a)``, taps by formula). ``compute_operands`` puts a load in its place, of a buffer whose
 element (c0, c1) is that value; the rules find the product or the convolution as they do for memory,
 and the decoder puts the value back at the indices that they chose. An operand has its exact value
-(``selector.eqsat.exact``).
+(``selector.operands.exact``).
 
 It is what is tried where the rules find nothing: such operands are brought element by element.
 """
@@ -16,11 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from selector.eqsat.computed_values import ALONG, ROW, Computed, masked
-from selector.eqsat.exact import bounds, embeds, inside, is_sign, narrow, whole_numbers
-from selector.eqsat.places import Grid, Place, Shape, cuts_of, grids, shape_of
-from selector.eqsat.scaling import is_zero, update_of
-from selector.eqsat.scopes import accumulators_of
 from selector.intrinsics import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -41,8 +36,14 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, walk_stmt
+from selector.ir.simplify import literal
+from selector.ir.traverse import map_stmt, replaced, walk_stmt
 from selector.ir.types import Type
+from selector.operands.accumulators import accumulators_of
+from selector.operands.computed_values import ALONG, ROW, Computed, masked
+from selector.operands.exact import bounds, embeds, inside, is_sign, narrow, whole_numbers
+from selector.operands.places import Grid, Place, Shape, cuts_of, grids, shape_of
+from selector.operands.scaling import is_zero, update_of
 
 MOST_CONDITIONS = 4
 
@@ -62,7 +63,7 @@ class _Pass:
             changed = self.total(total)
             if changed is None:
                 return s
-            return map_stmt(s, lambda x: x, lambda e: _replaced(e, total, changed))
+            return map_stmt(s, lambda x: x, lambda e: replaced(e, total, changed))
         return map_stmt(s, self.stmt, lambda e: e)
 
     def total(self, total: VectorReduce) -> VectorReduce | None:
@@ -130,10 +131,6 @@ def compute_operands(
     return None if body == allocation.body else (replace(allocation, body=body), run.found)
 
 
-def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
-    return new if e is old else map_expr(e, lambda c: _replaced(c, old, new))
-
-
 def _plain(value: Expr, place: Place, grid: Grid) -> Expr | None:
     """An operand that is memory as it lies."""
     if not isinstance(value, Load) or value.predicate is not None:
@@ -162,7 +159,7 @@ def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
     signs = [f for f in factors if not f.type.is_bool and is_sign(f, grid.extents)]
     main = [f for f in factors if f not in masks and f not in signs]
     while len(main) < 2:
-        main.append(signs.pop() if signs else _one(value.type))
+        main.append(signs.pop() if signs else literal(1, value.type))
     if len(main) != 2 or len(masks) + len(signs) > MOST_CONDITIONS:
         return []
     return [
@@ -170,10 +167,6 @@ def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
         for extra in [(*signs, *masks)]
         for of in product((0, 1), repeat=len(extra))
     ]
-
-
-def _one(t: Type) -> Expr:
-    return FloatImm(1.0, t) if t.is_float else IntImm(1, t)
 
 
 def _with(value: Expr, extra: tuple[Expr, ...], of: tuple[int, ...], own: int) -> Expr:

@@ -1,7 +1,7 @@
 """Factors and conditions that every output has of its own: ``sum(g[m]*a[m, k]*b[k, n])`` is
 ``g[m]*sum(a*b)``, and ``sum(select(m < n, a*b, 0))`` is ``select(m < n, sum(a*b), 0)``.
 
-Like the factors of whole sums (``selector.eqsat.scaling``) they are applied where the accumulator
+Like the factors of whole sums (``selector.operands.scaling``) they apply where the accumulator
 is read: floats are rounded there and not in every term, integers wrap around and stay exact. The
 lanes that are read have to be those of an update.
 """
@@ -10,11 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from selector.eqsat.computed_values import wide
-from selector.eqsat.places import Grid, grids
-from selector.eqsat.prepare import uniform
-from selector.eqsat.scaling import factors_of, is_invariant, is_zero, reads_loose, update_of
-from selector.eqsat.scopes import accumulators_of
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
@@ -30,7 +25,12 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.simplify import literal
+from selector.ir.traverse import map_expr, map_stmt, replaced, walk_expr, walk_stmt
+from selector.operands.accumulators import accumulators_of
+from selector.operands.computed_values import wide
+from selector.operands.places import Grid, grids
+from selector.operands.scaling import factors_of, is_invariant, is_zero, reads_loose, update_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Gain:
         for f in self.factors:
             e = Binary(BinaryOp.MUL, e, f)
         for c in self.conditions:
-            e = Select(c, e, uniform(0, e.type))
+            e = Select(c, e, literal(0, e.type))
         return e
 
 
@@ -77,7 +77,7 @@ def factor_gains(allocation: Allocate) -> Allocate | None:
         parts = _parts(total)
         assert parts is not None
         bare = replace(total, value=parts[1])
-        return map_stmt(s, stmt, lambda e: _replaced(e, total, bare))
+        return map_stmt(s, stmt, lambda e: replaced(e, total, bare))
 
     return replace(allocation, body=stmt(allocation.body))
 
@@ -125,7 +125,7 @@ def _parts(total: VectorReduce) -> tuple[Gain, Expr] | None:
     for f in rest[1:]:
         value = Binary(BinaryOp.MUL, value, f)
     for c in others:
-        value = Select(c, value, uniform(0, value.type))
+        value = Select(c, value, literal(0, value.type))
     return Gain(own, known), value
 
 
@@ -159,7 +159,3 @@ def _of_outputs(scalar: Expr, grid: Grid) -> Expr:
     outputs = Grid(grid.outputs)
     steps = {d.name: outputs.index(IntImm(0), {d.name: Affine.of(1)}) for d in grid.outputs}
     return wide(scalar, steps, outputs.lanes)
-
-
-def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
-    return new if e is old else map_expr(e, lambda c: _replaced(c, old, new))

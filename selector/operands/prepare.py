@@ -9,7 +9,7 @@ What users write in several ways becomes ``acc = value`` and ``acc = acc + reduc
   is nothing;
 * several sums in one statement are several statements;
 * a factor that all sums of an accumulator share is applied where the result is read
-  (``selector.eqsat.scaling``).
+  (``selector.operands.scaling``).
 
 Sums of floats are taken in another order by this, as they are by any tensor instruction.
 """
@@ -19,9 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selector.eqsat.operands import loads_from
-from selector.eqsat.scaling import factor_scales, is_uniform, is_zero
-from selector.eqsat.scopes import accumulators_of, touches_tensor
 from selector.ir.contents import bits_of, holds, kinds_of
 from selector.ir.nodes import (
     Allocate,
@@ -30,8 +27,6 @@ from selector.ir.nodes import (
     Block,
     Broadcast,
     Expr,
-    FloatImm,
-    IntImm,
     Let,
     LetStmt,
     Load,
@@ -43,6 +38,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import literal
 from selector.ir.traverse import (
     map_expr,
     map_stmt,
@@ -52,6 +48,9 @@ from selector.ir.traverse import (
     walk_stmt,
 )
 from selector.ir.types import Type
+from selector.operands.accumulators import accumulators_of, touches_tensor
+from selector.operands.scaling import factor_scales, is_uniform, is_zero
+from selector.operands.updates import loads_from
 
 
 def prepare(allocation: Allocate) -> Allocate:
@@ -149,25 +148,19 @@ def _signed_terms(e: Expr, minus: bool) -> list[tuple[Expr, bool]]:
 def _total(terms: list[tuple[Expr, bool]], t: Type) -> Expr:
     """The signed sum of terms; zero for none."""
     if not terms:
-        return uniform(0, t)
+        return literal(0, t)
     ordered = sorted(terms, key=lambda term: term[1])
-    result = uniform(0, t) if ordered[0][1] else ordered[0][0]
+    result = literal(0, t) if ordered[0][1] else ordered[0][0]
     for term, minus in ordered[0 if ordered[0][1] else 1 :]:
         result = Binary(BinaryOp.SUB if minus else BinaryOp.ADD, result, term)
     return result
-
-
-def uniform(value: int, t: Type) -> Expr:
-    """A number in every lane of a type."""
-    scalar = FloatImm(float(value), t.element) if t.is_float else IntImm(value, t.element)
-    return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 
 def _as_sum(e: Expr, minus: bool) -> VectorReduce | None:
     """A term as the sum of products, its sign and factors inside; None if it is none."""
     match e:
         case VectorReduce(ReduceOp.ADD, value, lanes) if not _moves(value):
-            inner = _scaled(value, uniform(-1, value.type)) if minus else value
+            inner = _scaled(value, literal(-1, value.type)) if minus else value
             return e if not minus else VectorReduce(ReduceOp.ADD, inner, lanes)
         case Binary(BinaryOp.MUL, a, b) if is_uniform(a) or is_uniform(b):
             factor, inner = (a, b) if is_uniform(a) else (b, a)

@@ -13,18 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selector.eqsat.exact import combined, inside, vector_bounds, whole_numbers
-from selector.eqsat.prepare import uniform
-from selector.eqsat.scaling import (
-    Scale,
-    factor_scales,
-    is_uniform,
-    is_zero,
-    reads_loose,
-    scale_of,
-    update_of,
-)
-from selector.eqsat.scopes import accumulators_of
 from selector.ir.contents import holds
 from selector.ir.nodes import (
     Allocate,
@@ -43,8 +31,20 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import literal
 from selector.ir.traverse import map_expr, map_stmt, walk_expr, walk_stmt
 from selector.ir.types import INT8, INT16, UINT8, UINT16, Type
+from selector.operands.accumulators import accumulators_of
+from selector.operands.exact import combined, inside, vector_bounds, whole_numbers
+from selector.operands.scaling import (
+    Scale,
+    factor_scales,
+    is_uniform,
+    is_zero,
+    reads_loose,
+    scale_of,
+    update_of,
+)
 
 MOST_TERMS = 16
 Terms = list[tuple[Expr, bool]]
@@ -103,7 +103,7 @@ def _bytes(e: Expr) -> Terms:
         return [(e, False)]
     if not any(inside(found, whole_numbers(t)) for t in (INT16, UINT16)):
         return [(e, False)]
-    by = uniform(256, e.type)
+    by = literal(256, e.type)
     high = Binary(BinaryOp.MUL, by, Binary(BinaryOp.DIV, e, by))
     return [(high, False), (Binary(BinaryOp.MOD, e, by), False)]
 
@@ -144,7 +144,7 @@ def _total(terms: Terms) -> Expr:
     first, *rest = sorted(terms, key=lambda t: t[1])
     result = first[0]
     if first[1]:
-        result = Binary(BinaryOp.SUB, uniform(0, result.type), result)
+        result = Binary(BinaryOp.SUB, literal(0, result.type), result)
     for t, minus in rest:
         result = Binary(BinaryOp.SUB if minus else BinaryOp.ADD, result, t)
     return result
@@ -200,7 +200,7 @@ def _split(s: Stmt, parts: Mapping[str, dict[Scale, str]]) -> Stmt:
             if total is not None:
                 return _renamed(s, parts[buffer][scale_of(total)])
             assert isinstance(s.value, LocToLoc)
-            zero = replace(s.value, value=uniform(0, s.value.type))
+            zero = replace(s.value, value=literal(0, s.value.type))
             more = list(parts[buffer].values())[1:]
             return Block((s, *(replace(s, buffer=p, value=zero) for p in more)))
         case Store():

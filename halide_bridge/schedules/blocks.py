@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.recognise.costs import written
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
@@ -24,6 +25,7 @@ from selector.families.blocks import RUN, RUN_OF_TERMS, Factor, Sums, Tile, rank
 from selector.machine import Machine
 
 LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
+REGISTER_BYTES = 4
 AHEAD = 2  # runs of a sum in shared memory: one that is used, one that is copied
 
 
@@ -47,13 +49,14 @@ class Box:
 class Blocks:
     """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
     run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
-    what is read, by Func.
+    what is read, by Func. ``work``: of a term, in multiply-adds.
     """
 
     reuse: Reuse
     tile: Tile
     step: tuple[str, int] | None
     staged: Mapping[str, Box]
+    work: int
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -76,10 +79,11 @@ def blocks_for(
     """The tile that is done first, along the dimension for which that holds; None where what a tile
     reads does not fit into shared memory.
     """
+    work = written(member.stages[1].values[0])
     ranks = [
         (clocks, r, tile)
         for r in reuse.alternatives
-        for clocks, tile in ranked(_sums(r, member, known), machine, flat=r.m is None)
+        for clocks, tile in ranked(_sums(r, member, work, known), machine, flat=r.m is None)
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
@@ -90,7 +94,7 @@ def blocks_for(
                 return None
             taken = sum(prod(box.extents) * width[name] for name, box in staged.items())
             if taken * (1 if step is None else AHEAD) <= LARGEST:
-                return Blocks(found, tile, step, staged)
+                return Blocks(found, tile, step, staged, work)
     return None
 
 
@@ -144,7 +148,7 @@ def _singly(read: Read, names: Sequence[str], lengths: Mapping[str, int | None])
     return inner.factors.keys().isdisjoint(names) and row % RUN != 0
 
 
-def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
+def _sums(reuse: Reuse, member: Member, work: int, known: Guess) -> Sums:
     extents = [known.extent(member, d) for d in range(len(member.args))]
     m = 1 if reuse.m is None else extents[reuse.m]
     terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
@@ -163,7 +167,8 @@ def _sums(reuse: Reuse, member: Member, known: Guess) -> Sums:
         for r in reuse.reads
     )
     others = prod(extents) // max(1, extents[reuse.n] * m)
-    return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths))
+    registers = -(-member.types[0].bytes // REGISTER_BYTES)
+    return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths), work, registers)
 
 
 def _lengths(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | None]:
@@ -293,7 +298,7 @@ def _threads(
 
 def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[Any]) -> Any:
     """Cut the second loop of a thread's part of a sum; the loop that is to be written out."""
-    times = blocks.tile.written_out(_inner(_lengths(blocks.reuse, blocks.step)))
+    times = blocks.tile.written_out(_inner(_lengths(blocks.reuse, blocks.step)), blocks.work)
     if len(loops) < 2 or times == 1:
         return None
     so, si = script.rvars("so", "si")

@@ -25,6 +25,7 @@ BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a cloc
 SINGLE = 6  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
+HELD = 64  # registers of a thread that sums may take, of the 128 that it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Factor:
 @dataclass(frozen=True, slots=True)
 class Sums:
     """``n`` times ``m`` results, ``others`` times, of ``terms`` each; ``inner``: the lengths of the
-    two inner loops over terms.
+    two inner loops over terms; ``work``: multiply-adds that a term is as long as, written out;
+    ``registers`` of a sum.
     """
 
     n: int
@@ -61,6 +63,8 @@ class Sums:
     terms: int
     factors: tuple[Factor, ...] = (Factor(True, False), Factor(False, True))
     inner: tuple[int, int] = (16, 1)
+    work: int = 1
+    registers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,17 @@ class Tile:
         """Results of a block."""
         return self.n * self.lanes, self.m * self.rows
 
-    def written_out(self, inner: tuple[int, int]) -> int:
+    def fits(self, sums: Sums) -> bool:
+        """Whether its sums stay in registers, and the inner loop is soon compiled."""
+        sums_of_a_thread, times = self.n * self.m, min(sums.inner[0], RUN_OF_TERMS)
+        written_out = sums_of_a_thread * times * sums.work
+        return sums_of_a_thread * sums.registers <= HELD and written_out <= WRITTEN_OUT
+
+    def written_out(self, inner: tuple[int, int], work: int = 1) -> int:
         """Iterations of the second loop over terms that are written out around the first, so that
         what they share is loaded once.
         """
-        most = max(1, WRITTEN_OUT // (inner[0] * self.n * self.m))
+        most = max(1, WRITTEN_OUT // (inner[0] * self.n * self.m * work))
         return max(times for times in range(1, most + 1) if inner[1] % times == 0)
 
 
@@ -99,15 +109,17 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     if flat:
         space = [Tile(RUN, 1, 256, 1)]
     else:
-        fitting = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
+        short = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
         space = [
             Tile(RUN, m, lanes, warps * LANES // lanes)
-            for lanes in dict.fromkeys((LANES, fitting))
+            for lanes in dict.fromkeys((LANES, short))
             for m in (16, 8, 4, 2)
             for warps in (8, 4, 2, 1)
             if warps >= WARPS or (m == 2 and 2 * m * warps * LANES // lanes > sums.m)
         ]
-    return [(cycles(sums, tile, machine), tile) for tile in space]
+    least = min(space, key=lambda tile: tile.n * tile.m)
+    fitting = [tile for tile in space if tile.fits(sums)] or [least]
+    return [(cycles(sums, tile, machine), tile) for tile in fitting]
 
 
 def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
@@ -119,7 +131,7 @@ def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
     held = BYTES * sum(f.brought(tile) * max(f.terms, RUN_OF_TERMS) for f in sums.factors)
     running = min(each, tile.resident, max(1, SHARED // held)) * warps
     bounds = (
-        tile.n * tile.m / PER_TURN * warps,
+        tile.n * tile.m * sums.work / PER_TURN * warps,
         sum(_wavefronts(f, sums, tile) for f in sums.factors) * warps,
         sum(f.brought(tile) * (SINGLE if f.single else 1) for f in sums.factors) / BROUGHT,
     )
@@ -129,7 +141,7 @@ def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
 
 def _wavefronts(factor: Factor, sums: Sums, tile: Tile) -> float:
     """Clocks of shared memory for what a warp reads for a term."""
-    times, (length, _) = tile.written_out(sums.inner), sums.inner
+    times, (length, _) = tile.written_out(sums.inner, sums.work), sums.inner
     rows = (tile.m + times - 1) / times if factor.m and factor.n else tile.m if factor.m else 1.0
     along = (length + tile.n - 1) / length if factor.slides else tile.n
     lines = max(1, LANES // tile.lanes)  # of threads in a warp, which read the same along n

@@ -40,3 +40,12 @@ def test_what_slides_costs_less() -> None:
     apart = Sums(3840, 2160, 1, 81, (Factor(True, True), taps), (9, 9))
     tile = Tile(4, 4, 32, 8)
     assert cycles(window, tile, H200) < cycles(apart, tile, H200)
+
+
+def test_long_terms_and_wide_sums_have_small_tiles() -> None:
+    plain = best(Sums(4096, 4096, 1, 4096))
+    assert plain.n * plain.m == 64
+    for work, registers, most in ((2, 1, 32), (1, 2, 32), (4, 1, 16), (100, 4, 8)):
+        tile = best(Sums(4096, 4096, 1, 4096, work=work, registers=registers))
+        assert tile.n * tile.m == most
+    assert Tile(4, 4, 32, 8).written_out((21, 21), work=3) == 1

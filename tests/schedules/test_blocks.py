@@ -15,6 +15,7 @@ from emulation import check
 from verified import EMULATED, Verified, text_of
 
 import halide_bridge as hb
+from selector.runtime import nvrtc
 
 pytestmark = pytest.mark.verified
 
@@ -325,3 +326,53 @@ def test_sizes_choose_the_tile() -> None:
         sizes = {"out": (rows, 4096), "a": (rows, 512)}
         reports.add(hb.autoschedule(product(), target="sm_90a", sizes=sizes).report)
     assert len(reports) == 2
+
+
+def chosen_terms(kind: Any) -> hl.Func:
+    """Of rows that a condition on the row chooses, which no element decides."""
+    a, b = image("a", 2, kind), image("b", 3, kind)
+    r = hl.RDom([(0, 16), (0, 2)], "r")
+    own, out = hl.cast(hl.Int(64), r.y) < hl.cast(hl.Int(64), y), hl.Func("out")
+    total = hl.Func("total")
+    total[x, y] = hl.cast(kind, 0)
+    total[x, y] += hl.select(own, a[r.x, y + r.y] * b[x, r.x, r.y], hl.cast(kind, 0))
+    out[x, y] = total[x, y]
+    return out
+
+
+def wide_product() -> hl.Func:
+    a, b, k = image("a", 2, hl.Int(64)), image("b", 2, hl.Int(64)), hl.RDom([(0, 32)], "k")
+    total, out = hl.Func("total"), hl.Func("out")
+    total[x, y] = hl.i64(0)
+    total[x, y] += a[k, y] * b[x, k]
+    out[x, y] = total[x, y]
+    return out
+
+
+def angles() -> hl.Func:
+    a, b, k = image("a", 2), image("b", 2), hl.RDom([(0, 32)], "k")
+    return summed((x, y), hl.sin(a[k, y] * b[x, k]))
+
+
+@pytest.mark.parametrize(
+    ("make", "sums"),
+    [
+        (product, "4 x 16"),
+        (squared_distances, "4 x 16"),
+        (lambda: chosen_terms(F32), "4 x 8"),
+        (lambda: chosen_terms(hl.Float(16)), "4 x 8"),
+        (wide_product, "4 x 8"),
+        (angles, "4 x 2"),
+    ],
+)
+def test_what_a_term_costs_chooses_the_tile(make: Callable[[], hl.Func], sums: str) -> None:
+    assert f"{sums} sums each" in hb.autoschedule(make(), target="sm_90a").report
+
+
+@pytest.mark.nvrtc
+def test_wide_sums_stay_in_registers() -> None:
+    out = wide_product()
+    hb.autoschedule(out, target="sm_90a")
+    kernel = hb.compile(out, target="sm_90a")
+    (usage,) = nvrtc.resource_usage(kernel.cubin()).values()
+    assert not usage.local_accesses

@@ -9,13 +9,15 @@ multiprocessor as busy as four; values that take the special unit or its sequenc
 from __future__ import annotations
 
 from halide_bridge.records import ELEMENT
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Var
-from selector.ir.traverse import expr_children
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.traverse import expr_children, walk_expr
 
 LOAD = 4
 _DIVISION = 8
 _CALL = 12  # exp, sin, pow, ...
 _CHEAP = frozenset({"abs", "likely", "select", "reinterpret", "absd"})
+_BRANCHES, _REDUCTION = 16, 64  # in a text: of a branch or a division of integers, of an angle
+_MULTIPLY_ADD = 8  # and below
 
 
 def operations(e: Expr) -> int:
@@ -27,6 +29,33 @@ def operations(e: Expr) -> int:
         if not (isinstance(part, Call) and ELEMENT in part.name):
             waiting += expr_children(part)
     return total
+
+
+def written(e: Expr) -> int:
+    """How many multiply-adds what is done with loaded elements is as long as, as NVRTC sees it:
+    calls and divisions are sequences, angles are reduced in a loop. Where a condition chooses that
+    no element decides, only one side is computed: a branch.
+    """
+    total, waiting = 0, [e]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and ELEMENT in part.name:
+            continue
+        waiting += expr_children(part)
+        match part:
+            case Call(name=name) if name.startswith(("sin_", "cos_", "tan_")):
+                total += _REDUCTION
+            case Binary(BinaryOp.DIV | BinaryOp.MOD, _, divisor) if part.type.is_integer:
+                total += _one(part) if isinstance(divisor, IntImm) else _BRANCHES
+            case Select(condition, _, _) if not _loads(condition):
+                total += _BRANCHES
+            case _:
+                total += _one(part)
+    return max(1, total // _MULTIPLY_ADD)
+
+
+def _loads(e: Expr) -> bool:
+    return any(isinstance(part, Call) and ELEMENT in part.name for part in walk_expr(e))
 
 
 def _one(e: Expr) -> int:

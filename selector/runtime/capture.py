@@ -51,7 +51,7 @@ def hold(stream: int, owner: object) -> None:
     are gone. ``TargetError`` where the driver cannot tell.
     """
     let_go()
-    graph = _graph_of(stream)
+    graph, _ = _capture_of(stream)
     semaphore = _libc().malloc(_SEMAPHORE_BYTES)
     _libc().sem_init(semaphore, 0, 0)
     user_object = ctypes.c_void_p()
@@ -79,8 +79,13 @@ def let_go() -> None:
                 _libc().free(semaphore)
 
 
-def _graph_of(stream: int) -> ctypes.c_void_p:
-    """The graph (CUgraph) that a stream is being captured into."""
+def number_of(stream: int) -> int:
+    """The number of the capture that a stream is in, which no other has."""
+    return _capture_of(stream)[1]
+
+
+def _capture_of(stream: int) -> tuple[ctypes.c_void_p, int]:
+    """The graph (CUgraph) that a stream is being captured into, and the number of the capture."""
     status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
     _call(
         "cuStreamGetCaptureInfo_v2",
@@ -93,7 +98,7 @@ def _graph_of(stream: int) -> ctypes.c_void_p:
     )
     if status.value != _ACTIVE:
         raise TargetError("the stream is not being captured")
-    return graph
+    return graph, number.value
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from selector.diagnostics import ArgumentError, ArtifactError, InternalError, TargetError
 from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view
-from selector.runtime.driver import Function, Grid, Making, Recorded, StreamKey
+from selector.runtime.driver import Function, Grid, Making, Recorded, StreamKey, T
 from selector.runtime.execute import CALLS_AT_MOST, Executable
 from selector.runtime.launches import remember
 from selector.runtime.plan import Plan, ValueArgument
@@ -93,6 +93,9 @@ class CpuDriver:
     def relaxed(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def capture_key(self, stream: Any) -> Hashable:
+        raise AssertionError("calls on the CPU are not recorded")
+
     def hold(self, stream: Any, owner: object) -> None:
         raise AssertionError("calls on the CPU are not recorded")
 
@@ -128,9 +131,10 @@ class CpuDriver:
     def tensor_map(self, shape: TensorMap, address: int) -> Any | None:
         return None
 
-    def capture(
-        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
-    ) -> Recorded:
+    def apart(self, device: int, work: Callable[[Any], T]) -> T:
+        raise AssertionError("calls on the CPU are not recorded")
+
+    def capture(self, device: int, record: Callable[[Any], None]) -> Recorded:
         raise AssertionError("Kernel.graph refuses kernels for the CPU")
 
     def native(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from selector.diagnostics import ArgumentError, TargetError
 from selector.runtime import capture, libcuda
 from selector.runtime.arrays import Library, is_torch
-from selector.runtime.driver import Driver, Function, Making, Recorded, StreamKey
+from selector.runtime.driver import Driver, Function, Making, Recorded, StreamKey, T
 from selector.runtime.early import early_function
 from selector.runtime.libcuda import native_module
 from selector.runtime.tensor_map import BYTES, TensorMap
@@ -159,6 +159,9 @@ class CupyDriver:
     def relaxed(self) -> AbstractContextManager[None]:
         return capture.relaxed()
 
+    def capture_key(self, stream: Any) -> Hashable:
+        return (capture.number_of(stream.ptr), self.stream_key(stream))
+
     def hold(self, stream: Any, owner: object) -> None:
         capture.hold(stream.ptr, owner)
 
@@ -198,13 +201,17 @@ class CupyDriver:
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return self._cupy.asnumpy(value)
 
-    def capture(
-        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
-    ) -> Recorded:
+    def apart(self, device: int, work: Callable[[Any], T]) -> T:
         with self._cupy.cuda.Device(device):
             stream = self._cupy.cuda.Stream(non_blocking=True)
-            before(stream)
+            with self.active(device, stream):
+                result = work(stream)
             stream.synchronize()
+        return result
+
+    def capture(self, device: int, record: Callable[[Any], None]) -> Recorded:
+        with self._cupy.cuda.Device(device):
+            stream = self._cupy.cuda.Stream(non_blocking=True)
             stream.begin_capture()
             try:
                 record(stream)

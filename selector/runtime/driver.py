@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from selector.runtime import _launch
 
 Grid = tuple[int, int, int]
+T = TypeVar("T")
 StreamKey = tuple[int, int]  # a handle, and a thread where each has another stream of it
 Making = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -77,6 +78,12 @@ class Driver(Protocol):
         """While this thread records a stream: allocating and loading code are allowed inside."""
         ...
 
+    def capture_key(self, stream: Any) -> Hashable:
+        """What is being recorded from ``stream``, and the stream: what has the same follows each
+        other in the graph.
+        """
+        ...
+
     def hold(self, stream: Any, owner: object) -> None:
         """Keep ``owner`` as long as the graph that is being recorded from ``stream``."""
         ...
@@ -107,12 +114,14 @@ class Driver(Protocol):
         """A host array with the values of a device array, which are complete. Inside ``active``."""
         ...
 
-    def capture(
-        self, device: int, before: Callable[[Any], None], record: Callable[[Any], None]
-    ) -> Recorded:
-        """What ``record(stream)`` launches, to be replayed; ``before(stream)`` is executed, and
-        complete, when this returns.
+    def apart(self, device: int, work: Callable[[Any], T]) -> T:
+        """The result of ``work(stream)``, on a stream of its own that is current, when all of its
+        launches are complete.
         """
+        ...
+
+    def capture(self, device: int, record: Callable[[Any], None]) -> Recorded:
+        """What ``record(stream)`` launches, to be replayed."""
         ...
 
     def native(self) -> _launch.Libraries | None:

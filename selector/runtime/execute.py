@@ -7,8 +7,8 @@ native module is there (``runtime.native``), else here.
 
 A plan with intermediate buffers keeps one set per stream and size: calls on one stream follow
 each other, and threads that share one launch in turns. Launches whose results follow from the
-sizes alone run in the first call. A call on a stream that is being captured has buffers of its
-own, which live as long as the graph, and all launches.
+sizes alone run in the first call. A graph that a call is captured into has buffers of its own,
+where these have run, as long as it lives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from selector.runtime import arguments, host
 from selector.runtime.arrays import HOST, ArrayView, Library
 from selector.runtime.driver import Driver, Function
 from selector.runtime.graph import LaunchGraph
-from selector.runtime.launches import kept_scratch, launch, new_scratch, remember
+from selector.runtime.launches import filled_scratch, kept_scratch, launch, remember
 from selector.runtime.native import KnownCalls, known_calls
 from selector.runtime.plan import Launch, Plan
 from selector.runtime.prepare import Prepared, prepare, sizes_use_scalars
@@ -120,16 +120,11 @@ class Executable:
             )
         prepared = self._prepared_for(arrays, numbers, outs, sizes, signatures)
         with driver.active(prepared.device, driver.stream(None, arrays)):
-            results = self._allocate(prepared) if outs is None else outs
-            scratch = new_scratch(driver, prepared)
-        addresses = [*map(driver.pointer, arrays), *map(driver.pointer, results)]
-        if outs is not None:
-            self._check_overlap(prepared.spans, addresses)
+            results, addresses = self._results(prepared, arrays, outs)
+        scratch = filled_scratch(driver, prepared, addresses, numbers)
         addresses += scratch.addresses
-        once = [each for each in prepared.launches if each.once]
         recorded = driver.capture(
             prepared.device,
-            lambda on: launch(driver, once, addresses, numbers, on),
             lambda on: launch(driver, prepared.repeated, addresses, numbers, on, early=True),
         )
         owners = (self, arrays, results, scratch)
@@ -206,21 +201,25 @@ class Executable:
         outs: list[Any] | None,
         stream: Any,
     ) -> list[Any]:
-        """Run on a stream that is being captured: all launches, on intermediate buffers of the
-        graph's own. Its code is held with the graph, and what is allocated, but on torch's current
-        stream: torch keeps by itself for its graph what it allocates meanwhile.
+        """Run on a stream that is being captured, on intermediate buffers of the graph's own that
+        are ready now: calls that follow each other share them. Its code is held with the graph, and
+        what is allocated, but for results on torch's current stream: torch keeps by itself for its
+        graph what it allocates meanwhile.
         """
         driver = self._driver
         on = driver.stream(stream, arrays if outs is None else arrays + outs)
         with driver.active(prepared.device, on):
             results, addresses = self._results(prepared, arrays, outs)
-            scratch = new_scratch(driver, prepared)
+        key = driver.capture_key(on)
+        scratch = prepared.recorded.get(key)
+        if scratch is None:
+            scratch = filled_scratch(driver, prepared, addresses, numbers)
+            prepared.recorded[key] = scratch
+        kept = outs is not None or (prepared.library is Library.TORCH and stream is None)
+        with driver.active(prepared.device, on):
+            driver.hold(on, (prepared.repeated, scratch, None if kept else results))
             addresses += scratch.addresses
-            again = len(prepared.repeated) == len(prepared.launches) and bool(scratch.owners)
-            made = scratch.owners if outs is not None else scratch.owners + results
-            held = None if prepared.library is Library.TORCH and stream is None else made
-            driver.hold(on, (prepared.launches, held))
-            launch(driver, prepared.launches, addresses, numbers, on, early=again)
+            launch(driver, prepared.repeated, addresses, numbers, on, early=bool(scratch.owners))
         return results
 
     def _results(

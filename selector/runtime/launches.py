@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from selector.runtime.arrays import Library
 from selector.runtime.driver import Driver
 from selector.runtime.prepare import Prepared, PreparedLaunch, Scratch
 from selector.runtime.tensor_map import BYTES as MAP_BYTES
@@ -48,19 +49,34 @@ def kept_scratch(driver: Driver, prepared: Prepared, on: Any) -> Scratch:
     stream = driver.stream_key(on)
     found = prepared.scratch.get(stream)
     if found is None:
-        found = new_scratch(driver, prepared)
+        found = new_scratch(driver, prepared, prepared.library)
         remember(prepared.scratch, stream, found, _SCRATCH_SETS_AT_MOST)
     return found
 
 
-def new_scratch(driver: Driver, prepared: Prepared) -> Scratch:
+def new_scratch(driver: Driver, prepared: Prepared, library: Library) -> Scratch:
     """Intermediate buffers of zeros: what no kernel writes may meet the zeros of a band
     (``intrinsics.windows``).
     """
-    owners = [
-        driver.zeros(size, prepared.library, prepared.device) for size in prepared.scratch_bytes
-    ]
+    owners = [driver.zeros(size, library, prepared.device) for size in prepared.scratch_bytes]
     return Scratch(owners, [driver.pointer(o) for o in owners])
+
+
+def filled_scratch(
+    driver: Driver, prepared: Prepared, addresses: Sequence[int], numbers: Sequence[Any]
+) -> Scratch:
+    """Intermediate buffers for a graph, when the launches that run once have done so. Never of
+    torch's memory, parts of which belong to graphs of torch's own.
+    """
+
+    def fill(on: Any) -> Scratch:
+        scratch = new_scratch(driver, prepared, Library.CUPY)
+        once = [each for each in prepared.launches if each.once]
+        launch(driver, once, [*addresses, *scratch.addresses], numbers, on)
+        scratch.filled = True
+        return scratch
+
+    return driver.apart(prepared.device, fill) if prepared.scratch_bytes else Scratch([], [])
 
 
 def remember(cache: dict[K, V], key: K, value: V, at_most: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from selector.diagnostics import ArgumentError, InternalError
 from selector.ir.interpreter import evaluate_scalar
@@ -79,7 +80,7 @@ class NewArray:
     dtype: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Scratch:
     """Intermediate buffers, which ``owners`` keep alive, and their addresses. ``filled``: the
     launches that run once have done so.
@@ -95,8 +96,9 @@ class Prepared:
     """What all calls of one signature share.
 
     ``spans`` are the bytes from the address that each input, then each output reaches over.
-    ``scratch`` holds the intermediate buffers of each stream, ``repeated`` the launches of a call
-    that finds those done that run once, ``program`` the same for the native module.
+    ``scratch`` holds the intermediate buffers of each stream, ``recorded`` those of graphs as long
+    as there are any, ``repeated`` the launches of a call that finds those done that run once,
+    ``program`` the same for the native module.
     """
 
     device: int
@@ -106,6 +108,9 @@ class Prepared:
     spans: tuple[int, ...]
     scratch_bytes: tuple[int, ...]
     scratch: dict[StreamKey, Scratch] = field(default_factory=dict[StreamKey, Scratch])
+    recorded: WeakValueDictionary[Hashable, Scratch] = field(
+        default_factory=WeakValueDictionary[Hashable, Scratch]
+    )
     repeated: tuple[PreparedLaunch, ...] = field(init=False)
     program: Any = None
 

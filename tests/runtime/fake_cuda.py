@@ -116,6 +116,18 @@ class Tensor:
         return self.values.__array_interface__["data"][0]
 
 
+class OwnStream:
+    """A new stream."""
+
+    ptr = 60
+
+    def __init__(self, non_blocking: bool) -> None:
+        assert non_blocking
+
+    def synchronize(self) -> None:
+        pass
+
+
 class Function:
     """An entry point, as CuPy launches it: arguments are addresses and NumPy scalars."""
 
@@ -178,6 +190,7 @@ class FakeCuda:
     def capture(self, stream: int) -> None:
         """Capture a stream from now on; 0: none."""
         ctypes.c_void_p.in_dll(self.library, "fake_capturing").value = stream
+        ctypes.c_uint64.in_dll(self.library, "fake_captures").value += 1
 
     def taken(self) -> list[tuple[Any, ...]]:
         """The launches since the last time: entry point, grid, block, shared memory, stream,
@@ -247,7 +260,7 @@ class FakeCuda:
 
         cuda = SimpleNamespace(
             Device=self._device,
-            Stream=SimpleNamespace(from_external=self._on_stream),
+            Stream=type("Stream", (OwnStream,), {"from_external": staticmethod(self._on_stream)}),
             get_current_stream=self._current_stream,
             runtime=SimpleNamespace(
                 getDevice=lambda: self.current.device,

@@ -103,11 +103,13 @@ int cuThreadExchangeStreamCaptureMode(int *mode) {
   return 0;
 }
 
+uint64_t fake_captures;
+
 int cuStreamGetCaptureInfo_v2(void *stream, int *status, uint64_t *number, void **graph,
                               void *dependencies, void *count) {
   (void)dependencies, (void)count;
   *status = stream == fake_capturing;
-  *number = 1;
+  *number = fake_captures;
   *graph = fake_graph;
   return 0;
 }

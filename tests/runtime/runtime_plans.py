@@ -253,9 +253,14 @@ class Recorder:
     def download(self, value: Any) -> np.ndarray[Any, Any]:
         return value.values.copy()
 
-    def capture(self, device: int, before: Any, record: Any) -> Any:
-        """Runs ``before``; the launches of ``record`` are noted when they are replayed."""
-        before("capture")
+    def apart(self, device: int, work: Any) -> Any:
+        return work("apart")
+
+    def capture_key(self, stream: Any) -> Hashable:
+        return stream
+
+    def capture(self, device: int, record: Any) -> Any:
+        """The launches of ``record`` are noted when they are replayed."""
         noted, self.recording = self.recording, []
         try:
             record("capture")

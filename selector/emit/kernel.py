@@ -68,7 +68,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.kernels import Kernel
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
 from selector.lowering.structure import (
@@ -279,7 +279,7 @@ class KernelEmitter:
                 unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
-        self.threads.alone = dict(loops) if _is_one_store(body) else {}
+        self.threads.alone = dict(loops) if _are_apart(body, loops) else {}
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
         if own or holds_row_join(body):  # one turn a thread
             every = total == unit.size
@@ -370,8 +370,18 @@ class KernelEmitter:
         return True
 
 
-def _is_one_store(s: Stmt) -> bool:
-    """Whether nothing else is in a statement but loops."""
-    while isinstance(s, For):
-        s = s.body
-    return isinstance(s, Store)
+def _are_apart(s: Stmt, loops: list[tuple[str, int]]) -> bool:
+    """Whether nothing else is in a statement but loops, conditions that are the same for all
+    threads, and stores, and none of them reads what another one stores.
+    """
+    match s:
+        case For(body=body):
+            return _are_apart(body, loops)
+        case IfThenElse(condition, body, None):
+            same = free_vars(condition).isdisjoint(name for name, _ in loops)
+            return same and _are_apart(body, loops)
+        case Block(stmts):
+            apart = stored_names(s).isdisjoint(loaded_names(s))
+            return apart and all(_are_apart(x, loops) for x in stmts)
+        case _:
+            return isinstance(s, Store)

@@ -1,4 +1,5 @@
-"""A module's body cut into kernels: every outermost nest of gpu_block loops is one launch.
+"""A module's body cut into kernels: every outermost nest of gpu_block loops is one launch, but for
+those that are joined (``joined_kernels``).
 
 What lies outside may only allocate intermediates and bind names: work scheduled for the host has no
 place in a pipeline that runs on a GPU, and says so.
@@ -26,6 +27,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.normalize import normalize
@@ -84,24 +86,26 @@ class Program:
 
 def split_kernels(module: Module) -> Program:
     """The launches of a selected module. ScheduleError for work outside GPU loops."""
-    kernels: list[Kernel] = []
+    nests: list[For] = []
     buffers: list[Buffer] = []
     refuse_races(module.body)
-    _walk(pull_factors(split_masks(normalize(module.body))), module, kernels, buffers)
+    _walk(pull_factors(split_masks(normalize(module.body))), module, nests, buffers)
+    joined = join_kernels(nests, {g.func for g in module.grids})
+    kernels = tuple(_kernel(s, module, n) for n, s in enumerate(joined))
     if not kernels:
         raise ScheduleError(
             f"`{module.name}` has no GPU loops",
             "nothing in its schedule asks for blocks",
             "tile the output and mark the outer loops with gpu_blocks(...)",
         )
-    return Program(tuple(kernels), tuple(buffers))
+    return Program(kernels, tuple(buffers))
 
 
-def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer]) -> None:
+def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> None:
     match s:
         case Block(stmts):
             for x in stmts:
-                _walk(x, module, kernels, buffers)
+                _walk(x, module, nests, buffers)
         case Allocate(name, t, _, _, body, _):
             extents = stored_extents(s, body)
             elements, pitches = extents[0] if extents else IntImm(1), list[Expr]()
@@ -109,15 +113,14 @@ def _walk(s: Stmt, module: Module, kernels: list[Kernel], buffers: list[Buffer])
                 pitches.append(elements)
                 elements = mul(elements, extent)
             buffers.append(Buffer(name, t, elements, tuple(pitches)))
-            _walk(body, module, kernels, buffers)
+            _walk(body, module, nests, buffers)
         case For(kind=ForKind.GPU_BLOCK):
             parts, ends = spread_scans(s)
             if ends is not None:
                 buffers.append(Buffer(ends.name, ends.type, ends.elements))
-            for part in parts:
-                kernels.append(_kernel(part, module, len(kernels)))
+            nests += parts
         case IfThenElse(condition, then, None):
-            _walk(_where(condition, then), module, kernels, buffers)
+            _walk(_where(condition, then), module, nests, buffers)
         case Evaluate():
             pass
         case _:

@@ -189,11 +189,12 @@ def _has_lanes(s: Store) -> bool:
 def _vectors(one: Store, lanes: int, windows: _Windows) -> Vectors | None:
     """A statement of one lane, as vectors of so many; those that it stores may be of one."""
     needs, context = windows.needs, windows.context
-    storage = context.storages[one.buffer]
+    storage, value = context.storages[one.buffer], one.value
     try:
         if one.predicate is not None:
             needs.holds(one.predicate)
-        value = windows.replaced(one.value)
+            value = _without(value, one.predicate)
+        value = windows.replaced(value)
     except _Unknown:
         return None
     per = 1

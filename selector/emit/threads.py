@@ -14,6 +14,7 @@ from selector.emit.row_joins import join_row
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_lanes import dealt, same_index
+from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vector_code import (
     emit_vectors,
@@ -195,6 +196,8 @@ class ThreadCode:
         start, count = scalar.number(s.min), scalar.number(s.extent)
         stop = count if start == IntImm(0) else plus(start, count)
         rest = isinstance(s.min, IntImm) and s.min.value > 0  # behind one that is unrolled
+        if (whole := whole_iterations(s, self.context)) is not None:
+            start, rest = emit_whole(whole, s, start, self.context), True
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
         with self.context.writer.loop(name, start, stop, how):
             self.statement(s.body)

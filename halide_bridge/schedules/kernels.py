@@ -30,11 +30,12 @@ MODEST = 150  # operations of an output: beyond that a thread computes one
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Where the loops of a stage went: ``inner`` is the innermost one around the ``rows`` outputs
-    of a thread along the dimension ``along``; ``text`` is for the report.
+    of a thread along the dimension ``along``, or its ``lanes``; ``text`` is for the report.
     """
 
     inner: Any = None
     rows: int = 1
+    lanes: int = 1
     along: Any = None
     text: str = "one thread"
 
@@ -85,7 +86,8 @@ def spread(
     text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
     text += f", {lanes} neighbours each" if lanes > 1 else ""
     text += f" in every {turn}" if turn else ""
-    return Grid(serial[0] if serial else xi, rows, y, text)
+    first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
+    return Grid(first, rows, lanes, along, text)
 
 
 def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
@@ -163,10 +165,12 @@ def along_dims(
     known: Guess,
     *,
     alone: bool = False,
+    most: int = 1,
 ) -> Grid:
     """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
     ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
-    nothing is computed at its threads. ``known``: sizes to be fast at.
+    nothing is computed at its threads; else ``most`` neighbours are a thread's. ``known``: sizes to
+    be fast at.
     """
     func.compute_root()
     args = func.args()
@@ -182,6 +186,8 @@ def along_dims(
     lanes = 1
     if alone and args and not serial and body.stage.number == 0:
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
+    elif most > 1 and len(parallel) > 1 and not serial:
+        lanes = most
     rows = ROWS if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0

@@ -167,8 +167,12 @@ class Scheduling:
                 func = self._func(mine[0])
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
         body = self.placement.bodies[member.name][0]
-        known = self.plan.known
-        grid = along_dims(self.script, reader, member, self.placement, body, known, alone=not mine)
+        known, most = self.plan.known, 1
+        if mine and member.args:
+            most = reductions.lanes_at_thread(mine, member, self.placement, body)
+        grid = along_dims(
+            self.script, reader, member, self.placement, body, known, alone=not mine, most=most
+        )
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
             reductions.at_thread(self.script, m, reader, grid, access)

@@ -8,11 +8,13 @@ threads (``sweeps``).
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from halide_bridge.names import plain
 from halide_bridge.schedules.kernels import LANES, WARPS, Grid, along_dims, fused, spread
-from halide_bridge.schedules.recognise.facts import Placement, side_by_side
+from halide_bridge.schedules.lanes import VECTOR, lanes_of
+from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
 from halide_bridge.schedules.recognise.rows import SHORT, associative
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -27,15 +29,43 @@ def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, acce
     """Compute a reduction in the registers of the thread that reads it."""
     func = script.func(member.label, member.handle)
     func.compute_at(reader, grid.inner)
-    if grid.rows == 1:
+    if max(grid.rows, grid.lanes) == 1:
         return
     name = grid.along.name()
     args = func.args()
     along = next(a for a, i in zip(args, access.indices, strict=True) if i == Var(name))
-    func.bound_extent(along, grid.rows).unroll(along)
-    for stage in member.stages[1:]:
-        update = func.update(stage.number - 1)
-        update.reorder(along, *func.rvars(stage.number - 1)).unroll(along)
+    func.bound_extent(along, max(grid.rows, grid.lanes))
+    stages = [func, *(func.update(stage.number - 1) for stage in member.stages[1:])]
+    for n, stage in enumerate(stages):
+        reduced = func.rvars(n - 1) if n else ()
+        if n:
+            stage.reorder(along, *reduced)
+        if grid.rows > 1:
+            stage.unroll(along)
+            continue
+        stage.vectorize(along)
+        for r in reduced:
+            stage.unroll(r)
+
+
+def lanes_at_thread(
+    members: list[Member], reader: Member, placement: Placement, of_reader: Body
+) -> int:
+    """Neighbours of a thread that computes short sums where it reads them: all terms are written
+    out then, and what they share is loaded once. 1 where some sum is long.
+    """
+    bodies, lanes = [of_reader], VECTOR
+    for m in members:
+        body = placement.bodies[m.name][-1]
+        terms = prod(number(r.extent) or LARGEST for r in body.stage.reduced)
+        at = next((a.indices for a in of_reader.reads() if a.func == m.name), ())
+        own = [arg for arg, i in zip(m.args, at, strict=False) if i == Var(reader.args[0])]
+        if len(m.stages) != 2 or len(m.types) != 1 or len(own) != 1 or body.predicate is not None:
+            return 1
+        bodies += [body] * terms if terms < LARGEST else [of_reader] * LARGEST
+        lanes = min(lanes, lanes_of(body, own[0], reader.types[0].bytes))
+    total = sum(b.operations for b in bodies)
+    return lanes if total <= LARGEST else 1
 
 
 def along_memory(member: Member, placement: Placement) -> tuple[int, Reduced] | None:

@@ -27,6 +27,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
 from selector.lowering.kept_rows import kept_rows
@@ -89,7 +90,7 @@ def split_kernels(module: Module) -> Program:
     nests: list[For] = []
     buffers: list[Buffer] = []
     refuse_races(module.body)
-    _walk(pull_factors(split_masks(normalize(module.body))), module, nests, buffers)
+    _walk(pull_factors(split_masks(forward(normalize(module.body)))), module, nests, buffers)
     joined = join_kernels(nests, {g.func for g in module.grids})
     kernels = tuple(_kernel(s, module, n) for n, s in enumerate(joined))
     if not kernels:

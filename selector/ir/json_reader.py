@@ -4,7 +4,6 @@ the data."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from enum import Enum
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -168,12 +167,12 @@ def _exprs(value: object) -> tuple[list[Expr], list[int]]:
     sizes: list[int] = []
     for path, x in _items("$.exprs", value):
         row = _list(path, x)
-        build = _BUILD.get(row[0]) if row and isinstance(row[0], str) else None
-        if build is None:
+        form = ROWS.get(row[0]) if row and isinstance(row[0], str) else None
+        if form is None:
             _fail(path, f"{row[:1]} starts no expression")
         reader = _RowReader(path, row, table, heights, sizes)
         try:
-            e = build(reader)
+            e = form[0](**{name: reader.entry(kind) for name, kind in form[1].items()})
         except IllTyped as error:
             _fail(path, str(error) or "the operands do not fit")
         why = type_error(e)
@@ -233,43 +232,52 @@ class _RowReader:
     def count(self) -> int:
         return _integer(self.path, self.next(), 1, MAX_LANES)
 
-    def enum(self, kind: type[_E]) -> _E:
+    def entry(self, kind: Entry) -> Any:
+        """The next one, of a kind that ``ROWS`` names."""
+        if isinstance(kind, str):
+            return getattr(self, kind)()
         return _enum(self.path, self.next(), kind)
 
-    def integer(self) -> IntImm:
-        kind = self.type()
-        return IntImm(_integer(self.path, self.next(), -(1 << 64), 1 << 64), kind)
+    def integer(self) -> int:
+        return _integer(self.path, self.next(), -(1 << 64), 1 << 64)
 
-    def float(self) -> FloatImm:
-        kind, text = self.type(), self.string()
+    def float(self) -> float:
+        text = self.string()
         try:
-            return FloatImm(float(text), kind)
-        except (ValueError, KeyError):
-            _fail(self.path, f"{text[:40]!r} is no literal of {kind}")
+            return float(text)
+        except ValueError:
+            _fail(self.path, f"{text[:40]!r} is no literal of {self.row[1]}")
 
     def indices(self) -> tuple[int, ...]:
         return tuple(_integer(self.path, i, 0, MAX_LANES) for i in _list(self.path, self.next()))
 
 
-_BUILD: dict[str, Callable[[_RowReader], Expr]] = {
-    "int": lambda r: r.integer(),
-    "float": lambda r: r.float(),
-    "var": lambda r: (lambda t: Var(r.string(), t))(r.type()),
-    "cast": lambda r: Cast(r.type(), r.expr()),
-    "binary": lambda r: Binary(r.enum(BinaryOp), r.expr(), r.expr()),
-    "compare": lambda r: Compare(r.enum(CompareOp), r.expr(), r.expr()),
-    "not": lambda r: Not(r.expr()),
-    "select": lambda r: Select(r.expr(), r.expr(), r.expr()),
-    "load": lambda r: Load(r.type(), r.string(), r.expr(), r.optional()),
-    "ramp": lambda r: Ramp(r.expr(), r.expr(), r.count()),
-    "broadcast": lambda r: Broadcast(r.expr(), r.count()),
-    "reduce": lambda r: VectorReduce(r.enum(ReduceOp), r.expr(), r.count()),
-    "call": lambda r: Call(r.type(), r.string(), r.exprs()),
-    "shuffle": lambda r: Shuffle(r.exprs(), r.indices()),
-    "let": lambda r: Let(r.string(), r.expr(), r.expr()),
-    "move": lambda r: LocToLoc(r.enum(Location), r.enum(Location), r.expr()),
-    "exprvar": lambda r: ExprVar(r.expr()),
+Entry = str | type[BinaryOp] | type[CompareOp] | type[ReduceOp] | type[Location]
+ROWS: dict[str, tuple[type[Expr], dict[str, Entry]]] = {
+    "int": (IntImm, {"type": "type", "value": "integer"}),
+    "float": (FloatImm, {"type": "type", "value": "float"}),
+    "var": (Var, {"type": "type", "name": "string"}),
+    "cast": (Cast, {"type": "type", "value": "expr"}),
+    "binary": (Binary, {"op": BinaryOp, "a": "expr", "b": "expr"}),
+    "compare": (Compare, {"op": CompareOp, "a": "expr", "b": "expr"}),
+    "not": (Not, {"value": "expr"}),
+    "select": (Select, {"condition": "expr", "then": "expr", "otherwise": "expr"}),
+    "load": (
+        Load,
+        {"type": "type", "buffer": "string", "index": "expr", "predicate": "optional"},
+    ),
+    "ramp": (Ramp, {"base": "expr", "stride": "expr", "count": "count"}),
+    "broadcast": (Broadcast, {"value": "expr", "count": "count"}),
+    "reduce": (VectorReduce, {"op": ReduceOp, "value": "expr", "lanes": "count"}),
+    "call": (Call, {"type": "type", "name": "string", "args": "exprs"}),
+    "shuffle": (Shuffle, {"vectors": "exprs", "indices": "indices"}),
+    "let": (Let, {"name": "string", "value": "expr", "body": "expr"}),
+    "move": (LocToLoc, {"source": Location, "destination": Location, "value": "expr"}),
+    "exprvar": (ExprVar, {"value": "expr"}),
 }
+"""The expressions: by the first entry of a row the class, and what the others hold, in order: an
+enumeration's value, or what ``_RowReader`` reads by that name.
+"""
 
 
 class _Reader:

@@ -13,37 +13,20 @@ from __future__ import annotations
 import json
 from typing import Any, assert_never
 
-from selector.ir.json_reader import FORMAT, VERSION, Row, read_json, read_module
+from selector.ir.json_reader import FORMAT, ROWS, VERSION, Entry, Row, read_json, read_module
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Atomic,
-    Binary,
     Block,
-    Broadcast,
     BufferParam,
-    Call,
-    Cast,
-    Compare,
     Evaluate,
     Expr,
-    ExprVar,
-    FloatImm,
     For,
     IfThenElse,
-    IntImm,
-    Let,
     LetStmt,
-    Load,
-    LocToLoc,
-    Not,
-    Ramp,
-    Select,
-    Shuffle,
     Stmt,
     Store,
-    Var,
-    VectorReduce,
 )
 from selector.ir.remarks import Promise
 
@@ -115,6 +98,23 @@ class _Table:
     def optional(self, e: Expr | None) -> int | None:
         return None if e is None else self.number(e)
 
+    def entry(self, value: Any, kind: Entry) -> Any:
+        match kind:
+            case "expr" | "optional":
+                return self.optional(value)
+            case "exprs":
+                return self.all(value)
+            case "type":
+                return str(value)
+            case "float":
+                return repr(value)
+            case "indices":
+                return list(value)
+            case "string" | "integer" | "count":
+                return value
+            case _:
+                return value.value
+
     def all(self, exprs: tuple[Expr, ...]) -> list[int]:
         return [self.number(e) for e in exprs]
 
@@ -124,44 +124,12 @@ def _buffer(b: BufferParam, table: _Table) -> Row:
     return [b.name, str(b.type), b.role.value, dims]
 
 
-def _expr(e: Expr, t: _Table) -> Row:  # noqa: C901 (one case per node)
-    match e:
-        case IntImm(value, kind):
-            return ["int", str(kind), value]
-        case FloatImm(value, kind):
-            return ["float", str(kind), repr(value)]
-        case Var(name, kind):
-            return ["var", str(kind), name]
-        case Cast(kind, v):
-            return ["cast", str(kind), t.number(v)]
-        case Binary(op, a, b):
-            return ["binary", op.value, t.number(a), t.number(b)]
-        case Compare(op, a, b):
-            return ["compare", op.value, t.number(a), t.number(b)]
-        case Not(v):
-            return ["not", t.number(v)]
-        case Select(c, a, b):
-            return ["select", t.number(c), t.number(a), t.number(b)]
-        case Load(kind, buffer, index, p):
-            return ["load", str(kind), buffer, t.number(index), t.optional(p)]
-        case Ramp(base, stride, n):
-            return ["ramp", t.number(base), t.number(stride), n]
-        case Broadcast(v, n):
-            return ["broadcast", t.number(v), n]
-        case VectorReduce(op, v, lanes):
-            return ["reduce", op.value, t.number(v), lanes]
-        case Call(kind, name, args):
-            return ["call", str(kind), name, t.all(args)]
-        case Shuffle(vectors, indices):
-            return ["shuffle", t.all(vectors), list(indices)]
-        case Let(name, v, body):
-            return ["let", name, t.number(v), t.number(body)]
-        case LocToLoc(source, destination, v):
-            return ["move", source.value, destination.value, t.number(v)]
-        case ExprVar(v):
-            return ["exprvar", t.number(v)]
-        case _:
-            assert_never(e)
+_TAGS = {kind: tag for tag, (kind, _) in ROWS.items()}
+
+
+def _expr(e: Expr, t: _Table) -> Row:
+    tag = _TAGS[type(e)]
+    return [tag, *(t.entry(getattr(e, name), kind) for name, kind in ROWS[tag][1].items())]
 
 
 def _stmt(s: Stmt, t: _Table) -> Row:

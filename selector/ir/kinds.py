@@ -5,10 +5,14 @@ from __future__ import annotations
 from enum import Enum
 
 
-class BinaryOp(Enum):
-    """Lane-wise operators with one result type; ``AND`` and ``OR`` are for booleans."""
+class Named(Enum):
+    """An enumeration whose members hash by identity, at C speed: they are unique."""
 
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
+    __hash__ = object.__hash__
+
+
+class BinaryOp(Named):
+    """Lane-wise operators with one result type; ``AND`` and ``OR`` are for booleans."""
 
     ADD = "+"
     SUB = "-"
@@ -21,10 +25,8 @@ class BinaryOp(Enum):
     OR = "||"
 
 
-class CompareOp(Enum):
+class CompareOp(Named):
     """Lane-wise comparisons; the result is boolean."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     EQ = "=="
     NE = "!="
@@ -34,10 +36,8 @@ class CompareOp(Enum):
     GE = ">="
 
 
-class ReduceOp(Enum):
+class ReduceOp(Named):
     """Operators of ``VectorReduce``; the rules know ``ADD``."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     ADD = "add"
     MUL = "mul"
@@ -47,10 +47,8 @@ class ReduceOp(Enum):
     OR = "or"
 
 
-class Location(Enum):
+class Location(Named):
     """Where a value lives, for ``LocToLoc``."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     MEM = "mem"
     WMMA = "wmma"
@@ -58,10 +56,8 @@ class Location(Enum):
     AMX = "amx"
 
 
-class Memory(Enum):
+class Memory(Named):
     """Where an allocation lives."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     AUTO = "Auto"
     HEAP = "Heap"
@@ -86,10 +82,8 @@ class Memory(Enum):
                 return Location.MEM
 
 
-class ForKind(Enum):
+class ForKind(Named):
     """How the iterations of a loop are executed."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     SERIAL = "for"
     PARALLEL = "parallel"
@@ -100,14 +94,12 @@ class ForKind(Enum):
     GPU_LANE = "gpu_lane"
 
 
-class Role(Enum):
-    __hash__ = object.__hash__
-
+class Role(Named):
     INPUT = "input"
     OUTPUT = "output"
 
 
-class GridKind(Enum):
+class GridKind(Named):
     """What is asked of a grid: ``RESIDENT`` blocks have to fit a multiprocessor; the grid runs as
     so many ``PERSISTENT`` blocks a multiprocessor, each of which does one block's work after the
     other, by so many ``TEAMS`` in turn; so many neighbours along the innermost loop are a

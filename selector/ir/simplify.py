@@ -9,6 +9,7 @@ left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from selector.ir.nodes import (
     Binary,
@@ -88,26 +89,6 @@ def literal(value: float, t: Type) -> Expr:
     return scalar if t.lanes == 1 else Broadcast(scalar, t.lanes)
 
 
-def add(a: Expr, b: Expr) -> Expr:
-    return binary(BinaryOp.ADD, a, b)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    return binary(BinaryOp.SUB, a, b)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    return binary(BinaryOp.MUL, a, b)
-
-
-def div(a: Expr, b: Expr) -> Expr:
-    return binary(BinaryOp.DIV, a, b)
-
-
-def mod(a: Expr, b: Expr) -> Expr:
-    return binary(BinaryOp.MOD, a, b)
-
-
 def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     """``a op b`` with constants folded and neutral elements dropped."""
     t = a.type
@@ -131,6 +112,13 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
             return a if a == b else Binary(op, a, b)
         case BinaryOp.AND | BinaryOp.OR:
             return _logic(op, a, b, x, y)
+
+
+add = partial(binary, BinaryOp.ADD)
+sub = partial(binary, BinaryOp.SUB)
+mul = partial(binary, BinaryOp.MUL)
+div = partial(binary, BinaryOp.DIV)
+mod = partial(binary, BinaryOp.MOD)
 
 
 def _add(a: Expr, b: Expr, x: int | None, y: int | None) -> Expr:

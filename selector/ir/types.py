@@ -10,8 +10,9 @@ import math
 import re
 import struct
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache, lru_cache
+
+from selector.ir.kinds import Named
 
 
 class IllTyped(AssertionError):  # noqa: N818
@@ -20,10 +21,8 @@ class IllTyped(AssertionError):  # noqa: N818
     """
 
 
-class Kind(Enum):
+class Kind(Named):
     """What the bits of a scalar mean."""
-
-    __hash__ = object.__hash__  # members are unique: identity, at C speed
 
     INT = "int"
     UINT = "uint"

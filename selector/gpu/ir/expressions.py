@@ -12,7 +12,7 @@ The program's values come as legal expressions, too (``gpu.cuda.expressions`` sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from selector.ir.nodes import (
     Binary,
@@ -63,8 +63,18 @@ def _compare(op: CompareOp, a: Number, b: Number) -> Expr:
     return Compare(op, number(a), number(b))
 
 
-def plus(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.ADD, a, b)
+plus = partial(_binary, BinaryOp.ADD)
+minus = partial(_binary, BinaryOp.SUB)
+times = partial(_binary, BinaryOp.MUL)
+quotient = partial(_binary, BinaryOp.DIV)
+remainder = partial(_binary, BinaryOp.MOD)
+least = partial(_binary, BinaryOp.MIN)
+most = partial(_binary, BinaryOp.MAX)
+less = partial(_compare, CompareOp.LT)
+greater = partial(_compare, CompareOp.GT)
+at_least = partial(_compare, CompareOp.GE)
+at_most = partial(_compare, CompareOp.LE)
+equal = partial(_compare, CompareOp.EQ)
 
 
 def moved(a: Number, by: Number) -> Expr:
@@ -72,22 +82,6 @@ def moved(a: Number, by: Number) -> Expr:
     if number(a) == IntImm(0):
         return number(by)
     return number(a) if number(by) == IntImm(0) else plus(a, by)
-
-
-def minus(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.SUB, a, b)
-
-
-def times(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.MUL, a, b)
-
-
-def quotient(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.DIV, a, b)
-
-
-def remainder(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.MOD, a, b)
 
 
 def mixed_radix(index: Number, extents: Iterable[Number]) -> Iterator[Expr]:
@@ -99,22 +93,6 @@ def mixed_radix(index: Number, extents: Iterable[Number]) -> Iterator[Expr]:
         yield remainder(rest, extent)
         rest = quotient(rest, extent)
     yield rest
-
-
-def less(a: Number, b: Number) -> Expr:
-    return _compare(CompareOp.LT, a, b)
-
-
-def greater(a: Number, b: Number) -> Expr:
-    return _compare(CompareOp.GT, a, b)
-
-
-def at_least(a: Number, b: Number) -> Expr:
-    return _compare(CompareOp.GE, a, b)
-
-
-def equal(a: Number, b: Number) -> Expr:
-    return _compare(CompareOp.EQ, a, b)
 
 
 def not_zero(a: Number) -> Expr:
@@ -151,14 +129,6 @@ def as_number(condition: Expr) -> Expr:
 
 def chosen(condition: Expr, then: Number, otherwise: Number) -> Expr:
     return Select(condition, number(then), number(otherwise))
-
-
-def least(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.MIN, a, b)
-
-
-def most(a: Number, b: Number) -> Expr:
-    return _binary(BinaryOp.MAX, a, b)
 
 
 def masked(a: Number, mask: int) -> Expr:
@@ -252,10 +222,6 @@ def place(name: str, *sizes: int, index: Expr) -> Expr:
 
 def unsigned(a: Number) -> Expr:
     return Cast(UINT32, number(a))
-
-
-def at_most(a: Number, b: Number) -> Expr:
-    return _compare(CompareOp.LE, a, b)
 
 
 def below(a: Number, b: Number) -> Expr:

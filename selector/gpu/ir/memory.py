@@ -236,3 +236,10 @@ class Evaluate:
     """A call for what it does to memory, not for its value."""
 
     call: Expr
+
+
+MemoryNode = (
+    Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
+    | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
+    | LoadVector | StoreVector | Evaluate
+)  # fmt: skip

@@ -15,38 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from selector.gpu.ir.layouts import Layout
-from selector.gpu.ir.memory import (
-    Array,
-    CopyAsync,
-    CopyElement,
-    CopyRun,
-    EngineCopy,
-    EngineStore,
-    Evaluate,
-    LoadShifted,
-    LoadVector,
-    Map,
-    Point,
-    Prefetch,
-    Store,
-    StoreChunk,
-    StorePair,
-    StoreQuad,
-    StoreRows,
-    StoreVector,
-    StoreWords,
-)
+from selector.gpu.ir.memory import MemoryNode
 from selector.gpu.ir.parameters import Parameter
-from selector.gpu.ir.products import (
-    Busy,
-    Descriptor,
-    Fragment,
-    LoadFragment,
-    MatrixRows,
-    Mma,
-    Pin,
-    SetTile,
-)
+from selector.gpu.ir.products import ProductNode
 from selector.gpu.ir.tensor import TensorNode
 from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
@@ -312,11 +283,7 @@ class Dependents:
 Node = (
     Memory | Let | State | Local | For | If | Leave | Assign | Advance | Init
     | Retire | Arrive | Await | Sync | ResetArrivals | Fence | Commit | Drain | Fused | Registers
-    | Dependents
-    | Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
-    | LoadVector | StoreVector | Evaluate | Comment | Fragment | SetTile | MatrixRows | LoadFragment
-    | Descriptor | Mma | Pin | Busy | Touch | Read | TensorNode
+    | Dependents | Comment | MemoryNode | ProductNode | TensorNode | Touch | Read
 )  # fmt: skip
 Body = tuple[Node, ...]
 

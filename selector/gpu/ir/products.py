@@ -212,3 +212,6 @@ class Pin:
     """A fragment is written before this and read after it, whatever the compiler moves."""
 
     name: str
+
+
+ProductNode = Fragment | SetTile | MatrixRows | LoadFragment | Descriptor | Mma | Pin | Busy

@@ -14,52 +14,7 @@ from typing import Any
 import numpy as np
 
 from selector.diagnostics import InternalError
-from selector.gpu.ir.memory import (
-    Array,
-    CopyAsync,
-    CopyElement,
-    CopyRun,
-    EngineCopy,
-    EngineStore,
-    Evaluate,
-    LoadShifted,
-    LoadVector,
-    Map,
-    Point,
-    Prefetch,
-    Store,
-    StoreChunk,
-    StorePair,
-    StoreQuad,
-    StoreRows,
-    StoreVector,
-    StoreWords,
-)
-from selector.gpu.ir.nodes import (
-    Advance,
-    Arrive,
-    Assign,
-    Await,
-    Body,
-    Comment,
-    Commit,
-    Dependents,
-    Drain,
-    Fence,
-    For,
-    Fused,
-    If,
-    Init,
-    Leave,
-    Let,
-    Local,
-    Memory,
-    Node,
-    Registers,
-    Retire,
-    State,
-    Sync,
-)
+from selector.gpu.ir import memory, nodes
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -81,36 +36,39 @@ Way = Generator[Callable[[], bool], None, Left]
 _LEAVES = {"loop": 1, "iteration": 2, "kernel": 3}
 _LOOP, _KERNEL = 1, 3
 MOST_STEPS = 200_000
-_NOTHING = (Comment, Map, Prefetch, Commit, Drain, Pin, Registers, Dependents)
+_NOTHING = (
+    nodes.Comment, nodes.Commit, nodes.Drain, nodes.Registers, nodes.Dependents,
+    memory.Map, memory.Prefetch, Pin,
+)  # fmt: skip
 _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     **dict.fromkeys(_NOTHING, lambda m, v, node: None),
-    Fence: moves.fence,
-    Let: moves.declare,
-    State: moves.declare,
-    Memory: moves.memory,
-    Point: moves.point,
-    Array: moves.array,
-    Assign: moves.assign,
-    Advance: moves.advance,
-    Store: moves.store,
-    StorePair: moves.store_pair,
-    StoreQuad: moves.store_quad,
+    nodes.Fence: moves.fence,
+    nodes.Let: moves.declare,
+    nodes.State: moves.declare,
+    nodes.Memory: moves.memory,
+    memory.Point: moves.point,
+    memory.Array: moves.array,
+    nodes.Assign: moves.assign,
+    nodes.Advance: moves.advance,
+    memory.Store: moves.store,
+    memory.StorePair: moves.store_pair,
+    memory.StoreQuad: moves.store_quad,
     SetTile: moves.set_tile,
-    StoreWords: moves.store_words,
-    StoreChunk: moves.store_chunk,
-    StoreRows: moves.store_rows,
-    LoadVector: moves.load_vector,
-    StoreVector: moves.store_vector,
-    CopyAsync: moves.copy_async,
-    CopyElement: moves.copy_element,
-    LoadShifted: moves.load_part,
-    Evaluate: moves.evaluate,
+    memory.StoreWords: moves.store_words,
+    memory.StoreChunk: moves.store_chunk,
+    memory.StoreRows: moves.store_rows,
+    memory.LoadVector: moves.load_vector,
+    memory.StoreVector: moves.store_vector,
+    memory.CopyAsync: moves.copy_async,
+    memory.CopyElement: moves.copy_element,
+    memory.LoadShifted: moves.load_part,
+    memory.Evaluate: moves.evaluate,
     Fragment: products.fragment,
     MatrixRows: products.matrix_rows,
     Descriptor: products.descriptor,
     LoadFragment: products.load_fragment,
     Mma: products.multiply,
-    EngineStore: engine.store,
+    memory.EngineStore: engine.store,
 }
 
 
@@ -132,18 +90,18 @@ class Run:
     def _schedule(self, ways: list[Way]) -> None:
         """Each goes on as far as it can."""
         ready: dict[int, Callable[[], bool]] = dict.fromkeys(range(len(ways)), lambda: True)
-        nodes: dict[int, Node | None] = {}
+        waiting: dict[int, nodes.Node | None] = {}
         while ready:
             able = [i for i, test in ready.items() if test()]
             if not able:
                 for i in ready:
-                    self.machine.node = nodes[i]
+                    self.machine.node = waiting[i]
                     self.machine.memories.fault("waits forever")
                 return
             for i in able:
                 try:
                     ready[i] = next(ways[i])
-                    nodes[i] = self.machine.node
+                    waiting[i] = self.machine.node
                 except StopIteration:
                     del ready[i]
                 except Stopped:
@@ -152,7 +110,7 @@ class Run:
 
     # ------------------------------------------------------------------ control
 
-    def _body(self, v: Threads, body: Body) -> Way:
+    def _body(self, v: Threads, body: nodes.Body) -> Way:
         """Run it; what is declared in it ends with it."""
         names = self.declared.get(id(body))
         if names is None:
@@ -180,14 +138,14 @@ class Run:
             here.within.join(here, names)
             here = here.within
 
-    def _sets(self, body: Body) -> frozenset[str]:
+    def _sets(self, body: nodes.Body) -> frozenset[str]:
         """Names from outside of a body that are set in it."""
         found = self.assigned.get(id(body))
         if found is None:
             found = self.assigned[id(body)] = set_in(body)
         return found
 
-    def _node(self, v: Threads, node: Node) -> Way:
+    def _node(self, v: Threads, node: nodes.Node) -> Way:
         machine = self.machine
         machine.node = node
         self.steps += 1
@@ -202,38 +160,38 @@ class Run:
             return None
         machine.reached.add(id(node))
         match node:
-            case Local(body) | Fused(body):
+            case nodes.Local(body) | nodes.Fused(body):
                 return (yield from self._body(v, body))
-            case If():
+            case nodes.If():
                 return (yield from self._branch(v, node))
-            case For():
+            case nodes.For():
                 return (yield from self._loop(v, node))
-            case Leave(what):
+            case nodes.Leave(what):
                 return np.full(v.count, _LEAVES[what], np.int8)
-            case Await():
+            case nodes.Await():
                 yield from self.barriers.wait(v, node)
-            case Sync():
+            case nodes.Sync():
                 yield from self.barriers.meet(v, node)
             case _:
                 self._meet(v, node)
         return None
 
-    def _meet(self, v: Threads, node: Node) -> None:
+    def _meet(self, v: Threads, node: nodes.Node) -> None:
         match node:
-            case Init():
+            case nodes.Init():
                 self.barriers.init(v, node)
-            case Retire():
+            case nodes.Retire():
                 self.barriers.retire(v, node)
-            case Arrive():
+            case nodes.Arrive():
                 self.barriers.arrive(v, node)
-            case EngineCopy():
+            case memory.EngineCopy():
                 engine.copy(self.machine, self.barriers, v, node)
-            case CopyRun():
+            case memory.CopyRun():
                 engine.run(self.machine, self.barriers, v, node)
             case _:
                 raise InternalError(f"{type(node).__name__} cannot be run with numbers")
 
-    def _branch(self, v: Threads, node: If) -> Way:
+    def _branch(self, v: Threads, node: nodes.If) -> Way:
         holds = self.machine.holds(v, node.condition)
         if holds.all():
             return (yield from self._body(v, node.then))
@@ -250,7 +208,7 @@ class Run:
                     left[part.chosen] = gone
         return left
 
-    def _loop(self, v: Threads, node: For) -> Way:
+    def _loop(self, v: Threads, node: nodes.For) -> Way:
         machine, var = self.machine, node.var
         outer = v.kept(var)
         if node.start is not None:
@@ -281,7 +239,7 @@ class Run:
             v.restore(var, outer)
         return left
 
-    def _going(self, v: Threads, node: For) -> Any:
+    def _going(self, v: Threads, node: nodes.For) -> Any:
         """Who comes to one more iteration."""
         going = True if node.also is None else self.machine.holds(v, node.also)
         on = v[node.var] < self.machine.told(v, node.stop, "branched on")

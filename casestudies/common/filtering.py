@@ -6,13 +6,13 @@ conv1d and conv2d filter at every pixel (``Convolution``), downsample and upsamp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from casestudies.common.boundary import VALID, before, check, suffix
-from casestudies.common.case import ArraySpec, given, picture_size
+from casestudies.common.case import ArraySpec, Tunable, given, picture_size
 from selector.diagnostics import UserError
 from selector.families.windows import Axis, Shape, Tiling, ranked
 from selector.families.windows.limits import why_not
@@ -204,6 +204,35 @@ def space(problem: Filtering) -> list[Tiling]:
     """The family's tiles as the model ranks them, those that are used without tuning first."""
     best = problem.tilings.best
     return [best, *(t for _, t in ranked(problem.shape, machine_for(TARGET)) if t != best)]
+
+
+def scheduled(p: Any, problem: Filtering, schedule: str, threads: Any = None) -> Any:
+    """The output of a pipeline of ``filters``, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a),
+    ``cuda`` (in such threads), ``amx`` or ``plain`` (Halide's default, for the CPU).
+    """
+    from casestudies.common import amx, filters
+
+    match schedule:
+        case "amx":
+            return amx.amx(p)
+        case "cuda":
+            return filters.cuda(p, problem, threads)
+        case "plain":
+            p.total.compute_root()
+            return p.output
+        case _:
+            return filters.tensor(p, problem.tiling(schedule))
+
+
+def tunable(defined: Callable[[Any], Any]) -> Tunable:
+    """The choice of tiles for a case, of whose problems ``defined`` gives the unscheduled Funcs."""
+
+    def configured(problem: Filtering, tiling: Tiling) -> Any:
+        from casestudies.common import filters
+
+        return filters.tensor(defined(problem), tiling)
+
+    return Tunable(space, configured)
 
 
 def on_target(problem: Filtering, schedule: str, target: Target) -> str:

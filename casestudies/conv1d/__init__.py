@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, Tunable, check_operands
-from casestudies.common.filtering import ELEMENTS, space
+from casestudies.common.case import Case, Option, check_operands
+from casestudies.common.filtering import ELEMENTS, scheduled, tunable
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv1d.bench import PEERS
 from casestudies.conv1d.problem import BENCHMARK, SMALL, Problem
 from casestudies.conv1d.reference import reference
-from selector.families.windows import Tiling
 
 
 def defined(problem: Problem) -> Any:
@@ -22,31 +21,12 @@ def defined(problem: Problem) -> Any:
     return convolve(problem.taps, problem.boundary, problem.element)
 
 
-def configured(problem: Problem, tiling: Tiling) -> Any:
-    """The output in those tiles."""
-    from casestudies.common import filters
-
-    return filters.tensor(defined(problem), tiling)
-
-
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
     default, for the CPU).
     """
-    from casestudies.common import filters
-
     check_operands(schedule, problem.element, "--element bf16")
-    pipeline = defined(problem)
-    if schedule == "amx":
-        from casestudies.common.amx import amx
-
-        return amx(pipeline)
-    if schedule == "cuda":
-        return filters.cuda(pipeline, problem)
-    if schedule == "plain":
-        pipeline.total.compute_root()
-        return pipeline.output
-    return filters.tensor(pipeline, problem.tiling(schedule))
+    return scheduled(defined(problem), problem, schedule)
 
 
 CASE = Case(
@@ -62,5 +42,5 @@ CASE = Case(
     arguments=(TAPS, BOUNDARY, Option("element", "of image and taps", choices=ELEMENTS)),
     schedules=("tensor", "cuda", "amx"),
     pictures=PICTURES,
-    tuning=Tunable(space, configured),
+    tuning=tunable(defined),
 )

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, Tunable, given, picture_size, positive
-from casestudies.common.filtering import on_target, space
+from casestudies.common.case import Case, Option, given, picture_size, positive
+from casestudies.common.filtering import on_target, scheduled, tunable
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
 from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.downsample.reference import reference
-from selector.families.windows import Tiling
 
 
 def defined(problem: Problem) -> Any:
@@ -22,26 +21,11 @@ def defined(problem: Problem) -> Any:
     return downsample(problem.taps, problem.factor, problem.boundary)
 
 
-def configured(problem: Problem, tiling: Tiling) -> Any:
-    """The output in those tiles."""
-    from casestudies.common import filters
-
-    return filters.tensor(defined(problem), tiling)
-
-
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
-    from casestudies.common import filters
-
-    pipeline = defined(problem)
-    if schedule == "cuda":
-        return filters.cuda(pipeline, problem)
-    if schedule == "plain":
-        pipeline.total.compute_root()
-        return pipeline.output
-    return filters.tensor(pipeline, problem.tiling(schedule))
+    return scheduled(defined(problem), problem, schedule)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -65,5 +49,5 @@ CASE = Case(
     compared=BENCHMARK,
     arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
     pictures=PICTURES,
-    tuning=Tunable(space, configured),
+    tuning=tunable(defined),
 )

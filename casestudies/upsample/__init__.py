@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
-from casestudies.common.case import Case, Option, Tunable, given, picture_size, positive
-from casestudies.common.filtering import on_target, space
+from casestudies.common.case import Case, Option, given, picture_size, positive
+from casestudies.common.filtering import on_target, scheduled, tunable
 from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
 from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
 from casestudies.upsample.reference import reference
-from selector.families.windows import Tiling
 
 
 def defined(problem: Problem) -> Any:
@@ -22,27 +21,13 @@ def defined(problem: Problem) -> Any:
     return upsample(problem.phase_taps, problem.factor, problem.boundary)
 
 
-def configured(problem: Problem, tiling: Tiling) -> Any:
-    """The output in those tiles."""
-    from casestudies.common import filters
-
-    return filters.tensor(defined(problem), tiling)
-
-
 def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
-    from casestudies.common import filters
-    from casestudies.upsample import schedule as schedules
+    from casestudies.upsample.schedule import threads_for
 
-    pipeline = defined(problem)
-    if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
-    if schedule == "plain":
-        pipeline.total.compute_root()
-        return pipeline.output
-    return filters.tensor(pipeline, problem.tiling(schedule))
+    return scheduled(defined(problem), problem, schedule, threads_for(problem))
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -71,5 +56,5 @@ CASE = Case(
         BOUNDARY,
     ),
     pictures=PICTURES,
-    tuning=Tunable(space, configured),
+    tuning=tunable(defined),
 )

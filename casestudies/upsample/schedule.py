@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import halide as hl
-
-from casestudies.common import filters
-from casestudies.common.filters import Filter, Threads
+from casestudies.common.filters import Threads
 from casestudies.common.multiples import power_of_two
 from casestudies.upsample.problem import Problem
-
-
-def cuda(p: Filter, problem: Problem, threads: Threads | None = None) -> hl.Func:
-    """The baseline; returns the output."""
-    return filters.cuda(p, problem, threads or threads_for(problem))
 
 
 def threads_for(problem: Problem) -> Threads:

@@ -18,7 +18,7 @@ from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case
 from casestudies.gemm.algorithm import Product, multiply
 from casestudies.gemm.schedule import tensor
-from casestudies.upsample import configured
+from casestudies.upsample import CASE
 from selector.diagnostics import ScheduleError, TargetError
 from selector.emit.cuda import emit_kernels
 from selector.families import windows
@@ -178,7 +178,7 @@ def test_windows_are_refused_with_the_way_out() -> None:
     case = find_case("upsample")
     problem = next(p for p in case.small if p.name == "upsample-k16-512x64")
     tiling = windows.Tiling("group", group_outputs(problem.shape.x), rows=4)
-    output = configured(problem, tiling)
+    output = CASE.tuning.schedule(problem, tiling)
     with pytest.raises(ScheduleError) as error:
         hb.compile(output, target=TARGET)
     assert "whose windows overlap in memory" in str(error.value)

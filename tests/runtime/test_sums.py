@@ -8,7 +8,7 @@ import pytest
 
 import halide_bridge as hb
 from casestudies.common.registry import find_case
-from casestudies.conv2d import configured
+from casestudies.conv2d import CASE
 from selector.diagnostics import ScheduleError
 from selector.families.windows import Tiling
 from selector.runtime.sums import Overlap, overlaps
@@ -52,7 +52,7 @@ def test_such_machine_code_is_refused() -> None:
     problem = next(p for p in case.small if p.name.startswith("conv2d-k16-clamp"))
     problem = replace(problem, taps=5)
     tiling = Tiling("group", 512, 1, 16, 4, segments=1, stages=1)
-    kernel = hb.compile(configured(problem, tiling), target="sm_90a")
+    kernel = hb.compile(CASE.tuning.schedule(problem, tiling), target="sm_90a")
     with pytest.raises(ScheduleError, match="overwrites sums") as raised:
         kernel.cubin()
     assert "fewer rows" in str(raised.value)

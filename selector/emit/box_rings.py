@@ -149,7 +149,7 @@ def _why_not(ring: BoxRing, *, in_warp: bool) -> str:
     c = ring.context
     if not c.target.has("bulk"):
         return f"{c.target.name} has no copy engine"
-    if in_warp or ring.emitter.loop_depth:
+    if in_warp or ring.emitter.pipelines.depth:
         return f"the loop `{ring.loop.name}` stands inside another loop, or is one warp's"
     if ring.consumers_wait():
         return f"the block meets in every iteration of `{ring.loop.name}` anyway"

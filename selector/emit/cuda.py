@@ -48,6 +48,7 @@ from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
 from selector.ir.types import INT32, Type
 from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import Kernel, Program, split_kernels
+from selector.lowering.normalize import holds_tensor
 from selector.runtime.plan import (
     Argument,
     BufferArgument,
@@ -167,10 +168,9 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
     given = _parameters(module, program, context)
     for loop in kernel.grid:
         context.names.get(loop.name)
-    emitter = KernelEmitter(kernel, context)
-    emitter.emit()
+    KernelEmitter(kernel, context).emit()
     declarations = Builder()
-    _prologue(context, declarations, tensor=emitter.tensor)
+    _prologue(context, declarations, tensor=holds_tensor(kernel.body))
     _declare(kernel, context, declarations)
     given += _maps(context)
     for value, (name, own) in context.host.quotients.items():

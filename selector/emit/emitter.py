@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from selector.emit.context import KernelContext
@@ -28,6 +29,21 @@ class LastingLoop(Protocol):
     def consume(self, groups: Unit) -> None: ...
 
 
+@dataclass(slots=True)
+class Pipelines:
+    """Where the emitter is among the pipelined loops of a kernel. ``last``: the last loop that a
+    group which feeds the others takes part in; ``fed``: operands are staged ahead without such a
+    group; ``in_consumers``: that group has gone another way; ``depth``: of the loops around;
+    ``lasting``: the loop of a kernel whose blocks do the work of several.
+    """
+
+    last: Stmt | None = None
+    fed: bool = False
+    in_consumers: bool = False
+    depth: int = 0
+    lasting: LastingLoop | None = None
+
+
 class Emitter(Protocol):
     """``selector.emit.kernel.KernelEmitter`` says what each of them is."""
 
@@ -39,10 +55,7 @@ class Emitter(Protocol):
     threads: ThreadCode
     placement: Placement
     exchanged: set[str]
-    last_loop: Stmt | None
-    in_consumers: bool
-    loop_depth: int
-    lasting: LastingLoop | None
+    pipelines: Pipelines
 
     def statement(self, s: Stmt, unit: Unit, *, in_warp: bool) -> None: ...
 

@@ -18,7 +18,7 @@ from selector.emit.accumulators import collect_accumulators
 from selector.emit.banded import BandTables
 from selector.emit.box_rings import BoxRing, box_ring
 from selector.emit.context import KernelContext
-from selector.emit.emitter import LastingLoop
+from selector.emit.emitter import Pipelines
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
 from selector.emit.placement import Placement
@@ -92,15 +92,10 @@ class KernelEmitter:
         self.tiles = TileEmitter(context, self.tables)
         self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
-        self.last_loop: Stmt | None = None  # that a group which feeds the others takes part in
-        self.fed = False  # operands are staged ahead without such a group
-        self.in_consumers = False  # the group that feeds the rings has gone another way
         self.threads = ThreadCode(context)
         self.nests = NestCode(context, self.threads)
-        self.tensor = holds_tensor(kernel.body)
         self.bands_filled = False
-        self.loop_depth = 0
-        self.lasting: LastingLoop | None = None
+        self.pipelines = Pipelines()
         self.placement = Placement(kernel.body, context, kernel.own)
         self.exchanged = set(stored_names(kernel.body) & loaded_names(kernel.body))
 
@@ -108,7 +103,7 @@ class KernelEmitter:
         """The whole body."""
         c, body = self.context, self.kernel.body
         if c.block.group:
-            self.last_loop = last_for_all(body)
+            self.pipelines.last = last_for_all(body)
         collect_accumulators(body, c, self.tables)
         self.windows.prepare(body)
         strips = c.layouts.strips
@@ -120,11 +115,13 @@ class KernelEmitter:
         if c.block.persistent or c.block.teams > 1:
             emit_lasting(self, TensorRing if c.block.tensor else LastingRing)
         else:
-            one_warp = self.tensor and not any(holds_tensor(s) for _, s in thread_regions(body))
+            one_warp = holds_tensor(body) and not any(
+                holds_tensor(s) for _, s in thread_regions(body)
+            )
             unit = self._tensor_unit() if one_warp else block_unit(c.block.threads)
             self.statements(sequence(body), unit, in_warp=one_warp)
             unit.finish_copies(c.writer)
-        if c.block.self_fed and not self.fed:
+        if c.block.self_fed and not self.pipelines.fed:
             refuse_unfed(c.name)
 
     def _tensor_unit(self) -> Unit:
@@ -214,8 +211,8 @@ class KernelEmitter:
 
     def _uniform_loop(self, s: For, unit: Unit, *, in_warp: bool) -> None:
         """A serial loop that all threads of the unit run through together."""
-        if self.lasting is not None and s is self.lasting.loop:
-            self.lasting.consume(unit)
+        if self.pipelines.lasting is not None and s is self.pipelines.lasting.loop:
+            self.pipelines.lasting.consume(unit)
             return
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
@@ -231,16 +228,16 @@ class KernelEmitter:
         if staged:
             kind = Ring if not ring else SelfFedRing if self.context.block.self_fed else WindowRing
             found = boxed or kind(self, s, body, staged)
-            self.fed = self.fed or isinstance(found, SelfFedRing | BoxRing)
+            self.pipelines.fed |= isinstance(found, SelfFedRing | BoxRing)
             found.emit(unit, in_warp=in_warp)
             return
         self.begin_again(body, unit)
         before = unit.state()
-        self.loop_depth += 1
+        self.pipelines.depth += 1
         with self.loop_head(s):
             self.statements(body, unit, in_warp=in_warp)
             unit.finish_copies(self.context.writer)  # what the next iteration may read first
-        self.loop_depth -= 1
+        self.pipelines.depth -= 1
         if not isinstance(s.extent, IntImm):  # perhaps there was no iteration, and no barrier
             unit.join(before)
 
@@ -267,7 +264,7 @@ class KernelEmitter:
         self.before(s, unit)
         c, w = self.context, self.context.writer
         if tensor:
-            every = total == c.block.warps and (self.in_consumers or not c.block.producer)
+            every = total == c.block.warps and (self.pipelines.in_consumers or not c.block.producer)
             with w.block() if every else w.when(less(c.block.number, total)):
                 c.host.units.update(self._decode(loops, c.block.number))
                 inner = self._tensor_unit()

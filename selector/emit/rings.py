@@ -85,7 +85,7 @@ class Ring:
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
-        alone = not in_warp and self.emitter.loop_depth == 0
+        alone = not in_warp and self.emitter.pipelines.depth == 0
         self.signals = alone and not self.consumers_wait()
         with self.context.writer.block():  # another ring may follow
             self._emit(unit, in_warp=in_warp)
@@ -173,9 +173,9 @@ class Ring:
                 with w.block():
                     for piece in pieces:
                         piece()
-            self.emitter.loop_depth += 1
+            self.emitter.pipelines.depth += 1
             self.emitter.statements(self.consumers, unit, in_warp=in_warp)
-            self.emitter.loop_depth -= 1
+            self.emitter.pipelines.depth -= 1
             if self.signals:
                 w.add(Arrive(barrier("free_", "slot")))
             w.add(Advance("select", "round" if self.signals else "", self.stages))

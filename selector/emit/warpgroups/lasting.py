@@ -318,7 +318,7 @@ def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> Non
     ring.open(repeated)
     threads = c.block.warps * c.block.unit_threads  # of a team
     groups = consumer_unit(threads) if c.block.teams == 1 else team_unit(threads)
-    emitter.lasting, emitter.in_consumers = ring, True
+    emitter.pipelines.lasting, emitter.pipelines.in_consumers = ring, True
     statements = sequence(without(repeated.rest, ring.tiles.stmts if ring.tiles else []))
     ring.take_part()
     ring.prepare()

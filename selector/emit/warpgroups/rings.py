@@ -81,7 +81,7 @@ class GroupRing(FedRing):
         with w.block():  # another ring may follow
             self.boxes = self._boxes()
             names = {a.name for a in self.staged}
-            alone = self.loop is self.emitter.last_loop  # what follows is for the groups
+            alone = self.loop is self.emitter.pipelines.last  # what follows is for the groups
             self._share(alone=alone)
             self.early = self.boxes is not None and not names & (unit.read | unit.written)
             self._make()
@@ -101,10 +101,10 @@ class GroupRing(FedRing):
                     w.add(Let("int", ("refilled",), (refilled,)))
                 self._consume(groups)
             unit.join(groups)
-            self.emitter.in_consumers = alone
+            self.emitter.pipelines.in_consumers = alone
             if alone and self.boxes:
                 self._leave_room()
-            if self.emitter.loop_depth:
+            if self.emitter.pipelines.depth:
                 self._end(unit)
 
     def _share(self, *, alone: bool) -> None:
@@ -112,7 +112,7 @@ class GroupRing(FedRing):
         c = self.context
         if c.block.cluster == 1:
             return
-        if not alone or self.emitter.loop_depth:
+        if not alone or self.emitter.pipelines.depth:
             raise ScheduleError(
                 f"the blocks of `{c.name}` cannot form clusters",
                 f"the loop `{self.loop.name}` stages operands ahead, and is not the last thing "
@@ -295,12 +295,12 @@ class GroupRing(FedRing):
         emitter.groups.trailing = trailing
         if trailing:
             emitter.groups.landed = self._landed
-        before = emitter.in_consumers
-        emitter.loop_depth += 1
-        emitter.in_consumers, emitter.groups.deferred = True, deferred
+        before = emitter.pipelines.in_consumers
+        emitter.pipelines.depth += 1
+        emitter.pipelines.in_consumers, emitter.groups.deferred = True, deferred
         emitter.statements(self.consumers, groups, in_warp=False)
-        emitter.in_consumers, emitter.groups.deferred = before, False
+        emitter.pipelines.in_consumers, emitter.groups.deferred = before, False
         emitter.groups.trailing = []
-        emitter.loop_depth -= 1
+        emitter.pipelines.depth -= 1
         if deferred:
             self.context.writer.add(Drain("matrix", 1))

@@ -50,10 +50,10 @@ class SelfFedRing(GroupRing):
                     self._fill(groups)
             self._consume(groups)
             unit.join(groups)
-            alone = self.loop is self.emitter.last_loop
+            alone = self.loop is self.emitter.pipelines.last
             if alone and self.boxes:
                 self._leave_room()
-            if self.emitter.loop_depth:
+            if self.emitter.pipelines.depth:
                 self._end(unit)
 
     def _refuse(self, *, in_warp: bool) -> None:

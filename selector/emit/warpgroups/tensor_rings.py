@@ -249,9 +249,9 @@ class TensorRing(LastingRing):
         self._prepare_fills(set())
         with self.emitter.loop_head(self.loop):
             self.emitter.begin_again(self.consumers, groups)
-            self.emitter.loop_depth += 1
+            self.emitter.pipelines.depth += 1
             self.emitter.statements(self.consumers, groups, in_warp=False)
-            self.emitter.loop_depth -= 1
+            self.emitter.pipelines.depth -= 1
         self.emitter.tiles.regions.known = before
         if self.stores:
             self.context.shared.staging = None

@@ -46,22 +46,32 @@ class Ends:
     elements: Expr
 
 
-class Scan:
-    """The statements of one. ``own``: the state of a thread, in registers; ``state``: those of all
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
     threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
     what blocks leave behind; ``inputs``: what was there of a tile before, which threads along a row
     move in shared memory, side by side, and others keep in registers.
     """
 
+    own: str
+    state: str
+    before: str
+    powers: str
+    inputs: str
+    left: str
+
+
+class Scan:
+    """The statements of one."""
+
     def __init__(self, found: Spread) -> None:
         self.found = found
-        name = found.store.buffer
-        self.own, self.state, self.before, self.powers, self.inputs = (
-            f"{name}.{part}" for part in ("own_state", "states", "state_before", "powers", "inputs")
-        )
+        parts = ("own_state", "states", "state_before", "powers", "inputs")
+        names = (f"{found.store.buffer}.{part}" for part in parts)
+        self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
         self.steps = found.steps if len(found.inner) == 1 and found.in_place else 0
         self.shared = self.steps > 0 and not found.others
-        self.left = f"{found.loops[0].name}.left"
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
@@ -77,7 +87,11 @@ class Scan:
     def ends(self) -> For:
         """The first of two kernels: what each block leaves behind."""
         tail = [
-            Store(self.left, self._left(n, self._block()), Load(self.found.type, self.before, at))
+            Store(
+                self.buffers.left,
+                self._left(n, self._block()),
+                Load(self.found.type, self.buffers.before, at),
+            )
             for n in range(self.found.order)
             for at in [self._before(n)]
         ]
@@ -94,17 +108,17 @@ class Scan:
         elements: Expr = IntImm(self.found.order * self.count)
         for x in self.found.grid:
             elements = mul(elements, x.extent)
-        return Ends(self.left, self.found.type, elements)
+        return Ends(self.buffers.left, self.found.type, elements)
 
     def _kernel(self, stmts: Sequence[Stmt]) -> For:
         p, scan = self.found, self.found.order * self.count
-        ahead = [] if p.plain else [self._nest(powers(p, self.powers, self._rounds()))]
+        ahead = [] if p.plain else [self._nest(powers(p, self.buffers.powers, self._rounds()))]
         body: Stmt = Block((*ahead, *stmts))
-        sizes = {self.state: 2 * scan * self.threads, self.before: scan}
+        sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
         if not p.plain:
-            sizes[self.powers] = self._rounds() * p.order**2
+            sizes[self.buffers.powers] = self._rounds() * p.order**2
         if self.shared:
-            sizes[self.inputs] = self.threads * (self.steps + 1)
+            sizes[self.buffers.inputs] = self.threads * (self.steps + 1)
         for name, elements in sizes.items():
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
         for x in reversed(p.grid):
@@ -157,16 +171,18 @@ class Scan:
     def _chained(self) -> Stmt:
         """What all blocks before leave behind, so many at a time as there are threads."""
         p, places = self.found, range(self.found.order)
-        turn = Var(f"{self.left}.turn")
+        turn = Var(f"{self.buffers.left}.turn")
         block = add(mul(turn, IntImm(self.threads)), self.along)
         loaded = [
-            Store(self.own, IntImm(n), Load(p.type, self.left, self._left(n, block)))
+            Store(
+                self.buffers.own, IntImm(n), Load(p.type, self.buffers.left, self._left(n, block))
+            )
             for n in places
         ]
-        none = [Store(self.own, IntImm(n), self.zero) for n in places]
+        none = [Store(self.buffers.own, IntImm(n), self.zero) for n in places]
         there = Compare(CompareOp.LT, block, self._block())
         own = IfThenElse(there, Block(tuple(loaded)), Block(tuple(none)))
-        before = [Load(p.type, self.before, self._before(n)) for n in places]
+        before = [Load(p.type, self.buffers.before, self._before(n)) for n in places]
         kept: list[Stmt] = []
         for n in places:
             own_number = self._number(n)
@@ -192,7 +208,7 @@ class Scan:
             return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
         for m, other in enumerate(earlier):
             place = (power * p.order + n) * p.order + m
-            term = mul(Load(p.type, self.powers, IntImm(place)), other)
+            term = mul(Load(p.type, self.buffers.powers, IntImm(place)), other)
             if p.type.is_float:  # a power may be infinite
                 nothing = literal(0, p.type)
                 term = Select(Compare(CompareOp.EQ, other, nothing), nothing, term)
@@ -210,22 +226,22 @@ class Scan:
         return add(mul(row, IntImm(self.count)), self.beside)
 
     def _stored(self, half: int, n: int, value: Expr) -> Stmt:
-        return Store(self.state, self._slot(half, n, self.along), value)
+        return Store(self.buffers.state, self._slot(half, n, self.along), value)
 
     def _state(self, half: int, n: int, thread: Expr) -> Expr:
-        return Load(self.found.type, self.state, self._slot(half, n, thread))
+        return Load(self.found.type, self.buffers.state, self._slot(half, n, thread))
 
     def _before(self, n: int) -> Expr:
         return add(IntImm(n * self.count), self.beside)
 
     def _number(self, n: int) -> Expr:
-        return Load(self.found.type, self.own, IntImm(n))
+        return Load(self.found.type, self.buffers.own, IntImm(n))
 
     def _own(self, starts: Sequence[Stmt], inner: Stmt, after: Sequence[Stmt] = ()) -> Stmt:
         """A thread's state and what is done with it."""
         body = Block((*starts, inner, *after))
         return Allocate(
-            self.own, self.found.type, (IntImm(self.found.order),), Memory.REGISTER, body
+            self.buffers.own, self.found.type, (IntImm(self.found.order),), Memory.REGISTER, body
         )
 
     def _run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
@@ -240,15 +256,15 @@ class Scan:
 
         output = Var(f"{p.store.buffer}.output", p.type)
         older = reversed(list(pairwise(range(p.order))))
-        shifted = [Store(self.own, IntImm(b), self._number(a)) for a, b in older]
-        body: Stmt = Block((*shifted, Store(self.own, IntImm(0), output), *more(output)))
+        shifted = [Store(self.buffers.own, IntImm(b), self._number(a)) for a, b in older]
+        body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
         s = self._steps(LetStmt(output.name, state(p.store.value), body))
         if self.shared or not self.steps:
             return s
         load = next(x for x in walk_expr(p.store.value) if p.is_input(x))
-        loaded = self._steps(Store(self.inputs, self._place(), load))
+        loaded = self._steps(Store(self.buffers.inputs, self._place(), load))
         size = (IntImm(self.steps),)
-        return Allocate(self.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
+        return Allocate(self.buffers.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
 
     def _steps(self, s: Stmt) -> Stmt:
         """Something for every step of a thread."""
@@ -276,11 +292,11 @@ class Scan:
         return add(mul(self.along, IntImm(self.steps + 1)), step) if self.shared else step
 
     def _input(self, e: Load) -> Expr:
-        return Load(e.type, self.inputs, self._place()) if self.steps else e
+        return Load(e.type, self.buffers.inputs, self._place()) if self.steps else e
 
     def _moved(self, *, inwards: bool) -> Stmt:
         """Elements of a tile, of which threads take neighbours."""
-        p, turn = self.found, Var(f"{self.inputs}.turn")
+        p, turn = self.found, Var(f"{self.buffers.inputs}.turn")
         count = IntImm(self.steps)
         at = add(mul(turn, IntImm(self.threads)), self.along)
         thread, step = Binary(BinaryOp.DIV, at, count), Binary(BinaryOp.MOD, at, count)
@@ -289,9 +305,9 @@ class Scan:
         place = add(at, thread)
         index = (Affine.of(substitute(p.store.index, first)) + p.step * Affine.of(at)).to_expr()
         if inwards:
-            s: Stmt = Store(self.inputs, place, Load(p.type, p.store.buffer, index))
+            s: Stmt = Store(self.buffers.inputs, place, Load(p.type, p.store.buffer, index))
         else:
-            s = Store(p.store.buffer, index, Load(p.type, self.inputs, place))
+            s = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
         asked = [substitute(t, here) for t in p.tests]
         return self._turns(turn.name, s, lambda n: [substitute(t, {turn.name: n}) for t in asked])
 
@@ -308,8 +324,10 @@ class Scan:
         places = range(p.order)
         back = [(index - p.step * (n + 1)).to_expr() for n in places]
         loads = [Load(p.type, p.store.buffer, b) for b in back]
-        s: Stmt = Block(tuple(Store(self.before, self._before(n), loads[n]) for n in places))
-        none = Block(tuple(Store(self.before, self._before(n), self.zero) for n in places))
+        s: Stmt = Block(
+            tuple(Store(self.buffers.before, self._before(n), loads[n]) for n in places)
+        )
+        none = Block(tuple(Store(self.buffers.before, self._before(n), self.zero) for n in places))
         tests = [substitute(t, first) for t in p.tests]
         if p.blocks is not None:
             tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
@@ -322,8 +340,8 @@ class Scan:
         p, own = self.found, list[Stmt]()
         at_first = self._is(0)
         for n in range(p.order):
-            before = Load(p.type, self.before, self._before(n))
-            own.append(Store(self.own, IntImm(n), Select(at_first, before, self.zero)))
+            before = Load(p.type, self.buffers.before, self._before(n))
+            own.append(Store(self.buffers.own, IntImm(n), Select(at_first, before, self.zero)))
         after = [self._stored(0, n, self._number(n)) for n in range(p.order)]
         return self._own(own, self._run(lambda _: ()), after)
 
@@ -344,20 +362,21 @@ class Scan:
     def _second(self, half: int) -> Stmt:
         """From the true state, and what it gives is stored."""
         p, places = self.found, range(self.found.order)
-        true = [Load(p.type, self.before, self._before(n)) for n in places]
+        true = [Load(p.type, self.buffers.before, self._before(n)) for n in places]
         earlier = [self._state(half, n, sub(self.along, IntImm(1))) for n in places]
         first, rest = (
-            Block(tuple(Store(self.own, IntImm(n), x[n]) for n in places)) for x in (true, earlier)
+            Block(tuple(Store(self.buffers.own, IntImm(n), x[n]) for n in places))
+            for x in (true, earlier)
         )
         start = IfThenElse(self._is(0), first, rest)
         place = self._place() if self.shared else p.store.index
-        buffer = self.inputs if self.shared else p.store.buffer
+        buffer = self.buffers.inputs if self.shared else p.store.buffer
         return self._own([start], self._run(lambda y: [Store(buffer, place, y)]))
 
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""
         stores = [
-            Store(self.before, self._before(n), self._state(half, n, self.along))
+            Store(self.buffers.before, self._before(n), self._state(half, n, self.along))
             for n in range(self.found.order)
         ]
         return IfThenElse(self._is(thread), Block(tuple(stores)))

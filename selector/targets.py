@@ -46,7 +46,6 @@ class Target:
     capability: int = 0  # 80 for sm_80
     shared_memory: int = 0
     registers: int = 255
-    warp_size: int = 32
     max_threads: int = 1024
     features: frozenset[str] = frozenset()
     multiprocessor: Multiprocessor | None = None  # None on a CPU

@@ -29,11 +29,6 @@ _LOCALS = re.compile(
 _FUNCTIONS = SNIPPET_NAMES | {f.cuda for f in FUNCTIONS.values()}
 
 
-def readable(text: str) -> str:
-    """What may stand in a comment of a line: nothing of it ends the line or continues it."""
-    return re.sub(r"[^\x20-\x5b\x5d-\x7e]", "?", text)
-
-
 def comment(text: str) -> str:
     """A line of comment, whatever is in the text."""
     return f"// {Comment(text).text}"

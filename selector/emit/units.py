@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
     THREAD,
@@ -36,10 +35,6 @@ class Unit:
     copying: bool = False  # asynchronous copies are in flight
     copied: set[str] = field(default_factory=set[str])  # what they write
     panels: bool = False  # wgmma reads what was written: it has to be told before the barrier
-
-    @property
-    def rank(self) -> str:
-        return spell(self.thread)
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
         self.read |= reads

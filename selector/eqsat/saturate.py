@@ -143,11 +143,8 @@ def rule_name(command: object) -> str:
 _engines = threading.local()
 
 
-def engine_for(facts: str, without: frozenset[str] = frozenset()) -> Engine:
-    """An engine with these facts; the full set of rules is parsed once per thread and set of
-    facts."""
-    if without:
-        return Engine(facts, without)
+def engine_for(facts: str) -> Engine:
+    """An engine with these facts; the rules are parsed once per thread and set of facts."""
     table: dict[str, Engine] = _engines.__dict__.setdefault("table", {})
     if facts not in table:
         table[facts] = Engine(facts)

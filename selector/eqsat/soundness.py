@@ -76,11 +76,6 @@ def scopes_of(module: Module) -> list[tuple[str, ...]]:
     return found
 
 
-def check_term(term: str, engine: Engine, seed: int = 0) -> Soundness:
-    """The same for one encoded term."""
-    return check_commands([f"(let $subject {term})"], engine, seed)
-
-
 def check_commands(commands: Sequence[str], engine: Engine, seed: int = 0) -> Soundness:
     """The same for a graph that these commands make: terms, statements, facts."""
     result = Soundness()

@@ -54,7 +54,6 @@ class ResourceUsage:
     registers: int
     shared_bytes: int
     stack_bytes: int
-    local_bytes: int
     local_accesses: int
 
 
@@ -201,7 +200,6 @@ def resource_usage(cubin: bytes) -> dict[str, ResourceUsage]:
             registers=int(fields["REG"]),
             shared_bytes=int(fields["SHARED"]),
             stack_bytes=int(fields["STACK"]),
-            local_bytes=int(fields["LOCAL"]),
             local_accesses=len(_LOCAL_ACCESS.findall(code.get(name, ""))),
         )
     return usage

@@ -28,7 +28,7 @@ from selector.eqsat.claims import ASKS, CLAIMS
 from selector.eqsat.claims import FACTS as GIVEN
 from selector.eqsat.saturate import Engine
 from selector.eqsat.solve import saturated
-from selector.eqsat.soundness import Soundness, check_commands, check_term
+from selector.eqsat.soundness import Soundness, check_commands
 
 pytestmark = pytest.mark.verified
 
@@ -133,9 +133,10 @@ def wrong(kind: str) -> tuple[tuple[str, str], ...]:
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_rule_is_found_and_named(kind: str):
-    result = check_term(SUBJECT[kind], Engine(FACTS, rules=wrong(kind)))
+    commands = [f"(let $subject {SUBJECT[kind]})"]
+    result = check_commands(commands, Engine(FACTS, rules=wrong(kind)))
     assert any(FINDING[kind] in m for m in result.mismatches), result.mismatches
-    guilty = blame([f"(let $subject {SUBJECT[kind]})"], FACTS, wrong(kind))
+    guilty = blame(commands, FACTS, wrong(kind))
     assert guilty is not None
     assert (guilty.rule, guilty.file, guilty.line) == ("wrong", "99_wrong.egg", 2)
     assert FINDING[kind] in guilty.finding

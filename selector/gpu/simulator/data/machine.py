@@ -15,7 +15,7 @@ from selector.gpu.ir.views import View
 from selector.gpu.simulator.data.arithmetic import Arithmetic
 from selector.gpu.simulator.data.memory import Memories
 from selector.gpu.simulator.data.unwritten import Unwritten
-from selector.gpu.simulator.data.values import Index, Mask, Pointer, Space, Threads, per_thread
+from selector.gpu.simulator.data.values import Mask, Pointer, Space, Threads
 from selector.ir.nodes import Expr
 
 SHARED = "smem"
@@ -109,11 +109,6 @@ class Machine:
     def shared(self, byte: Any) -> Pointer:
         """To a byte of a block's shared memory."""
         return Pointer(self.memories.shared, np.dtype("u1"), byte)
-
-    def bytes_of(self, v: Threads, byte: Any) -> Index:
-        """Bytes of shared memory from the begin of all blocks' on."""
-        each = self.memories.shared.each
-        return per_thread(byte, v.count).astype(np.int64) + v["(block)"] * each
 
     def warps(self, v: Threads) -> int:
         """How many there are, which are whole."""

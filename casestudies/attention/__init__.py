@@ -35,8 +35,9 @@ def build(problem: Problem, schedule: str) -> Any:
     assert tiling is not None
     pipeline = attend(
         problem.depth, causal=problem.causal, run=tiling.keys, scale=problem.scale,
-        variant=variant(problem.score), types=problem.types, sharing=problem.sharing,
-        window=problem.window,
+        variant=variant(problem.score), types=problem.types,
+        sharing=problem.sharing // problem.packed,
+        window=problem.window, part=tiling.part,
     )  # fmt: skip
     if schedule == "plain":
         return plain(pipeline)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import halide as hl
 
-from halide_bridge.schedules import Attention
+from halide_bridge.schedules import Attention, Joining
 
 LOWEST = -3.0e38
 HALIDE_TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16), "f32": hl.Float(32)}
@@ -49,34 +49,43 @@ def attend(
     types: str = "f16-f32",
     sharing: int = 1,
     window: int = 0,
+    part: int = 0,
 ) -> Attention:
     """The unscheduled pipeline; ``depth`` (channels of a head) is a constant of the compiled
     kernels, the numbers of heads, queries and keys are not. ``causal``: query m has keys 0 ... m.
     ``run``: keys of an iteration, which the sums go over in whole numbers. ``scale`` of the scores:
-    1/sqrt(depth) if None. ``types``, ``sharing`` and ``window``: see ``problem``.
+    1/sqrt(depth) if None. ``types``, ``sharing`` and ``window``: see ``problem``. ``part``: keys of
+    each softmax, of which there are several then, to be joined (0: one of all keys).
     """
     operand, result = (HALIDE_TYPES[t] for t in types.split("-"))
     query, key, value = (hl.ImageParam(operand, 3, name) for name in "QKV")
-    n, m, d, h = (hl.Var(name) for name in "nmdh")
+    n, m, d, h, p = (hl.Var(name) for name in "nmdhp")
     length = key.dim(1).extent()
-    r = hl.RDom([(0, (length + run - 1) // run * run)], "r")
+    r = hl.RDom([(0, part or (length + run - 1) // run * run)], "r")
+    heads = (h, p) if part else (h,)
     shared = h // sharing if sharing > 1 else h
     factor = 1 / math.sqrt(depth) if scale is None else scale
     names = "keys values peak total weight mixed output"
     f = {name: hl.Func(name) for name in names.split()}
     scores = tuple(hl.Func(f"scores_{name}") for name in ("peak", "total", "mixed"))
 
+    def place(n: hl.Expr) -> hl.Expr:
+        """Of a key among all."""
+        return n + p * part if part else n
+
     for padded, source in (("keys", key), ("values", value)):
         inside = source[d, hl.min(n, length - 1), h]
         f[padded][d, n, h] = hl.select(n < length, inside, hl.cast(operand, 0))
     for func in scores:
         k = hl.RDom([(0, depth)], f"k_{func.name()}")
-        func[n, m, h] = hl.f32(0.0)
-        func[n, m, h] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, n, shared])
+        func[n, m, *heads] = hl.f32(0.0)
+        func[n, m, *heads] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, place(n), shared])
         if variant is not None:
-            func[n, m, h] = variant.score(func[n, m, h] * hl.f32(factor), n, m, h)
+            scaled = func[n, m, *heads] * hl.f32(factor)
+            func[n, m, *heads] = variant.score(scaled, place(n), m, h)
 
     def seen(n: hl.Expr, value: hl.Expr) -> hl.Expr:
+        n = place(n)
         counts = (n < length) & (n <= m) if causal else n < length
         counts = counts & (n > m - window) if window else counts
         return hl.select(counts, value, hl.f32(LOWEST))
@@ -84,21 +93,24 @@ def attend(
     def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """The score of a key, in the logarithm of base 2."""
         rest = factor if variant is None else variant.factor
-        return func[n, m, h] * hl.f32(math.log2(math.e) * rest)
+        return func[n, m, *heads] * hl.f32(math.log2(math.e) * rest)
 
     def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
         """Exactly 0 for a key that does not count."""
-        return hl.pow(hl.f32(2), seen(n, exponent(func, n) - f["peak"][m, h]))
+        return hl.pow(hl.f32(2), seen(n, exponent(func, n) - f["peak"][m, *heads]))
 
-    f["peak"][m, h] = hl.f32(LOWEST)
-    f["peak"][m, h] = hl.max(f["peak"][m, h], seen(r.x, exponent(scores[0], r.x)))
-    f["total"][m, h] = hl.f32(0.0)
-    f["total"][m, h] += weight(scores[1], r.x)
-    f["weight"][n, m, h] = hl.cast(operand, weight(scores[2], n))
-    f["mixed"][d, m, h] = hl.f32(0.0)
-    f["mixed"][d, m, h] += hl.f32(f["weight"][r.x, m, h]) * hl.f32(f["values"][d, r.x, shared])
-    quotient = f["mixed"][d, m, h] * (hl.f32(1) / f["total"][m, h])
-    f["output"][d, m, h] = quotient if types.endswith("f32") else hl.cast(result, quotient)
+    peak, total = f["peak"][m, *heads], f["total"][m, *heads]
+    f["peak"][m, *heads] = hl.f32(LOWEST)
+    f["peak"][m, *heads] = hl.max(peak, seen(r.x, exponent(scores[0], r.x)))
+    f["total"][m, *heads] = hl.f32(0.0)
+    f["total"][m, *heads] += weight(scores[1], r.x)
+    f["weight"][n, m, *heads] = hl.cast(operand, weight(scores[2], n))
+    f["mixed"][d, m, *heads] = hl.f32(0.0)
+    value_of = hl.f32(f["values"][d, place(r.x), shared])
+    f["mixed"][d, m, *heads] += hl.f32(f["weight"][r.x, m, *heads]) * value_of
+    quotient = f["mixed"][d, m, *heads] * (hl.f32(1) / total)
+    found = [quotient, size_of(quotient, peak, total)]
+    f["output"][d, m, *heads] = hl.Tuple(found) if part else hl.cast(result, quotient)
     matrices = variant.matrices if variant else ()
     return Attention(
         scores=scores,
@@ -108,8 +120,39 @@ def attend(
         depth=depth,
         updates=1 if variant is None else 2,
         matrices=matrices,
+        joining=joined(f["output"], (length + part - 1) // part, result) if part else None,
         **f,
     )
+
+
+def size_of(mean: hl.Expr, peak: hl.Expr, total: hl.Expr) -> hl.Expr:
+    """The logarithm of a part's weights; no number where the ``mean`` is none, so that it is an
+    epilogue of the sums like that.
+    """
+    size = peak + hl.log(total) * hl.f32(math.log2(math.e))
+    return hl.select(mean > hl.f32(LOWEST), size, mean)
+
+
+def joined(parts: hl.Func, count: hl.Expr, result: hl.Type) -> Joining:
+    """The means of so many ``parts`` of the keys as one: each counts as much as its weights add up
+    to, whose logarithm (base 2) it has beside it.
+    """
+    d, m, h = (hl.Var(name) for name in "dmh")
+    top, over, mass, joined = (hl.Func(name) for name in ("top", "over", "mass", "joined"))
+    domains = [hl.RDom([(0, count)], f"p_{name}") for name in ("top", "over", "mass")]
+
+    def part(p: hl.Expr, field: int) -> hl.Expr:
+        return parts[d, m, h, hl.min(p, count - 1)][field]  # none beyond the last is computed
+
+    top[d, m, h] = hl.f32(LOWEST)
+    top[d, m, h] = hl.max(top[d, m, h], part(domains[0].x, 1))
+    for func, p in zip((over, mass), domains[1:], strict=True):
+        mean, size = part(p.x, 0), part(p.x, 1)
+        weight = hl.pow(hl.f32(2), size - top[d, m, h])
+        func[d, m, h] = hl.f32(0.0)
+        func[d, m, h] += weight * mean if func is over else weight
+    joined[d, m, h] = hl.cast(result, over[d, m, h] / mass[d, m, h])
+    return Joining(joined, top, (over, mass))
 
 
 def plain(p: Attention) -> hl.Func:

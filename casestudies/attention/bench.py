@@ -18,6 +18,7 @@ def operands(problem: Problem, inputs: Arrays) -> tuple[Any, Any, Any]:
     from casestudies.common.gpu_torch import torch
 
     q, k, v = (torch.from_dlpack(inputs[name]) for name in "QKV")
+    q = q.reshape(problem.heads, problem.length, problem.depth)
     if problem.operand == "bf16":
         q, k, v = (x.view(torch.bfloat16) for x in (q, k, v))
     return q, k, v

@@ -58,11 +58,16 @@ class Problem:
         return f"{self.program}-{self.heads}x{self.length}{keys}"
 
     @property
+    def packed(self) -> int:
+        """Heads that are rows of one, since they share keys and all their scores are alike."""
+        return self.sharing if self.score == "plain" and not self.causal else 1
+
+    @property
     def shape(self) -> Shape:
         """As the family of schedules knows it."""
         return Shape(
-            self.heads, self.length, self.key_count, self.depth, self.causal, self.window,
-            int(self.score == "bias"),
+            self.heads // self.packed, self.length * self.packed, self.key_count, self.depth,
+            self.causal, self.window, int(self.score == "bias"),
         )  # fmt: skip
 
     @property
@@ -79,7 +84,8 @@ class Problem:
         scale = "" if self.scale is None else f"-scale{self.scale:g}"
         types = "" if self.types == "f16-f32" else f"{self.types}-"
         more = f"-window{self.window}" if self.window else ""
-        more += f"-shared{self.sharing}" if self.sharing > 1 else ""
+        sharing = self.sharing // self.packed
+        more += f"-shared{sharing}" if sharing > 1 else ""
         return f"attention-{'causal-' * self.causal}{score}{types}d{self.depth}{scale}{more}{tiles}"
 
     @property
@@ -98,7 +104,7 @@ class Problem:
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         shared = (self.heads // self.sharing, self.key_count, self.depth)
-        arrays = [ArraySpec("Q", (self.heads, self.length, self.depth), self.operand)]
+        arrays = [ArraySpec("Q", self._rows, self.operand)]
         arrays += [ArraySpec(name, shared, self.operand) for name in "KV"]
         match self.score:
             case "slopes":
@@ -111,9 +117,12 @@ class Problem:
         return tuple(arrays)
 
     @property
+    def _rows(self) -> tuple[int, int, int]:
+        return self.heads // self.packed, self.length * self.packed, self.depth
+
+    @property
     def output(self) -> ArraySpec:
-        shape = (self.heads, self.length, self.depth)
-        return ArraySpec("output", shape, self.types.split("-")[1])
+        return ArraySpec("output", self._rows, self.types.split("-")[1])
 
     @property
     def multiply_adds(self) -> int:
@@ -162,5 +171,9 @@ SMALL = (
     *(
         Problem(heads, length, depth, True, window=window)
         for heads, length, depth, window in ((2, 300, 64, 100), (1, 129, 128, 1), (1, 64, 32, 40))
+    ),
+    *(
+        Problem(heads, length, depth, types="f16-f16", sharing=sharing, keys=keys)
+        for heads, sharing, length, keys, depth in ((8, 4, 1, 1030, 64), (2, 1, 3, 513, 128))
     ),
 )

@@ -13,9 +13,9 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
     other scores if the problem says so; float64, shape (heads, length, depth).
     """
     result = xp.empty(problem.output.shape, dtype=xp.float64)
-    for head in range(problem.heads):
+    for head in range(len(result)):
         q = inputs["Q"][head]
-        k, v = (inputs[name][head // problem.sharing] for name in "KV")
+        k, v = (inputs[name][head * problem.packed // problem.sharing] for name in "KV")
         scores = scored(problem, q @ k.T * problem.factor, inputs, head, xp)
         if problem.causal:
             seen = xp.tri(problem.length, dtype=bool)

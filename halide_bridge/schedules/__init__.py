@@ -12,13 +12,14 @@ that share what they read), ``sweeps`` with ``rows`` (sums that read all once), 
 
 from __future__ import annotations
 
-from halide_bridge.schedules.attention import Attention, schedule_attention
+from halide_bridge.schedules.attention import Attention, Joining, schedule_attention
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.windows import Windows, schedule_windows
 
 __all__ = [
     "Attention",
     "Contraction",
+    "Joining",
     "Operand",
     "Windows",
     "contract",

@@ -15,7 +15,18 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
-from selector.families.attention.tiling import COLUMNS, DEPTH, Tiling
+from selector.families.attention.tiling import COLUMNS, DEPTH, JOINED_AT_ONCE, Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """``output``, of channels, queries and heads, joins what blocks have found of parts of the
+    keys: ``top`` is the largest size of a part, ``sums`` go over the parts.
+    """
+
+    output: Any
+    top: Any
+    sums: tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,7 @@ class Attention:
     ``query`` and ``key``, for each of the three, with the number of their updates; ``weight``: of
     ``mixed``. ``keys``, ``values``: the Funcs of the operands ``key`` and ``value`` that the sums
     read. ``matrices``: Funcs of keys, queries and heads that the scores read, to be staged like
-    these.
+    these. ``joining``: of what ``output`` has for each part of the keys, its last dimension.
     """
 
     output: Any
@@ -45,6 +56,7 @@ class Attention:
     depth: int
     updates: int = 1
     matrices: tuple[Any, ...] = ()
+    joining: Joining | None = None
 
 
 def schedule_attention(p: Attention, size: Tiling) -> Any:
@@ -67,6 +79,20 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     online(p.peak, p.total, p.mixed)
     if size.persistent:
         persistent(p.output, size.persistent)
+    if p.joining is not None:
+        p.output.compute_root()
+        return _join(p.joining, p.depth)
+    return p.output
+
+
+def _join(p: Joining, depth: int) -> Any:
+    """A thread for each channel of a query."""
+    d, *rows = p.output.args()
+    p.output.bound(d, 0, depth).gpu_threads(d).gpu_blocks(*rows)
+    for func in (p.top, *p.sums):
+        some, each = rvars("some", "each")
+        update = func.compute_at(p.output, d).update().atomic()
+        update.split(func.rvars(0)[0], some, each, JOINED_AT_ONCE).unroll(each)
     return p.output
 
 

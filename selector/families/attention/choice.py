@@ -9,7 +9,6 @@ from selector.families.attention.space import space, usual
 from selector.families.attention.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
-from selector.targets import find_target
 
 WORTH = 0.95  # of the usual schedule's time, for a program of its own
 
@@ -18,8 +17,7 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
     """The space with microseconds, best first; what is as good stands in the order of the space.
     Empty where the machine has no warpgroups, or no registers for so many channels.
     """
-    target = find_target(machine.target)
-    found = [(estimate(t, shape, machine).microseconds, t) for t in space(shape, target)]
+    found = [(estimate(t, shape, machine).microseconds, t) for t in space(shape, machine)]
     return sorted(found, key=lambda pair: pair[0])
 
 

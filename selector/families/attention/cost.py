@@ -3,14 +3,16 @@
 A run of keys takes the two products on tensor units and the weights (a power for each score, and
 what is around it) on the others; groups overlap these, the more the more there are. Between tiles
 of queries come the results and the next queries. Tiles are dealt to multiprocessors as they come
-free, or in turn where blocks stay. What is no property of a GPU was fitted to times of an H200.
+free, or in turn where blocks stay. All keys and values come from memory meanwhile. Where blocks
+have parts of the keys, a second kernel joins what they found. What is no property of a GPU was
+fitted to times of an H200.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.families.attention.tiling import DEPTH, Shape, Tiling
+from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Shape, Tiling
 from selector.machine.record import Machine
 
 POWERS = 16  # a clock of a multiprocessor (CUDA C++ programming guide, throughput of instructions)
@@ -24,8 +26,9 @@ class Fitted:
     and weights, ``more`` for each one more (exponents of a norm, beyond 1). ``run``: beside them,
     of each run. ``shallow``: of a thousand clocks of products, where only one run is ahead.
     ``masked``: runs that a mask adds. ``start``: of a block, ``row``: of the results of a row of
-    a thousand channels, ``arrival``: until a thousand bytes of the first run are there. ``launch``:
-    microseconds.
+    a thousand channels, ``arrival``: until a thousand bytes of the first run are there.
+    ``streaming``: how well memory and all else overlap (exponent). Microseconds: ``launch``;
+    ``joining`` of parts, beside ``round`` of the loads that a thread has on their way at once.
     """
 
     power: float = 1.2
@@ -38,6 +41,9 @@ class Fitted:
     row: float = 275.0
     arrival: float = 17.0
     launch: float = 1.5
+    streaming: float = 4.0
+    joining: float = 1.5
+    round: float = 1.0
 
 
 FITTED = Fitted()
@@ -46,19 +52,23 @@ FITTED = Fitted()
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Microseconds: the sum, and those of it in which a multiprocessor has ``products`` to do,
-    ``weights``, and what is ``between`` tiles. ``tiles`` of queries in all.
+    ``weights``, what is ``between`` tiles, and in which ``memory`` is busy. ``tiles`` of queries in
+    all, times parts of the keys.
     """
 
     microseconds: float
     products: float
     weights: float
     between: float
+    memory: float
     tiles: int
 
     @property
     def bound(self) -> str:
         """What takes longest."""
-        return max(("products", "weights", "between"), key=lambda name: getattr(self, name))
+        return max(
+            ("products", "weights", "between", "memory"), key=lambda name: getattr(self, name)
+        )
 
 
 def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> Estimate:
@@ -75,11 +85,14 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     clocks = _dealt(t, tiles, shape.heads, machine.multiprocessors)
     clocks += first if t.persistent else 0.0
     share = shape.heads / machine.multiprocessors / machine.megahertz
+    memory, p = _memory(t, shape, machine), fitted.streaming
+    busy = ((clocks / machine.megahertz) ** p + memory**p) ** (1 / p)
     return Estimate(
-        fitted.launch + clocks / machine.megahertz,
+        fitted.launch + busy + _joining(t, shape, fitted),
         products * sum(runs) * share,
         weights * sum(runs) * share,
         between * len(runs) * share,
+        memory,
         len(runs) * shape.heads,
     )
 
@@ -96,11 +109,29 @@ def _weights(t: Tiling, machine: Machine, fitted: Fitted) -> float:
     return t.block * t.keys * fitted.power / POWERS
 
 
+def _memory(t: Tiling, shape: Shape, machine: Machine) -> float:
+    """Operands and results once; of parts, a mean and a size for each row of a tile and channel."""
+    elements = 2 * (shape.keys + shape.queries) * shape.depth
+    elements += shape.matrices * shape.queries * shape.keys
+    if t.part:
+        rows = -(-shape.queries // t.block) * t.block
+        elements += 4 * t.parts(shape.keys) * rows * shape.depth
+    return shape.heads * elements * 2 / 1e6 / machine.copy
+
+
+def _joining(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+    """Of the kernel that joins parts: it reads sizes, then all."""
+    rounds = -(-t.parts(shape.keys) // JOINED_AT_ONCE)
+    return fitted.joining + 2 * rounds * fitted.round if t.part else 0.0
+
+
 def _runs(t: Tiling, shape: Shape) -> list[int]:
-    """Of the tiles of a head."""
-    every = -(-shape.keys // t.keys)
+    """Of the tiles of a head, and of the parts of each."""
+    every, tiles = -(-shape.keys // t.keys), -(-shape.queries // t.block)
     if not shape.causal:
-        return [every] * -(-shape.queries // t.block)
+        own = t.part // t.keys if t.part else every
+        parts = t.parts(shape.keys)
+        return [own] * (parts - 1) * tiles + [every - own * (parts - 1)] * tiles
     found: list[int] = []
     for first in range(0, shape.queries, t.block):
         end = min(every, (first + t.block - 1) // t.keys + 1)

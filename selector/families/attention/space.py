@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling
-from selector.targets import Target
+from selector.machine.record import Machine
+from selector.targets import Target, find_target
 
 UNITS = (1, 2, 3, 4)
 KEYS = (64, 96, 128, 160)
 STAGES = (2, 3)
+LEAST_RUNS = 2  # of keys, of a part
 # Registers of a thread in each group, of any thread, of one that feeds.
 REGISTERS, MOST, FEEDING = 512, 240, 32
 OTHERS = 25  # registers of a thread beside sums, scores and weights
@@ -26,8 +29,27 @@ def usual(shape: Shape) -> Tiling:
     return _tiling(shape, units, keys, stages, 0)
 
 
-def space(shape: Shape, target: Target) -> Iterator[Tiling]:
-    """All for warpgroups that compile for a target, each once; none where it has none."""
+def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """All for warpgroups that compile for the machine's target, each once, with parts of the keys
+    where there are few tiles; none where it has none.
+    """
+    for tiling in _whole(shape, find_target(machine.target)):
+        yield tiling
+        if not (tiling.persistent or shape.causal or shape.matrices):
+            yield from _parted(tiling, shape, machine)
+
+
+def _parted(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """With as many parts as there are multiprocessors for, and with half of them, of some runs."""
+    tiles = shape.heads * -(-shape.queries // t.block)
+    most = machine.multiprocessors // tiles
+    parts = {-(-shape.keys // (count * t.keys)) for count in (most, most // 2) if count > 1}
+    for runs in sorted({max(LEAST_RUNS, runs) for runs in parts}):
+        if runs * t.keys < shape.keys:
+            yield replace(t, part=runs * t.keys)
+
+
+def _whole(shape: Shape, target: Target) -> Iterator[Tiling]:
     if not target.has("wgmma") or shape.depth % DEPTH:
         return
     for units in UNITS:

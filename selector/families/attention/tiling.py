@@ -9,6 +9,7 @@ COLUMNS = 32  # of one vector statement, keys or channels
 PADDING = 8  # elements after a row in shared memory that warps read
 PANEL = 64  # elements of a row of 128 bytes, as warpgroups read it
 GROUP_ROWS = 64  # of a product by a warpgroup
+JOINED_AT_ONCE = 8  # parts that a thread loads before it joins them
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Tiling:
     run, and ``stages`` of them in shared memory. A vector statement has ``vector`` rows, and of
     values so many ``channels``. ``persistent``: blocks stay on a multiprocessor, that many.
     ``heads_first``: blocks are numbered along the heads first, then along the queries, where these
-    differ in what there is to do.
+    differ in what there is to do. ``part``: keys of a block, where another kernel joins what the
+    blocks of a tile have found (0: all).
     """
 
     units: int = 4
@@ -45,6 +47,11 @@ class Tiling:
     channels: int = COLUMNS
     persistent: int = 0
     heads_first: bool = False
+    part: int = 0
+
+    def parts(self, keys: int) -> int:
+        """Of so many keys."""
+        return -(-keys // self.part) if self.part else 1
 
     @property
     def block(self) -> int:
@@ -68,7 +75,8 @@ class Tiling:
         unit = "g" if self.groups else "w"
         stays = f"-persistent{self.persistent}" if self.persistent else ""
         order = "-heads" if self.heads_first else ""
-        return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}"
+        part = f"-part{self.part}" if self.part else ""
+        return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}{part}"
 
 
 def _panels(elements: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
-from selector.families.attention.tiling import COLUMNS, DEPTH, JOINED_AT_ONCE, Tiling
+from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
         rows.compute_at(p.output, blocks[0]).bound_extent(m, size.block)
         _rows_of(rows, m, size)
         ro, ri, rv = rvars("ro", "ri", "rv")
-        update = rows.update().split(r, ro, ri, size.keys).split(ri, ri, rv, COLUMNS)
+        update = rows.update().split(r, ro, ri, size.keys).split(ri, ri, rv, size.columns)
         mw = _rows_of(update.atomic(), m, size, inner=(rv,), outer=(ri, ro))
         _score(p, p.scores[number], (rows, ro, mw), blocks[0], size)
     _mix(p, blocks[0], size)
@@ -143,7 +143,7 @@ def _rows_of(
 def _tile(stage: Any, n: Any, m: Any, size: Tiling, depth: Any | None = None) -> None:
     """Unrolled vector statements of a unit's rows and a run of keys."""
     mu, mv, nu, nv = variables("mu", "mv", "nu", "nv")
-    stage.split(m, mu, mv, size.vector).split(n, nu, nv, COLUMNS)
+    stage.split(m, mu, mv, size.vector).split(n, nu, nv, size.columns)
     if depth is None:
         stage.reorder(nv, mv, nu, mu)
     else:

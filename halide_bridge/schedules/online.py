@@ -29,10 +29,11 @@ def candidates(
         heads *= known.extent(output, d)
     keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
     shape = attention.Shape(heads, known.extent(output, 1), max(1, keys), found.depth)
-    best = attention.pick(shape, machine)
+    best = attention.pick(shape, machine, parts=False)
     if best is not None:
         yield best
-        others = [t for _, t in attention.ranked(shape, machine) if t != best]
+        ranked = attention.ranked(shape, machine)
+        others = [t for _, t in ranked if t != best and not t.part]
         yield from others[: TRIED - 1]
 
 

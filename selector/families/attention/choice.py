@@ -21,16 +21,18 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
     return sorted(found, key=lambda pair: pair[0])
 
 
-def pick(shape: Shape, machine: Machine) -> Tiling | None:
-    """The best by the model, or the usual one if that is nearly as good; None without a space."""
-    return _picked(shape, machine.name)
+def pick(shape: Shape, machine: Machine, *, parts: bool = True) -> Tiling | None:
+    """The best by the model, or the usual one if that is nearly as good; None without a space.
+    ``parts``: whether the algorithm has parts of the keys, if that is best.
+    """
+    return _picked(shape, machine.name, parts)
 
 
 @lru_cache(maxsize=4096)
-def _picked(shape: Shape, name: str) -> Tiling | None:
+def _picked(shape: Shape, name: str, parts: bool) -> Tiling | None:
     machine = machine_named(name)
     assert machine is not None
-    found = ranked(shape, machine)
+    found = [pair for pair in ranked(shape, machine) if parts or not pair[1].part]
     if not found:
         return None
     (time, best), plain = found[0], usual(shape)

@@ -58,6 +58,11 @@ class Tiling:
         """Queries of a block."""
         return self.units * self.rows
 
+    @property
+    def columns(self) -> int:
+        """Keys of one vector statement."""
+        return COLUMNS if self.keys % COLUMNS == 0 else COLUMNS // 2
+
     def shared_bytes(self, depth: int, matrices: int) -> int:
         """What a block has in shared memory: rows for warpgroups are whole panels, all rows for
         warps have 16 bytes more.

@@ -138,21 +138,20 @@ def joined(parts: hl.Func, count: hl.Expr, result: hl.Type) -> Joining:
     to, whose logarithm (base 2) it has beside it.
     """
     d, m, h = (hl.Var(name) for name in "dmh")
-    top, over, mass, joined = (hl.Func(name) for name in ("top", "over", "mass", "joined"))
+    p, names = hl.Var("p"), ("near", "top", "over", "mass", "joined")
+    near, top, over, mass, joined = (hl.Func(name) for name in names)
     domains = [hl.RDom([(0, count)], f"p_{name}") for name in ("top", "over", "mass")]
-
-    def part(p: hl.Expr, field: int) -> hl.Expr:
-        return parts[d, m, h, hl.min(p, count - 1)][field]  # none beyond the last is computed
-
+    last = hl.min(p, count - 1)  # none beyond it is computed
+    near[d, m, h, p] = hl.Tuple([parts[d, m, h, last][0], parts[d, m, h, last][1]])
     top[d, m, h] = hl.f32(LOWEST)
-    top[d, m, h] = hl.max(top[d, m, h], part(domains[0].x, 1))
-    for func, p in zip((over, mass), domains[1:], strict=True):
-        mean, size = part(p.x, 0), part(p.x, 1)
+    top[d, m, h] = hl.max(top[d, m, h], near[d, m, h, domains[0].x][1])
+    for func, r in zip((over, mass), domains[1:], strict=True):
+        mean, size = near[d, m, h, r.x][0], near[d, m, h, r.x][1]
         weight = hl.pow(hl.f32(2), size - top[d, m, h])
         func[d, m, h] = hl.f32(0.0)
         func[d, m, h] += weight * mean if func is over else weight
     joined[d, m, h] = hl.cast(result, over[d, m, h] / mass[d, m, h])
-    return Joining(joined, top, (over, mass))
+    return Joining(joined, near, top, (over, mass))
 
 
 def plain(p: Attention) -> hl.Func:

@@ -21,10 +21,12 @@ from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling
 @dataclass(frozen=True, slots=True)
 class Joining:
     """``output``, of channels, queries and heads, joins what blocks have found of parts of the
-    keys: ``top`` is the largest size of a part, ``sums`` go over the parts.
+    keys: ``top`` is the largest size of a part, ``sums`` go over the parts, which they
+    read as ``near``.
     """
 
     output: Any
+    near: Any
     top: Any
     sums: tuple[Any, Any]
 
@@ -93,6 +95,10 @@ def _join(p: Joining, depth: int) -> Any:
         some, each = rvars("some", "each")
         update = func.compute_at(p.output, d).update().atomic()
         update.split(func.rvars(0)[0], some, each, JOINED_AT_ONCE).unroll(each)
+        near = p.near.in_(func)  # all at once, before any is needed
+        part = near.args()[-1]
+        near.compute_at(func, some).store_in(REGISTER).bound_extent(part, JOINED_AT_ONCE)
+        near.unroll(part)
     return p.output
 
 

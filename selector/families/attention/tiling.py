@@ -9,7 +9,7 @@ COLUMNS = 32  # of one vector statement, keys or channels
 PADDING = 8  # elements after a row in shared memory that warps read
 PANEL = 64  # elements of a row of 128 bytes, as warpgroups read it
 GROUP_ROWS = 64  # of a product by a warpgroup
-JOINED_AT_ONCE = 8  # parts that a thread loads before it joins them
+JOINED_AT_ONCE = 16  # parts that a thread loads before it joins them
 
 
 @dataclass(frozen=True)

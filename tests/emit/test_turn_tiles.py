@@ -30,9 +30,12 @@ def kernel(units: int, keys: int, stages: int, depth: int, *, causal: bool = Fal
 @pytest.mark.parametrize(
     ("units", "keys", "stages", "depth", "causal"),
     [
-        (2, 64, 2, 64, False), (1, 64, 3, 80, False), (3, 64, 2, 32, True), (2, 128, 2, 64, True),
+        (2, 64, 2, 64, False),
+        (1, 64, 3, 80, False),
+        (3, 64, 2, 32, True),
+        (2, 128, 2, 64, True),
         (2, 80, 2, 48, True),
-    ],  # fmt: skip
+    ],
 )
 def test_every_turn_has_its_own(
     units: int, keys: int, stages: int, depth: int, causal: bool, flags: bool

@@ -19,6 +19,7 @@ from selector.emit.copies import Copy
 from selector.emit.nests import Nest
 from selector.emit.scalar import Space
 from selector.emit.taking import Taking
+from selector.emit.thread_vectors import as_vectors
 from selector.intrinsics import records
 from selector.intrinsics.calls import constants
 from selector.ir.affine import to_affine
@@ -89,6 +90,9 @@ def of_threads(
     if not read or not filled:
         return None
     width = known[filled[-1].buffer].type.bytes
+    if known[filled[-1].buffer].strips is not None:
+        vectors = as_vectors(filled[-1], context)
+        width *= 1 if vectors is None else vectors.per
     limit = CopyLimit.THREADS if copied else CopyLimit.COMPUTED
     return filled[-1], Taking(min(read), min(size, threads), size, width, limit=limit)
 

@@ -46,7 +46,7 @@ def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
     they have to be.
     """
     moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in _pieces(w))}
-    if v.per > 1:
+    if v.per > 1 and context.storages[v.lane.buffer].strips is None:
         moved[v.lane.buffer] = v.per
     aligned = (context.aligned_flag(b, per) for b, per in moved.items())
     return all_of((*aligned, strides_flag(v, context)))
@@ -100,7 +100,7 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
     with w.loop(name, number(0), number(lanes), "unrolled"):
         own = element(storage.type, pointer(run), name)
         w.store(own if v.per > 1 else scalar.access(storage, s.index), scalar.legal(s.value))
-    if v.ahead:
+    if v.per > 1 and (v.ahead or storage.strips is not None):
         _store(v, run, context)
     elif v.per > 1:
         with w.when(context.aligned_flag(s.buffer, v.per)):

@@ -198,7 +198,8 @@ def _vectors(one: Store, lanes: int, windows: _Windows) -> Vectors | None:
     except _Unknown:
         return None
     per = 1
-    dense = _dense(to_affine(one.index)) if storage.space is Space.GLOBAL else None
+    near = storage.space is Space.GLOBAL or storage.strips is not None  # chunks of strips are whole
+    dense = _dense(to_affine(one.index)) if near else None
     if dense is not None and dense[1] == 1:
         start = dense[0]
         per = _per(storage, start - start.offset, one.buffer, lanes, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from itertools import pairwise
 
 import halide as hl
@@ -13,7 +14,11 @@ from corpus_conv import Plane, Row, plane_convolution, row_convolution
 from emulation import check
 
 import halide_bridge as hb
+from selector.diagnostics import PerformanceWarning
+from selector.emit.cuda import emit_kernels
 from selector.gpu.ir.layouts import Dealt
+from selector.simulate import simulate
+from selector.targets import find_target
 
 BANK_BYTES = 128
 
@@ -66,8 +71,8 @@ def test_neighbouring_windows_stay_in_rows() -> None:
     assert "strip_column" not in source(row_convolution(Row(stride=3, taps=24)))
 
 
-def by_threads(stride: int, width: int) -> hl.Func:
-    """A row's windows, staged by threads that bring 8 pixels each."""
+def by_threads(stride: int, width: int, lanes: int = 8) -> hl.Func:
+    """A row's windows, staged by threads that bring some pixels each."""
     x, y, xo, xi, co, ci = (hl.Var(n) for n in ("x", "y", "xo", "xi", "co", "ci"))
     image, taps = hl.ImageParam(hl.Float(16), 2, "image"), hl.ImageParam(hl.Float(16), 1, "taps")
     r, acc, out = hl.RDom([(0, 32)]), hl.Func("acc"), hl.Func("out")
@@ -82,21 +87,32 @@ def by_threads(stride: int, width: int) -> hl.Func:
     staged.compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
     along, row = staged.args()
     staged.bound_extent(along, 128 * stride + 32).bound_extent(row, 1)
-    staged.split(along, co, ci, 8).vectorize(ci).gpu_threads(co)
+    staged.split(along, co, ci, lanes).vectorize(ci).gpu_threads(co)
     return out
 
 
-@pytest.mark.filterwarnings("ignore::selector.diagnostics.PerformanceWarning")
 @pytest.mark.parametrize("odd", [0, 1, 3])
+@pytest.mark.parametrize("lanes", [8, 4])
 @pytest.mark.parametrize("stride", [16, 32])
-def test_rows_that_are_not_aligned_come_to_strips(stride: int, odd: int) -> None:
-    """What threads bring of them is stored as vectors, too: each where the strips have it."""
-    kernel = hb.compile(by_threads(stride, 100), target="sm_90a")
+def test_rows_come_to_strips_as_vectors(stride: int, lanes: int, odd: int) -> None:
+    """What threads bring of them, aligned or not: each vector lies where the strips have it, in one
+    chunk, and nothing is slow about that.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PerformanceWarning)
+        kernel = hb.compile(by_threads(stride, 100, lanes), target="sm_90a")
     assert "strip_column" in kernel.source
+    aligned = kernel.source.partition("else {\n      const int shift")[0]
+    vector = "uint4" if lanes == 8 else "uint2"
+    assert re.search(rf"\*\({vector}\*\)\(image_im_in_acc \+ .*strip_column", aligned)
     random = np.random.default_rng(6)
     image = random.random((2, 128 * stride + 32 + odd)).astype(np.float16)
     taps = random.random(32).astype(np.float16)
     starts = range(0, 100 * stride, stride)
     windows = np.stack([image[:, n : n + 32] for n in starts], axis=1).astype(np.float32)
-    found = check(kernel, image=image, taps=taps, sizes=(2, 100))
-    assert np.allclose(found, windows @ taps.astype(np.float32), rtol=1e-3)
+    wanted = windows @ taps.astype(np.float32)
+    assert np.allclose(check(kernel, image=image, taps=taps, sizes=(2, 100)), wanted, rtol=1e-3)
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    found = simulate(kernels, plan, {"image": image, "taps": taps}, (2, 100), flags=not odd)
+    assert found.faults == ()
+    assert np.allclose(found.outputs["out"], wanted, rtol=1e-3)

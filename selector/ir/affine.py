@@ -228,6 +228,13 @@ def normalize(e: Expr) -> Expr:
     return map_expr(e, normalize)
 
 
+def settled(e: Expr) -> Expr:
+    """An expression whose scalar integers, such as its indices, are normalized."""
+    if e.type.is_integer and e.type.lanes == 1:
+        return normalize(e)
+    return map_expr(e, settled)
+
+
 def _divide(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
     x, y = a.constant, b.constant
     quotient = op is BinaryOp.DIV

@@ -7,6 +7,7 @@ place in a pipeline that runs on a GPU, and says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from selector.diagnostics import ScheduleError, Where
@@ -36,7 +37,7 @@ from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.row_values import row_values
-from selector.lowering.scans import spread_scans
+from selector.lowering.scans import spread_scans, taken_starts
 from selector.lowering.structure import stored_extents
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_tiles import pull_factors, split_masks
@@ -105,7 +106,7 @@ def split_kernels(module: Module) -> Program:
 def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> None:
     match s:
         case Block(stmts):
-            for x in stmts:
+            for x in _starts_taken(stmts, module):
                 _walk(x, module, nests, buffers)
         case Allocate(name, t, _, _, body, _):
             extents = stored_extents(s, body)
@@ -131,6 +132,17 @@ def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> N
                 "give it gpu_blocks(...), or compute_at a Func that has them",
                 Where(func=_stored(s, module)),
             )
+
+
+def _starts_taken(stmts: Sequence[Stmt], module: Module) -> list[Stmt]:
+    """The statements, recurrences with what the one before stores for them."""
+    found = list(stmts)
+    outputs = {b.name: b.dims for b in module.buffers}
+    for n in range(len(found) - 1):
+        pair = taken_starts(found[n], found[n + 1], outputs)
+        if pair is not None:
+            found[n : n + 2] = pair
+    return found
 
 
 def _where(condition: Expr, s: Stmt) -> Stmt:

@@ -19,8 +19,9 @@ from __future__ import annotations
 from selector.ir.nodes import For
 from selector.lowering.scans.build import Ends, Scan
 from selector.lowering.scans.find import find
+from selector.lowering.scans.starts import taken_starts
 
-__all__ = ["Ends", "spread_scans"]
+__all__ = ["Ends", "spread_scans", "taken_starts"]
 
 
 def spread_scans(kernel: For) -> tuple[tuple[For, ...], Ends | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from selector.ir.affine import Affine
+from selector.ir.affine import Affine, settled
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -29,7 +29,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, literal, mul, sub
-from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.traverse import map_expr, substitute
 from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import neutral_of
@@ -50,8 +50,8 @@ class Ends:
 class Buffers:
     """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
     threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
-    what blocks leave behind; ``inputs``: what was there of a tile before, which threads along a row
-    move in shared memory, side by side, and others keep in registers.
+    what blocks leave behind; ``inputs``: what a tile reads besides outputs before, which threads
+    along a row move in shared memory, side by side, and others keep in registers.
     """
 
     own: str
@@ -70,7 +70,8 @@ class Scan:
         parts = ("own_state", "states", "state_before", "powers", "inputs")
         names = (f"{found.store.buffer}.{part}" for part in parts)
         self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
-        self.steps = found.steps if len(found.inner) == 1 and found.in_place else 0
+        self.input = found.input
+        self.steps = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.shared = self.steps > 0 and not found.others
         extent = found.along.extent
         assert isinstance(extent, IntImm)
@@ -249,9 +250,11 @@ class Scan:
         p = self.found
 
         def state(e: Expr) -> Expr:
+            if self.steps and e == self.input:
+                return Load(e.type, self.buffers.inputs, self._place())
             if isinstance(e, Load) and e.buffer == p.store.buffer:
                 lag = p.lag(e)
-                return self._number(lag - 1) if lag else self._input(e)
+                return self._number(lag - 1) if lag else e
             return map_expr(e, state)
 
         output = Var(f"{p.store.buffer}.output", p.type)
@@ -261,8 +264,8 @@ class Scan:
         s = self._steps(LetStmt(output.name, state(p.store.value), body))
         if self.shared or not self.steps:
             return s
-        load = next(x for x in walk_expr(p.store.value) if p.is_input(x))
-        loaded = self._steps(Store(self.buffers.inputs, self._place(), load))
+        assert self.input is not None
+        loaded = self._steps(Store(self.buffers.inputs, self._place(), self.input))
         size = (IntImm(self.steps),)
         return Allocate(self.buffers.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
 
@@ -276,40 +279,53 @@ class Scan:
         (x,) = p.inner
         return self._turns(x.name, s, lambda turn: [substitute(t, {x.name: turn}) for t in p.tests])
 
-    def _turns(self, name: str, s: Stmt, tests: Callable[[Expr], Sequence[Expr]]) -> Stmt:
-        """``s`` for as many turns as a thread has steps, which are tested where the last one is
-        left out."""
+    def _turns(
+        self,
+        name: str,
+        each: Stmt,
+        tests: Callable[[Expr], Sequence[Expr]],
+        whole: Stmt | None = None,
+    ) -> Stmt:
+        """``each`` for as many turns as a thread has steps; ``whole`` (or the same without tests)
+        unless the last one is left out."""
         count = IntImm(self.steps)
-        whole = For(name, IntImm(0), count, ForKind.UNROLLED, s)
+        all_turns = whole or self._all(name, each)
         kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
-        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), s))
+        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), each))
         last = tests(IntImm(self.steps - 1))
-        return IfThenElse(every(last), whole, some) if last else whole
+        return IfThenElse(every(last), all_turns, some) if last else all_turns
+
+    def _all(self, name: str, each: Stmt) -> Stmt:
+        return For(name, IntImm(0), IntImm(self.steps), ForKind.UNROLLED, each)
 
     def _place(self) -> Expr:
         """Where the input of a step is; rows in shared memory are one apart, for its banks."""
         step = Var(self.found.inner[0].name)
         return add(mul(self.along, IntImm(self.steps + 1)), step) if self.shared else step
 
-    def _input(self, e: Load) -> Expr:
-        return Load(e.type, self.buffers.inputs, self._place()) if self.steps else e
-
     def _moved(self, *, inwards: bool) -> Stmt:
-        """Elements of a tile, of which threads take neighbours."""
+        """Inputs or outputs of a tile, of which threads take neighbours."""
         p, turn = self.found, Var(f"{self.buffers.inputs}.turn")
         count = IntImm(self.steps)
         at = add(mul(turn, IntImm(self.threads)), self.along)
-        thread, step = Binary(BinaryOp.DIV, at, count), Binary(BinaryOp.MOD, at, count)
-        here = {self.along.name: thread, p.inner[0].name: step}
-        first = {name: IntImm(0) for name in here}
-        place = add(at, thread)
-        index = (Affine.of(substitute(p.store.index, first)) + p.step * Affine.of(at)).to_expr()
-        if inwards:
-            s: Stmt = Store(self.buffers.inputs, place, Load(p.type, p.store.buffer, index))
-        else:
-            s = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
-        asked = [substitute(t, here) for t in p.tests]
-        return self._turns(turn.name, s, lambda n: [substitute(t, {turn.name: n}) for t in asked])
+        first = {self.along.name: IntImm(0), p.inner[0].name: at}  # as if one thread took all steps
+        place = add(at, Binary(BinaryOp.DIV, at, count))
+        asked = [settled(substitute(t, first)) for t in p.tests]
+
+        def tests(n: Expr) -> Sequence[Expr]:
+            return [substitute(t, {turn.name: n}) for t in asked]
+
+        if not inwards:
+            index = settled(substitute(p.store.index, first))
+            moved = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
+            return self._turns(turn.name, moved, tests)
+        assert self.input is not None
+        value = settled(substitute(self.input, first))
+        read, size = f"{self.buffers.inputs}.read", (IntImm(self.steps),)
+        come = self._all(turn.name, Store(read, turn, value))  # before the first is waited for
+        gone = self._all(turn.name, Store(self.buffers.inputs, place, Load(p.type, read, turn)))
+        whole = Allocate(read, p.type, size, Memory.REGISTER, Block((come, gone)))
+        return self._turns(turn.name, Store(self.buffers.inputs, place, value), tests, whole)
 
     @property
     def zero(self) -> Expr:

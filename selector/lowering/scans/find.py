@@ -24,7 +24,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.recurrences import ORDER, TYPES, is_one, recurrence
-from selector.ir.traverse import conjuncts, free_vars, walk_expr, walk_stmt
+from selector.ir.traverse import conjuncts, expr_children, free_vars, walk_expr, walk_stmt
 from selector.ir.types import Type
 
 
@@ -72,11 +72,26 @@ class Spread:
         return self.loops[self.blocks is not None : self.loops.index(self.along)]
 
     @property
-    def in_place(self) -> bool:
-        """Whether what was there before is read."""
-        return any(self.is_input(x) for x in walk_expr(self.store.value))
+    def input(self) -> Expr | None:
+        """What a step reads besides outputs before it, if that is one expression of their type."""
+        found = set(self._inputs(self.store.value))
+        return found.pop() if {x.type for x in found} == {self.type} and len(found) == 1 else None
 
-    def is_input(self, e: Expr) -> bool:
+    def _inputs(self, e: Expr) -> Iterator[Expr]:
+        """The largest expressions that read memory, and no outputs before."""
+        loads = [x for x in walk_expr(e) if isinstance(x, Load)]
+        if not any(self._is_output(x) for x in loads):
+            yield from [e] if loads else []
+            return
+        if not self._is_output(e):
+            for child in expr_children(e):
+                yield from self._inputs(child)
+
+    def _is_output(self, e: Expr) -> bool:
+        return isinstance(e, Load) and e.buffer == self.store.buffer and self.lag(e) != 0
+
+    def is_before(self, e: Expr) -> bool:
+        """Whether it reads what lies where a step stores."""
         return isinstance(e, Load) and e.buffer == self.store.buffer and self.lag(e) == 0
 
     @property
@@ -94,12 +109,12 @@ class Spread:
 
 
 def find(body: Stmt) -> Spread | None:
-    path = list(_path(body))
-    store = path[-1]
+    nest = list(nested(body))
+    store = nest[-1]
     if not isinstance(store, Store) or store.index.type.lanes > 1:
         _refuse_hidden(body)
         return None
-    fors = [x for x in path if isinstance(x, For)]
+    fors = [x for x in nest if isinstance(x, For)]
     threads = tuple(x for x in fors if x.kind is ForKind.GPU_THREAD)
     single = [x for x in fors if x.kind is ForKind.GPU_BLOCK and x.extent == IntImm(1)]
     loops = tuple(x for x in fors if "$" in x.name and x not in single)  # of a reduction domain
@@ -114,7 +129,7 @@ def find(body: Stmt) -> Spread | None:
     if not all(x in (*loops, *others, *grid) for x in fors):
         return _refuse(store, "another loop lies between those over steps")
     step = index.coefficient(Var(loops[-1].name))
-    asked = [x.condition for x in path if isinstance(x, IfThenElse)]
+    asked = [x.condition for x in nest if isinstance(x, IfThenElse)]
     if store.predicate is not None:
         asked.append(store.predicate)
     tests = tuple(t for condition in asked for t in conjuncts(condition))
@@ -168,12 +183,12 @@ def lag(index: Affine, read: Load, step: Affine) -> int | None:
     return next((n for n in range(ORDER + 1) if back == step * n), None)
 
 
-def _path(s: Stmt) -> Iterator[Stmt]:
+def nested(s: Stmt) -> Iterator[Stmt]:
     """Statements inside each other, as long as each has one inside."""
     yield s
     match s:
         case For(body=body) | IfThenElse(_, body, None):
-            yield from _path(body)
+            yield from nested(body)
         case _:
             pass
 

@@ -8,6 +8,7 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
-from selector.diagnostics import ScheduleError, UserError
+from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, IntImm
 from selector.ir.remarks import Promise
@@ -202,7 +203,9 @@ def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:
     import selector
 
     try:
-        selector.compile(_lowered(outputs, plan, target), target=target.name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerformanceWarning)
+            selector.compile(_lowered(outputs, plan, target), target=target.name)
     except UserError as error:
         return error.why or error.what
     return ""

@@ -14,6 +14,7 @@ from halide_bridge.schedules.sizes import Guess
 from selector.families import contraction, layers, windows
 from selector.machine import Machine
 
+CHANNELS = 4  # of a pixel next to each other at most: each is a plane in shared memory
 Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
@@ -34,7 +35,11 @@ def sum_of(member: Member, program: Program) -> Sum | str:
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:
     """Schedules of a sum, the best first."""
     if isinstance(found, Window):
-        return iter(windows.candidates(window_shape(found, program, known), machine))
+        tilings = windows.candidates(window_shape(found, program, known), machine)
+        if not found.first:
+            return iter(tilings)
+        few = known.extent(program.members[found.func], 0) <= CHANNELS
+        return (t for t in tilings if few and t.unit == "warp")
     if isinstance(found, Layer):
         return iter(layers.candidates(_layer_shape(found, program, known), machine))
     return _contractions(_shape(found, program, known), machine)
@@ -78,8 +83,10 @@ def window_shape(window: Window, program: Program, known: Guess) -> windows.Shap
     """The sizes of a filter, of the outputs that are asked for."""
     member = program.members[window.func]
     planes = 1
-    for d in range(2, len(member.args)):
-        planes *= known.extent(member, d)
-    width = known.extent(member, 0)
-    height = 1 if window.signal else known.extent(member, 1)
+    x, y = window.first, window.first + 1
+    for d in range(len(member.args)):
+        if d not in (x, y):
+            planes *= known.extent(member, d)
+    width = known.extent(member, x)
+    height = 1 if window.signal else known.extent(member, y)
     return replace(window.shape, width=width, height=height, planes=planes)

@@ -200,11 +200,14 @@ class Scheduling:
 
     def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
         image = self._func(self.program.members[found.image])
-        x, y, *planes = (*func.args(), None)[: max(2, len(func.args()))]
+        args, first = func.args(), found.first
+        x, y = (*args[first:], None)[:2]
+        planes = [*args[:first], *args[first + 2 :]]
         taps = tuple(func.rvars(0)[place] for place in found.domain)
         for plane in planes:
             func.bound_extent(plane, 1)
-        funcs = Windows(out, func, image, x, y, taps, fused(self.script, out, planes))
+        planes = fused(self.script, out, planes)
+        funcs = Windows(out, func, image, x, y, taps, planes, found.first)
         schedule_windows(funcs, found.shape, size)
 
     def _layer(self, found: Layer, size: layers.Tiling, func: Recorded, out: Recorded) -> None:

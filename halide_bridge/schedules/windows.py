@@ -38,7 +38,7 @@ class Windows:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
     ``x`` and ``y`` and ``planes``; ``total`` sums ``source``, the image with what lies around it,
     over ``taps``: RVars along a row of them, and over rows if there are several. A signal has no
-    ``y``.
+    ``y``. ``first``: the dimension of ``x``, before which lie the channels of a pixel.
     """
 
     output: Any
@@ -48,6 +48,12 @@ class Windows:
     y: Any
     taps: tuple[Any, ...]
     planes: tuple[Any, ...] = ()
+    first: int = 0
+
+    def blocks(self, xo: Any, yo: Any) -> tuple[Any, ...]:
+        """Loops over blocks, innermost first. Those of the channels of a pixel follow each other:
+        together they store whole sectors."""
+        return (*self.planes, xo, yo) if self.first else (xo, yo, *self.planes)
 
 
 def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
@@ -73,10 +79,11 @@ def _warps(p: Windows, shape: Shape, size: Tiling) -> Any:
         p.output.split(yi, yw, yi, size.rows)
         rows = (yi,)
     unit = yw if rows else yi
-    p.output.reorder(xi, xv, *rows, unit, *segments, xo, yo, *p.planes).vectorize(xi).unroll(xv)
+    blocks = p.blocks(xo, yo)
+    p.output.reorder(xi, xv, *rows, unit, *segments, *blocks).vectorize(xi).unroll(xv)
     for row in rows:
         p.output.unroll(row)
-    p.output.gpu_blocks(xo, yo, *p.planes).gpu_threads(unit)
+    p.output.gpu_blocks(*blocks).gpu_threads(unit)
     p.total.bound_extent(p.x, size.width)
     if rows:
         p.total.bound_extent(p.y, size.rows)
@@ -86,7 +93,7 @@ def _warps(p: Windows, shape: Shape, size: Tiling) -> Any:
     if rows:
         p.total.unroll(p.y)
     longest = _sum_by_warps(p, shape, size)
-    _stage_for_warps(p, shape, size, segments[0] if segments else xo, longest)
+    _stage_for_warps(p, shape, size, segments[0] if segments else blocks[0], longest)
     return p.output
 
 
@@ -118,7 +125,10 @@ def _stage_for_warps(p: Windows, shape: Shape, size: Tiling, block: Any, along: 
     another: as one vector, or row by row.
     """
     copy = p.source.in_(p.total)
-    x, *y = copy.args()[:2]
+    x, *y = copy.args()[p.first : p.first + 2]
+    if p.first:
+        order = (x, *y, *copy.args()[: p.first])
+        copy.reorder_storage(*order).reorder(*order)
     copy.compute_at(p.output, block).store_in(GPU_SHARED)
     if size.stages > 1:
         pipeline_stages(copy, size.stages)

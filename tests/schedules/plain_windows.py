@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import halide as hl
 import numpy as np
 from plain_pipelines import F16, F32, I32, U8, Plain, bytes_, floats
+
+from selector.diagnostics import PerformanceWarning
 
 x, y, c, n = (hl.Var(name) for name in "xycn")
 BOUNDARY = hl.BoundaryConditions
@@ -96,6 +101,23 @@ def planes(batch: bool) -> Plain:
     return Plain(out, [(image, noise(*shape)), (weights, noise(3, 3, 3, seed=1))], shape)
 
 
+def pixels(channels: int, edge: str = "", step: int = 1, bytes_out: bool = False) -> Plain:
+    """A filter for each channel of pixels whose channels lie next to each other."""
+    kind = U8 if bytes_out else F16
+    image, weights = hl.ImageParam(kind, 3, "image"), hl.ImageParam(kind, 2, "weights")
+    image.dim(0).set_bounds(0, channels)
+    source = getattr(BOUNDARY, edge)(image) if edge else image
+    t, wide, out = hl.RDom([(0, 5), (0, 3)]), I32 if bytes_out else F32, hl.Func("out")
+    term = hl.cast(wide, source[c, step * x + t.x, step * y + t.y])
+    total = summed(term * hl.cast(wide, weights[t.x, t.y]), c, x, y, kind=wide)
+    value = total[c, x, y]
+    out[c, x, y] = hl.u8_sat(value >> 8) if bytes_out else hl.cast(F16, value)
+    out.bound(c, 0, channels)
+    make = bytes_ if bytes_out else noise
+    data = make(19 * step + 3, 139 * step + 5, channels)
+    return Plain(out, [(image, data), (weights, make(3, 5, seed=1))], (19, 139, channels), 1e-3)
+
+
 def columns(taps: int, edge: str = "", step: int = 1) -> Plain:
     image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 1, "weights")
     source = getattr(BOUNDARY, edge)(image) if edge else image
@@ -154,6 +176,15 @@ def separable() -> Plain:
     return Plain(out, [(image, noise(37, 129)), (weights, noise(9, seed=1))], (37, 129), 1e-3)
 
 
+@contextmanager
+def gathering(name: str) -> Generator[None]:
+    """Pixels are taken apart element by element, which is said, and no schedule would mend."""
+    with warnings.catch_warnings():
+        if "pixels" in name:
+            warnings.simplefilter("ignore", PerformanceWarning)
+        yield
+
+
 BFLOAT = partial(square, 7, bfloat=True)
 WINDOWS = {
     "window_3x3_itself": partial(square, 3, itself=True),
@@ -176,6 +207,10 @@ WINDOWS = {
     "window_bytes": bytes_saturated,
     "window_planes": partial(planes, batch=False),
     "window_planes_batch": partial(planes, batch=True),
+    "window_pixels": partial(pixels, 3),
+    "window_pixels_edge": partial(pixels, 3, "repeat_edge"),
+    "window_pixels_bytes": partial(pixels, 4, "mirror_interior", bytes_out=True),
+    "window_pixels_strided": partial(pixels, 3, "repeat_edge", step=2),
     "window_upsampled": upsampled,
     "window_of_computed_pixels": of_computed_pixels,
     "window_of_computed_taps": of_computed_taps,

@@ -11,7 +11,7 @@ import pytest
 from clock import assert_quick
 from plain_pipelines import PIPELINES as OTHERS
 from plain_pipelines import Plain
-from plain_windows import WINDOWS
+from plain_windows import WINDOWS, gathering
 from verified import MACHINE_CODE, Verified
 
 import halide_bridge as hb
@@ -55,7 +55,8 @@ def close(found: Any, wanted: Any, tolerance: float) -> bool:
 def scheduled(name: str) -> tuple[Plain, hb.Schedule, Any]:
     case = PIPELINES[name]()
     schedule = hb.autoschedule(case.outputs, target="sm_90a")
-    return case, schedule, hb.compile(case.outputs, target="sm_90a", name=name)
+    with gathering(name):
+        return case, schedule, hb.compile(case.outputs, target="sm_90a", name=name)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -71,7 +72,8 @@ def test_the_source_gives_the_same_program(name: str) -> None:
     _, schedule, kernel = scheduled(name)
     again = PIPELINES[name]().outputs
     exec(schedule.source, {"hb": hb, "hl": hl, "output": again})
-    assert hb.compile(again, target="sm_90a", name=name).source == kernel.source
+    with gathering(name):
+        assert hb.compile(again, target="sm_90a", name=name).source == kernel.source
 
 
 @pytest.mark.nvrtc

@@ -11,7 +11,7 @@ import halide as hl
 import numpy as np
 import pytest
 from plain_pipelines import F16, F32, U8
-from plain_windows import BFLOAT, WINDOWS, stored, summed, x, y
+from plain_windows import BFLOAT, WINDOWS, gathering, stored, summed, x, y
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
@@ -30,7 +30,8 @@ def test_windows_go_to_tensor_units(name: str, target: str) -> None:
     outputs = WINDOWS.get(name, BFLOAT)().outputs
     schedule = hb.autoschedule(outputs, target=target)
     assert "windows on tensor units by" in schedule.report
-    kernel = hb.compile(outputs, target=target)
+    with gathering(name):
+        kernel = hb.compile(outputs, target=target)
     assert "mma" in str(kernel.report)
     assert kernel.source.count("__global__") == 1 + (name in TWO)
 

@@ -19,9 +19,10 @@ from selector.ir.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``func[x, y, ...] += image[...] * taps[...]``: the image is read along ``x`` in its first and
-    along ``y`` in its second dimension. ``domain``: the places of the variables along x and along y
-    in the reduction domain, of which the second may be missing. ``declared``: the image is an
+    """``func[x, y, ...] += image[...] * taps[...]``: the image is read along ``x`` in a dimension,
+    ``first``, and along ``y`` in the next one; before it may lie the channels of a pixel.
+    ``domain``: the places of the variables along x and along y in the reduction domain, of which
+    the second may be missing. ``declared``: the image is an
     argument; ``computed``: stable names of operands that do more than read an element;
     ``signal``: there is no y.
     """
@@ -35,6 +36,7 @@ class Window:
     declared: bool
     computed: frozenset[str]
     signal: bool
+    first: int = 0
 
     @property
     def shape(self) -> Shape:
@@ -71,9 +73,10 @@ def window_of(member: Member, program: Program) -> Window | str:
         return found
     operands = [program.members[access.func] for access in (read, weights)]
     computed = frozenset(m.label for m in operands if not _only_reads(m))
-    declared = is_argument(operands[0], program)
+    first = _first(member, read)
+    declared = is_argument(operands[0], program) and first == 0
     return Window(
-        member.name, read.func, types[0], *found, declared, computed, len(member.args) == 1
+        member.name, read.func, types[0], *found, declared, computed, len(member.args) == 1, first
     )
 
 
@@ -100,10 +103,15 @@ def _along(
         return "it does not start at 0"
     if len(read.indices) != len(member.args):
         return "its image and its result do not have the same dimensions"
-    if list(read.indices[2:]) != [*map(Var, member.args[2:])]:
+    first = _first(member, read)
+    both = slice(first, first + 2)
+    planes = [(i, Var(v)) for i, v in zip(read.indices, member.args, strict=True)]
+    del planes[both]
+    if any(i != v for i, v in planes):
         return "its windows are not along the first two dimensions of the image"
     found = [
-        _axis(i, v, reduced, weights) for i, v in zip(read.indices, member.args[:2], strict=False)
+        _axis(i, v, reduced, weights)
+        for i, v in zip(read.indices[both], member.args[both], strict=True)
     ]
     misses = [f for f in found if isinstance(f, str)]
     if misses:
@@ -116,6 +124,12 @@ def _along(
     if len(set(domain)) != len(reduced):
         return "it sums over more than the taps of a window"
     return across, down, domain
+
+
+def _first(member: Member, read: Access) -> int:
+    """The dimension of x: the second one where the channels of a pixel lie next to each other."""
+    own = [i == Var(v) for i, v in zip(read.indices, member.args, strict=False)]
+    return 1 if len(own) == 3 and own[0] and not own[1] else 0
 
 
 def _only_reads(source: Member) -> bool:

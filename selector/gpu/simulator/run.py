@@ -84,7 +84,7 @@ class Run:
         order = launch.agents if launch.eager else launch.agents[::-1]
         ways = {a.number: self._body(a, body) for a in order}
         while True:
-            agent = next((a for a in order if not a.over and a.ready()), None)
+            agent = next((a for a in order if a.ready is not None and a.ready()), None)
             if agent is None:
                 if not launch.under_way:
                     break
@@ -93,7 +93,7 @@ class Run:
             try:
                 agent.ready = next(ways[agent.number])
             except StopIteration:
-                agent.over = True
+                agent.ready = None
                 self.memories.end(agent)
             if self.steps > MOST_STEPS:
                 launch.fault("the kernel takes too many steps to be followed")

@@ -107,9 +107,8 @@ class Agent:
     queues: Queues = field(default_factory=Queues)
     matrix: Issued = field(default_factory=Issued)
     places: Places = field(default_factory=Places)
-    ready: Callable[[], bool] = lambda: True
+    ready: Callable[[], bool] | None = lambda: True  # to go on; None: it has ended
     waits: Node | None = None
-    over: bool = False
 
     def __post_init__(self) -> None:
         self.place(self.first)
@@ -117,6 +116,10 @@ class Agent:
     @property
     def threads(self) -> int:
         return self.last - self.first + 1
+
+    @property
+    def over(self) -> bool:
+        return self.ready is None
 
     @property
     def time(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import z3
 
@@ -45,7 +45,7 @@ class Attempt:
     """
 
     context: Context
-    case: Mapping[str, int] = field(default_factory=dict[str, int])
+    case: InitVar[Mapping[str, int] | None] = None
     cuts: Mapping[str, Poly] = field(default_factory=dict[str, Poly])
     lane: int | None = None
     extent: int | None = None
@@ -59,9 +59,9 @@ class Attempt:
     )
     quotients: list[_Quotient] = field(default_factory=list[_Quotient])
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, case: Mapping[str, int] | None) -> None:
         self.sizes = deepcopy(self.context.sizes)
-        self.sizes.bound.update((name, number(v)) for name, v in self.case.items())
+        self.sizes.bound.update((name, number(v)) for name, v in (case or {}).items())
 
     def fact(self, formula: Value, contract: str = "") -> None:
         self.facts.append(Fact(contract, formula))

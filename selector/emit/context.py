@@ -13,6 +13,7 @@ from selector.emit.regions import Registers
 from selector.emit.scalar import Space, Storage
 from selector.emit.shared_memory import Layouts, SharedMemory
 from selector.emit.taking import Taking
+from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import FALSE, both, equal, flag, given, masked, pointer
 from selector.gpu.ir.memory import Map
@@ -230,7 +231,7 @@ def slice_offset(index: Expr | Affine, context: KernelContext, what: str) -> int
     if constant is None:
         raise EmitError(
             f"`{what}` is kept in registers, which are only ever indexed by constants",
-            f"its index {context.scalar.index(affine.to_expr())} varies at run time",
+            f"its index {spell(context.scalar.number(affine.to_expr()))} varies at run time",
             "unroll the loops over its tiles",
         )
     return constant

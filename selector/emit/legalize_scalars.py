@@ -8,8 +8,7 @@ of a function follows from how its result is rounded, numbers that are worked ou
 
 The interface: ``legal(e)`` of any scalar expression; ``number(e)`` of an integer, in normal form;
 ``access(storage, index)`` of what lies in a buffer; ``bounds(storage, index)`` and
-``within(coordinate, extent)``, when it is inside. The same as text, for code that is not made of
-nodes yet: ``expr``, ``index``, ``address``, ``inside``: operands of any operator.
+``within(coordinate, extent)``, when it is inside.
 
 Vector code never comes here: the caller takes a vector expression apart with ``ir.affine.lane`` and
 emits one lane at a time. A load of a parameter outside its extents is 0 (tiles are rounded up; the
@@ -32,7 +31,6 @@ from selector.emit.builtins import (
 )
 from selector.emit.names import Names
 from selector.emit.scalar import Space, Storage
-from selector.gpu.cuda.expressions import CUDA, Words, operand
 from selector.gpu.ir.expressions import (
     all_of,
     below,
@@ -87,7 +85,6 @@ class ScalarEmitter:
     """
 
     language = "CUDA"
-    words: Words = CUDA
 
     def __init__(
         self,
@@ -98,27 +95,6 @@ class ScalarEmitter:
         self.names = names
         self.storages = storages
         self.known = known  # the name of a number that is worked out elsewhere
-
-    # ------------------------------------------------------------------ text
-
-    def expr(self, e: Expr) -> str:
-        """The text of a scalar expression; EmitError where it has none."""
-        return self.text(self.legal(e))
-
-    def text(self, legal: Expr) -> str:
-        """That of a legal one, as an operand of any operator."""
-        return operand(legal, self.words)
-
-    def index(self, e: Expr) -> str:
-        return self.text(self.number(e))
-
-    def address(self, storage: Storage, index: Expr) -> str:
-        """``pointer[index]``."""
-        return self.text(self.access(storage, index))
-
-    def inside(self, coordinate: Expr, extent: Expr) -> str | None:
-        test = self.within(coordinate, extent)
-        return None if test is None else self.text(test)
 
     # ------------------------------------------------------------------ expressions
 

@@ -10,7 +10,7 @@ from selector.emit.builtins import count, legal_builtin, limits, unless_zero, un
 from selector.emit.legalize_scalars import ScalarEmitter, guarded
 from selector.emit.names import Names
 from selector.emit.scalar import Storage
-from selector.gpu.cuda.expressions import Words, spell
+from selector.gpu.cuda.expressions import Words, operand, spell
 from selector.gpu.ir.expressions import all_of, less, minus
 from selector.intrinsics.functions import PureFunction
 from selector.ir.affine import to_affine
@@ -36,7 +36,6 @@ class CScalarEmitter(ScalarEmitter):
     """Makes scalar expressions legal in C."""
 
     language = "C"
-    words = _WORDS
 
     def __init__(
         self,
@@ -53,17 +52,25 @@ class CScalarEmitter(ScalarEmitter):
 
     # ------------------------------------------------------------------ text
 
+    def expr(self, e: Expr) -> str:
+        """A scalar expression, as an operand of any operator; EmitError where it has no text."""
+        return operand(self.legal(e), _WORDS)
+
+    def address(self, storage: Storage, index: Expr) -> str:
+        """``pointer[index]``."""
+        return operand(self.access(storage, index), _WORDS)
+
     def index(self, e: Expr) -> str:
         """An integer expression as a sum of products; in brackets where it is more than one atom
         to anything but a comparison or an argument.
         """
-        return spell(self.number(e), self.words)
+        return spell(self.number(e), _WORDS)
 
     def condition(self, *conditions: Expr) -> str:
         """Conditions, of which there is one at least, between the brackets of an ``if``."""
         found = all_of(map(self.legal, conditions))
         assert found is not None
-        return spell(found, self.words)
+        return spell(found, _WORDS)
 
     # ------------------------------------------------------------------ expressions
 

@@ -65,9 +65,6 @@ class Affine(Hashed):
     def __iter__(self) -> Iterator[tuple[Monomial, int]]:
         return iter(self.terms)
 
-    def as_dict(self) -> dict[Monomial, int]:
-        return dict(self.terms)
-
     @property
     def constant(self) -> int | None:
         """The number that this is, or None."""

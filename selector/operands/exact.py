@@ -18,7 +18,6 @@ from selector.ir.nodes import (
     Expr,
     FloatImm,
     IntImm,
-    Load,
     Select,
     Var,
 )
@@ -160,8 +159,3 @@ def _both(a: Expr, b: Expr, t: Type, ranges: Ranges) -> tuple[Expr, Expr] | None
     x = narrow(a, t, ranges)
     y = None if x is None else narrow(b, t, ranges)
     return None if x is None or y is None else (x, y)
-
-
-def is_load(e: Expr) -> bool:
-    """Whether a value is loaded, and cast if anything."""
-    return is_load(e.value) if isinstance(e, Cast) else isinstance(e, Load)

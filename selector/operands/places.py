@@ -91,16 +91,6 @@ class Grid:
                 e = Ramp(e, by if lanes == 1 else Broadcast(by, lanes), d.extent)
         return e
 
-    def walk(self, e: Expr) -> Expr | None:
-        """The index vector of a scalar index; None if it is not affine in the digits."""
-        index, steps = Affine.of(e), dict[str, Affine]()
-        for d in self.digits:
-            steps[d.name], index = index.coefficient(d.var), index.rest(d.var)
-        parts = (index, *steps.values())
-        if any(p.mentions(d.name) for p in parts for d in self.digits):
-            return None
-        return self.index(index.to_expr(), steps)
-
 
 def cuts_of(value: Expr) -> frozenset[int]:
     """After how many lanes the ramps and broadcasts of a value take another step."""

@@ -13,7 +13,7 @@ from selector.diagnostics import EmitError
 from selector.emit.nests import vector_digits
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI
 from selector.intrinsics.calls import constants
-from selector.ir.lanes import Digits, lane, split
+from selector.ir.lanes import Digits, lane, number, split
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -207,8 +207,7 @@ class _Taker:
                 raise EmitError(f"a reduction inside a {type(e).__name__} has no form in C")
 
     def _reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
-        number = len(self.reductions)
-        tag = f"{self.depth}_{number}"
+        tag = f"{self.depth}_{len(self.reductions)}"
         total, counter = Var(f"$total{tag}", value.type.element), Var(f"$r{tag}")
         neutral = op in (ReduceOp.ADD, ReduceOp.MUL)
         first = None if neutral else self._inner(value, ((IntImm(0), factor), *digits))
@@ -226,7 +225,7 @@ class _Taker:
         k, n, packing = constants(call, 3)
         inside, rest = _digit(digits, packing)
         column, group = _digit(rest, n)
-        row = add(mul(_number(group), IntImm(packing)), inside)
+        row = add(mul(number(group), IntImm(packing)), inside)
         value = self.lane(call.args[3], ((column, n), (row, k)))
         return value if k % packing == 0 else _where(_below(row, k), value, t)
 
@@ -237,10 +236,10 @@ class _Taker:
         count = taps.type.lanes // phases
         if call.name == TOEPLITZ:
             column, rest = _digit(digits, n)
-            row = _number(rest)
+            row = number(rest)
         else:
             row, rest = _digit(digits, k)
-            column = _number(rest)
+            column = number(rest)
         distance = sub(row, mul(div(column, IntImm(phases)), IntImm(stride)))
         tap, beside = div(distance, IntImm(dilation)), mod(distance, IntImm(dilation))
         place = add(mul(mod(column, IntImm(phases)), IntImm(count)), tap)
@@ -264,13 +263,7 @@ def _digit(digits: Digits, extent: int) -> tuple[Expr, Digits]:
     if extent == 1:
         return IntImm(0), digits
     inner, outer = split(digits, extent)
-    return _number(inner), outer
-
-
-def _number(digits: Digits) -> Expr:
-    from selector.ir.lanes import number
-
-    return number(digits)
+    return number(inner), outer
 
 
 def _below(e: Expr, limit: int) -> Expr:

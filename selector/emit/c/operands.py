@@ -51,11 +51,6 @@ class Matrix:
         return self.value.type.element
 
     @property
-    def width(self) -> int:
-        """Elements of a row."""
-        return self.columns * self.packing
-
-    @property
     def digits(self) -> Digits:
         return ((INNER, self.packing), (COLUMN, self.columns), (ROW, self.rows))
 

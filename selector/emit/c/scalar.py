@@ -36,6 +36,7 @@ class CScalarEmitter(ScalarEmitter):
     """Makes scalar expressions legal in C."""
 
     language = "C"
+    words = _WORDS
 
     def __init__(
         self,
@@ -54,23 +55,23 @@ class CScalarEmitter(ScalarEmitter):
 
     def expr(self, e: Expr) -> str:
         """A scalar expression, as an operand of any operator; EmitError where it has no text."""
-        return operand(self.legal(e), _WORDS)
+        return operand(self.legal(e), self.words)
 
     def address(self, storage: Storage, index: Expr) -> str:
         """``pointer[index]``."""
-        return operand(self.access(storage, index), _WORDS)
+        return operand(self.access(storage, index), self.words)
 
     def index(self, e: Expr) -> str:
         """An integer expression as a sum of products; in brackets where it is more than one atom
         to anything but a comparison or an argument.
         """
-        return spell(self.number(e), _WORDS)
+        return spell(self.number(e), self.words)
 
     def condition(self, *conditions: Expr) -> str:
         """Conditions, of which there is one at least, between the brackets of an ``if``."""
         found = all_of(map(self.legal, conditions))
         assert found is not None
-        return spell(found, _WORDS)
+        return spell(found, self.words)
 
     # ------------------------------------------------------------------ expressions
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
-from selector.ir.affine import Affine, settled
+from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -20,7 +19,6 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
-    LetStmt,
     Load,
     Memory,
     Select,
@@ -29,12 +27,13 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, literal, mul, sub
-from selector.ir.traverse import map_expr, substitute
+from selector.ir.traverse import substitute
 from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
 from selector.lowering.scans.powers import powers
+from selector.lowering.scans.steps import Buffers, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +45,6 @@ class Ends:
     elements: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
-    threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
-    what blocks leave behind; ``inputs``: what a tile reads besides outputs before, which threads
-    along a row move in shared memory, side by side, and others keep in registers.
-    """
-
-    own: str
-    state: str
-    before: str
-    powers: str
-    inputs: str
-    left: str
-
-
 class Scan:
     """The statements of one."""
 
@@ -70,14 +53,12 @@ class Scan:
         parts = ("own_state", "states", "state_before", "powers", "inputs")
         names = (f"{found.store.buffer}.{part}" for part in parts)
         self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
-        self.input = found.input
-        self.steps = found.steps if len(found.inner) == 1 and self.input is not None else 0
-        self.shared = self.steps > 0 and not found.others
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
         self.distances = [1 << n for n in range((self.threads - 1).bit_length())]
         self.along = Var(found.along.name)
+        self.steps = Steps(found, self.buffers, self.along, self.threads)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
         self.of_block = len(self.distances) + turns.bit_length() - 1  # power that a block advances
@@ -118,8 +99,8 @@ class Scan:
         sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
         if not p.plain:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
-        if self.shared:
-            sizes[self.buffers.inputs] = self.threads * (self.steps + 1)
+        if self.steps.shared:
+            sizes[self.buffers.inputs] = self.threads * (self.steps.count + 1)
         for name, elements in sizes.items():
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
         for x in reversed(p.grid):
@@ -134,12 +115,12 @@ class Scan:
 
     def _tiles(self, *, stored: bool) -> Stmt:
         tile, half = self._scanned(self._first(), 0)
-        if self.shared:
-            tile.insert(0, self._nest(self._moved(inwards=True)))
+        if self.steps.shared:
+            tile.insert(0, self._nest(self.steps.moved(inwards=True)))
         if stored:
             tile.append(self._nest(self._second(half)))
-        if stored and self.shared:
-            tile.append(self._nest(self._moved(inwards=False)))
+        if stored and self.steps.shared:
+            tile.append(self._nest(self.steps.moved(inwards=False)))
         around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
         for x in reversed(self.found.outer):
             around = replace(x, body=around)
@@ -186,7 +167,7 @@ class Scan:
         before = [Load(p.type, self.buffers.before, self._before(n)) for n in places]
         kept: list[Stmt] = []
         for n in places:
-            own_number = self._number(n)
+            own_number = self.steps.number(n)
             joined = self._combined(own_number, n, before, self.of_block)
             kept.append(self._stored(0, n, Select(self._is(0), joined, own_number)))
         tile, half = self._scanned(self._own([own], Block(tuple(kept))), self.of_block)
@@ -235,97 +216,12 @@ class Scan:
     def _before(self, n: int) -> Expr:
         return add(IntImm(n * self.count), self.beside)
 
-    def _number(self, n: int) -> Expr:
-        return Load(self.found.type, self.buffers.own, IntImm(n))
-
     def _own(self, starts: Sequence[Stmt], inner: Stmt, after: Sequence[Stmt] = ()) -> Stmt:
         """A thread's state and what is done with it."""
         body = Block((*starts, inner, *after))
         return Allocate(
             self.buffers.own, self.found.type, (IntImm(self.found.order),), Memory.REGISTER, body
         )
-
-    def _run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
-        """The steps of a thread; ``more`` is done with each output."""
-        p = self.found
-
-        def state(e: Expr) -> Expr:
-            if self.steps and e == self.input:
-                return Load(e.type, self.buffers.inputs, self._place())
-            if isinstance(e, Load) and e.buffer == p.store.buffer:
-                lag = p.lag(e)
-                return self._number(lag - 1) if lag else e
-            return map_expr(e, state)
-
-        output = Var(f"{p.store.buffer}.output", p.type)
-        older = reversed(list(pairwise(range(p.order))))
-        shifted = [Store(self.buffers.own, IntImm(b), self._number(a)) for a, b in older]
-        body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
-        s = self._steps(LetStmt(output.name, state(p.store.value), body))
-        if self.shared or not self.steps:
-            return s
-        assert self.input is not None
-        loaded = self._steps(Store(self.buffers.inputs, self._place(), self.input))
-        size = (IntImm(self.steps),)
-        return Allocate(self.buffers.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
-
-    def _steps(self, s: Stmt) -> Stmt:
-        """Something for every step of a thread."""
-        p = self.found
-        if not self.steps:
-            for x in reversed(p.inner):
-                s = replace(x, body=_where(p.tests, s))
-            return s if p.inner else _where(p.tests, s)
-        (x,) = p.inner
-        return self._turns(x.name, s, lambda turn: [substitute(t, {x.name: turn}) for t in p.tests])
-
-    def _turns(
-        self,
-        name: str,
-        each: Stmt,
-        tests: Callable[[Expr], Sequence[Expr]],
-        whole: Stmt | None = None,
-    ) -> Stmt:
-        """``each`` for as many turns as a thread has steps; ``whole`` (or the same without tests)
-        unless the last one is left out."""
-        count = IntImm(self.steps)
-        all_turns = whole or self._all(name, each)
-        kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
-        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), each))
-        last = tests(IntImm(self.steps - 1))
-        return IfThenElse(every(last), all_turns, some) if last else all_turns
-
-    def _all(self, name: str, each: Stmt) -> Stmt:
-        return For(name, IntImm(0), IntImm(self.steps), ForKind.UNROLLED, each)
-
-    def _place(self) -> Expr:
-        """Where the input of a step is; rows in shared memory are one apart, for its banks."""
-        step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.steps + 1)), step) if self.shared else step
-
-    def _moved(self, *, inwards: bool) -> Stmt:
-        """Inputs or outputs of a tile, of which threads take neighbours."""
-        p, turn = self.found, Var(f"{self.buffers.inputs}.turn")
-        count = IntImm(self.steps)
-        at = add(mul(turn, IntImm(self.threads)), self.along)
-        first = {self.along.name: IntImm(0), p.inner[0].name: at}  # as if one thread took all steps
-        place = add(at, Binary(BinaryOp.DIV, at, count))
-        asked = [settled(substitute(t, first)) for t in p.tests]
-
-        def tests(n: Expr) -> Sequence[Expr]:
-            return [substitute(t, {turn.name: n}) for t in asked]
-
-        if not inwards:
-            index = settled(substitute(p.store.index, first))
-            moved = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
-            return self._turns(turn.name, moved, tests)
-        assert self.input is not None
-        value = settled(substitute(self.input, first))
-        read, size = f"{self.buffers.inputs}.read", (IntImm(self.steps),)
-        come = self._all(turn.name, Store(read, turn, value))  # before the first is waited for
-        gone = self._all(turn.name, Store(self.buffers.inputs, place, Load(p.type, read, turn)))
-        whole = Allocate(read, p.type, size, Memory.REGISTER, Block((come, gone)))
-        return self._turns(turn.name, Store(self.buffers.inputs, place, value), tests, whole)
 
     @property
     def zero(self) -> Expr:
@@ -358,8 +254,8 @@ class Scan:
         for n in range(p.order):
             before = Load(p.type, self.buffers.before, self._before(n))
             own.append(Store(self.buffers.own, IntImm(n), Select(at_first, before, self.zero)))
-        after = [self._stored(0, n, self._number(n)) for n in range(p.order)]
-        return self._own(own, self._run(lambda _: ()), after)
+        after = [self._stored(0, n, self.steps.number(n)) for n in range(p.order)]
+        return self._own(own, self.steps.run(lambda _: ()), after)
 
     def _joined(self, power: int, distance: int, half: int) -> Stmt:
         """With the state of the thread so many before, if there is one."""
@@ -385,9 +281,9 @@ class Scan:
             for x in (true, earlier)
         )
         start = IfThenElse(self._is(0), first, rest)
-        place = self._place() if self.shared else p.store.index
-        buffer = self.buffers.inputs if self.shared else p.store.buffer
-        return self._own([start], self._run(lambda y: [Store(buffer, place, y)]))
+        place = self.steps.place() if self.steps.shared else p.store.index
+        buffer = self.buffers.inputs if self.steps.shared else p.store.buffer
+        return self._own([start], self.steps.run(lambda y: [Store(buffer, place, y)]))
 
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""
@@ -407,7 +303,3 @@ def _flat(loops: Sequence[For]) -> tuple[Expr, int]:
         index = add(index, mul(Var(x.name), IntImm(count)))
         count *= x.extent.value
     return index, count
-
-
-def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:
-    return IfThenElse(every(tests), s) if tests else s

@@ -48,6 +48,7 @@ DTYPES = {
     "u8": "uint8",
     "s32": "int32",
 }
+COPY = "copy"  # a peer that is no library: what moving the bytes takes
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "s8": 1, "u8": 1, "s32": 4}
 
 
@@ -158,7 +159,8 @@ class Case:
     of ``arguments``. ``interpreted`` is the size where the interpreter does the work and none is
     given. ``random(problem, seed, xp)``: inputs of its own where normally distributed ones do not
     suit. ``on_target(problem, schedule, target)``: the schedule that stands behind that name on a
-    target, where it is not the same on all.
+    target, where it is not the same on all. ``plain(problem)``: the output without any schedule,
+    where the public sweep has it scheduled by ``schedule="auto"``.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Case:
     on_target: Callable[[Any, str, Target], str] | None = None
     output_name: str = "output"
     tuning: Tunable | None = None
+    plain: Callable[[Any], Any] | None = None
     tolerance: Mapping[str, float] = field(
         default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3}
     )

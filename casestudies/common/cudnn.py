@@ -24,7 +24,7 @@ def filtering(
         if problem.inputs[0].element != "f16":
             return None
         torch.backends.cudnn.benchmark = True
-        image = torch.from_dlpack(_with_edges(problem, inputs["I"]))[None, None]
+        image = torch.from_dlpack(with_edges(problem, inputs["I"]))[None, None]
         weights = torch.from_dlpack(inputs["K"])
         weights = weights.reshape(1, 1, -1, weights.shape[-1])
         if channels_last:
@@ -35,7 +35,7 @@ def filtering(
     return prepare
 
 
-def _with_edges(problem: Any, image: Any) -> Any:
+def with_edges(problem: Any, image: Any) -> Any:
     """What the problem reads of an image."""
     import cupy
 

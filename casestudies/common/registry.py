@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from casestudies.common.case import Case
 from selector.diagnostics import UserError
@@ -20,14 +21,22 @@ NAMES = (
     "recursive_filter",
     "amx_matmul",
 )
+JOBS = ("bank", "dct", "depthwise", "filter", "layer", "resize", "rows", "scan")
+PLAIN = tuple(f"plain.{name}" for name in JOBS)  # of the public sweep alone
 
 
 def find_case(name: str) -> Case:
     """The case of that name; ``UserError`` lists the names there are."""
-    if name not in NAMES:
+    if name not in (*NAMES, *PLAIN):
         raise UserError(f"no case study {name!r}", hint=f"case studies: {', '.join(NAMES)}")
     case: Case = importlib.import_module(f"casestudies.{name}").CASE
     return case
+
+
+def problem_type(name: str) -> Any:
+    """The class of a case study's problems."""
+    module = f"casestudies.{name}" if name in PLAIN else f"casestudies.{name}.problem"
+    return importlib.import_module(module).Problem
 
 
 def all_cases() -> tuple[Case, ...]:

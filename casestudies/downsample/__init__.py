@@ -50,4 +50,5 @@ CASE = Case(
     arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
     pictures=PICTURES,
     tuning=tunable(defined),
+    plain=lambda problem: defined(problem).output,
 )

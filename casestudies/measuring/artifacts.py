@@ -8,13 +8,13 @@ by ``tests/gpu/build_artifacts.py`` and read by ``tests/gpu/run_all.py`` and ``b
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from casestudies.common.case import Problem
+from casestudies.common.registry import problem_type
 from selector.diagnostics import ArtifactError
 
 MANIFEST = "manifest.json"
@@ -66,8 +66,7 @@ def job(case: str, kind: str, problem: Any) -> Job:
 
 def problem_of(entry: Job) -> Problem:
     """The problem that a job describes."""
-    module = importlib.import_module(f"casestudies.{entry.case}.problem")
-    problem: Problem = module.Problem(**entry.problem)
+    problem: Problem = problem_type(entry.case)(**entry.problem)
     return problem
 
 

@@ -23,7 +23,18 @@ python -m casestudies sweep build artifacts/sweep                  # where Halid
 python -m casestudies sweep run artifacts/sweep --results casestudies/results/sweep.json   # there
 python -m casestudies.results.render --plot
 ```"""
-HEAD = ("row", "limit us", "set by", "us", "limit / us", "best library", "us", "of it", "error")
+HEAD = (
+    "row",
+    "limit us",
+    "set by",
+    "us",
+    "limit / us",
+    "best library",
+    "us",
+    "of it",
+    "copy us",
+    "error",
+)
 
 
 def read(path: Path = FILE) -> dict[str, Any] | None:
@@ -36,15 +47,30 @@ def render(data: dict[str, Any] | None) -> str:
     if data is None:
         return f"No run of it is in the repository yet. To make one:\n\n{COMMANDS}"
     rows = measured(data)
-    versions = ", ".join(f"{n} {data[n]}" for n in ("driver", "CUDA", "CuPy", "torch") if n in data)
-    lines = [f"Measured {data['date']} on one {data['device']} ({versions}).", ""]
+    lines = [*_runs(data), ""]
     lines += [*_summary(data, rows), "", *_failed(data)]
     for family, found in families(rows).items():
         lines += ["", f"## {family}", ""]
         lines += [f"![share of the limit and time beside the best library]({_plot(family)})", ""]
-        lines += [f"| {' | '.join(HEAD)} |", "|---|---:|---|---:|---:|---|---:|---:|---:|"]
+        lines += [f"| {' | '.join(HEAD)} |", "|---|---:|---|---:|---:|---|---:|---:|---:|---:|"]
         lines += [f"| {' | '.join(_cells(row))} |" for row in found]
+    lines += ["", "## Sums that stay on CUDA cores", "", *_on_cores(data)]
     return "\n".join([*lines, "", "## Rows without a kernel", "", *_missing(data)])
+
+
+def _runs(data: dict[str, Any]) -> Iterator[str]:
+    """When and on what it was measured, and which groups later."""
+    yield f"Measured {_machine(data)}."
+    entries = sweep_of(data["sweep"]).entries
+    for run in data.get("later", []):
+        problems = set(run["problems"])
+        groups = dict.fromkeys(f"{e.family}, {e.group}" for e in entries if e.problem in problems)
+        yield f"Of {_machine(run)}: rows of {'; '.join(groups)}."
+
+
+def _machine(run: dict[str, Any]) -> str:
+    versions = ", ".join(f"{n} {run[n]}" for n in ("driver", "CUDA", "CuPy", "torch") if n in run)
+    return f"{run['date']} on one {run['device']} ({versions})"
 
 
 def _plot(family: str) -> str:
@@ -60,22 +86,28 @@ def _cells(row: Measured) -> list[str]:
     of_it = "-" if ratio is None else f"{ratio:.2f}x"
     error = f"{r.error:.1e}" if r.error else "0"
     name = row.entry.name.removeprefix(f"{row.entry.family}-")
-    return [name, *limit, f"**{digits(r.ours)}**", share, *library, of_it, error]
+    copy = "-" if row.copy is None else digits(row.copy)
+    return [name, *limit, f"**{digits(r.ours)}**", share, *library, of_it, copy, error]
 
 
 def _summary(data: dict[str, Any], rows: Sequence[Measured]) -> Iterator[str]:
-    """A line for each group: of shares the median, of ratios the geometric mean."""
-    head = ("group", "rows", "with a kernel", "right", "limit / us", "of it", "ahead")
+    """A line for each group and kind of schedule: of shares the median, of ratios the geometric
+    mean.
+    """
+    head = ("group", "rows", "with a kernel", "schedule", "right", "limit / us", "of it", "ahead")
     yield f"| {' | '.join(head)} |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    yield "|---|---:|---:|---|---:|---:|---:|---:|"
+    groups: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sweep_of(data["sweep"]).entries:
-        groups.setdefault((entry.family, entry.group), []).append(entry)
-    for (family, group), entries in groups.items():
-        found = [r for r in rows if (r.entry.family, r.entry.group) == (family, group)]
+        groups.setdefault((entry.family, entry.group, entry.schedule), []).append(entry)
+    for (family, group, schedule), entries in groups.items():
+        names = {entry.name for entry in entries}
+        found = [r for r in rows if r.entry.name in names]
         shares = [r.result.share for r in found if r.result.share is not None]
         ratios = [r.ratio for r in found if r.ratio is not None]
-        cells = [f"{family}, {group}", len(entries), sum(bool(e.file) for e in entries), len(found)]
+        kernels = sum(bool(e.file) for e in entries)
+        kind = schedule or "its own" if kernels else "-"
+        cells = [f"{family}, {group}", len(entries), kernels, kind, len(found)]
         cells += [f"{100 * statistics.median(shares):.0f} %" if shares else "-"]
         cells += [f"{mean(ratios):.2f}x" if ratios else "-"]
         cells += [f"{sum(r >= 1 for r in ratios)} of {len(ratios)}" if ratios else "-"]
@@ -103,10 +135,19 @@ def _failed(data: dict[str, Any]) -> list[str]:
 
 def _missing(data: dict[str, Any]) -> Iterator[str]:
     """The reasons, and how many rows each has."""
+    return _reasons(sweep_of(data["sweep"]).entries, "reason")
+
+
+def _on_cores(data: dict[str, Any]) -> Iterator[str]:
+    """Why the compiler's own schedules leave sums there."""
+    return _reasons(sweep_of(data["sweep"]).entries, "cores")
+
+
+def _reasons(entries: Sequence[Entry], kind: str) -> Iterator[str]:
     reasons: dict[tuple[str, str], int] = {}
-    for entry in sweep_of(data["sweep"]).entries:
-        if entry.reason:
-            key = (f"{entry.family}, {entry.group}", entry.reason)
+    for entry in entries:
+        if getattr(entry, kind):
+            key = (f"{entry.family}, {entry.group}", getattr(entry, kind))
             reasons[key] = reasons.get(key, 0) + 1
     yield "| group | rows | reason |"
     yield "|---|---:|---|"

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from casestudies.common.case import COPY
 from casestudies.results.jobs import Result, results_of
 from casestudies.sweep.folder import Entry, sweep_of
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A row of the sweep with what was measured of it; ``multiply_adds`` is its size."""
+    """A row of the sweep with what was measured of it; ``multiply_adds`` is its size, ``copy`` what
+    moving its bytes takes, where that was measured.
+    """
 
     entry: Entry
     result: Result
     multiply_adds: int
+    copy: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -32,8 +36,13 @@ def measured(data: dict[str, Any]) -> list[Measured]:
     """The rows that ours did right, in the order of the list."""
     results = {result.problem: result for result in results_of(data)}
     sizes = {row["problem"]: int(row["multiply_adds"]) for row in data["rows"]}
+    copies = {
+        row["problem"]: float(row["timing"]["median"])
+        for row in data["rows"]
+        if row["contender"] == COPY and row["timing"] is not None
+    }
     return [
-        Measured(entry, results[entry.problem], sizes[entry.problem])
+        Measured(entry, results[entry.problem], sizes[entry.problem], copies.get(entry.problem))
         for entry in sweep_of(data["sweep"]).entries
         if entry.file and entry.problem in results
     ]

@@ -8,11 +8,12 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from casestudies.common.case import Problem
+from casestudies.common.case import Case, Problem
 from casestudies.common.progress import say
 from casestudies.common.registry import find_case
 from casestudies.measuring.artifacts import Job, problem_of
@@ -22,6 +23,8 @@ from casestudies.sweep.problems import problem_of as problem_of_row
 from casestudies.sweep.rows import Row
 from selector.diagnostics import PerformanceWarning, UserError
 
+NOT = "not on a tensor unit: "  # in the report of a schedule
+
 
 def build(folder: Path, rows: Sequence[Row], target: str, workers: int) -> Sweep:
     """Compile what the rows need into the folder, each program once, and write the sweep there."""
@@ -30,9 +33,10 @@ def build(folder: Path, rows: Sequence[Row], target: str, workers: int) -> Sweep
     programs: dict[str, Entry] = {}
     for entry in entries:
         if not entry.reason:
-            programs.setdefault(_file(entry), entry)
-    failures = _compile_all(programs, folder, target, workers)
-    done = [_finished(entry, failures) for entry in entries]
+            file = _file(entry)
+            programs[file] = max(programs.get(file, entry), entry, key=_work)
+    made = _compile_all(programs, folder, target, workers)
+    done = [_finished(entry, made) for entry in entries]
     sweep = Sweep(target, tuple(done))
     folders.write(folder, sweep)
     return sweep
@@ -47,62 +51,91 @@ def _entry(row: Row) -> Entry:
     except UserError as error:
         return dataclasses.replace(entry, reason=_reason(error))
     fields = dataclasses.asdict(problem)  # type: ignore[call-overload]
-    return dataclasses.replace(entry, case=case, problem=name, fields=fields)
+    schedule = "auto" if find_case(case).plain else ""
+    return dataclasses.replace(entry, case=case, problem=name, fields=fields, schedule=schedule)
 
 
 def _file(entry: Entry) -> str:
     return f"{instance(entry).program}.kernel"
 
 
+def _work(entry: Entry) -> int:
+    """A program for several problems is compiled for the largest of them."""
+    return instance(entry).multiply_adds
+
+
 def instance(entry: Entry) -> Problem:
     return problem_of(Job(entry.case, "", dict(entry.fields)))
 
 
-def _finished(entry: Entry, failures: dict[str, str]) -> Entry:
+def _finished(entry: Entry, made: dict[str, Made]) -> Entry:
     if entry.reason:
         return entry
     file = _file(entry)
-    if file in failures:
-        return dataclasses.replace(entry, reason=failures[file])
-    return dataclasses.replace(entry, file=file)
+    if made[file].reason:
+        return dataclasses.replace(entry, reason=made[file].reason)
+    return dataclasses.replace(entry, file=file, cores=made[file].cores)
 
 
 def _compile_all(
     programs: dict[str, Entry], folder: Path, target: str, workers: int
-) -> dict[str, str]:
-    """The reasons of those that are refused, by file."""
-    failures: dict[str, str] = {}
+) -> dict[str, Made]:
+    """What became of them, by file."""
+    made: dict[str, Made] = {}
     if not programs:
-        return failures
+        return made
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting: dict[Future[str], str] = {
+        waiting: dict[Future[Made], str] = {
             pool.submit(compile_entry, entry, folder / file, target): file
             for file, entry in programs.items()
         }
         for number, future in enumerate(as_completed(waiting), 1):
             file = waiting[future]
-            reason = future.result()
+            made[file] = future.result()
+            reason = made[file].reason
             say(f"  {number}/{len(waiting)} {file}{': ' * bool(reason)}{reason}")
-            if reason:
-                failures[file] = reason
-    return failures
+    return made
 
 
-def compile_entry(entry: Entry, path: Path, target: str) -> str:
-    """Compile and save the kernel of an entry; the reason why there is none, or nothing."""
-    import halide_bridge as hb
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Why there is no kernel, or nothing; and why sums of it are not on tensor units."""
 
+    reason: str = ""
+    cores: str = ""
+
+
+def compile_entry(entry: Entry, path: Path, target: str) -> Made:
+    """Compile and save the kernel of an entry."""
     problem: Any = instance(entry)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)
-            output = find_case(entry.case).scheduled(problem, "tensor", target)
-            hb.compile(output, target=target).save(path, overwrite=True)
+            return _compiled(find_case(entry.case), problem, target, path)
     except UserError as error:
-        return _reason(error)
+        return Made(_reason(error))
     except Exception as error:  # a fault of ours is a row as well, the others are still compiled
-        return f"{type(error).__name__}: {error}"
-    return ""
+        return Made(f"{type(error).__name__}: {error}")
+
+
+def _compiled(case: Case, problem: Problem, target: str, path: Path) -> Made:
+    """Of the case's schedule, or of the one that a plain algorithm gets for these sizes."""
+    import halide_bridge as hb
+
+    if case.plain is None:
+        output = case.scheduled(problem, "tensor", target)
+        hb.compile(output, target=target).save(path, overwrite=True)
+        return Made()
+    sizes = {spec.name: spec.shape for spec in (*problem.inputs, problem.output)}
+    output = case.plain(problem)
+    hb.compile(output, target=target, schedule="auto", sizes=sizes).save(path, overwrite=True)
+    return Made(cores=on_cores(hb.autoschedule(output, target=target, sizes=sizes).report))
+
+
+def on_cores(report: str) -> str:
+    """The reasons that a schedule's report has."""
+    found = [line.strip() for line in report.splitlines() if line.strip().startswith(NOT)]
+    return "; ".join(dict.fromkeys(line.removeprefix(NOT) for line in found))
 
 
 def _reason(error: UserError) -> str:

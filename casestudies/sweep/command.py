@@ -1,4 +1,6 @@
-"""The command ``sweep``: build, run and page, one after the other or each where it can be done."""
+"""The command ``sweep``: build, run and page, one after the other or each where it can be done; and
+``merge`` of two runs.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from casestudies.common.runner import choose_device
 from casestudies.measuring.record import Record
 from casestudies.sweep import folder as folders
 from casestudies.sweep.folder import Sweep
+from casestudies.sweep.merge import merged
 from casestudies.sweep.rows import Row, choose, drawn, listed
 
 FOLDER = Path("out", "sweep")
@@ -27,7 +30,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     _add_running(parser)
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for all files")
     parser.set_defaults(command=sweep)
-    steps = parser.add_subparsers(metavar="build | run | page")
+    steps = parser.add_subparsers(metavar="build | run | page | merge")
     building = steps.add_parser("build", help="compile into a folder; needs no GPU")
     building.add_argument("folder", type=Path)
     _add_choice(building)
@@ -43,6 +46,10 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     paging.add_argument("results", type=Path)
     paging.add_argument("--out", type=Path, help="folder (default: that of the file)")
     paging.set_defaults(command=page_step)
+    merging = steps.add_parser("merge", help="the rows of a later run, into the file of an earlier")
+    merging.add_argument("results", type=Path, help="of all rows, written anew")
+    merging.add_argument("later", type=Path, help="of some rows")
+    merging.set_defaults(command=merge_step)
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +109,13 @@ def run_step(options: argparse.Namespace) -> int:
 def page_step(options: argparse.Namespace) -> int:
     """Write the page of a file of results; the exit code."""
     _write_page(options.results, options.out or options.results.parent)
+    return 0
+
+
+def merge_step(options: argparse.Namespace) -> int:
+    """Put the rows of a later run into the file of an earlier one."""
+    old, new = (json.loads(p.read_text(encoding="utf-8")) for p in (options.results, options.later))
+    options.results.write_text(json.dumps(merged(old, new), indent=1), encoding="utf-8")
     return 0
 
 

@@ -19,7 +19,8 @@ FILE = "sweep.json"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A row of the sweep and what became of it: a ``problem`` (its name and fields) of a case study
-    with its kernel's ``file``, or the ``reason`` why there is none.
+    with its kernel's ``file``, or the ``reason`` why there is none. ``schedule``: ``auto`` where
+    the compiler made it, and then why its sums are not on tensor units (``cores``).
     """
 
     family: str
@@ -30,6 +31,8 @@ class Entry:
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     file: str = ""
     reason: str = ""
+    schedule: str = ""
+    cores: str = ""
 
 
 @dataclass(frozen=True, slots=True)

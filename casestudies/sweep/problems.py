@@ -6,18 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from casestudies.attention.problem import Problem as Attention
+from casestudies.common.boundary import CLAMP
 from casestudies.common.case import Problem
+from casestudies.common.registry import find_case, problem_type
 from casestudies.conv_layer.problem import Problem as ConvLayer
 from casestudies.gemm.problem import Problem as Gemm
 from casestudies.gemm.problem import elements
+from casestudies.plain.layer import Problem as Layer
 from casestudies.sweep.rows import Fields, Row
 from selector.diagnostics import UserError
 
 
 def problem_of(row: Row) -> tuple[str, Problem]:
     """The case study and its problem; ``UserError`` with the reason where none takes the row."""
-    if row.family not in FAMILIES:
-        raise UserError(f"no schedule takes rows of the family {row.family} yet")
     return FAMILIES[row.family](row.fields)
 
 
@@ -36,7 +37,9 @@ def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
         fused = ("cuDNN fused", "FlashAttention", "memory-efficient")
         alone = problem.score == "soft_cap" or problem.window  # for which these do too much
         return (*fused, "flex_attention") if alone else fused
-    return ("cuDNN NHWC", "cuDNN NCHW")
+    if case == "conv_layer":
+        return ("cuDNN NHWC", "cuDNN NCHW")
+    return tuple(peer.name for peer in find_case(case).peers)
 
 
 def _gemm(fields: Fields) -> tuple[str, Problem]:
@@ -52,14 +55,13 @@ def _attention(fields: Fields) -> tuple[str, Problem]:
 
 
 def _conv(fields: Fields) -> tuple[str, Problem]:
-    """A layer; of 1 x 1 taps and no stride it is a product of pixels and weights."""
+    """A layer; of 1 x 1 taps and no stride it is a product of pixels and weights. Those that the
+    case study has no schedule for are plain ones.
+    """
     values: dict[str, Any] = dict(fields)
-    if values["layout"] != "NHWC":
-        raise UserError(f"conv_layer: images lie as NHWC, not {values['layout']}")
-    if values["types"] != "f16-f16":
-        raise UserError(f"conv_layer: no operands and results of {values['types']}")
-    if values.get("transposed"):
-        raise UserError("conv_layer: no transposed convolution")
+    plain = values["layout"] != "NHWC" or values["types"] != "f16-f16" or "transposed" in values
+    if plain:
+        return "plain.layer", Layer(**values)
     pixels = values["batch"] * values["height"] * values["width"]
     if values["taps"] == 1 and values["stride"] == 1:
         sizes = pixels, values["filters"], values["channels"]
@@ -70,6 +72,20 @@ def _conv(fields: Fields) -> tuple[str, Problem]:
     return "conv_layer", ConvLayer(**layer, padded=True, result="f16")
 
 
+def _sampling(fields: Fields) -> tuple[str, Problem]:
+    """By zeros there are as many taps of each phase."""
+    values: dict[str, Any] = dict(fields)
+    case, factor, taps = f"{values['direction']}sample", values["factor"], values["taps"]
+    if case == "upsample":
+        taps = -(-taps // factor) * factor
+    return case, problem_type(case).of_image(values["width"], values["height"], taps, factor, CLAMP)
+
+
+def _plain(name: str) -> Callable[[Fields], tuple[str, Problem]]:
+    case = f"plain.{name}"
+    return lambda fields: (case, _made(problem_type(case), fields))
+
+
 def _made(kind: Callable[..., Problem], fields: Fields) -> Problem:
     return kind(**fields)
 
@@ -78,4 +94,12 @@ FAMILIES: dict[str, Callable[[Fields], tuple[str, Problem]]] = {
     "gemm": _gemm,
     "attention": _attention,
     "conv": _conv,
+    "depthwise": _plain("depthwise"),
+    "filter": _plain("filter"),
+    "sampling": _sampling,
+    "resample": _plain("resize"),
+    "scan": _plain("scan"),
+    "dct": _plain("dct"),
+    "rows": _plain("rows"),
+    "banks": _plain("bank"),
 }

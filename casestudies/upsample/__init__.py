@@ -57,4 +57,5 @@ CASE = Case(
     ),
     pictures=PICTURES,
     tuning=tunable(defined),
+    plain=lambda problem: defined(problem).output,
 )

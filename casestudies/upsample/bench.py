@@ -12,6 +12,7 @@ from typing import Any
 
 from casestudies.common.boundary import VALID
 from casestudies.common.case import Arrays, Peer
+from casestudies.common.cudnn import with_edges
 from casestudies.upsample.problem import Problem
 
 TRANSPOSED = 16  # taps along an axis, at most
@@ -36,10 +37,8 @@ def shuffled(
     def prepare(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
         from casestudies.common.gpu_torch import torch
 
-        if problem.boundary != VALID:
-            return None
         torch.backends.cudnn.benchmark = True
-        image = torch.from_dlpack(inputs["I"])[None, None]
+        image = torch.from_dlpack(with_edges(problem, inputs["I"]))[None, None]
         weights = _phases(problem, torch.from_dlpack(inputs["K"]))
         if channels_last:
             image = image.to(memory_format=torch.channels_last)
@@ -65,7 +64,7 @@ def transposed(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], ob
     if problem.boundary != VALID or taps * factor > TRANSPOSED:
         return None
     torch.backends.cudnn.benchmark = True
-    image = torch.from_dlpack(inputs["I"])[None, None]
+    image = torch.from_dlpack(with_edges(problem, inputs["I"]))[None, None]
     weights = torch.from_dlpack(inputs["K"]).reshape(taps, factor, taps, factor)
     weights = weights.flip(0, 2).reshape(1, 1, taps * factor, taps * factor).contiguous()
     padding = factor * (taps - 1)

@@ -139,13 +139,16 @@ def _line(
     return Grid((*serial, xu if rows > 1 else xi)[0], text=text)
 
 
-def fused(script: Script, stage: Recorded, outer: Sequence[Any]) -> tuple[Any, ...]:
-    """At most one block dimension for all that is left."""
+def fused(script: Script, stage: Recorded, outer: Sequence[Any], most: int = 1) -> tuple[Any, ...]:
+    """At most one block dimension for all that is left; ``most`` where these are too many for one
+    loop (``FUSED``).
+    """
     left = list(outer)
-    while len(left) > 1:
+    loops = most if len(left) > FUSED else 1
+    while len(left) > loops:
         (z,) = _new(script, left[0], f"z{len(left)}")
         stage.fuse(left[0], left[1], z)
-        left = [z, *left[2:]]
+        left = [z, *left[2:]] if loops == 1 else [*left[2:], z]
     return tuple(left)
 
 

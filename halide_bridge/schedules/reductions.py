@@ -97,7 +97,7 @@ def by_warps(
     y, *outer = reader.args()
     yo, yi = script.variables("yo", "yi")
     reader.compute_root().split(y, yo, yi, WARPS)
-    z = fused(script, reader, outer)
+    z = fused(script, reader, outer, most=2)
     reader.reorder(yi, yo, *z).gpu_blocks(yo, *z).gpu_threads(yi)
     func.compute_at(reader, yi)
     shared_parts(script, func, reader, yo, reduced[place], LANES)

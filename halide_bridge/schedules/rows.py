@@ -57,7 +57,7 @@ def by_blocks(
     y, *outer = args
     yo, yi, xo, xi = script.variables("yo", "yi", "xo", "xi")
     reader.compute_root().split(y, yo, yi, rows)
-    z = fused(script, reader, outer)
+    z = fused(script, reader, outer, most=2)
     if inner:
         x, *others = inner
         xl = vectors(script, reader, x, threads, lanes)
@@ -201,7 +201,7 @@ def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], 
     xo, xi, xl = script.variables("xo", "xi", "xl")
     outer = [a for a in reader.args() if a.name() != x.name()]
     inner = vectors(script, reader.compute_root(), x, LANES, lanes)
-    z = fused(script, reader, outer)
+    z = fused(script, reader, outer, most=2)
     reader.reorder(*inner, xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
     for c in found:
         ro, ri = script.rvars("ro", "ri")

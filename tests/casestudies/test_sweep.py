@@ -20,8 +20,9 @@ from casestudies.gemm.problem import Problem as Gemm
 from casestudies.measuring.measure import QUICK, USUAL
 from casestudies.results import sweep as page
 from casestudies.sweep import folder as folders
-from casestudies.sweep.build import build, instance
+from casestudies.sweep.build import build, instance, on_cores
 from casestudies.sweep.folder import Entry, Sweep
+from casestudies.sweep.merge import merged
 from casestudies.sweep.problems import libraries_of, problem_of
 from casestudies.sweep.rows import Row, choose, drawn, listed
 from casestudies.sweep.run import task_of
@@ -125,8 +126,10 @@ def test_a_row_is_a_problem_or_says_why_not() -> None:
         fields = json.loads(json.dumps(fields_of(problem)))
         entry = Entry(row.family, row.group, row.name, case, problem.name, fields)
         assert instance(entry) == problem
-    assert "conv_layer: images lie as NHWC, not NCHW" in reasons
-    assert "no schedule takes rows of the family scan yet" in reasons
+    assert reasons == {
+        "attention: all sequences have one length",
+        "attention: there is no mask of blocks",
+    }
 
 
 def test_a_pixel_of_one_tap_is_a_row_of_a_product() -> None:
@@ -159,7 +162,7 @@ def test_only_libraries_of_the_same_types_take_part(name: str) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sweep]:
     pytest.importorskip("halide")
     folder = tmp_path_factory.mktemp("sweep")
-    names = "gemm-ragged-.*33x65x129|gemm-bytes-s8-s32-nt-512|attention-plain-f16.*x10x64|banks-fir"
+    names = "gemm-ragged-.*33x65x129|gemm-bytes-s8-s32-nt-512|attention-block-mask-f16|banks-fir"
     return folder, build(folder, choose(listed(), [], names), "sm_90a", 1)
 
 
@@ -173,7 +176,17 @@ def test_a_folder_has_a_kernel_or_a_reason_for_each_row(built: tuple[Path, Sweep
     assert len(found) == 4
     for name in ("gemm-ragged-f16-f16-nn-33x65x129", "gemm-bytes-s8-s32-nt-512x512x512"):
         assert load(folder / found[name].file, trust=True).target.name == "sm_90a"
-    assert "no schedule" in found["banks-fir-f16-f32-64x128x1048576"].reason
+    assert "no mask" in found["attention-block-mask-f16-f16-16x4096x64x0.5"].reason
+    fir = found["banks-fir-f16-f32-64x128x1048576"]
+    assert fir.schedule == "auto"
+    assert not fir.cores
+    assert load(folder / fir.file, trust=True).target.name == "sm_90a"
+
+
+def test_the_reasons_of_a_report_are_said_once() -> None:
+    report = "a: somewhere\n  not on a tensor unit: odd\nb: x\n  not on a tensor unit: odd\n"
+    assert on_cores(report + "  not on a tensor unit: even\n") == "odd; even"
+    assert not on_cores("a: windows on tensor units by mma\n")
 
 
 def test_what_the_compiler_refuses_is_the_reason(tmp_path: Path) -> None:
@@ -288,6 +301,7 @@ def recorded() -> dict[str, Any]:
             row(problems[0], "tensor", 4.0),
             row(problems[0], "cuBLAS", 6.4, ratio=ratio),
             row(problems[0], "slow", 9.0, ratio=ratio | {"median": 2.2}),
+            row(problems[0], "copy", 3.0, ratio=ratio | {"median": 0.7}),
             row(problems[1], "tensor", 4.0, passed=False, error=0.3),
         ],
     }  # fmt: skip
@@ -296,12 +310,32 @@ def recorded() -> dict[str, Any]:
 def test_the_page_says_what_was_measured() -> None:
     text = page.render(recorded())
     assert "Measured 2026-01-02 on one NVIDIA H200 (driver 1, torch 2)." in text
-    assert "| 16 | 2.00 | memory | **4.00** | 50 % | cuBLAS | 6.40 | 1.50x | 1.0e-04 |" in text
-    assert "| gemm, tests | 3 | 3 | 1 | 50 % | 1.50x | 1 of 1 |" in text
+    assert "| 16 | 2.00 | memory | **4.00** | 50 % | cuBLAS | 6.40 | 1.50x | 3.00 | 1.0e" in text
+    assert "| gemm, tests | 3 | 3 | its own | 1 | 50 % | 1.50x | 1 of 1 |" in text
     assert "- gemm-f16-f16-32x64x64: relative error 3.0e-01" in text
     assert "Not reached in this run: 1 rows." in text
     assert "| scan, orders | 1 | nobody / takes it |" in text
     assert "No run of it is in the repository yet" in page.render(None)
+
+
+def test_a_later_run_of_some_rows_is_put_into_the_first() -> None:
+    """What it did not measure stays; the page says which groups are of which day."""
+    old = recorded()
+    first, second = (entry["problem"] for entry in old["sweep"]["entries"][:2])
+    new = json.loads(json.dumps(old | {"date": "2026-03-04", "torch": "3"}))
+    new["rows"] = [r | {"passed": True} for r in new["rows"] if r["problem"] == second]
+    new["sweep"]["entries"][0]["file"] = "later.kernel"
+    found = merged(old, new)
+    assert [entry["file"] for entry in found["sweep"]["entries"][:2]] == [
+        entry["file"] for entry in old["sweep"]["entries"][:2]
+    ]
+    assert [run["problems"] for run in found["later"]] == [[second]]
+    text = page.render(found)
+    assert "Of 2026-03-04 on one NVIDIA H200 (driver 1, torch 3): rows of gemm, tests." in text
+    assert "All that ran is right." in text
+    again = merged(found, new | {"date": "2026-03-05"})
+    assert [run["date"] for run in again["later"]] == ["2026-03-05"]
+    assert {row["problem"] for row in again["rows"]} == {first, second}
 
 
 def test_the_plots_are_the_same_for_the_same_rows(tmp_path: Path) -> None:
@@ -315,5 +349,5 @@ def test_the_plots_are_the_same_for_the_same_rows(tmp_path: Path) -> None:
 def test_the_command_builds_rows_that_are_drawn(tmp_path: Path, capsys: Any) -> None:
     options = ["--extra", "5", "--count", "2", "--family", "depthwise", "--workers", "1"]
     assert main(["sweep", "build", str(tmp_path), *options]) == 0
-    assert "0 of 2 rows have a kernel" in capsys.readouterr().out
+    assert "2 of 2 rows have a kernel" in capsys.readouterr().out
     assert {entry.group for entry in folders.read(tmp_path).entries} == {"drawn5"}

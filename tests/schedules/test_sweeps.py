@@ -269,3 +269,19 @@ def test_of_some_elements_and_of_several_values(make: Callable[[], Made]) -> Non
         data = np.random.default_rng(3).random(shape).astype(np.float32)
         found = kernel.interpret(a=data, sizes=sizes(shape))
         assert np.allclose(found, truth(data.astype(float)), rtol=1e-4)
+
+
+def test_a_warp_has_an_element_of_many_dimensions() -> None:
+    """Three dimensions of blocks: Halide knows of two in one loop that it is at one place."""
+    a, w, out = hl.ImageParam(F32, 4, "a"), hl.ImageParam(F32, 2, "w"), hl.Func("out")
+    k, total = hl.RDom([(0, a.dim(0).extent())]), hl.Func("total")
+    total[c, x, y, n] += a[k, x, y, n] * w[k, c + x % 2]
+    out[c, x, y, n] = total[c, x, y, n]
+    shapes = {"a": (2, 3, 4, 70), "w": (6, 70), "out": (2, 3, 4, 5)}
+    assert "32 threads an element" in hb.autoschedule(out, target="sm_90a", sizes=shapes).report
+    draw = np.random.default_rng(1)
+    data = {name: draw.random(shapes[name], dtype=np.float32) for name in ("a", "w")}
+    kernel = hb.compile(out, target="sm_90a")
+    weights = data["w"][np.arange(5) + np.arange(4)[:, None] % 2]
+    truth = np.einsum("nyxk,xck->nyxc", data["a"].astype(float), weights)
+    assert np.allclose(kernel.interpret(**data, sizes=truth.shape), truth, rtol=1e-5)

@@ -1,0 +1,110 @@
+"""What the plain jobs share: their case, images as they continue beyond their edges, torch's view
+of an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from casestudies.common.case import COPY, Arrays, Case, Peer, Problem, bytes_of
+from casestudies.common.data import random_inputs
+from selector.diagnostics import UserError
+
+REPEAT, MIRROR, ZERO, WRAP = BOUNDARIES = ("repeat", "mirror", "zero", "wrap")
+TOLERANCE = {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3, "u8": 2e-3}
+Prepare = Callable[[Any, Arrays, Any], Callable[[], object] | None]
+
+
+def plain_case(
+    name: str,
+    summary: str,
+    problem: type,
+    reference: Callable[[Any, Mapping[str, Any], Any], Any],
+    peers: tuple[Peer, ...],
+    random: Callable[[Any, int, Any], Arrays] | None = None,
+) -> Case:
+    """A case that has its algorithm in ``algorithms``, under its own name, and no schedule."""
+
+    def algorithm(p: Problem) -> Any:
+        from casestudies.plain import algorithms
+
+        return getattr(algorithms, name)(p)
+
+    def options(given: Mapping[str, Any]) -> Any:
+        raise UserError(f"{name} is a job of the sweep", hint="python -m casestudies sweep")
+
+    return Case(
+        name=f"plain.{name}",
+        summary=summary,
+        build=lambda p, schedule: algorithm(p),
+        reference=reference,
+        benchmark=(),
+        small=(),
+        options=options,
+        peers=(*peers, Peer(COPY, "a device copy of as many bytes", copied)),
+        schedules=(),
+        random=random,
+        plain=algorithm,
+        tolerance=TOLERANCE,
+    )
+
+
+def copied(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:
+    """As many bytes, read once and written once."""
+    import cupy
+
+    half = -(-bytes_of(problem) // 2)
+    source, target = (cupy.empty(half, cupy.uint8) for _ in range(2))
+    return lambda: cupy.copyto(target, source)
+
+
+def continued(image: Any, axis: int, before: int, after: int, boundary: str, xp: Any) -> Any:
+    """An array with so many elements more on both sides of an axis."""
+    size = image.shape[axis]
+    at = xp.arange(-before, size + after)
+    inside = (at >= 0) & (at < size)
+    if boundary == WRAP:
+        at = at % size
+    elif boundary == MIRROR:
+        at = at % (2 * size)
+        at = xp.where(at < size, at, 2 * size - 1 - at)
+    found = xp.take(image, xp.clip(at, 0, size - 1), axis=axis)
+    if boundary == ZERO:
+        shape = [1] * image.ndim
+        shape[axis] = -1
+        found = found * inside.reshape(shape).astype(found.dtype)
+    return found
+
+
+def correlated(image: Any, weights: Any, axis: int, step: int = 1, apart: int = 1) -> Any:
+    """``sum_k weights[k] * image[step * i + apart * k]`` along an axis."""
+    reach = apart * (len(weights) - 1)
+    count = (image.shape[axis] - reach - 1) // step + 1
+    result: Any = 0
+    for k in range(len(weights)):
+        part = [slice(None)] * image.ndim
+        part[axis] = slice(apart * k, apart * k + step * (count - 1) + 1, step)
+        result = result + weights[k] * image[tuple(part)]
+    return result
+
+
+def positive_weights(weights: tuple[str, ...], scale: float = 1.0) -> Callable[..., Arrays]:
+    """Inputs of which some are weights: positive, with the sum ``scale``."""
+
+    def random(problem: Problem, seed: int, xp: Any) -> Arrays:
+        inputs = random_inputs(problem, seed, xp)
+        for name in weights:
+            value = xp.abs(inputs[name].astype(xp.float32))
+            inputs[name] = (value * (scale / value.sum())).astype(inputs[name].dtype)
+        return inputs
+
+    return random
+
+
+def tensor(array: Any, element: str = "") -> Any:
+    """torch's view of an array; ``element`` bf16 travels as bits."""
+    from casestudies.common.gpu_torch import torch
+
+    found = torch.from_dlpack(array)
+    return found.view(torch.bfloat16) if element == "bf16" else found

@@ -30,6 +30,7 @@ from selector.emit.row_sums import row_sums
 from selector.emit.runs import Runs
 from selector.emit.scalar import c_type
 from selector.emit.strips import find_strips
+from selector.emit.thread_lanes import unconditional
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
@@ -93,6 +94,9 @@ class KernelEmitter:
         self.groups = GroupEmitter(context, self.tiles.regions.fill)
         self.windows = WindowEmitter(context, self.tables)
         self.threads = ThreadCode(context)
+        if not context.block.persistent:
+            blocks = (x.name for x in kernel.grid if x.min == IntImm(0))
+            self.threads.grid = unconditional(blocks, kernel.body)
         self.nests = NestCode(context, self.threads)
         self.bands_filled = False
         self.pipelines = Pipelines()
@@ -276,8 +280,8 @@ class KernelEmitter:
                 unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
-        self.threads.alone = dict(loops) if _are_apart(body, loops) else {}
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
+        self.threads.alone = {} if own or not _are_apart(body, loops) else dict(loops)
         if own or holds_row_join(body):  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):

@@ -7,13 +7,39 @@ otherwise: each thread begins ``by`` lanes later, or takes one of every so many.
 
 from __future__ import annotations
 
-from selector.ir.affine import to_affine
+from collections.abc import Iterable
+
+from selector.ir.affine import split_by_strides, to_affine
 from selector.ir.lanes import lane
-from selector.ir.nodes import Expr, IntImm, Store, Var
+from selector.ir.nodes import (
+    BufferParam,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Stmt,
+    Store,
+    Var,
+    VectorReduce,
+)
 from selector.ir.simplify import add, div, mod
-from selector.ir.traverse import map_expr, substitute
+from selector.ir.traverse import (
+    conjuncts,
+    free_vars,
+    map_expr,
+    stmt_exprs,
+    substitute,
+    walk_expr,
+    walk_stmt,
+)
+from selector.lowering.predicates import slack
 
 LANE = Var("$l0")
+UNROLLED_LANES = 64
+"""Values, terms of sums counted, that a thread's vector statement is unrolled to."""
 
 
 def one_lane(s: Store) -> Store:
@@ -30,8 +56,46 @@ def later(one: Store, by: Expr) -> Store:
 
 def goes_on(one: Store, thread: str, lanes: int) -> bool:
     """Whether what lies behind the last lane is what the next thread begins with."""
-    of_next = _where(one, {thread: add(Var(thread), IntImm(1))})
-    return _ordered(later(one, IntImm(lanes))) == _ordered(of_next)
+    return _ordered(later(one, IntImm(lanes))) == _ordered(_next(one, thread))
+
+
+def block_behind(
+    one: Store, lanes: int, grid: Iterable[str], param: BufferParam | None
+) -> str | None:
+    """The loop over blocks each of which goes on where the one before ends, after so many
+    ``lanes``; None where there is none, or nothing says where rows of the array end.
+    """
+    found = None if param is None else split_by_strides(one.index, param.dims)
+    if param is None or found is None or one.predicate is None:
+        return None
+    room = to_affine(param.dims[0].extent) - to_affine(found[0]) - 1
+    slacks = (slack(c) for c in conjuncts(one.predicate))
+    if not any(s is not None and (s - room).constant == 0 for s in slacks):
+        return None
+    behind = _ordered(later(one, IntImm(lanes)))
+    blocks = (b for b in grid if b in free_vars(one.index))
+    return next((b for b in blocks if behind == _ordered(_next(one, b))), None)
+
+
+def unconditional(blocks: Iterable[str], body: Stmt) -> tuple[str, ...]:
+    """The loops over blocks all of which do the same, but that those from some number on may do
+    nothing: no other condition, and no loop's length, depends on them.
+    """
+    held = frozenset[str]()
+    for s in walk_stmt(body):
+        match s:
+            case IfThenElse(Compare(CompareOp.LT, Var(), below), _, None):
+                held |= free_vars(below)
+            case For() | IfThenElse() | LetStmt():
+                held = held.union(*map(free_vars, stmt_exprs(s)))
+            case _:
+                pass
+    return tuple(b for b in blocks if b not in held)
+
+
+def _next(one: Store, loop: str) -> Store:
+    """The same lane in the next iteration of a loop."""
+    return _where(one, {loop: add(Var(loop), IntImm(1))})
 
 
 def dealt(s: Store, thread: str, turn: Expr) -> Store:
@@ -67,3 +131,10 @@ def same_index(a: Expr, b: Expr) -> bool:
         return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
     digits = ((Var("$lane"), a.type.lanes),)
     return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0
+
+
+def is_short(s: Store) -> bool:
+    """Whether a vector statement of one thread is short enough to be written out lane by lane."""
+    sums = [e for e in walk_expr(s.value) if isinstance(e, VectorReduce)]
+    terms = sum(e.value.type.lanes for e in sums)
+    return max(s.value.type.lanes, terms) <= UNROLLED_LANES

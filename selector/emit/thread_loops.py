@@ -1,4 +1,4 @@
-"""Loops of one thread whose vector statement needs no test in their first iterations.
+"""Loops of one thread whose statement needs no test in their first iterations.
 
     for i: if (n - 32 i - x > 0) { v = a[...] as a vector, if all of it is inside; s += v }
 
@@ -9,7 +9,7 @@ zero: it falls, or rises, by a constant with each iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
@@ -19,12 +19,14 @@ from selector.emit.thread_vectors import Vectors, as_vectors, is_kept, is_predic
 from selector.gpu.ir.expressions import all_of, at_least, chosen, least, moved, plus, quotient
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
+from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
     Expr,
     For,
     ForKind,
     IfThenElse,
     IntImm,
+    Load,
     ReduceOp,
     Stmt,
     Store,
@@ -37,11 +39,12 @@ from selector.lowering.predicates import slack
 
 @dataclass(frozen=True, slots=True)
 class WholeIterations:
-    """The first iterations of a loop: what is done in them, ``tests`` that do not depend on the
-    loop, and what has to be at least zero in each.
+    """The first iterations of a loop: the statement that is done in them, maybe as ``vectors``,
+    ``tests`` that do not depend on the loop, and what has to be at least zero in each.
     """
 
-    vectors: Vectors
+    store: Store
+    vectors: Vectors | None
     tests: tuple[Expr, ...]
     rooms: tuple[Affine, ...]
 
@@ -51,18 +54,20 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
     if s.kind is not ForKind.SERIAL or s.extent == IntImm(1):
         return None
     inner = _store(s.body)
-    if inner is None or inner[1].value.type.lanes == 1:
+    if inner is None or context.storages[inner[1].buffer].space is not Space.LOCAL:
         return None
     conditions, store = inner
-    if context.storages[store.buffer].space is not Space.LOCAL:
+    if _in_registers(s.name, store, context):
         return None
-    vectors = as_vectors(store, context)
-    if vectors is None or is_kept(vectors) or vectors.given:
+    vectors, rooms, tests = None, list[Affine](), list[Expr]()
+    if store.value.type.lanes > 1:
+        vectors = as_vectors(store, context)
+        if vectors is None or not _are_loaded(vectors):
+            return None
+        rooms = [r + n for r, n in vectors.needs.least.items()]
+        tests = list(vectors.needs.tests)
+    elif not conditions or store.predicate is not None or holds(store.value, VectorReduce):
         return None
-    if not vectors.windows or any(w.per == 1 or w.anywhere for w in vectors.windows):
-        return None
-    rooms = [r + n for r, n in vectors.needs.least.items()]
-    tests = list(vectors.needs.tests)
     for c in (part for condition in conditions for part in conjuncts(condition)):
         room = slack(c) if s.name in free_vars(c) else None
         if room is not None:
@@ -74,7 +79,20 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
         return None
     if any(r.rest(Var(s.name)).mentions(s.name) for r in rooms):
         return None
-    return WholeIterations(vectors, tuple(tests), tuple(rooms))
+    return WholeIterations(store, vectors, tuple(tests), tuple(rooms))
+
+
+def _in_registers(turn: str, s: Store, context: KernelContext) -> bool:
+    """Whether elements of a thread's own arrays are chosen by the loop: it has to be unrolled."""
+    places = [(s.buffer, s.index), *((e.buffer, e.index) for e in nodes_of(s.value, Load))]
+    own = (i for name, i in places if context.storages[name].space is Space.LOCAL)
+    return any(turn in free_vars(index) for index in own)
+
+
+def _are_loaded(v: Vectors) -> bool:
+    """Whether a statement is about vectors that it loads, and asks nothing of strides."""
+    loads = bool(v.windows) and all(w.per > 1 and not w.anywhere for w in v.windows)
+    return loads and not is_kept(v) and not v.given
 
 
 def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
@@ -94,33 +112,30 @@ def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
     return (conditions, s) if isinstance(s, Store) else None
 
 
-def emit_whole(found: WholeIterations, s: For, start: Expr, context: KernelContext) -> Expr:
-    """Write these iterations; where the others begin."""
+def emit_whole(
+    found: WholeIterations, s: For, context: KernelContext, statement: Callable[[Stmt], None]
+) -> None:
+    """Write the loop as two; ``statement`` writes a statement. Where nothing but a condition that
+    once failed fails in all further iterations is tested, there is none behind.
+    """
     w, scalar, name = context.writer, context.scalar, context.names.get(s.name)
+    start, count = scalar.number(s.min), scalar.number(s.extent)
+    own = [(room, room.coefficient(Var(s.name)).constant or 0) for room in found.rooms]
+    first = [room.rest(Var(s.name)) + Affine.of(s.min) * factor for room, factor in own]
     held = [scalar.legal(t) for t in found.tests]
-    held += [at_least(scalar.number(r.to_expr()), 0) for r in _at_start(found, s)]
-    condition = all_of(held)
-    count = scalar.number(s.extent)
-    for room in _falling(found, s):
-        by = -(room.coefficient(Var(s.name)).constant or 0)
-        count = least(count, plus(quotient(scalar.number(_first(room, s).to_expr()), by), 1))
+    condition = all_of([*held, *(at_least(scalar.number(r.to_expr()), 0) for r in first)])
+    some = count
+    for room, (_, factor) in zip(first, own, strict=True):
+        if factor < 0:
+            some = least(some, plus(quotient(scalar.number(room.to_expr()), -factor), 1))
     whole = context.names.fresh("whole")
-    w.add(Let("int", (whole,), (count if condition is None else chosen(condition, count, 0),)))
-    stop = moved(start, whole)
-    with w.loop(name, start, stop, "fours"):
-        emit_vectors(found.vectors, context)
-    return stop
-
-
-def _falling(found: WholeIterations, s: For) -> Iterator[Affine]:
-    return (r for r in found.rooms if (r.coefficient(Var(s.name)).constant or 0) < 0)
-
-
-def _at_start(found: WholeIterations, s: For) -> Iterator[Affine]:
-    """What there is room for in the first iteration."""
-    return (_first(room, s) for room in found.rooms)
-
-
-def _first(room: Affine, s: For) -> Affine:
-    factor = room.coefficient(Var(s.name)).constant or 0
-    return room.rest(Var(s.name)) + Affine.of(s.min) * factor
+    w.add(Let("int", (whole,), (some if condition is None else chosen(condition, some, 0),)))
+    with w.loop(name, start, moved(start, whole), "fours"):
+        if found.vectors is None:
+            statement(found.store)
+        else:
+            emit_vectors(found.vectors, context)
+    if found.vectors is None and all(factor <= 0 for _, factor in own):
+        return
+    with w.loop(name, moved(start, whole), moved(start, count), "rolled"):
+        statement(s.body)

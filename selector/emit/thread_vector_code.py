@@ -90,8 +90,7 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
     if is_kept(v):
         _keep(v, context)
         return
-    for window in v.windows:
-        _load(window, context)
+    load_windows(v, context)
     storage, lanes = context.storages[s.buffer], v.needs.lanes
     kind, run = c_type(storage.type), context.names.fresh("run")
     if v.per > 1:
@@ -107,6 +106,12 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
             _store(v, run, context)
         with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
             w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
+
+
+def load_windows(v: Vectors, context: KernelContext) -> None:
+    """Load what its windows hold."""
+    for window in v.windows:
+        _load(window, context)
 
 
 def _store(v: Vectors, run: str, context: KernelContext) -> None:

@@ -49,7 +49,7 @@ class _Unknown(Exception):  # noqa: N818
 
 
 @dataclass(slots=True)
-class _Needs:
+class Needs:
     """When a statement goes as vectors: what has to be at least zero in all ``lanes``, by all but
     its constant, and further tests.
     """
@@ -119,7 +119,7 @@ class Vectors:
     lane: Store
     windows: tuple[Window, ...]
     per: int
-    needs: _Needs
+    needs: Needs
     given: tuple[Expr, ...] = ()
     ahead: bool = False
 
@@ -147,7 +147,7 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     """None where nothing is gained, or it cannot be told when all lanes are inside."""
     if not _has_lanes(s):
         return None
-    found = _vectors(one_lane(s), s.value.type.lanes, _Windows(context, _Needs(s.value.type.lanes)))
+    found = vectors_of(one_lane(s), s.value.type.lanes, Windows(context, Needs(s.value.type.lanes)))
     if found is None or found.per > 1:
         return found
     return found if any(w.per > 1 or w.anywhere for w in found.windows) else None
@@ -176,7 +176,7 @@ def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | No
     one = one_lane(s)
     if not goes_on(one, thread, lanes):
         return None
-    found = _vectors(later(one, SHIFT), lanes, _Windows(context, _Needs(lanes), anywhere=True))
+    found = vectors_of(later(one, SHIFT), lanes, Windows(context, Needs(lanes), anywhere=True))
     return None if found is None else replace(found, per=per, ahead=True)
 
 
@@ -186,7 +186,7 @@ def _has_lanes(s: Store) -> bool:
     return s.value.type.lanes <= MOST_LANES and not sums
 
 
-def _vectors(one: Store, lanes: int, windows: _Windows) -> Vectors | None:
+def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:
     """A statement of one lane, as vectors of so many; those that it stores may be of one."""
     needs, context = windows.needs, windows.context
     storage, value = context.storages[one.buffer], one.value
@@ -232,10 +232,10 @@ def widest(storage: Storage, lanes: int) -> int:
     return 1 if storage.type.is_bool else per
 
 
-class _Windows:
+class Windows:
     """The windows of a statement."""
 
-    def __init__(self, context: KernelContext, needs: _Needs, *, anywhere: bool = False) -> None:
+    def __init__(self, context: KernelContext, needs: Needs, *, anywhere: bool = False) -> None:
         self.context, self.needs, self.anywhere = context, needs, anywhere
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
@@ -256,7 +256,7 @@ class _Windows:
         storage = self.context.storages[load.buffer]
         if storage.space is not Space.GLOBAL or LANE.name not in free_vars(load.index):
             return None
-        needs = _Needs(self.needs.lanes)
+        needs = Needs(self.needs.lanes)
         try:
             if load.predicate is not None:
                 needs.holds(load.predicate)
@@ -295,7 +295,7 @@ class _Windows:
         for name, count in self.pixels.items():
             yield Compare(CompareOp.EQ, Var(name), IntImm(count))
 
-    def _inside(self, storage: Storage, index: Affine, needs: _Needs) -> None:
+    def _inside(self, storage: Storage, index: Affine, needs: Needs) -> None:
         if storage.param is None:
             if storage.elements is None:
                 raise _Unknown
@@ -348,7 +348,7 @@ def _with(e: Expr, held: dict[Load, Load]) -> Expr:
     return map_expr(e, lambda x: _with(x, held))
 
 
-def _unclamped(e: Expr, needs: _Needs) -> Expr:
+def _unclamped(e: Expr, needs: Needs) -> Expr:
     """An index without the minima and maxima of the lanes, which then have to change nothing."""
     if LANE.name not in free_vars(e):
         return e

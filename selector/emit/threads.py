@@ -13,18 +13,17 @@ from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
-from selector.emit.thread_lanes import dealt, same_index
+from selector.emit.thread_groups import emit_ahead, emit_together
+from selector.emit.thread_lanes import dealt, is_short, same_index
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_vector_code import (
     emit_vectors,
-    shift_of,
     strides_flag,
     vector_condition,
     vector_flags,
 )
 from selector.emit.thread_vectors import (
-    SHIFT,
     VECTOR_BYTES,
     Vectors,
     as_vectors,
@@ -35,12 +34,10 @@ from selector.emit.thread_vectors import (
 from selector.gpu.ir.expressions import (
     all_of,
     element,
-    less,
     mixed_radix,
     number,
     plus,
     pointer,
-    remainder,
     times,
 )
 from selector.gpu.ir.memory import Array
@@ -68,8 +65,6 @@ from selector.ir.traverse import map_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
-UNROLLED_LANES = 64
-"""Values, terms of sums counted, that a thread's vector statement is unrolled to."""
 JOINS = {
     ReduceOp.ADD: BinaryOp.ADD,
     ReduceOp.MUL: BinaryOp.MUL,
@@ -86,7 +81,8 @@ class ThreadCode:
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
-        self.alone: dict[str, int] = {}  # loops over threads that do nothing but one store
+        self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
+        self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
 
     # ------------------------------------------------------------------ spread over a unit
 
@@ -159,8 +155,9 @@ class ThreadCode:
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
         match s:
             case Block(stmts):
-                for x in stmts:
-                    self.statement(x)
+                if not emit_together(stmts, self):
+                    for x in stmts:
+                        self.statement(x)
             case Store():
                 self._store(s)
             case For():
@@ -188,8 +185,7 @@ class ThreadCode:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
 
     def _loop(self, s: For) -> None:
-        scatter = as_scatter(s, self.context)
-        if scatter is not None:
+        if (scatter := as_scatter(s, self.context)) is not None:
             emit_scatter(scatter, self.context)
             return
         name, scalar = self.context.names.get(s.name), self.context.scalar
@@ -197,7 +193,8 @@ class ThreadCode:
         stop = count if start == IntImm(0) else plus(start, count)
         rest = isinstance(s.min, IntImm) and s.min.value > 0  # behind one that is unrolled
         if (whole := whole_iterations(s, self.context)) is not None:
-            start, rest = emit_whole(whole, s, start, self.context), True
+            emit_whole(whole, s, self.context, self.statement)
+            return
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
         with self.context.writer.loop(name, start, stop, how):
             self.statement(s.body)
@@ -237,7 +234,7 @@ class ThreadCode:
         elif vectors is not None:
             self._vectors(vectors, s, extents)
         else:
-            self._each(s, extents)
+            self.each(s, extents)
 
     def _vectors(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
         """Rows that are not aligned are dealt out, so that neighbours store side by side."""
@@ -262,37 +259,19 @@ class ThreadCode:
         vectors = vectors_ahead(s, thread, self.context) if count > 1 and given else None
         if vectors is None:
             turn = plus(own, times("l", count))
-            self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+            self.turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
             return
         strides = strides_flag(vectors, self.context)
         if strides is None:
-            self._ahead(vectors, s, thread)
+            emit_ahead((vectors,), (s,), thread, self)
             return
         with w.when(strides):
-            self._ahead(vectors, s, thread)
+            emit_ahead((vectors,), (s,), thread, self)
         with w.otherwise():
             turn = plus(own, times("l", count))
-            self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+            self.turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
 
-    def _ahead(self, vectors: Vectors, s: Store, thread: str) -> None:
-        """Vectors that begin later, and what is left."""
-        w, names, count = self.context.writer, self.context.names, self.alone[thread]
-        lanes, own = s.value.type.lanes, names.get(thread)
-        shift = names.get(SHIFT.name)
-        w.add(Let("int", (shift,), (shift_of(vectors, thread, self.context),)))
-        with w.when(less(own, count - 1)):
-            condition = vector_condition(vectors, self.context)
-            with w.block() if condition is None else w.when(condition):
-                emit_vectors(vectors, self.context)
-            if condition is not None:
-                with w.otherwise():
-                    turn = plus(plus(times(own, lanes), shift), "l")
-                    how = "fours" if len(vectors.windows) == 1 else "rolled"
-                    self._turns(s, thread, turn, w.loop("l", number(0), number(lanes), how))
-        turn = remainder(plus(plus(shift, lanes * (count - 1)), "l"), lanes * count)
-        self._turns(s, thread, turn, w.loop("l", number(own), number(lanes), step=number(count)))
-
-    def _turns(self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]) -> None:
+    def turns(self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]) -> None:
         """Elements one by one, by their numbers among those of a row of threads."""
         with loop:
             name = self.context.names.fresh("turn")
@@ -308,7 +287,7 @@ class ThreadCode:
         with w.when(condition):
             emit_vectors(vectors, self.context)
         with w.otherwise():
-            self._each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
+            self.each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
 
     def _in_registers(self, s: Store) -> bool:
         """Whether its lanes are in arrays of the thread's own, whose places have to be known."""
@@ -317,11 +296,11 @@ class ThreadCode:
         places = (self.context.storages[name].space for name in {s.buffer, *loaded})
         return any(space is Space.LOCAL for space in places)
 
-    def _each(self, s: Store, extents: tuple[int, ...], how: str = "") -> None:
+    def each(self, s: Store, extents: tuple[int, ...], how: str = "") -> None:
         """Lane by lane."""
         with self.context.writer.block():
             digits = tuple((Var(f"$l{i}"), n) for i, n in enumerate(extents))
-            how = how or ("unrolled" if _few(s) else "rolled")
+            how = how or ("unrolled" if is_short(s) else "rolled")
             self._lanes(s, digits, len(digits) - 1, how)
 
     def _lanes(self, s: Store, digits: tuple[tuple[Var, int], ...], level: int, how: str) -> None:
@@ -360,13 +339,6 @@ class ThreadCode:
             term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
             w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
         return names.variable(total, t)
-
-
-def _few(s: Store) -> bool:
-    """Whether a vector statement of one thread is short enough to be written out lane by lane."""
-    sums = [e for e in walk_expr(s.value) if isinstance(e, VectorReduce)]
-    terms = sum(e.value.type.lanes for e in sums)
-    return max(s.value.type.lanes, terms) <= UNROLLED_LANES
 
 
 def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:

@@ -66,6 +66,21 @@ def test_the_last_iteration_of_a_row_is_tested(width: int, verified: Verified) -
         assert np.allclose(check(kernel, a=data, sizes=()), wanted, rtol=1e-5)
 
 
-def test_single_elements_and_columns_far_apart_stay_as_they_were() -> None:
-    for out in (sums(lanes=1), sums(lanes=1, turns=5), sums(every=9)):
+@EMULATED
+@pytest.mark.parametrize("height", [1, 5, 13])
+def test_single_elements_whose_condition_fails_for_good_need_no_second_loop(
+    height: int, verified: Verified
+) -> None:
+    kernel = hb.compile(sums(lanes=1, turns=5), target="sm_90a")
+    assert FIRST in kernel.source
+    assert kernel.source.count("++total_s1_r_x_ri") == 1
+    a = np.random.default_rng(3).random((height, 37)).astype(np.float32)
+    assert np.allclose(kernel.interpret(a=a, sizes=(37,)), a.sum(0))
+    if not verified(text_of(kernel), repr(height)):
+        assert np.allclose(check(kernel, a=a, sizes=(37,)), a.sum(0))
+
+
+def test_other_loops_stay_as_they_were() -> None:
+    """Without a condition, and where columns lie far apart."""
+    for out in (sums(lanes=1), sums(every=9)):
         assert FIRST not in hb.compile(out, target="sm_90a").source

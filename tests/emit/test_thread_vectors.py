@@ -136,7 +136,7 @@ MADE = [scaled, widened, edges, zeros, halved, mirrored, reflected, repeated, sh
 def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
     out, truth = make()
     kernels, plan = kernels_of(out)
-    for width in (1, 3, 16, 64, 67, 200):
+    for width in (1, 3, 16, 64, 67, 129, 200, 395):
         data = np.random.default_rng(width).integers(0, 255, (3, width)).astype(np.uint8)
         found = simulate(kernels, plan, {"a": data}, data.shape, flags=flags)
         assert found.faults == ()

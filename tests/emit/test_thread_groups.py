@@ -1,0 +1,109 @@
+"""Vector stores side by side load together; where rows are not aligned, blocks go on along them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED, Verified, text_of
+
+import halide_bridge as hb
+
+pytestmark = pytest.mark.verified
+
+x, y, xo, xi, xl = (hl.Var(name) for name in ("x", "y", "xo", "xi", "xl"))
+F32 = hl.Float(32)
+FIRST = "block_id_x == 0"
+
+
+def vectorized(out: hl.Func, lanes: int = 4) -> hl.Func:
+    out.compute_root().split(x, xo, xi, 8 * lanes).split(xi, xi, xl, lanes).vectorize(xl)
+    return out.gpu_blocks(xo, y).gpu_threads(xi)
+
+
+def two(kind: Any = F32, lanes: tuple[int, int] = (4, 4)) -> list[hl.Func]:
+    a, f, g = hl.ImageParam(kind, 2, "a"), hl.Func("f"), hl.Func("g")
+    f[x, y] = a[x + 1, y] - a[x, y]
+    g[x, y] = a[x, y + 1] + a[x, y]
+    return [vectorized(s, n) for s, n in zip((f, g), lanes, strict=True)]
+
+
+def truth(a: Any) -> dict[str, Any]:
+    return {"f": a[:-1, 1:] - a[:-1, :-1], "g": a[1:, :-1] + a[:-1, :-1]}
+
+
+@EMULATED
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+@pytest.mark.parametrize("width", [3, 32, 67, 130])
+@pytest.mark.parametrize("less", [0, 40])
+def test_all_is_loaded_before_anything_is_stored(
+    less: int, width: int, kind: Any, verified: Verified
+) -> None:
+    """Rows of any alignment, and outputs of which one ends blocks earlier."""
+    lanes = 4 if kind == np.float32 else 16
+    kernel = hb.compile(two(F32 if lanes == 4 else hl.UInt(8), (lanes, lanes)), target="sm_90a")
+    text = kernel.source
+    assert len(kernel.plan.launches) == 1
+    assert text.index("near_2[") < text.index("run[")
+    assert "shift == " in text
+    a = np.random.default_rng(width).integers(0, 99, (5, width + 1)).astype(kind)
+    own = max(1, width - less)
+    wanted = truth(a) | {"g": truth(a)["g"][:, :own]}
+    sizes = {n: v.shape for n, v in wanted.items()}
+    runs = [kernel.interpret(a=a, sizes=sizes)]
+    if not verified(text_of(kernel), repr(sizes)):
+        runs.append(check(kernel, a=a, sizes=sizes))
+    for found in runs:
+        assert all(np.array_equal(found[n], v) for n, v in wanted.items())
+
+
+def test_stores_of_other_lanes_are_apart() -> None:
+    assert "shift == " not in hb.compile(two(lanes=(4, 2)), target="sm_90a").source
+
+
+def one(where: str = "") -> hl.Func:
+    a, f = hl.ImageParam(hl.UInt(8), 2, "a"), hl.Func("f")
+    f[x, y] = a[x, y] * 2
+    vectorized(f, 16)
+    if where == "exact":
+        f.bound(x, 0, 256)
+    if where == "turned":
+        g = hl.Func("g")
+        g[x, y] = hl.u8(0)
+        r = hl.RDom([(0, a.width()), (0, a.height())], "r")
+        r.where((r.x // 128 + r.y) % 2 == 0)
+        g[r.x, r.y] = a[r.x, r.y] * 2
+        ro, ri, rl = hl.RVar("ro"), hl.RVar("ri"), hl.RVar("rl")
+        g.gpu_tile(x, y, xo, xi, hl.Var("u"), hl.Var("v"), 32, 4)
+        update = g.update(0)
+        update.split(r.x, ro, ri, 128).split(ri, ri, rl, 16)
+        update.allow_race_conditions().vectorize(rl).gpu_blocks(ro, r.y).gpu_threads(ri)
+        return g
+    return f
+
+
+@EMULATED
+@pytest.mark.parametrize("width", [1, 15, 17, 127, 129, 300, 395])
+def test_blocks_have_what_the_next_one_begins_with(width: int, verified: Verified) -> None:
+    kernel = hb.compile(one(), target="sm_90a")
+    assert FIRST in kernel.source
+    a = np.random.default_rng(width).integers(0, 120, (5, width)).astype(np.uint8)
+    if not verified(text_of(kernel), repr(width)):
+        assert np.array_equal(check(kernel, a=a, sizes=a.shape), a * 2)
+
+
+def test_blocks_stay_apart_where_nothing_says_where_rows_end() -> None:
+    assert FIRST not in hb.compile(one("exact"), target="sm_90a").source
+
+
+@EMULATED
+def test_blocks_under_a_condition_stay_apart(verified: Verified) -> None:
+    kernel = hb.compile(one("turned"), target="sm_90a")
+    assert FIRST not in kernel.source
+    a = np.random.default_rng(0).integers(0, 120, (5, 395)).astype(np.uint8)
+    taken = (np.arange(395) // 128 + np.arange(5)[:, None]) % 2 == 0
+    if not verified(text_of(kernel), ""):
+        assert np.array_equal(check(kernel, a=a, sizes=a.shape), a * 2 * taken)

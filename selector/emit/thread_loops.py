@@ -21,6 +21,7 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
+    Compare,
     Expr,
     For,
     ForKind,
@@ -34,6 +35,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import conjuncts, free_vars
+from selector.ir.types import INT32
 from selector.lowering.predicates import slack
 
 
@@ -69,17 +71,23 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
     elif not conditions or store.predicate is not None or holds(store.value, VectorReduce):
         return None
     for c in (part for condition in conditions for part in conjuncts(condition)):
-        room = slack(c) if s.name in free_vars(c) else None
+        room = slack(c) if s.name in free_vars(c) and _of_integers(c) else None
         if room is not None:
             rooms.append(room)
         else:
             tests.append(c)
+    if any(holds(e, Load) for e in (*tests, *(r.to_expr() for r in rooms))):
+        return None  # what decides may change in the loop
     own = [room.coefficient(Var(s.name)).constant for room in rooms]
     if None in own or any(s.name in free_vars(t) for t in tests):
         return None
     if any(r.rest(Var(s.name)).mentions(s.name) for r in rooms):
         return None
     return WholeIterations(store, vectors, tuple(tests), tuple(rooms))
+
+
+def _of_integers(condition: Expr) -> bool:
+    return isinstance(condition, Compare) and condition.a.type == INT32
 
 
 def _in_registers(turn: str, s: Store, context: KernelContext) -> bool:

@@ -39,6 +39,8 @@ def holds_everywhere(condition: Expr, digits: Mapping[Var, int]) -> Expr | None:
 def slack(condition: Expr) -> Affine | None:
     """What is not negative exactly where an ordering of integers holds; None for anything else."""
     match condition:
+        case Compare(_, a) if not a.type.is_integer:
+            return None
         case Compare(CompareOp.LT, a, b):
             return to_affine(b) - to_affine(a) - 1
         case Compare(CompareOp.LE, a, b):

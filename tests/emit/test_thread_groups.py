@@ -107,3 +107,20 @@ def test_blocks_under_a_condition_stay_apart(verified: Verified) -> None:
     taken = (np.arange(395) // 128 + np.arange(5)[:, None]) % 2 == 0
     if not verified(text_of(kernel), ""):
         assert np.array_equal(check(kernel, a=a, sizes=a.shape), a * 2 * taken)
+
+
+def test_a_condition_on_data_says_nothing_of_rows() -> None:
+    a, f, r = hl.ImageParam(F32, 2, "a"), hl.Func("f"), hl.RDom([(0, 256), (0, 5)], "r")
+    ro, ri, rl = hl.RVar("ro"), hl.RVar("ri"), hl.RVar("rl")
+    f[x, y] = hl.f32(0)
+    r.where(a[r.x, r.y] < 5)
+    f[r.x, r.y] = a[r.x, r.y] * 2
+    f.bound(x, 0, 256).bound(y, 0, 5)
+    f.gpu_tile(x, y, xo, xi, hl.Var("u"), hl.Var("v"), 32, 4)
+    update = f.update(0).split(r.x, ro, ri, 32).split(ri, ri, rl, 4)
+    update.allow_race_conditions().vectorize(rl).gpu_blocks(ro, r.y).gpu_threads(ri)
+    kernel = hb.compile(f, target="sm_90a")
+    assert FIRST not in kernel.source
+    data = np.random.default_rng(0).integers(0, 9, (5, 256)).astype(np.float32)
+    found = kernel.interpret(a=data, sizes=data.shape)
+    assert np.array_equal(found, np.where(data < 5, data * 2, 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import halide as hl
 import numpy as np
 import pytest
@@ -84,3 +86,27 @@ def test_other_loops_stay_as_they_were() -> None:
     """Without a condition, and where columns lie far apart."""
     for out in (sums(lanes=1), sums(every=9)):
         assert FIRST not in hb.compile(out, target="sm_90a").source
+
+
+@pytest.mark.parametrize("kind", [hl.Float(32), hl.Int(32)])
+@pytest.mark.parametrize("own", [False, True])
+def test_what_data_decide_is_tested_each_time(kind: Any, own: bool) -> None:
+    """Elements that are small, and while a sum is: that is no matter of where the loop is."""
+    a, out, total = hl.ImageParam(kind, 2, "a"), hl.Func("out"), hl.Func("total")
+    r = hl.RDom([(0, a.height())], "r")
+    total[x] = hl.cast(kind, 0)
+    r.where(total[x] < 9 if own else a[x, r] < 5)
+    total[x] += a[x, r]
+    out[x] = total[x]
+    out.gpu_tile(x, xo, xi, 32)
+    total.compute_at(out, xi)
+    kernel = hb.compile(out, target="sm_90a")
+    assert FIRST not in kernel.source
+    data = np.random.default_rng(4).integers(0, 8, (11, 40)).astype(np.float32)
+    wanted = np.where(data < 5, data, 0).sum(0)
+    if own:
+        wanted = np.zeros(40, np.float32)
+        for row in data:
+            wanted += np.where(wanted < 9, row, 0)
+    given = data.astype(np.float32 if kind == hl.Float(32) else np.int32)
+    assert np.array_equal(kernel.interpret(a=given, sizes=(40,)), wanted)

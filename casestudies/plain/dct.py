@@ -70,7 +70,7 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray]:
 def random(problem: Problem, seed: int, xp: Any) -> Arrays:
     inputs = random_inputs(problem, seed, xp)
     for name, matrix in zip("FG", matrices(problem.tile), strict=True):
-        inputs[name] = xp.asarray(matrix.astype(np.float16))
+        inputs[name] = xp.asarray(np.ascontiguousarray(matrix, np.float16))
     return inputs
 
 

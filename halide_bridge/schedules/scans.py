@@ -23,7 +23,7 @@ from selector.ir.traverse import free_vars, walk_expr
 from selector.machine import Machine
 
 SHORT = 64  # steps that a thread does alone
-STEPS = 8  # of a thread in a tile along rows
+STEPS = 16  # of a thread in a tile along rows
 ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
 WAVES = 8  # blocks for each multiprocessor

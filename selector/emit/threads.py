@@ -65,6 +65,8 @@ from selector.ir.traverse import map_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
+FLIGHT = 8
+"""Elements of a thread that are on their way from global to shared memory at once, at most."""
 JOINS = {
     ReduceOp.ADD: BinaryOp.ADD,
     ReduceOp.MUL: BinaryOp.MUL,
@@ -98,11 +100,41 @@ class ThreadCode:
                 self._copy_out(nest, thread, size, count // size)
                 return
             total = number(count)
+            rounds = -(-count // size)
         else:
             total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
+            rounds = FLIGHT
+        if rounds > 1 and self._brings(nest):
+            self._bring(nest, thread, size, total, min(rounds, FLIGHT))
+            return
         with self.context.writer.loop("i", thread, total, step=number(size)):
             self._digits(nest)
             self._guarded(nest.store, nest.condition)
+
+    def _brings(self, nest: Nest) -> bool:
+        """Whether a nest stores in shared memory what it reads in global memory."""
+        storages = self.context.storages
+        loads = (e.buffer for e in walk_expr(nest.store.value) if isinstance(e, Load))
+        return storages[nest.store.buffer].space is Space.SHARED and any(
+            storages[name].space is Space.GLOBAL for name in loads if name in storages
+        )
+
+    def _bring(self, nest: Nest, thread: Expr, size: int, total: Expr, flight: int) -> None:
+        """Elements of global memory, several of a thread on their way at once."""
+        w, scalar, store = self.context.writer, self.context.scalar, nest.store
+        name, t = self.context.names.fresh("held"), store.value.type
+        held, i = element(t, pointer(name), "step"), plus("first", times("step", size))
+        with w.loop("first", thread, total, step=number(size * flight)):
+            w.add(Array(name, c_type(t), flight))
+            for stored in (False, True):
+                with w.loop("step", number(0), number(flight), "unrolled"):
+                    w.add(Let("int", ("i",), (i,)))
+                    with w.when(less("i", total)):
+                        self._digits(nest)
+                        if stored:
+                            self._guarded(store, nest.condition, held)
+                        else:
+                            w.store(held, scalar.legal(store.value))
 
     def _digits(self, nest: Nest) -> None:
         """Declare the digits of iteration ``i``."""

@@ -8,6 +8,7 @@ from math import prod
 
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
+from selector.emit.fills import FLIGHT, Flight, bring, brings
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
@@ -65,8 +66,6 @@ from selector.ir.traverse import map_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
-FLIGHT = 8
-"""Elements of a thread that are on their way from global to shared memory at once, at most."""
 JOINS = {
     ReduceOp.ADD: BinaryOp.ADD,
     ReduceOp.MUL: BinaryOp.MUL,
@@ -104,37 +103,13 @@ class ThreadCode:
         else:
             total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
             rounds = FLIGHT
-        if rounds > 1 and self._brings(nest):
-            self._bring(nest, thread, size, total, min(rounds, FLIGHT))
+        if rounds > 1 and brings(nest, self.context):
+            flight = Flight(thread, size, total, min(rounds, FLIGHT))
+            bring(nest, flight, self.context, self._digits, self._guarded)
             return
         with self.context.writer.loop("i", thread, total, step=number(size)):
             self._digits(nest)
             self._guarded(nest.store, nest.condition)
-
-    def _brings(self, nest: Nest) -> bool:
-        """Whether a nest stores in shared memory what it reads in global memory."""
-        storages = self.context.storages
-        loads = (e.buffer for e in walk_expr(nest.store.value) if isinstance(e, Load))
-        return storages[nest.store.buffer].space is Space.SHARED and any(
-            storages[name].space is Space.GLOBAL for name in loads if name in storages
-        )
-
-    def _bring(self, nest: Nest, thread: Expr, size: int, total: Expr, flight: int) -> None:
-        """Elements of global memory, several of a thread on their way at once."""
-        w, scalar, store = self.context.writer, self.context.scalar, nest.store
-        name, t = self.context.names.fresh("held"), store.value.type
-        held, i = element(t, pointer(name), "step"), plus("first", times("step", size))
-        with w.loop("first", thread, total, step=number(size * flight)):
-            w.add(Array(name, c_type(t), flight))
-            for stored in (False, True):
-                with w.loop("step", number(0), number(flight), "unrolled"):
-                    w.add(Let("int", ("i",), (i,)))
-                    with w.when(less("i", total)):
-                        self._digits(nest)
-                        if stored:
-                            self._guarded(store, nest.condition, held)
-                        else:
-                            w.store(held, scalar.legal(store.value))
 
     def _digits(self, nest: Nest) -> None:
         """Declare the digits of iteration ``i``."""

@@ -36,7 +36,7 @@ def test_a_recurrence_is_a_scan(name: str) -> None:
         "integers": lambda v: v(0) - v(1) * 3,
     }[name]
     kind = hl.Int(32) if name == "integers" else F32
-    assert "scans by 256 threads of 16 steps" in report(recurrence(step, kind))
+    assert "scans by 128 threads of 16 steps" in report(recurrence(step, kind))
 
 
 NO_SCANS = {

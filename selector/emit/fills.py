@@ -1,0 +1,66 @@
+"""Shared memory that threads fill from global memory element by element: several elements of each
+are on their way before the first is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from selector.emit.context import KernelContext
+from selector.emit.nests import Nest
+from selector.emit.scalar import Space, c_type
+from selector.gpu.ir.expressions import element, less, number, plus, pointer, times
+from selector.gpu.ir.memory import Array
+from selector.gpu.ir.nodes import Let
+from selector.ir.nodes import Expr, Load, Store
+from selector.ir.traverse import walk_expr
+
+FLIGHT = 8
+"""Elements of a thread that are on their way at once, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """``total`` elements of ``size`` threads, so many at once; ``thread``: the number of one."""
+
+    thread: Expr
+    size: int
+    total: Expr
+    count: int
+
+
+def brings(nest: Nest, context: KernelContext) -> bool:
+    """Whether a nest stores in shared memory what it reads in global memory."""
+    storages = context.storages
+    loads = (e.buffer for e in walk_expr(nest.store.value) if isinstance(e, Load))
+    return storages[nest.store.buffer].space is Space.SHARED and any(
+        storages[name].space is Space.GLOBAL for name in loads if name in storages
+    )
+
+
+def bring(
+    nest: Nest,
+    flight: Flight,
+    context: KernelContext,
+    digits: Callable[[Nest], None],
+    store: Callable[[Store, Expr | None, Expr], None],
+) -> None:
+    """All elements of a nest. ``digits`` declares those of number ``i``, ``store`` stores what is
+    held under a condition.
+    """
+    w, value = context.writer, nest.store.value
+    name = context.names.fresh("held")
+    held = element(value.type, pointer(name), "step")
+    step = number(flight.size * flight.count)
+    with w.loop("first", flight.thread, flight.total, step=step):
+        w.add(Array(name, c_type(value.type), flight.count))
+        for stored in (False, True):
+            with w.loop("step", number(0), number(flight.count), "unrolled"):
+                w.add(Let("int", ("i",), (plus("first", times("step", flight.size)),)))
+                with w.when(less("i", flight.total)):
+                    digits(nest)
+                    if stored:
+                        store(nest.store, nest.condition, held)
+                    else:
+                        w.store(held, context.scalar.legal(value))

@@ -110,8 +110,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 # On a machine with NumPy and CuPy only, saved kernels are loaded, checked and timed: what that
 # imports may import neither Halide nor the rule engine, not even inside functions that it calls.
 WITHOUT_HALIDE = (
-    "algorithm.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py", "build.py",
-    "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
+    "algorithm.py", "algorithms.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py",
+    "build.py", "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
     "lookahead_schedule.py", "tuning.py", "chunks.py", "scores.py",
 )  # fmt: skip
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import halide as hl
 
-from casestudies.plain import bank as bank_jobs
-from casestudies.plain import dct as dct_jobs
-from casestudies.plain import depthwise as depthwise_jobs
-from casestudies.plain import filter as filter_jobs
-from casestudies.plain import layer as layer_jobs
-from casestudies.plain import resize as resize_jobs
-from casestudies.plain import rows as rows_jobs
-from casestudies.plain import scan as scan_jobs
+from casestudies.plain.common import EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
 
 F16, F32, I32 = hl.Float(16), hl.Float(32), hl.Int(32)
 TYPES = {
@@ -49,7 +42,7 @@ def edge(image: hl.ImageParam, boundary: str) -> hl.Func:
     return EDGES[boundary](image)
 
 
-def filter(problem: filter_jobs.Problem) -> hl.Func:  # noqa: A001 - the name of the case
+def filter(problem: Any) -> hl.Func:  # noqa: A001 - the name of the case
     arrays, taps = params(problem), problem.taps
     source, weights, back = edge(arrays["I"], problem.boundary), arrays["K"], taps // 2
     output, total, across = hl.Func("output"), hl.Func("total"), hl.Func("across")
@@ -73,7 +66,7 @@ def filter(problem: filter_jobs.Problem) -> hl.Func:  # noqa: A001 - the name of
         window = source[at(r.x - back, r.y - back)]
         total[args] += hl.cast(kind, window) * hl.cast(kind, weights[r.x, r.y])
     if kind == I32:
-        half, shift = 1 << filter_jobs.SHIFT - 1, filter_jobs.SHIFT
+        half, shift = 1 << SHIFT - 1, SHIFT
         output[args] = hl.u8_sat((total[args] + half) >> shift)
     else:
         output[args] = stored(total[args], problem.elements[1])
@@ -82,7 +75,7 @@ def filter(problem: filter_jobs.Problem) -> hl.Func:  # noqa: A001 - the name of
     return output
 
 
-def resize(problem: resize_jobs.Problem) -> hl.Func:
+def resize(problem: Any) -> hl.Func:
     a = params(problem)
     image, high, wide = a["I"], problem.down[1].shape[1], problem.across[1].shape[1]
     tall, middle, total, output = (hl.Func(n) for n in ("tall", "middle", "total", "output"))
@@ -97,7 +90,7 @@ def resize(problem: resize_jobs.Problem) -> hl.Func:
     return output
 
 
-def dct(problem: dct_jobs.Problem) -> hl.Func:
+def dct(problem: Any) -> hl.Func:
     a, tile, step = params(problem), problem.tile, problem.stride
     image, forward, inverse = a["I"], a["F"], a["G"]
     padded, rows, bins, columns, pixels = (
@@ -115,7 +108,7 @@ def dct(problem: dct_jobs.Problem) -> hl.Func:
     at = step * (j / tile) - step + k
     bins[i, j, c] += hl.f32(rows16[i, at, c]) * hl.f32(forward[k, j % tile])
     value = hl.cast(F16, bins[i, j, c])
-    threshold = hl.cast(F16, hl.f32(dct_jobs.THRESHOLD))
+    threshold = hl.cast(F16, hl.f32(THRESHOLD))
     cored[i, j, c] = hl.select(hl.abs(value) > threshold, value, hl.cast(F16, 0))
     at = tile * (y / step) + z
     columns[i, y, c] += hl.f32(cored[i, at, c]) * hl.f32(inverse[z, y % step])
@@ -127,22 +120,22 @@ def dct(problem: dct_jobs.Problem) -> hl.Func:
     return output
 
 
-def rows(problem: rows_jobs.Problem) -> hl.Func:
+def rows(problem: Any) -> hl.Func:
     a, out = params(problem), hl.Func("output")
     kind, wide = TYPES[problem.output.element], a["X"].width()
     k, count = hl.RDom([(0, wide)], "k"), hl.f32(wide)
     peak, weight, total, mean, squares, sums = (
         hl.Func(n) for n in ("peak", "weight", "total", "mean", "squares", "sums")
     )
-    if problem.function == rows_jobs.SOFTMAX:
+    if problem.function == SOFTMAX:
         peak[i] = hl.f32(-1e30)
         peak[i] = hl.max(peak[i], hl.f32(a["X"][k, i]))
         weight[j, i] = hl.exp(hl.f32(a["X"][j, i]) - peak[i])
         total[i] += weight[k, i]
         out[j, i] = hl.cast(kind, weight[j, i] / total[i])
         return out
-    epsilon = hl.f32(rows_jobs.EPSILON)
-    if problem.function == rows_jobs.RMS:
+    epsilon = hl.f32(EPSILON)
+    if problem.function == RMS:
         squares[i] += hl.f32(a["X"][k, i]) * hl.f32(a["X"][k, i])
         scale = 1 / hl.sqrt(squares[i] / count + epsilon)
         out[j, i] = hl.cast(kind, hl.f32(a["X"][j, i]) * scale * hl.f32(a["W"][j]))
@@ -156,7 +149,7 @@ def rows(problem: rows_jobs.Problem) -> hl.Func:
     return out
 
 
-def scan(problem: scan_jobs.Problem) -> hl.Func:
+def scan(problem: Any) -> hl.Func:
     """Sections of f32; before the first sample there are zeros."""
     x = params(problem)["X"]
     kind, wide = TYPES[problem.output.element], x.width()
@@ -176,7 +169,7 @@ def scan(problem: scan_jobs.Problem) -> hl.Func:
     return output
 
 
-def bank(problem: bank_jobs.Problem) -> hl.Func:
+def bank(problem: Any) -> hl.Func:
     a, total, output = params(problem), hl.Func("total"), hl.Func("output")
     if problem.points:
         k = hl.RDom([(0, problem.points)], "k")
@@ -199,7 +192,7 @@ def padded(image: hl.ImageParam, layout: str) -> hl.Func:
     return hl.BoundaryConditions.constant_exterior(image, zero, [*sides[:2], every, every])
 
 
-def depthwise(problem: depthwise_jobs.Problem) -> hl.Func:
+def depthwise(problem: Any) -> hl.Func:
     a, total, output = params(problem), hl.Func("total"), hl.Func("output")
     source, weights = padded(a["I"], problem.layout), a["K"]
     taps, step, group, back = problem.taps, problem.stride, problem.width_of_group, problem.border
@@ -219,7 +212,7 @@ def depthwise(problem: depthwise_jobs.Problem) -> hl.Func:
     return output
 
 
-def layer(problem: layer_jobs.Problem) -> hl.Func:
+def layer(problem: Any) -> hl.Func:
     if problem.flat:
         return _product(problem)
     a, total, output = params(problem), hl.Func("total"), hl.Func("output")
@@ -249,7 +242,7 @@ def layer(problem: layer_jobs.Problem) -> hl.Func:
     return output
 
 
-def _finished(problem: layer_jobs.Problem, a: Any, value: hl.Expr, args: Any) -> hl.Expr:
+def _finished(problem: Any, a: Any, value: hl.Expr, args: Any) -> hl.Expr:
     if problem.bytes_:
         return hl.i8_sat(hl.round(hl.f32(value) * a["scale"][c]))
     value += a["bias"][c]
@@ -258,7 +251,7 @@ def _finished(problem: layer_jobs.Problem, a: Any, value: hl.Expr, args: Any) ->
     return hl.cast(F16, hl.max(value, 0.0))
 
 
-def _product(problem: layer_jobs.Problem) -> hl.Func:
+def _product(problem: Any) -> hl.Func:
     """1 x 1 taps of channels that lie outside of pixels."""
     a, total, output = params(problem), hl.Func("total"), hl.Func("output")
     k, weights = hl.RDom([(0, problem.channels)], "k"), hl.Func("weights")

@@ -1,53 +1,22 @@
-"""What the plain jobs share: their case, images as they continue beyond their edges, torch's view
+"""What the plain jobs share: numbers, images as they continue beyond their edges, torch's view
 of an array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from casestudies.common.case import COPY, Arrays, Case, Peer, Problem, bytes_of
+from casestudies.common.case import Arrays, Problem, bytes_of
 from casestudies.common.data import random_inputs
-from selector.diagnostics import UserError
 
 REPEAT, MIRROR, ZERO, WRAP = BOUNDARIES = ("repeat", "mirror", "zero", "wrap")
 TOLERANCE = {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3, "u8": 2e-3}
+SHIFT = 8  # of a sum of bytes, of a filter
+THRESHOLD = 0.3  # of what is small, among bins of the DCT
+SOFTMAX, RMS, LAYER = "softmax", "RMSNorm", "LayerNorm and residual"
+EPSILON = 1e-5  # beside the mean of squares
 Prepare = Callable[[Any, Arrays, Any], Callable[[], object] | None]
-
-
-def plain_case(
-    name: str,
-    summary: str,
-    problem: type,
-    reference: Callable[[Any, Mapping[str, Any], Any], Any],
-    peers: tuple[Peer, ...],
-    random: Callable[[Any, int, Any], Arrays] | None = None,
-) -> Case:
-    """A case that has its algorithm in ``algorithms``, under its own name, and no schedule."""
-
-    def algorithm(p: Problem) -> Any:
-        from casestudies.plain import algorithms
-
-        return getattr(algorithms, name)(p)
-
-    def options(given: Mapping[str, Any]) -> Any:
-        raise UserError(f"{name} is a job of the sweep", hint="python -m casestudies sweep")
-
-    return Case(
-        name=f"plain.{name}",
-        summary=summary,
-        build=lambda p, schedule: algorithm(p),
-        reference=reference,
-        benchmark=(),
-        small=(),
-        options=options,
-        peers=(*peers, Peer(COPY, "a device copy of as many bytes", copied)),
-        schedules=(),
-        random=random,
-        plain=algorithm,
-        tolerance=TOLERANCE,
-    )
 
 
 def copied(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object]:

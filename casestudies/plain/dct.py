@@ -12,9 +12,8 @@ import numpy as np
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
-from casestudies.plain.common import plain_case, tensor
-
-THRESHOLD = 0.3
+from casestudies.plain.common import THRESHOLD, tensor
+from casestudies.plain.job import plain_case
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
-from casestudies.plain.common import Prepare, plain_case, tensor
+from casestudies.plain.common import Prepare, tensor
+from casestudies.plain.job import plain_case
 
 
 @dataclass(frozen=True, slots=True)

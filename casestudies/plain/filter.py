@@ -8,10 +8,10 @@ from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
-from casestudies.plain.common import Prepare, continued, correlated, plain_case, tensor
+from casestudies.plain.common import SHIFT, Prepare, continued, correlated, tensor
+from casestudies.plain.job import plain_case
 
 PLANES = ("one", "three planar", "three interleaved")
-SHIFT = 8  # of a sum of bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
-from casestudies.plain.common import Prepare, plain_case, tensor
+from casestudies.plain.common import Prepare, tensor
+from casestudies.plain.job import plain_case
 
 
 @dataclass(frozen=True, slots=True)

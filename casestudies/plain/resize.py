@@ -14,7 +14,8 @@ import numpy as np
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
-from casestudies.plain.common import Prepare, plain_case, tensor
+from casestudies.plain.common import Prepare, tensor
+from casestudies.plain.job import plain_case
 
 LANCZOS, CUBIC, AREA = "Lanczos-3", "bicubic", "area"
 REACH = {LANCZOS: 3.0, CUBIC: 2.0, AREA: 0.5}

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
-from casestudies.plain.common import plain_case, tensor
-
-SOFTMAX, RMS, LAYER = "softmax", "RMSNorm", "LayerNorm and residual"
-EPSILON = 1e-5
+from casestudies.plain.common import EPSILON, RMS, SOFTMAX, tensor
+from casestudies.plain.job import plain_case
 
 
 @dataclass(frozen=True, slots=True)

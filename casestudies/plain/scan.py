@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
-from casestudies.plain.common import plain_case, tensor
+from casestudies.plain.common import tensor
+from casestudies.plain.job import plain_case
 
 TAIL = 2048  # samples after which an impulse is gone, in float64 as well
 POLES = ((0.7, 0.5), (0.8, 1.1), (0.6, 1.9), (0.85, 2.6))  # radius and angle of pairs

@@ -127,9 +127,11 @@ def _along(
 
 
 def _first(member: Member, read: Access) -> int:
-    """The dimension of x: the second one where the channels of a pixel lie next to each other."""
+    """The dimension of x: the second one where the channels of a pixel lie next to each other, in
+    an image that is read along both others.
+    """
     own = [i == Var(v) for i, v in zip(read.indices, member.args, strict=False)]
-    return 1 if len(own) == 3 and own[0] and not own[1] else 0
+    return 1 if own == [True, False, False] else 0
 
 
 def _only_reads(source: Member) -> bool:

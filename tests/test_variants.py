@@ -53,3 +53,16 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "is not empty" in done.stderr
+
+
+def test_old_code_is_that_of_its_checkout_beside_an_editable_installation(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    from build_variants import STARTER
+
+    (tmp_path / "selector").mkdir()
+    (tmp_path / "selector" / "__init__.py").write_text("REVISION = 'old'\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, selector\nprint(selector.REVISION, sys.argv[1:])\n")
+    command = [sys.executable, "-c", STARTER, str(tmp_path), str(script), "--label"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout == "old ['--label']\n"

@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,22 +81,59 @@ def drop_same(folder: Path) -> int:
     return len(same)
 
 
+NATIVE = ("halide_bridge._native", "selector.runtime._launch")
+# An editable installation finds its own sources first, whatever the path says: not here.
+STARTER = """
+import runpy, sys
+sys.meta_path[:] = [f for f in sys.meta_path if "_editable" not in type(f).__module__]
+sys.path.insert(0, sys.argv[1])
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 @contextmanager
 def checkout(revision: str) -> Generator[Path]:
-    """The root of a checkout of that revision, with the native module that is built here."""
-    if Path(revision).is_dir():
-        yield Path(revision).resolve()
-        return
+    """The root of a copy of that revision, with its own native modules."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch, "checkout")
+        if Path(revision).is_dir():
+            leave = shutil.ignore_patterns(".git", ".venv", "build", "out", "artifacts")
+            shutil.copytree(revision, root, ignore=leave)
+            add_native(root)
+            yield root
+            return
         git = ("git", "-C", str(ROOT), "worktree")
         subprocess.run([*git, "add", "-q", "--detach", str(root), revision], check=True)
         try:
-            for native in (ROOT / "halide_bridge").glob("*.so"):
-                shutil.copy(native, root / "halide_bridge")
+            add_native(root)
             yield root
         finally:
             subprocess.run([*git, "remove", "--force", str(root)], check=True)
+
+
+def add_native(root: Path) -> None:
+    """The native modules: those of this environment if the sources are the same, else built."""
+    if sources_of(root) == sources_of(ROOT):
+        for name in NATIVE:
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin:
+                shutil.copy(spec.origin, root.joinpath(*name.split(".")[:-1]))
+        return
+    with tempfile.TemporaryDirectory() as wheels:
+        pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps"]
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        subprocess.run(
+            [*pip, "-w", wheels, str(root)], check=True, env={**os.environ, "PATH": path}
+        )
+        for wheel in Path(wheels).glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(root, [n for n in archive.namelist() if n.endswith(".so")])
+
+
+def sources_of(root: Path) -> list[tuple[str, bytes]]:
+    files = (p for p in sorted((root / "cpp").rglob("*")) if p.suffix in (".cpp", ".h", ".txt"))
+    return [(str(p.relative_to(root)), p.read_bytes()) for p in files]
 
 
 def build_old(folder: Path, revision: str, options: list[str]) -> None:
@@ -101,8 +141,8 @@ def build_old(folder: Path, revision: str, options: list[str]) -> None:
     with checkout(revision) as root:
         own = root / "tests" / "gpu" / Path(__file__).name
         script = own if own.exists() else Path(__file__).resolve()
-        command = [sys.executable, str(script), str(folder.resolve()), "--label", OLD, *options]
-        subprocess.run(command, cwd=root, check=True)
+        command = [sys.executable, "-c", STARTER, str(root), str(script), str(folder.resolve())]
+        subprocess.run([*command, "--label", OLD, *options], cwd=root, check=True)
 
 
 def main() -> int:

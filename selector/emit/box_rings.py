@@ -24,20 +24,17 @@ from selector.emit.warpgroups.panels import ALIGNMENT, Panels
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     THREAD,
-    as_number,
-    barrier,
     both,
     chosen,
     equal,
     flag,
     greater,
     less,
-    minus,
     number,
     plus,
 )
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import Arrive, Await, Let
+from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Allocate, Expr, For, IntImm, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_tensor_store
@@ -77,11 +74,10 @@ class BoxRing(Ring):
 
     def _ask(self, slot: str) -> None:
         """All boxes of one slot, for one thread."""
-        full = barrier("full", slot)
         self._point(slot)
-        self.context.writer.add(Arrive(full, number(sum(b.bytes for b in self.boxes))))
+        self.pipeline.expect(sum(b.bytes for b in self.boxes), slot)
         for boxes in self.boxes:
-            boxes.write(self.context, full)
+            boxes.write(self.context, self.pipeline.filled(slot))
 
     def _refill(self, unit: Unit) -> list[Piece]:
         """One piece, since little is to be written; so it stands where the others are likely to
@@ -90,22 +86,14 @@ class BoxRing(Ring):
         w, ahead = self.context.writer, self.stages - 1
 
         def write() -> None:
-            before = chosen(equal("slot", 0), ahead, minus("slot", 1))
             later = self.context.names.fresh("later")
-            w.add(Let("int", ("next", later), (before, plus(self.variable, ahead))))
-            phase = minus("round", as_number(equal("slot", 0)))
-            again = Await("spinning", barrier("free_", "next"), phase)
-            used = greater(self.variable, self.low)
+            w.add(Let("int", ("next", later), (self._before(), plus(self.variable, ahead))))
             with w.when(flag(READY)), w.when(both(FIRST, less(later, self.stop))):
-                with w.when(used):
-                    w.add(again)
-                w.add(Let("int", (self.variable,), (number(later),)))
+                self._begin_next(later)
                 self._ask("next")
             with w.otherwise():
                 with w.when(less(later, self.stop)):
-                    with w.when(used):
-                        w.add(again)
-                    w.add(Let("int", (self.variable,), (number(later),)))
+                    self._begin_next(later)
                     self._produce(self.producers, "next", unit)
                 self._copied("next")
             self._point("slot")
@@ -115,6 +103,12 @@ class BoxRing(Ring):
                 write()
 
         return [scoped]
+
+    def _begin_next(self, later: str) -> None:
+        """When it is free, the slot for a later iteration."""
+        with self.context.writer.when(greater(self.variable, self.low)):
+            self._acquire_next()
+        self.context.writer.add(Let("int", (self.variable,), (number(later),)))
 
 
 def box_ring(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from selector.emit.context import KernelContext
-from selector.emit.nests import Digit, Nest, cut_digits, independent, merge_digits
+from selector.emit.nests import Digit, Nest, as_nest, cut_digits, independent, merge_digits
 from selector.emit.scalar import Space
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.nodes import (
@@ -19,6 +19,7 @@ from selector.ir.nodes import (
     BufferParam,
     Expr,
     Load,
+    Stmt,
 )
 
 CHUNK_BYTES = 16
@@ -53,6 +54,12 @@ class Copy:
     def carries(self, source: BufferParam) -> bool:
         """Whether rows may run into each other: their coordinates do not show where they end."""
         return bool(carries(source.dims)) and not any(self.clamped)
+
+
+def copy_of(s: Stmt, context: KernelContext) -> Copy | None:
+    """The copy that a statement is; None if it is none."""
+    nest = as_nest(s)
+    return None if nest is None else as_copy(nest, context)
 
 
 def as_copy(nest: Nest, context: KernelContext) -> Copy | None:

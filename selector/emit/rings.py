@@ -14,16 +14,15 @@ from math import prod
 
 from selector.diagnostics import ScheduleError
 from selector.emit.bulk_copies import emit_rows, takes_rows
-from selector.emit.copies import Copy, as_copy
+from selector.emit.copies import Copy, as_copy, copy_of
 from selector.emit.copy_code import emit_copy, split_copy
 from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest, independent
+from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit
 from selector.gpu.ir.expressions import (
-    BARRIER_BYTES,
     THREAD,
     as_number,
-    barrier,
     both,
     chosen,
     equal,
@@ -34,21 +33,9 @@ from selector.gpu.ir.expressions import (
     moved,
     number,
     plus,
-    shared_address,
     times,
 )
-from selector.gpu.ir.nodes import (
-    Advance,
-    Arrive,
-    Await,
-    Commit,
-    Drain,
-    Fence,
-    Init,
-    Let,
-    State,
-    Sync,
-)
+from selector.gpu.ir.nodes import Advance, Commit, Drain, Let, State, Sync
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, Expr, For, ForKind, Stmt, Store, Var
 from selector.ir.traverse import substitute_stmt
@@ -60,7 +47,11 @@ Piece = Callable[[], None]
 
 
 class Ring:
-    """One pipelined loop. ``signals``: barriers in shared memory instead of one for the block."""
+    """One pipelined loop. ``signals``: barriers in shared memory instead of one for the block;
+    ``how`` threads wait at them.
+    """
+
+    how = "spinning"
 
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
@@ -77,6 +68,7 @@ class Ring:
                 ", ".join(f"`{a.name}` has {a.stages}" for a in staged),
                 "give pipeline_stages(...) the same number for all of them",
             )
+        self.pipeline = Pipeline(self.context, self.stages, self.how)
         self.signals = False
         self.slot = ""  # that copies are written for
         self.variable = self.context.names.get(loop.name)
@@ -129,23 +121,20 @@ class Ring:
 
     def _copied(self, slot: str) -> None:
         """Copies into a slot are issued."""
-        full = Arrive(barrier("full", slot), after="copies")
-        self.context.writer.add(full if self.signals else Commit("copies"))
+        if self.signals:
+            self.pipeline.commit("copies", slot)
+        else:
+            self.context.writer.add(Commit("copies"))
 
     def _make_barriers(self) -> None:
         """Two barriers a slot. Every thread arrives at both: one arrival for a warp would do where
         it is free, and gains less than 1 %, but racecheck follows single threads only.
         """
-        c, w = self.context, self.context.writer
-        offset = c.shared.allocate(16 * self.stages, "barriers")
-        w.add(Let("u32", ("full",), (shared_address(offset),)))
-        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
-        with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
-            w.add(Init(barrier("full", "i"), self._fillers(c.block.threads)))
-            w.add(Init(barrier("free_", "i"), number(c.block.threads)))
+        c, threads = self.context, self.context.block.threads
+        self.pipeline.make(equal(THREAD, 0), self._fillers(threads), number(threads))
         if c.target.has("bulk"):
-            w.add(Fence("barriers"))
-        w.add(Sync("block"))
+            self.pipeline.announce()
+        c.writer.add(Sync("block"))
 
     def _fillers(self, threads: int) -> Expr:
         """Arrivals that fill a slot, of so many threads."""
@@ -154,11 +143,13 @@ class Ring:
     def run(self, unit: Unit, *, in_warp: bool) -> None:
         """The loop itself."""
         c, w = self.context, self.context.writer
-        names = ("slot", "round") if self.signals else ("slot",)
-        w.add(State("int", names, (number(0),) * len(names)))
+        if self.signals:
+            self.pipeline.begin()
+        else:
+            w.add(State("int", ("slot",), (number(0),)))
         with self.emitter.loop_head(self.loop):
             if self.signals:
-                w.add(Await("spinning", barrier("full", "slot"), number("round")))
+                self.pipeline.wait()
             else:
                 w.add(Drain("copies", self.stages - 2))
                 w.add(unit.barrier)
@@ -177,8 +168,10 @@ class Ring:
             self.emitter.statements(self.consumers, unit, in_warp=in_warp)
             self.emitter.pipelines.depth -= 1
             if self.signals:
-                w.add(Arrive(barrier("free_", "slot")))
-            w.add(Advance("select", "round" if self.signals else "", self.stages))
+                self.pipeline.release()
+                self.pipeline.advance("select")
+            else:
+                w.add(Advance("select", "", self.stages))
 
     def _refill(self, unit: Unit) -> list[Piece]:
         """The copies of a later iteration, into the slot that the last one has left, in pieces."""
@@ -188,13 +181,11 @@ class Ring:
         split = self._split_copies(producers, unit)
 
         def head() -> None:
-            before = chosen(equal("slot", 0), ahead, minus("slot", 1))
-            w.add(Let("int", ("next",), (before,)))
+            w.add(Let("int", ("next",), (self._before(),)))
             w.add(Let("bool", ("more",), (less(plus(self.variable, ahead), self.stop),)))
             if self.signals:
-                phase = minus("round", as_number(equal("slot", 0)))
                 with w.when(both(flag("more"), greater(self.variable, self.low))):
-                    w.add(Await("spinning", barrier("free_", "next"), phase))
+                    self._acquire_next()
             self._point("next")
             for pieces in split or []:
                 pieces[0]()
@@ -208,12 +199,19 @@ class Ring:
 
         return [head, *(step for pieces in split or [] for step in pieces[1:]), tail]
 
+    def _before(self) -> Expr:
+        """The slot of the last iteration."""
+        return chosen(equal("slot", 0), self.stages - 1, minus("slot", 1))
+
+    def _acquire_next(self) -> None:
+        """That slot, ``next``, from those who read it then."""
+        self.pipeline.acquire("next", minus("round", as_number(equal("slot", 0))))
+
     def _split_copies(self, producers: list[Stmt], unit: Unit) -> list[list[Piece]] | None:
         """Every producer as a split copy; None if one of them is none."""
         found: list[list[Piece]] = []
         for x in producers:
-            nest = as_nest(x)
-            copy = as_copy(nest, self.context) if nest is not None else None
+            copy = copy_of(x, self.context)
             pieces = copy and split_copy(copy, self.context, unit.thread, unit.size, flag("more"))
             if pieces is None:
                 return None
@@ -242,7 +240,8 @@ class Ring:
         c = self.context
         read_only = copy.source.buffer not in self.emitter.exchanged
         if self.signals and c.target.has("bulk") and read_only and takes_rows(copy, c):
-            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
+            full = self.pipeline.filled(self.slot)
+            emit_rows(copy, c, unit.thread, unit.size, full)
         else:
             emit_copy(copy, c, unit.thread, unit.size)
 

@@ -13,10 +13,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from selector.emit.bulk_copies import emit_rows, takes_rows
-from selector.emit.copies import Copy, as_copy
+from selector.emit.copies import Copy, copy_of
 from selector.emit.copy_code import emit_copy
 from selector.emit.emitter import Emitter
-from selector.emit.nests import as_nest
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
@@ -25,25 +24,13 @@ from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, star
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     at_least,
-    barrier,
     chosen,
     flag,
-    minus,
     negated,
     number,
     plus,
 )
-from selector.gpu.ir.nodes import (
-    Advance,
-    Arrive,
-    Await,
-    Commit,
-    Drain,
-    Fence,
-    Leave,
-    Let,
-    State,
-)
+from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
 from selector.lowering.predicates import TRUE
@@ -54,13 +41,11 @@ ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one itera
 # size has the copy engine bring them, or other kernels copy them before, where there is much to do.
 LARGE_SLOT = 32 << 10
 
-FULL, FREE = barrier("full", "slot"), barrier("free_", "slot")
-FREE_AGAIN = Await("asleep", FREE, minus("round", 1))
-
 
 class FedRing(Ring):
     """Such a loop, as far as what fills its slots goes."""
 
+    how = "asleep"
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
 
     def __init__(
@@ -81,8 +66,7 @@ class FedRing(Ring):
         """Every producer as boxes; None if one of them is none."""
         found: list[Boxes] = []
         for x in self.producers:
-            nest = as_nest(x)
-            copy = as_copy(nest, self.context) if nest is not None else None
+            copy = copy_of(x, self.context)
             boxes = as_boxes(copy, self.context) if copy is not None else None
             if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
                 return None
@@ -108,15 +92,15 @@ class FedRing(Ring):
 
     def _ask(self, *, early: bool = False) -> None:
         """All boxes of one slot."""
-        w, sharing = self.context.writer, None if early else self.sharing
+        sharing = None if early else self.sharing
         self._point("slot")
-        total = sum(b.bytes for b in self.boxes or ())
-        w.add(Arrive(FULL, number(total)))
+        self.pipeline.expect(sum(b.bytes for b in self.boxes or ()))
+        full = self.pipeline.filled()
         for boxes in self.boxes or ():
             if sharing is None:
-                boxes.write(self.context, FULL)
+                boxes.write(self.context, full)
             else:
-                sharing.write(boxes, FULL)
+                sharing.write(boxes, full)
 
     def _feed(self) -> None:
         """What the producing group does."""
@@ -128,7 +112,7 @@ class FedRing(Ring):
             self._copy_rows()
         with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.early):
             self._ask()
-            self._advance()
+            self.pipeline.advance()
 
     def _feeders(self) -> Unit:
         """Who copies where no engine does."""
@@ -142,22 +126,15 @@ class FedRing(Ring):
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
             self._produce(self.producers, "slot", unit)
-            self._filled(FULL)
-            self._advance()
-
-    def _filled(self, full: Expr) -> None:
-        """The copies and stores of each thread are complete, for all to see."""
-        w = self.context.writer
-        w.add(Commit("copies"))
-        w.add(Drain("copies", 0))
-        w.add(Fence("proxy"))
-        w.add(Arrive(full))
+            self.pipeline.commit_stores()
+            self.pipeline.advance()
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
         c = self.context
         if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
-            emit_rows(copy, c, unit.thread, unit.size, barrier("full", self.slot))
+            full = self.pipeline.filled(self.slot)
+            emit_rows(copy, c, unit.thread, unit.size, full)
             return
         condition = starts_inside(copy, c, self._counted())
         large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
@@ -181,16 +158,9 @@ class FedRing(Ring):
         """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
         round_, slot = divmod(self._early_slots if early else 0, self.stages)
-        self._begin(number(slot), number(round_))
+        self.pipeline.begin(number(slot), number(round_))
         with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
             with nullcontext() if round_ else w.when(flag("round")):
-                w.add(FREE_AGAIN)
+                self.pipeline.acquire()
             self._point("slot")
             yield
-
-    def _begin(self, slot: Expr, round_: Expr) -> None:
-        """At a slot, in a round."""
-        self.context.writer.add(State("int", ("slot", "round"), (slot, round_)))
-
-    def _advance(self) -> None:
-        self.context.writer.add(Advance("branch", "round", self.stages))

@@ -19,7 +19,6 @@ from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, from_the_end, whole_clusters
-from selector.emit.warpgroups.feeding import FREE_AGAIN
 from selector.emit.warpgroups.iterations import read_first
 from selector.emit.warpgroups.repeated import Repeated, split_repeated
 from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
@@ -51,7 +50,6 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.nodes import (
-    Advance,
     Arrive,
     Assign,
     Await,
@@ -182,7 +180,7 @@ class LastingRing(GroupRing):
             slots = times(quotient(left, BLOCKS), extent)
             w.add(Let("int", ("refilled",), (minus(slots, self.stages),)))
         if c.block.teams == 1:
-            self._begin(number(0), number(0))
+            self.pipeline.begin()
             if self.tiles:
                 self.tiles.begin()
             return
@@ -216,8 +214,7 @@ class LastingRing(GroupRing):
     def skip(self, teams: int) -> None:
         """Over the slots of other teams' turns."""
         if teams:
-            others = times(teams, "others")
-            self.context.writer.add(Advance("branch", "round", self.stages, others))
+            self.pipeline.advance(by=times(teams, "others"))
 
     def prepare(self) -> None:
         """What the turns of the other groups have in common."""
@@ -285,9 +282,9 @@ class LastingRing(GroupRing):
         w = self.context.writer
         first = number(EARLY if early else 0)
         if early:
-            self._begin(remainder(first, self.stages), quotient(first, self.stages))
+            self.pipeline.begin(remainder(first, self.stages), quotient(first, self.stages))
         else:
-            self._begin(first, first)
+            self.pipeline.begin()
         if self.tiles:
             self.tiles.begin()
         with self.turns.each(lets=True):
@@ -295,7 +292,7 @@ class LastingRing(GroupRing):
                 self.tiles.feed(engine=early)
             with self.emitter.loop_head(self.loop, first):
                 with w.when(flag("round")):
-                    w.add(FREE_AGAIN)
+                    self.pipeline.acquire()
                 self._point("slot")
                 yield
             if early:

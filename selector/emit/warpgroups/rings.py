@@ -13,7 +13,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, consumer_unit, group_unit
 from selector.emit.warpgroups.clusters import Sharing
-from selector.emit.warpgroups.feeding import FREE, FULL, FedRing
+from selector.emit.warpgroups.feeding import FedRing
 from selector.emit.warpgroups.iterations import (
     only_accumulates,
     read_by_threads,
@@ -22,32 +22,17 @@ from selector.emit.warpgroups.iterations import (
 )
 from selector.emit.warpgroups.products import Slot
 from selector.gpu.ir.expressions import (
-    BARRIER_BYTES,
     FIRST_OF_GROUP,
     THREAD,
-    barrier,
     both,
     equal,
     flag,
     minus,
     number,
     plus,
-    shared_address,
     times,
 )
-from selector.gpu.ir.nodes import (
-    Arrive,
-    Assign,
-    Await,
-    Drain,
-    Fence,
-    Init,
-    Leave,
-    Let,
-    Retire,
-    State,
-    Sync,
-)
+from selector.gpu.ir.nodes import Arrive, Assign, Drain, Leave, Let, State, Sync
 from selector.gpu.passes.budget_registers import shares
 from selector.ir.nodes import Allocate, Expr, For, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
@@ -143,37 +128,30 @@ class GroupRing(FedRing):
         """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
         frees it.
         """
-        c, w = self.context, self.context.writer
-        offset = c.shared.allocate(16 * self.stages, "barriers")
-        w.add(Let("u32", ("full",), (shared_address(offset),)))
-        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * self.stages),)))
-        with w.when(equal(THREAD, c.block.consumers)):  # who asks for the first slots
-            with w.loop("i", number(0), number(self.stages)):
-                w.add(Init(barrier("full", "i"), self._fillers(self._feeders().size)))
-                w.add(Init(barrier("free_", "i"), self._releases()))
-            w.add(Fence("barriers"))
-            if self.early:
-                self._ask_early()
+        full, free = self._fillers(self._feeders().size), self._releases()
+        self.pipeline.make(self._first_feeder(), full, free, then=self._begin_early)
+
+    def _first_feeder(self) -> Expr:
+        """Who makes the barriers and asks for the first slots: the first thread that feeds."""
+        return equal(THREAD, self.context.block.consumers)
+
+    def _begin_early(self) -> None:
+        self.pipeline.announce()
+        if self.early:
+            self._ask_early()
 
     def _end(self, unit: Unit) -> None:
-        """Nobody waits any more: the barriers may be made anew."""
-        w = self.context.writer
-        unit.wait(w)
-        with (
-            w.when(equal(THREAD, self.context.block.consumers)),
-            w.loop("i", number(0), number(self._barriers())),
-        ):
-            w.add(Retire(barrier("full", "i")))
-
-    def _barriers(self) -> int:
-        return 2 * self.stages
+        """Nobody waits any more."""
+        unit.wait(self.context.writer)
+        self.pipeline.retire(self._first_feeder())
 
     def _releases(self) -> Expr:
         """Arrivals that free a slot: one of each group."""
         return number(self.context.block.warps) if self.sharing is None else self.sharing.releases()
 
-    def _release(self, free: Expr = FREE, used: Expr | None = None) -> None:
+    def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
         """A group does not need a slot any more, if it has ``used`` it."""
+        free = self.pipeline.freed() if free is None else free
         if self.sharing is not None:
             count = plus(times("round", self.stages), "slot")
             self.sharing.release(free, used, count if used is None else minus(count, 1))
@@ -203,7 +181,7 @@ class GroupRing(FedRing):
         if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
         if not self.lasting:
-            self._begin(number(0), number(0))
+            self.pipeline.begin()
         if later or trailing:
             w.add(State("u32", (LAST,), (number(0),)))
             self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
@@ -223,10 +201,10 @@ class GroupRing(FedRing):
             if later:
                 self._release_last()
             if later or trailing:
-                w.add(Assign(LAST, FREE))
+                w.add(Assign(LAST, self.pipeline.freed()))
             elif not left:
                 self._release_when_read()
-            self._advance()
+            self.pipeline.advance()
         self.emitter.groups.slot = None
         self.emitter.tiles.regions.known = before
         if self.stores:
@@ -267,7 +245,7 @@ class GroupRing(FedRing):
                 self.emitter.tiles.regions.prepare_fill(s)
 
     def _acquire(self) -> None:
-        self.context.writer.add(Await("asleep", FULL, number("round")))
+        self.pipeline.wait()
 
     def _readers(self) -> int:
         """How many statements read the slots; 0 if that does not say when they are free."""

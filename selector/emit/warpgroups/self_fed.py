@@ -8,26 +8,23 @@ engine; where the arrays of a call have no tensor maps, all threads copy.
 from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
+from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit, consumer_unit
 from selector.emit.warpgroups.boxes import READY
-from selector.emit.warpgroups.feeding import FULL
 from selector.emit.warpgroups.rings import GroupRing
 from selector.gpu.ir.expressions import (
     THREAD,
-    barrier,
     both,
-    chosen,
     equal,
     flag,
     greater,
     less,
-    minus,
     negated,
     number,
     plus,
-    shared_address,
 )
-from selector.gpu.ir.nodes import Fence, Init, Let, Retire
+from selector.gpu.ir.nodes import Let
+from selector.ir.nodes import Expr
 
 
 class SelfFedRing(GroupRing):
@@ -69,13 +66,14 @@ class SelfFedRing(GroupRing):
 
     def _make(self) -> None:
         """One barrier a slot: full. That it is free is known after a barrier of the groups."""
-        c, w = self.context, self.context.writer
-        offset = c.shared.allocate(16 * self.stages, "barriers")
-        w.add(Let("u32", ("full",), (shared_address(offset),)))
-        with w.when(equal(THREAD, 0)):
-            with w.loop("i", number(0), number(self.stages)):
-                w.add(Init(barrier("full", "i"), self._fillers(c.block.consumers)))
-            w.add(Fence("barriers"))
+        self.pipeline = Pipeline(self.context, self.stages, self.how, free="")
+        super()._make()
+
+    def _first_feeder(self) -> Expr:
+        return equal(THREAD, 0)
+
+    def _feeders(self) -> Unit:
+        return consumer_unit(self.context.block.consumers)
 
     def _fill(self, groups: Unit) -> None:
         """``slot``, for the iteration that the loop's variable names."""
@@ -85,14 +83,14 @@ class SelfFedRing(GroupRing):
                 self._ask()
         with w.when(negated(flag(READY))) if self.boxes else w.block():
             self._produce(self.producers, "slot", groups)
-            self._filled(FULL)
+            self.pipeline.commit_stores()
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer
         names = self._in_flight()
         if self.emitter.fill_bands(groups):
             groups.wait(w)
-        self._begin(number(0), number(0))
+        self.pipeline.begin()
         if names:
             self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
         with self.emitter.loop_head(self.loop):
@@ -101,7 +99,7 @@ class SelfFedRing(GroupRing):
             self.emitter.begin_again(self.consumers, groups)
             self._use(groups, [], deferred=bool(names))
             self._fill_again(groups, late=bool(names))
-            self._advance()
+            self.pipeline.advance()
         if names:
             self.emitter.groups.finish(names)
 
@@ -112,16 +110,8 @@ class SelfFedRing(GroupRing):
         w.add(groups.barrier)
         later, left = c.names.fresh("later"), c.names.fresh("left")
         w.add(Let("int", (later,), (plus(self.variable, ahead),)))
-        before = chosen(equal("slot", 0), self.stages - 1, minus("slot", 1))
-        w.add(Let("int", (left,), (before if late else number("slot"),)))
+        w.add(Let("int", (left,), (self._before() if late else number("slot"),)))
         started = greater(self.variable, self.low) if late else None
         with w.when(both(started, less(later, self.stop))):
             w.add(Let("int", (self.variable, "slot"), (number(later), number(left))))
             self._fill(groups)
-
-    def _end(self, unit: Unit) -> None:
-        """Nobody waits any more: the barriers may be made anew."""
-        w = self.context.writer
-        unit.wait(w)
-        with w.when(equal(THREAD, 0)), w.loop("i", number(0), number(self.stages)):
-            w.add(Retire(barrier("full", "i")))

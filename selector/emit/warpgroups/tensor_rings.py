@@ -15,7 +15,6 @@ from __future__ import annotations
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.emitter import Emitter
 from selector.emit.units import Unit, named_sync
-from selector.emit.warpgroups.feeding import FREE, FULL
 from selector.emit.warpgroups.iterations import only_accumulates, read_by_threads
 from selector.emit.warpgroups.lasting import LastingRing, Turns
 from selector.emit.warpgroups.products import is_zero_fill
@@ -23,20 +22,15 @@ from selector.emit.warpgroups.repeated import Repeated
 from selector.emit.warpgroups.tensor_sums import (
     BEFORE,
     MEMORY,
-    READ,
-    SUMS,
     TILE,
     Sums,
     TensorEmitter,
-    open_stage,
     sums_of,
 )
 from selector.gpu.ir.expressions import (
-    BARRIER_BYTES,
     FIRST_LANE,
     THREAD,
     THREAD_OF_GROUP,
-    barrier,
     equal,
     flag,
     less,
@@ -44,22 +38,10 @@ from selector.gpu.ir.expressions import (
     number,
     plus,
     quotient,
-    shared_address,
     shifted,
     signed,
 )
-from selector.gpu.ir.nodes import (
-    Advance,
-    Arrive,
-    Assign,
-    Await,
-    Fence,
-    Init,
-    Leave,
-    Let,
-    State,
-    Sync,
-)
+from selector.gpu.ir.nodes import Assign, Fence, Leave, Let, State, Sync
 from selector.gpu.ir.tensor import TensorAlloc, TensorFree, TensorMemory
 from selector.ir.nodes import Allocate, Call, Expr, For, Stmt, Store
 from selector.ir.traverse import walk_stmt
@@ -127,13 +109,8 @@ class TensorRing(LastingRing):
     def _make(self) -> None:
         """Two barriers for each run's sums: they are complete, and all warps have loaded them."""
         c, w = self.context, self.context.writer
-        stages = self.sums.columns.stages
-        offset = c.shared.allocate(2 * BARRIER_BYTES * stages, "barriers of tensor memory")
-        w.add(Let("u32", ("sums",), (shared_address(offset),)))
-        w.add(Let("u32", ("read",), (plus("sums", BARRIER_BYTES * stages),)))
-        with w.when(equal(THREAD, c.block.consumers)), w.loop("i", number(0), number(stages)):
-            w.add(Init(barrier("sums", "i"), number(1)))
-            w.add(Init(barrier("read", "i"), number(4 * c.block.warps)))
+        arrivals = number(1), number(4 * c.block.warps)
+        self.sums.pipeline.make(self._first_feeder(), *arrivals, "barriers of tensor memory")
         with w.when(self._asking()):
             w.add(TensorAlloc(self.address, self.sums.columns.allocated))
             w.add(Fence("tensor_before"))
@@ -166,7 +143,7 @@ class TensorRing(LastingRing):
         with w.when(self._asking()):
             self._find_memory()
             with w.when(FIRST_LANE):
-                self._begin(number(0), number(0))
+                self.pipeline.begin()
                 w.add(State("int", (TILE,), (number(0),)))
                 with self.turns.each(lets=True):
                     self._multiply()
@@ -185,7 +162,7 @@ class TensorRing(LastingRing):
             self._begin_sums()
             w.add(State("int", (MORE,), (number(0),)))
         with self.emitter.loop_head(self.loop):
-            w.add(Await("asleep", FULL, number("round")))
+            self.pipeline.wait()
             w.add(Fence("tensor_after"))
             self._point("slot")
             for run in self.runs:
@@ -198,20 +175,19 @@ class TensorRing(LastingRing):
                     w.add(Fence("tensor_after"))
                     self.sums.multiply(run, "fresh")
                     self._end_sums()
-            w.add(Arrive(FREE, after="matrix"))
-            w.add(Advance("branch", "round", self.stages))
+            self.pipeline.release("matrix")
+            self.pipeline.advance()
         if not self.inside:
             self._end_sums()
 
     def _begin_sums(self) -> None:
         """Where groups have loaded those of an earlier run."""
-        w = self.context.writer
-        open_stage(self.context, self.sums.columns)
-        with w.when(flag(BEFORE)):
-            w.add(Await("asleep", READ, minus(BEFORE, 1)))
+        self.sums.open_stage()
+        with self.context.writer.when(flag(BEFORE)):
+            self.sums.pipeline.acquire()
 
     def _end_sums(self) -> None:
-        self.context.writer.add(Arrive(SUMS, after="matrix"))
+        self.sums.pipeline.commit("matrix")
         self.context.writer.add(Assign(TILE, plus(TILE, 1)))
 
     def _await_all(self) -> None:
@@ -221,7 +197,7 @@ class TensorRing(LastingRing):
             uses = quotient(minus(plus(TILE, stages - 1), "stage"), stages)
             w.add(Let("int", ("uses",), (uses,)))
             with w.when(flag("uses")):
-                w.add(Await("asleep", READ, minus("uses", 1)))
+                self.sums.pipeline.acquire(phase=minus("uses", 1))
         w.add(Fence("tensor_after"))
 
     # ------------------------------------------------------------------ groups

@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
 from selector.emit.instructions import group_record
+from selector.emit.pipeline import Pipeline
 from selector.emit.unwritten import settled
 from selector.emit.warpgroups.products import GROUP_M, GroupEmitter, Matrix, Product
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
     WARP_OF_GROUP,
-    barrier,
     number,
     plus,
     quotient,
     remainder,
     times,
 )
-from selector.gpu.ir.nodes import Arrive, Assign, Await, Drain, Fence, Let, Sync
+from selector.gpu.ir.nodes import Assign, Drain, Fence, Let, Sync
 from selector.gpu.ir.products import (
     InMemory,
     LoadFragment,
@@ -60,7 +60,6 @@ from selector.lowering.tiles import Accumulate, as_accumulate
 
 LEAST = 32  # columns that can be allocated
 MEMORY, TILE, STAGE, BEFORE = "tensor", "tile", "stage", "before"
-SUMS, READ = barrier("sums", STAGE), barrier("read", STAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,10 @@ class TensorEmitter(GroupEmitter):
     def __init__(self, context: KernelContext, fill: Callable[[Store], None]) -> None:
         super().__init__(context, fill)
         self.columns = columns_of(context)
+        stages = self.columns.stages
+        self.pipeline = Pipeline(
+            context, stages, full="sums", free="read", slot=STAGE, phase=BEFORE
+        )
         self.loaded: list[tuple[Accumulate, ...]] = []  # runs, in the order of the text
         self.fresh: frozenset[str] = frozenset()  # accumulators whose registers hold zeros then
 
@@ -200,8 +203,8 @@ class TensorEmitter(GroupEmitter):
         products = self.run([settled(s, self.context) for s in statements])
         names = list(dict.fromkeys(p.accumulator for p in products))
         with w.block():
-            open_stage(self.context, self.columns)
-            w.add(Await("asleep", SUMS, number(BEFORE)))
+            self.open_stage()
+            self.pipeline.wait()
             w.add(Fence("tensor_after"))
             own = plus(self.columns.start(number("group")), times(WARP_OF_GROUP, WARP_LANES * LANE))
             w.add(TensorTile("own", MEMORY, own, self.columns.each))
@@ -215,8 +218,13 @@ class TensorEmitter(GroupEmitter):
             w.add(Fence("tensor_before"))
             w.add(Sync("warp"))
             with w.when(FIRST_LANE):
-                w.add(Arrive(READ))
+                self.pipeline.release()
             w.add(Assign(TILE, plus(TILE, 1)))
+
+    def open_stage(self) -> None:
+        """The stage of the next run's sums, and how often it was used before."""
+        values = remainder(TILE, self.columns.stages), quotient(TILE, self.columns.stages)
+        self.context.writer.add(Let("int", (STAGE, BEFORE), values))
 
     def _load(self, products: list[Product]) -> None:
         """All columns that products have written, of both halves of 32 rows."""
@@ -248,12 +256,6 @@ class TensorEmitter(GroupEmitter):
                     piece = first + i // halves * columns + j
                     found[piece, i % halves] = region.fragment(i, j)
         return found
-
-
-def open_stage(c: KernelContext, columns: Columns) -> None:
-    """The stage of the next run's sums, and how often it was used before."""
-    values = remainder(TILE, columns.stages), quotient(TILE, columns.stages)
-    c.writer.add(Let("int", (STAGE, BEFORE), values))
 
 
 def _powers(pieces: list[int]) -> Iterator[tuple[int, int]]:

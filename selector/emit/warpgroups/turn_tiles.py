@@ -9,48 +9,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.emit.copies import Copy, as_copy
+from selector.emit.copies import Copy, copy_of
 from selector.emit.copy_code import emit_copy
 from selector.emit.emitter import Emitter
-from selector.emit.nests import as_nest
+from selector.emit.pipeline import Pipeline
 from selector.emit.units import block_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
 from selector.emit.warpgroups.way import Way
 from selector.gpu.ir.expressions import (
-    BARRIER_BYTES,
     FIRST_OF_GROUP,
     THREAD,
     both,
     chosen,
     equal,
     flag,
-    minus,
     number,
     plus,
-    shared_address,
 )
-from selector.gpu.ir.nodes import (
-    Arrive,
-    Assign,
-    Await,
-    Commit,
-    Drain,
-    Fence,
-    Init,
-    Let,
-    State,
-)
+from selector.gpu.ir.nodes import Assign, State
 from selector.ir.nodes import Expr, For, Stmt
 from selector.lowering.structure import loaded_names, stored_names
 
-FULL, FREE, TURNS = "tile_full", "tile_free", "tiles"
+TURNS = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTiles:
-    """The statements that copy them, as ``copies`` and as ``boxes``."""
+    """The statements that copy them, as ``copies`` and as ``boxes``; a pipeline of one stage."""
 
     emitter: Emitter
+    pipeline: Pipeline
     stmts: list[Stmt]
     copies: list[Copy]
     boxes: list[Boxes]
@@ -62,13 +50,9 @@ class TurnTiles:
 
     def make(self) -> None:
         """The barriers, by the thread that makes those of the ring next."""
-        c, w = self.emitter.context, self.emitter.context.writer
-        offset = c.shared.allocate(2 * BARRIER_BYTES, "barriers of tiles")
-        w.add(Let("u32", (FULL,), (shared_address(offset),)))
-        w.add(Let("u32", (FREE,), (plus(FULL, BARRIER_BYTES),)))
-        with w.when(equal(THREAD, c.block.consumers)):
-            w.add(Init(number(FULL), chosen(flag(READY), 1, group_unit().size)))
-            w.add(Init(number(FREE), number(c.block.warps)))
+        block = self.emitter.context.block
+        full, free = chosen(flag(READY), 1, group_unit().size), number(block.warps)
+        self.pipeline.make(equal(THREAD, block.consumers), full, free, "barriers of tiles")
 
     def begin(self) -> None:
         """Count turns: those whose tiles were asked for, or waited for."""
@@ -77,9 +61,9 @@ class TurnTiles:
     def ask(self) -> None:
         """Of the copy engine, by one thread."""
         c = self.emitter.context
-        c.writer.add(Arrive(number(FULL), number(sum(b.bytes for b in self.boxes))))
+        self.pipeline.expect(sum(b.bytes for b in self.boxes))
         for boxes in self.boxes:
-            boxes.write(c, number(FULL))
+            boxes.write(c, self.pipeline.filled())
 
     def feed(self, *, engine: bool) -> None:
         """A turn's tiles, when those before are free. The ``engine`` was asked for the first ones
@@ -87,28 +71,25 @@ class TurnTiles:
         """
         c, w = self.emitter.context, self.emitter.context.writer
         with w.when(flag(TURNS)):
-            w.add(Await("asleep", number(FREE), minus(TURNS, 1)))
+            self.pipeline.acquire()
             if engine:
                 self.ask()
         if not engine:
             unit = group_unit()
             for copy in self.copies:
                 emit_copy(copy, c, unit.thread, unit.size, 1)
-            w.add(Commit("copies"))
-            w.add(Drain("copies", 0))
-            w.add(Fence("proxy"))
-            w.add(Arrive(number(FULL)))
+            self.pipeline.commit_stores()
         self.next()
 
     def acquire(self) -> None:
         """Until this turn's are there."""
-        self.emitter.context.writer.add(Await("asleep", number(FULL), number(TURNS)))
+        self.pipeline.wait()
 
     def release(self, last: Expr | None) -> None:
         """A group has read them, if this is the ``last`` time."""
         w = self.emitter.context.writer
         with w.when(both(last, FIRST_OF_GROUP)):
-            w.add(Arrive(number(FREE)))
+            self.pipeline.release()
 
     def next(self) -> None:
         """On to the next turn."""
@@ -120,7 +101,8 @@ def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
     as far as the copy engine can bring it; None without any. Its memory is placed.
     """
     allocated = {a.name: a for a in way.shared}
-    found = TurnTiles(emitter, [], [], [])
+    one = Pipeline(emitter.context, 1, full="tile_full", free="tile_free", slot="", phase=TURNS)
+    found = TurnTiles(emitter, one, [], [], [])
     for s in way.before:
         (name, *more) = stored_names(s) or ("",)
         a = allocated.get(name)
@@ -130,8 +112,7 @@ def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
         if a is None or more or used or not panels or name not in loaded_names(ring):
             continue
         emitter.placement.place(a, block_unit(emitter.context.block.threads), in_warp=False)
-        nest = as_nest(s)
-        copy = as_copy(nest, emitter.context) if nest is not None else None
+        copy = copy_of(s, emitter.context)
         boxes = as_boxes(copy, emitter.context) if copy is not None else None
         if copy is None or boxes is None or copy.source.buffer in emitter.exchanged:
             continue

@@ -12,20 +12,18 @@ from dataclasses import replace
 from itertools import product
 
 from selector.emit.bulk_copies import emit_rows_by_warp, takes_rows
-from selector.emit.copies import Copy, as_copy
+from selector.emit.copies import Copy, copy_of
 from selector.emit.copy_code import emit_part
-from selector.emit.nests import Digit, as_nest
+from selector.emit.nests import Digit
+from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit
-from selector.emit.warpgroups.feeding import FREE
 from selector.emit.warpgroups.rings import GroupRing
 from selector.emit.warpgroups.window_code import Pieces
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     THREAD,
-    barrier,
     chosen,
-    equal,
     flag,
     less,
     masked,
@@ -33,11 +31,10 @@ from selector.gpu.ir.expressions import (
     number,
     plus,
     remainder,
-    shared_address,
     shifted,
     times,
 )
-from selector.gpu.ir.nodes import Await, Fence, Init, Let
+from selector.gpu.ir.nodes import Await, Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Allocate, Expr, For, IntImm, LetStmt, Load, Stmt
 from selector.ir.traverse import substitute
@@ -70,8 +67,7 @@ class WindowRing(GroupRing):
         if len(self.staged) != 1 or len(self.producers) != 1 or not self._readers():
             return None
         windows = c.layouts.windows.get(self.staged[0].name)
-        nest = as_nest(self.producers[0])
-        copy = as_copy(nest, c) if nest is not None else None
+        copy = copy_of(self.producers[0], c)
         if windows is None or copy is None or len(copy.rows) != 1:
             return None
         plain = Affine.of(copy.x.var) + Affine.of(copy.rows[0].var) * windows.pitch
@@ -132,27 +128,20 @@ class WindowRing(GroupRing):
         if self.pieces is None:
             super()._make()
             return
-        c, w, p = self.context, self.context.writer, self.pieces
-        total = self.stages * p.count
-        offset = c.shared.allocate(16 * total, "barriers")
-        w.add(Let("u32", ("full",), (shared_address(offset),)))
-        w.add(Let("u32", ("free_",), (plus("full", BARRIER_BYTES * total),)))
-        with w.when(equal(THREAD, c.block.consumers)):
-            with w.loop("i", number(0), number(total)):
-                w.add(Init(barrier("full", "i"), number(32)))
-                w.add(Let("int", ("piece",), (remainder("i", p.count),)))
-                w.add(Init(barrier("free_", "i"), _choice(p.users)))
-            w.add(Fence("barriers"))
-
-    def _barriers(self) -> int:
-        return super()._barriers() * (1 if self.pieces is None else self.pieces.count)
+        p = self.pieces
+        self.pipeline = Pipeline(self.context, self.stages, self.how, p.count)
+        piece = Let("int", ("piece",), (remainder("i", p.count),))
+        free = _choice(p.users)
+        self.pipeline.make(
+            self._first_feeder(), number(32), free, before=piece, then=self._begin_early
+        )
 
     def _copy_rows(self) -> None:
         if self.pieces is None or self.copy is None:
             super()._copy_rows()
             return
         w, p = self.context.writer, self.pieces
-        self._begin(number(0), number(0))
+        self.pipeline.begin()
         feeder, count = masked(shifted(THREAD, 5), FEEDERS - 1), number(p.count)
         with self.emitter.loop_head(self.loop):
             self._point("slot")
@@ -162,8 +151,8 @@ class WindowRing(GroupRing):
                 with w.when(flag("round")):
                     w.add(Await("asleep", plus("free_", "at"), minus("round", 1)))
                 self._one_piece(self.copy, p)
-                self._filled(plus("full", "at"))
-            self._advance()
+                self.pipeline.commit_stores(plus("full", "at"))
+            self.pipeline.advance()
 
     def _one_piece(self, copy: Copy, p: Pieces) -> None:
         """The rows of one piece, by a warp."""
@@ -198,11 +187,11 @@ class WindowRing(GroupRing):
             return
         w, p = self.context.writer, self.pieces
         first = self.context.number(p.first.to_expr())
-        ready = barrier("full", plus(times("slot", p.count), first))
+        ready = self.pipeline.filled(plus(times("slot", p.count), first))
         w.add(Let("u32", ("ready",), (ready,)))
         w.add(Let("u32", ("passed",), (plus("ready", BARRIER_BYTES * self.stages * p.count),)))
 
-    def _release(self, free: Expr = FREE, used: Expr | None = None) -> None:
+    def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
         if self.pieces is None:
             super()._release(free, used)
 

@@ -13,20 +13,8 @@ from selector.emit.context import KernelContext, slice_offset, thread_part
 from selector.emit.regions import Accumulator, Region
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import nodes_of
-from selector.ir.nodes import (
-    Allocate,
-    Block,
-    Expr,
-    For,
-    ForKind,
-    IfThenElse,
-    IntImm,
-    LetStmt,
-    Load,
-    Stmt,
-    Store,
-)
-from selector.ir.traverse import substitute, walk_stmt
+from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, Load, Stmt, Store
+from selector.ir.traverse import stmt_children, substitute, walk_stmt
 from selector.lowering.fragments import is_swapped
 from selector.lowering.normalize import TENSOR_MEMORY, is_tensor_store
 from selector.lowering.structure import stored_names, thread_regions
@@ -55,26 +43,18 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
 
 def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:
     match s:
-        case For(name, _, IntImm(extent), ForKind.GPU_THREAD, body):
-            context.registers.thread_vars[name] = extent
-            _visit(body, {**loops, name: s}, context, tables)
-        case For(name, _, _, _, body):
-            _visit(body, {**loops, name: s}, context, tables)
-        case Block(stmts):
-            for x in stmts:
-                _visit(x, loops, context, tables)
-        case Allocate(body=body) | LetStmt(body=body):
-            _visit(body, loops, context, tables)
-        case IfThenElse(_, then, otherwise):
-            _visit(then, loops, context, tables)
-            if otherwise is not None:
-                _visit(otherwise, loops, context, tables)
+        case For(name, extent=extent, kind=kind):
+            if kind is ForKind.GPU_THREAD and isinstance(extent, IntImm):
+                context.registers.thread_vars[name] = extent.value
+            loops = {**loops, name: s}
         case Store():
             statement = context.as_accumulate(s)
             if statement is not None:
                 _register(statement, loops, context, tables)
         case _:
             pass
+    for x in stmt_children(s):
+        _visit(x, loops, context, tables)
 
 
 def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:

@@ -7,8 +7,6 @@ bytes are reported to the barrier of the slot that the copy fills.
 
 from __future__ import annotations
 
-from math import prod
-
 from selector.emit.chunks import (
     LANE,
     TO,
@@ -71,7 +69,7 @@ def emit_rows(copy: Copy, context: KernelContext, thread: Expr, size: int, barri
     condition, cut = _condition(copy, context)
 
     def rows() -> None:
-        with spread(context, thread, size, _rows(copy), unroll=False):
+        with spread(context, thread, size, copy.count, unroll=False):
             _place_row(copy, context)
             if cut:
                 _inside(copy, context)
@@ -95,7 +93,7 @@ def emit_rows_by_warp(
     """
     w = context.writer
     condition, cut = _condition(copy, context)
-    count = number(_rows(copy))
+    count = number(copy.count)
 
     def rows() -> None:
         w.add(Let("int", ("rows",), (count if limit is None else least(count, limit),)))
@@ -145,10 +143,6 @@ def _condition(copy: Copy, context: KernelContext) -> tuple[Expr, bool]:
 def _mostly(copy: Copy) -> int:
     """Elements of a row, with which few are missing: one lane writes those, beside others."""
     return (copy.chunks - FEW_CHUNKS) * copy.per
-
-
-def _rows(copy: Copy) -> int:
-    return prod(d.count or 1 for d in copy.rows)
 
 
 def _place_row(copy: Copy, context: KernelContext) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from math import prod
+from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy, Ends
@@ -61,12 +61,19 @@ def emit_border(
     limit: Expr | None = None,
 ) -> None:
     """The copy, tested chunk by chunk; only the first ``limit`` rows."""
-    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    total = copy.chunks * copy.count
     limit = None if limit is None else times(limit, copy.chunks)
     with spread(context, thread, size, total, unroll=unroll, limit=limit):
         values = decode(copy, context)
         addresses(copy, context, values)
         border_chunk(copy, context, values, cache_of(copy, context, thread))
+
+
+def note_rounded(copy: Copy, context: KernelContext) -> None:
+    """The copy fills rows to their last 16 bytes, if it may."""
+    if copy.rounded:
+        to = context.storages[copy.to]
+        context.storages[copy.to] = replace(to, rounded_rows=True)
 
 
 def leave_at(w: Builder, end: Expr | None) -> None:

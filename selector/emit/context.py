@@ -12,7 +12,6 @@ from selector.emit.names import Names
 from selector.emit.regions import Registers
 from selector.emit.scalar import Space, Storage
 from selector.emit.shared_memory import Layouts, SharedMemory
-from selector.emit.taking import Taking
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import FALSE, both, equal, flag, given, masked, pointer
@@ -36,7 +35,22 @@ from selector.ir.nodes import (
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, UINT64
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
+from selector.runtime.plan import CopyLimit
 from selector.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How the emitter writes a copy: who takes part, of how many, bytes of an access, and how many
+    accesses of a warp meet in one bank."""
+
+    source: str
+    threads: int
+    of: int
+    width: int
+    conflicts: int = 1
+    limit: CopyLimit = CopyLimit.NONE
+
 
 Quotients = dict[Expr, tuple[str, Expr | None]]
 

@@ -8,19 +8,13 @@ that tiles that read a little past a row meet numbers and not garbage.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, as_nest, cut_digits, independent, merge_digits
 from selector.emit.scalar import Space
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    BufferParam,
-    Expr,
-    Load,
-    Stmt,
-)
+from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, Load, Stmt
 
 CHUNK_BYTES = 16
 
@@ -49,7 +43,13 @@ class Copy:
 
     @property
     def chunks(self) -> int:
+        """Of a row."""
         return -(-self.length // self.per)
+
+    @property
+    def count(self) -> int:
+        """Of rows."""
+        return prod(d.count or 1 for d in self.rows)
 
     def carries(self, source: BufferParam) -> bool:
         """Whether rows may run into each other: their coordinates do not show where they end."""

@@ -7,8 +7,6 @@ A tile that lies inside its source as a whole takes a path without tests (``chun
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from math import prod
 
 from selector.emit.chunks import (
     LANE,
@@ -21,6 +19,7 @@ from selector.emit.chunks import (
     element_type,
     emit_border,
     leave_at,
+    note_rounded,
     place_of,
     spread,
     whole_inside,
@@ -68,10 +67,9 @@ def emit_copy(
     A tile that lies inside its source as a whole takes a path without tests; the border is tested
     chunk by chunk, but where the condition of ``between`` holds: there its code makes the copy.
     """
-    w, to = context.writer, context.storages[copy.to]
-    if copy.rounded:
-        context.storages[copy.to] = replace(to, rounded_rows=True)
-    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    w = context.writer
+    note_rounded(copy, context)
+    total = copy.chunks * copy.count
     steps = -(-total // size)
     split = FEW_STEPS < steps <= 3 * unroll
     pieces = split_copy(copy, context, thread, size, flag("true")) if split else None
@@ -115,7 +113,7 @@ def emit_part(copy: Copy, context: KernelContext, limit: Expr | None) -> None:
     tests.
     """
     w, inside = context.writer, whole_inside(copy, context)
-    rows = prod(d.count or 1 for d in copy.rows)
+    rows = copy.count
     strips = context.storages[copy.to].strips
     distance = 1 if strips is None else strips.step
 
@@ -161,16 +159,14 @@ def split_copy(
         return None
     if context.storages[copy.to].panels is not None:
         return None  # rows are not one pitch apart
-    rows, step_rows = prod(d.count or 1 for d in copy.rows), size // copy.chunks
+    rows, step_rows = copy.count, size // copy.chunks
     if rows > step_rows and rows % step_rows:
         return None
     pitches = [copy.index.coefficient(d.var).constant for d in copy.rows]
     if None in pitches or (len(copy.rows) > 1 and (copy.rows[0].count or 1) % step_rows):
         return None
     busy = less(thread, copy.chunks * rows) if rows < step_rows else None
-    if copy.rounded:
-        to = context.storages[copy.to]
-        context.storages[copy.to] = replace(to, rounded_rows=True)
+    note_rounded(copy, context)
     go, start, source = (context.names.fresh(f"{n}_{copy.to}") for n in ("whole", "to", "from"))
     origin, cache = to_affine(copy.source.index), cache_of(copy, context, thread)
     bytes_ = copy.source.type.bytes

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from selector.emit.context import KernelContext
+from selector.emit.context import KernelContext, Taking
 from selector.emit.copies import Copy
 from selector.emit.nests import Nest
 from selector.emit.scalar import Space
-from selector.emit.taking import Taking
 from selector.emit.thread_vectors import as_vectors
 from selector.intrinsics import records
 from selector.intrinsics.calls import constants
@@ -67,7 +66,7 @@ def _limit(nest: Nest) -> CopyLimit:
 
 def of_copy(copy: Copy, context: KernelContext, size: int) -> Taking:
     """A copy in chunks of 16 bytes, unless no chunk can start at a multiple of that."""
-    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    total = copy.chunks * copy.count
     start = to_affine(copy.coordinates[0]).rest(copy.x.var)
     moving = gcd(copy.per, *(c for term, c in start if term))
     threads = min(size, total)

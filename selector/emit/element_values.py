@@ -7,13 +7,12 @@ from __future__ import annotations
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.elements import COLUMN, ROW, AccumulatorElement, ElementScalar, ElementValues
-from selector.emit.kept_tiles import kept_element
 from selector.emit.lane_numbers import lane_number
 from selector.emit.places import ReadOut
 from selector.emit.regions import LANE_NAMES, Region
 from selector.emit.row_registers import row_element
 from selector.emit.scalar import c_type
-from selector.emit.staged_tiles import staged_element
+from selector.emit.staged_tiles import kept_element, staged_element
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits

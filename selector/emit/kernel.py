@@ -21,20 +21,18 @@ from selector.emit.context import KernelContext
 from selector.emit.emitter import Pipelines
 from selector.emit.nest_code import NestCode
 from selector.emit.nests import PLAIN_LOOPS
-from selector.emit.placement import Placement
-from selector.emit.refusals import refuse_unfed
+from selector.emit.placement import Placement, find_strips
 from selector.emit.rings import Ring
 from selector.emit.row_joins import holds_row_join
 from selector.emit.row_registers import assign_rows, row_arrays
 from selector.emit.row_sums import row_sums
 from selector.emit.runs import Runs
 from selector.emit.scalar import c_type
-from selector.emit.strips import find_strips
 from selector.emit.thread_lanes import unconditional
 from selector.emit.threads import ThreadCode
 from selector.emit.tiles import TileEmitter
 from selector.emit.units import Unit, block_unit, group_unit, warp_unit
-from selector.emit.warpgroups.arrangement import last_for_all
+from selector.emit.warpgroups.arrangement import last_for_all, refuse_unfed
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
@@ -44,14 +42,7 @@ from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.cuda.expressions import spell
-from selector.gpu.ir.expressions import (
-    Number,
-    equal,
-    less,
-    mixed_radix,
-    moved,
-    number,
-)
+from selector.gpu.ir.expressions import Number, equal, less, mixed_radix, moved, number
 from selector.gpu.ir.nodes import Let
 from selector.ir.contents import loaded
 from selector.ir.nodes import (

@@ -28,7 +28,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import substitute, walk_expr
+from selector.ir.traverse import free_vars, substitute, walk_expr
 
 PLAIN_LOOPS = (
     ForKind.SERIAL,
@@ -137,7 +137,7 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
         var = Var(f"$i{number}")
         digits.append(Digit(var, loop.extent))
         values[loop.name] = (Affine.of(loop.min) + var).to_expr()
-    if any(v.name in _mentioned(d.extent) for d in digits for v in (Var(n) for n in values)):
+    if any(free_vars(d.extent) & values.keys() for d in digits):
         return None
     scalar = Store(
         s.buffer,
@@ -147,10 +147,6 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
     )
     test = None if condition is None else substitute(condition, values)
     return Nest(tuple(digits), scalar, test)
-
-
-def _mentioned(e: Expr) -> set[str]:
-    return {x.name for x in walk_expr(e) if isinstance(x, Var)}
 
 
 def independent(nest: Nest, param: BufferParam | None, pitches: tuple[Expr, ...] = ()) -> bool:
@@ -216,7 +212,8 @@ def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
     """
     digits = list(nest.digits)
     value = nest.store.value
-    fixed = _mentioned(value.predicate) if isinstance(value, Load) and value.predicate else set()
+    held = value.predicate if isinstance(value, Load) else None
+    fixed = frozenset[str]() if held is None else free_vars(held)
     for low in digits:
         for high in digits:
             if low is high or low.count is None or high.count is None:

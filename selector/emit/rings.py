@@ -20,6 +20,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest, independent
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit
+from selector.emit.warpgroups.iterations import only_accumulates, only_region
 from selector.gpu.ir.expressions import (
     THREAD,
     as_number,
@@ -37,11 +38,9 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Advance, Commit, Drain, Let, State, Sync
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, Expr, For, ForKind, Stmt, Store, Var
+from selector.ir.nodes import Allocate, Expr, For, Stmt, Var
 from selector.ir.traverse import substitute_stmt
-from selector.lowering.normalize import sequence
-from selector.lowering.structure import peel_threads, stored_names
-from selector.lowering.tiles import as_accumulate
+from selector.lowering.structure import stored_names
 
 Piece = Callable[[], None]
 
@@ -226,14 +225,8 @@ class Ring:
 
     def _every_warp_multiplies(self) -> bool:
         """Whether the consumers are one run of accumulates that all warps execute."""
-        match self.consumers:
-            case [For(kind=ForKind.GPU_THREAD) as region]:
-                loops, body = peel_threads(region)
-                parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
-                alone = len(parts) == len(sequence(body)) and None not in parts
-                return alone and prod(e for _, e in loops) == self.context.block.warps
-            case _:
-                return False
+        every = prod(e for _, e in only_region(self.consumers)[0]) == self.context.block.warps
+        return every and only_accumulates(self.consumers) is not None
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """By the copy engine where it takes the rows, of arrays that the kernel does not write."""

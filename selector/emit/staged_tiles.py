@@ -1,4 +1,5 @@
-"""Elements of a staged matrix beside those of an accumulator, two at a time.
+"""Elements of a staged matrix beside those of an accumulator, two at a time; and those of tiles
+that are kept in registers (``register_tiles``), of which a lane has the same two neighbours.
 
 A lane has neighbours of a row of an accumulator. Where these are computed on with a matrix of 16
 bits in shared memory, both elements of that come as one word. In panels (``warpgroups.panels``) the
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from selector.diagnostics import EmitError
 from selector.emit.elements import COLUMN, EVEN, FIRST_ROW, ROW, ElementScalar
 from selector.emit.scalar import Space, Storage
 from selector.gpu.ir.expressions import PAIR_IN_PANELS, behind, half_of, number, pointer
@@ -71,3 +73,34 @@ def _place(first: Affine, pitch: int, storage: Storage) -> tuple[Expr, ...] | No
     if place is None or pitch != panels.pitch:
         return None
     return tuple(p.to_expr() for p in place)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptElement:
+    """The element of a tile whose place is ``base`` and so much more a row and a column."""
+
+    buffer: str
+    base: int
+    by_row: int
+    by_column: int
+
+    def at(self, scalar: ElementScalar) -> Expr:
+        odd = scalar.across % 2
+        origin = self.base + self.by_row * scalar.down + self.by_column * (scalar.across - odd)
+        place = map(Affine.of, (origin, self.by_row, self.by_column))
+        return half_of(scalar.context.registers.tiles[self.buffer].at(*place), odd)
+
+
+def kept_element(load: Load, scalar: ElementScalar) -> Var:
+    """What stands for one lane's load, whose index is one of ``ROW`` and ``COLUMN``."""
+    index = to_affine(load.index)
+    parts = index.rest(ROW).rest(COLUMN), index.coefficient(ROW), index.coefficient(COLUMN)
+    plain = load.type == FLOAT16 and load.predicate is None
+    match [p.constant for p in parts]:
+        case int(base), int(by_row), int(by_column) if plain:
+            return scalar.leaf(KeptElement(load.buffer, base, by_row, by_column), load.type)
+        case _:
+            raise EmitError(
+                f"`{load.buffer}` is kept in registers and read in another order than it has there",
+                hint=f"store `{load.buffer}` in GPUShared",
+            )

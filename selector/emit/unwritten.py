@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from selector.diagnostics import InternalError, ScheduleError, Where
 from selector.emit.context import KernelContext
-from selector.emit.copies import as_copy
+from selector.emit.copies import copy_of
 from selector.emit.nests import as_nest
 from selector.emit.scalar import Space
 from selector.emit.threads import ThreadCode
@@ -101,8 +101,7 @@ class _Copies:
             return None
         if set(stored_names(s)) != {self.name}:
             return None
-        nest = as_nest(s)
-        copy = as_copy(nest, self.context) if nest is not None else None
+        copy = copy_of(s, self.context)
         if copy is None:
             return None
         if not copy.rounded:

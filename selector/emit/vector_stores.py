@@ -10,23 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from selector.emit.chunks import spread
 from selector.emit.context import KernelContext
+from selector.emit.copies import CHUNK_BYTES
 from selector.emit.nests import Digit, Nest, merge_digits
 from selector.emit.scalar import Space, c_type
-from selector.gpu.ir.expressions import (
-    at_least,
-    mixed_radix,
-    number,
-    plus,
-    pointer,
-    times,
-)
+from selector.gpu.ir.expressions import mixed_radix, pointer, times
 from selector.gpu.ir.memory import Point, StoreChunk
-from selector.gpu.ir.nodes import Leave, Let
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Load
-
-CHUNK_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +67,7 @@ def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, s
     w, scalar, store = context.writer, context.scalar, copy.nest.store
     assert isinstance(store.value, Load)
     total = prod(d.count or 1 for d in copy.nest.digits) // copy.per
-    with w.loop("step", number(0), number(-(-total // size)), "unrolled"):
-        w.add(Let("int", ("i",), (plus(thread, times("step", size)),)))
-        if total % size:
-            with w.when(at_least("i", total)):
-                w.add(Leave("loop"))
+    with spread(context, thread, size, total, unroll=True):
         _digits(copy, context)
         kind = c_type(store.value.type)
         to, source = context.storages[store.buffer], context.storages[store.value.buffer]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.warpgroups.repeated import Repeated, split_repeated
-from selector.emit.warpgroups.way import way_to
+from selector.emit.warpgroups.repeated import Repeated, split_repeated, way_to
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,

@@ -26,12 +26,13 @@ from selector.gpu.ir.nodes import (
     Local,
     Memory,
     Node,
+    Read,
     Retire,
     Sync,
+    Touch,
     walk,
 )
 from selector.gpu.ir.products import Busy, Descriptor, Pin
-from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Call, IntImm
 

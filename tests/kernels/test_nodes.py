@@ -86,11 +86,13 @@ from selector.gpu.ir.nodes import (
     Leave,
     Let,
     Node,
+    Read,
     Registers,
     ResetArrivals,
     Retire,
     State,
     Sync,
+    Touch,
 )
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import (
@@ -107,7 +109,6 @@ from selector.gpu.ir.products import (
     SetTile,
 )
 from selector.gpu.ir.text import parse_kernels, print_kernels
-from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Call, Expr, FloatImm, Var
 from selector.ir.types import FLOAT16, FLOAT32, INT32, UINT32

@@ -7,13 +7,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from selector.emit.c.scalar import CScalarEmitter
-from selector.emit.c.writer import Writer
 from selector.emit.names import Names
 from selector.emit.scalar import Storage
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, For, Load
 from selector.lowering.ranges import Ranges
 from selector.targets import Target
+
+
+class Writer:
+    """Collects lines; ``block`` indents. The text ends with a newline."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def line(self, text: str = "") -> None:
+        self._lines.append("  " * self._depth + text if text else "")
+
+    def lines(self, text: str) -> None:
+        for part in text.splitlines():
+            self.line(part)
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
+        """``head {`` ... ``tail`` with the lines between indented."""
+        self.line(f"{head} {{" if head else "{")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.line(tail)
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
 
 
 @dataclass(slots=True)

@@ -4,17 +4,89 @@ need none of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
-from selector.emit.c.ahead import Tests
 from selector.emit.c.context import CContext
 from selector.emit.c.lanes import LaneLoops, lane_loops
-from selector.ir.affine import to_affine
-from selector.ir.nodes import Block, Expr, For, IfThenElse, IntImm, Load, Stmt, Store
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import (
+    Block,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    IfThenElse,
+    IntImm,
+    Load,
+    Stmt,
+    Store,
+)
 from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.lowering.predicates import TRUE
 from selector.lowering.ranges import Ranges, digit_bounds, holds_in, loop_bounds
+
+
+@dataclass(slots=True)
+class Tests:
+    """Conditions gathered ahead of a loop: indices inside buffers, and other conditions.
+
+    ``around`` are all loops around that place, which may prove a condition; ``ranges`` those that
+    the conditions have to cover.
+    """
+
+    around: Ranges
+    ranges: Ranges
+    lows: list[Affine] = field(default_factory=list[Affine])
+    highs: list[tuple[Affine, Affine]] = field(default_factory=list[tuple[Affine, Affine]])
+    others: list[Expr] = field(default_factory=list[Expr])
+
+    @staticmethod
+    def ahead(around: Ranges) -> Tests:
+        """Tests at a place inside the loops of ``around``."""
+        return Tests(around, Ranges({}, around.nonnegative))
+
+    def inside(self, index: Affine, size: Expr) -> bool:
+        """Ask for 0 <= ``index`` < ``size`` in all iterations; False if that has no test."""
+        if self.around.extended(self.ranges.bounds).inside(index, to_affine(size)):
+            return True
+        found = self.ranges.interval(index)
+        if found is None:
+            return False
+        self._least(found[0])
+        self._greatest(found[1], to_affine(size))
+        return True
+
+    def _least(self, low: Affine) -> None:
+        if self.ranges.at_least_zero(low):
+            return
+        for i, other in enumerate(self.lows):
+            difference = (low - other).constant
+            if difference is not None:
+                self.lows[i] = low if difference < 0 else other
+                return
+        self.lows.append(low)
+
+    def _greatest(self, high: Affine, size: Affine) -> None:
+        if self.ranges.at_least_zero(size - high - 1):
+            return
+        for i, (other, limit) in enumerate(self.highs):
+            difference = (high - other).constant
+            if limit == size and difference is not None:
+                self.highs[i] = (high if difference > 0 else other, limit)
+                return
+        self.highs.append((high, size))
+
+    def condition(self) -> tuple[Expr, ...]:
+        """The conjunction of what is asked; empty if all of it is known to hold."""
+        tests: list[Expr] = [Compare(CompareOp.LE, IntImm(0), a.to_expr()) for a in self.lows]
+        tests += [Compare(CompareOp.LT, a.to_expr(), s.to_expr()) for a, s in self.highs]
+        return tuple(_distinct((*tests, *self.others)))
+
+
+def _distinct(tests: Iterable[Expr]) -> list[Expr]:
+    return list(dict.fromkeys(tests))
+
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
 _MOST_STORES = 32  # that are written twice under one test
@@ -42,22 +114,21 @@ class Covering:
     def cover(self, s: Stmt) -> Cover | None:
         """What one test ahead of a plain statement can cover; None if nothing."""
         tests = Tests.ahead(self.context.ranges)
-        safe: set[Load] = set()
-        failing: set[Load] = set()
-        holding: set[Expr] = set()
-        for store, ranges in _stores(s, tests.ranges):
-            tests.ranges = ranges
-            self._cover_store(lane_loops(store), tests, safe, failing, holding)
-        found = Cover(tests.condition(), frozenset(safe - failing), frozenset(holding))
-        return found if found.gains else None
+        return self._cover(
+            tests, ((lane_loops(store), at) for store, at in stores_in(s, tests.ranges))
+        )
 
     def cover_form(self, form: LaneLoops) -> Cover | None:
         """The same for one store inside its loops."""
         tests = Tests.ahead(self.context.ranges)
+        return self._cover(tests, ((form, tests.ranges),))
+
+    def _cover(self, tests: Tests, forms: Iterable[tuple[LaneLoops, Ranges]]) -> Cover | None:
         safe: set[Load] = set()
         failing: set[Load] = set()
         holding: set[Expr] = set()
-        self._cover_store(form, tests, safe, failing, holding)
+        for form, tests.ranges in forms:
+            self._cover_store(form, tests, safe, failing, holding)
         found = Cover(tests.condition(), frozenset(safe - failing), frozenset(holding))
         return found if found.gains else None
 
@@ -125,16 +196,16 @@ class Covering:
         return size is not None and size <= _LARGEST_NEST
 
 
-def _stores(s: Stmt, ranges: Ranges) -> Iterator[tuple[Store, Ranges]]:
+def stores_in(s: Stmt, ranges: Ranges) -> Iterator[tuple[Store, Ranges]]:
     """Every store below a statement, with the ranges of the loops around it."""
     match s:
         case Store():
             yield s, ranges
         case For():
-            yield from _stores(s.body, ranges.extended({s.name: loop_bounds(s)}))
+            yield from stores_in(s.body, ranges.extended({s.name: loop_bounds(s)}))
         case _:
             for child in stmt_children(s):
-                yield from _stores(child, ranges)
+                yield from stores_in(child, ranges)
 
 
 def _iterations(s: Stmt) -> int | None:

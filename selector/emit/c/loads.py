@@ -8,20 +8,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from selector.emit.c.context import CContext
+from selector.emit.c.context import CContext, Writer
 from selector.emit.c.lanes import LaneLoops
-from selector.emit.c.operands import (
-    COLUMN,
-    INNER,
-    ROW,
-    TILE_BYTES,
-    TILE_ROWS,
-    Dense,
-    Matrix,
-)
+from selector.emit.c.operands import COLUMN, INNER, ROW, TILE_BYTES, TILE_ROWS, Dense, Matrix
 from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import Shape
-from selector.emit.c.writer import Writer
 from selector.emit.scalar import Space, Storage, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import IntImm, Store

@@ -6,28 +6,17 @@ this file adds parameters and what the text stands on (``preamble``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.c.context import CContext
+from selector.emit.c.context import CContext, Writer
 from selector.emit.c.function import FunctionBody
 from selector.emit.c.preamble import RESERVED, SNIPPET_NAMES, preamble
-from selector.emit.c.writer import Writer
-from selector.emit.names import Names, comment
+from selector.emit.names import Names, comment, identifier
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.cuda.preamble import words
 from selector.ir.module import Module
-from selector.ir.nodes import (
-    Allocate,
-    BufferParam,
-    Dim,
-    Expr,
-    IntImm,
-    Role,
-    ScalarParam,
-    Var,
-)
+from selector.ir.nodes import Allocate, BufferParam, Dim, Expr, IntImm, Role, ScalarParam, Var
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16, INT32, INT64, UINT16, Type
@@ -42,7 +31,7 @@ def emit(module: Module, target: Target) -> Plan:
     """Source and plan of a selected module, all of whose temporaries are allocations."""
     refuse_races(module.body)
     _refuse_rings(module)
-    entry = "kernel_" + (re.sub(r"\W+", "_", module.name).strip("_") or "k")
+    entry = f"kernel_{identifier(module.name) or 'k'}"
     context = CContext(module.name, target, Names(RESERVED | SNIPPET_NAMES | {entry}))
     parameters = list(_parameters(module, context))
     FunctionBody(context).emit(normalize(module.body))

@@ -7,12 +7,12 @@ buffers; these are loaded in place (``loads``), the others checked piece by piec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 from selector.diagnostics import EmitError
-from selector.emit.c.ahead import Tests
 from selector.emit.c.context import CContext, loop_head
+from selector.emit.c.cover import Tests, stores_in
 from selector.emit.c.loads import OperandLoads, Piece
 from selector.emit.c.operands import (
     COLUMN,
@@ -28,21 +28,8 @@ from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import TileScope
 from selector.emit.c.sums import SumsCode
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    Block,
-    Compare,
-    CompareOp,
-    Expr,
-    For,
-    IntImm,
-    Ramp,
-    Stmt,
-    Store,
-    Var,
-)
-from selector.ir.traverse import free_vars, stmt_children, substitute, walk_stmt
+from selector.ir.nodes import Block, Compare, CompareOp, Expr, For, IntImm, Ramp, Stmt, Store, Var
+from selector.ir.traverse import conjuncts, free_vars, substitute, walk_stmt
 from selector.lowering.predicates import TRUE
 from selector.lowering.ranges import Ranges, holds_in, loop_bounds
 
@@ -133,7 +120,7 @@ class TileCode:
         """
         always: list[Expr] = []
         prefix: list[Expr] = []
-        for test in _conjuncts(tests):
+        for test in (part for whole in tests for part in conjuncts(whole)):
             if loop not in free_vars(test):
                 always.append(test)
                 continue
@@ -302,15 +289,6 @@ def _dense(p: Product) -> list[Dense]:
     return [m.dense for m in (p.a, p.b) if m.dense is not None]
 
 
-def _conjuncts(tests: Iterable[Expr]) -> Iterable[Expr]:
-    for test in tests:
-        match test:
-            case Binary(BinaryOp.AND, a, b):
-                yield from _conjuncts((a, b))
-            case _:
-                yield test
-
-
 def _next_use(uses: Sequence[tuple[object, object]], at: int, key: object) -> int:
     if key is None:
         return len(uses) + 1
@@ -323,16 +301,10 @@ def _matrix_bounds(m: Matrix) -> dict[str, tuple[Expr, Expr]]:
     return {v.name: (IntImm(0), IntImm(n - 1)) for v, n in extents}
 
 
-def _loop_products(s: Stmt, ranges: Ranges) -> Iterable[tuple[Product, Ranges]]:
+def _loop_products(s: Stmt, ranges: Ranges) -> Iterator[tuple[Product, Ranges]]:
     """Every product below a statement with the loops around it."""
-    match s:
-        case Store():
-            product = as_product(s)
-            if product is None:
-                raise EmitError(f"a store to `{s.buffer}` among products is none")
-            yield product, ranges
-        case For():
-            yield from _loop_products(s.body, ranges.extended({s.name: loop_bounds(s)}))
-        case _:
-            for child in stmt_children(s):
-                yield from _loop_products(child, ranges)
+    for store, inner in stores_in(s, ranges):
+        product = as_product(store)
+        if product is None:
+            raise EmitError(f"a store to `{store.buffer}` among products is none")
+        yield product, inner

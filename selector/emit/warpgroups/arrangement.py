@@ -1,22 +1,24 @@
-"""How a kernel is arranged: its threads, what operands of warpgroups lie in, who brings them."""
+"""How a kernel is arranged: its threads, what operands of warpgroups lie in, who brings them; and
+what no kernel can be.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import NoReturn
 
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import ScheduleError, Where
 from selector.emit.arrangement import Arrangement
-from selector.emit.refusals import check_inside_threads, check_threads
 from selector.emit.register_tiles import register_names
 from selector.emit.shared_memory import Layouts
 from selector.emit.warpgroups.panels import find_panels
 from selector.emit.warpgroups.tensor_kernels import arrange_tensor, check_tensor
 from selector.emit.warpgroups.windows import find_slots, find_windows
-from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt
+from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor
-from selector.lowering.structure import last_outside, thread_regions
+from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store
+from selector.lowering.structure import last_outside, outside_threads, thread_regions
 from selector.targets import Target
 
 
@@ -77,4 +79,40 @@ def last_for_all(body: Stmt) -> Stmt | None:
     """The last statement that the group that feeds takes part in: the groups do the rest alone."""
     return last_outside(
         body, lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s)
+    )
+
+
+def check_threads(name: str, target: Target, block: Arrangement, *, tensor: bool) -> None:
+    """``ScheduleError`` for a block with more threads than the target has."""
+    if block.threads > target.max_threads:
+        raise ScheduleError(
+            f"`{name}` asks for {block.threads} threads per block of {target.max_threads}",
+            f"in a kernel with tensor statements a gpu_thread loop counts {block.unit}s of "
+            f"{block.unit_threads} threads"
+            if tensor
+            else "",
+            "use fewer or smaller gpu_thread loops",
+        )
+
+
+def check_inside_threads(body: Stmt) -> None:
+    """``ScheduleError`` for a tensor statement outside of the thread loops that others are in."""
+    for s in outside_threads(body):
+        if is_tensor_store(s):
+            assert isinstance(s, Store)
+            raise ScheduleError(
+                f"a tensor statement of `{s.buffer}` stands outside the warps",
+                "others of its kernel are inside gpu_thread loops, which enumerate warps",
+                f"mark a loop of every stage of `{s.buffer}` with gpu_threads(...)",
+                Where(func=s.buffer),
+            )
+
+
+def refuse_unfed(name: str) -> NoReturn:
+    """``ScheduleError`` for a kernel that is to feed itself, in which no loop does."""
+    raise ScheduleError(
+        f"`{name}` cannot feed itself",
+        "no loop of its kernel stages operands of tensor instructions ahead",
+        "give the staged operands pipeline_stages(...); else drop self_fed(...)",
+        Where(func=name),
     )

@@ -7,7 +7,7 @@ that fill the slot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from math import prod
 
 from selector.emit.warpgroups.windows import is_window
@@ -29,30 +29,32 @@ from selector.lowering.structure import loaded_names, peel_threads, stored_names
 from selector.lowering.tiles import Accumulate, as_accumulate
 
 
-def only_accumulates(consumers: list[Stmt]) -> list[str] | None:
-    """The accumulators, where an iteration does nothing but add to them in all groups."""
+def only_region(consumers: list[Stmt]) -> tuple[list[tuple[str, int]], Stmt]:
+    """The thread loops of an iteration that is nothing else, and their body; nothing of others."""
     match consumers:
         case [For(kind=ForKind.GPU_THREAD) as region]:
-            _, body = peel_threads(region)
-            parts = [as_accumulate(x) for x in sequence(body) if isinstance(x, Store)]
-            if len(parts) != len(sequence(body)) or not parts:
-                return None
-            names = [p.accumulator for p in parts if p is not None]
-            return list(dict.fromkeys(names)) if len(names) == len(parts) else None
+            return peel_threads(region)
         case _:
-            return None
+            return [], Block(())
+
+
+def _products(stmts: Iterable[Stmt]) -> list[Accumulate | None]:
+    return [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
+
+
+def only_accumulates(consumers: list[Stmt]) -> list[str] | None:
+    """The accumulators, where an iteration does nothing but add to them in all groups."""
+    parts = _products(sequence(only_region(consumers)[1]))
+    names = dict.fromkeys(p.accumulator for p in parts if p is not None)
+    return list(names) if names and None not in parts else None
 
 
 def trailing_accumulators(consumers: list[Stmt]) -> list[str]:
     """Accumulators whose products end an iteration and may run on into the next one: that
     waits for products of its own before anybody touches those accumulators.
     """
-    match consumers:
-        case [For(kind=ForKind.GPU_THREAD) as region]:
-            stmts = _in_order(peel_threads(region)[1])
-        case _:
-            return []
-    parts = [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
+    stmts = _in_order(only_region(consumers)[1])
+    parts = _products(stmts)
     end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
     names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
     head = _after_first(parts)
@@ -72,26 +74,18 @@ def _after_first(parts: Sequence[Accumulate | None]) -> int:
 
 def read_first(consumers: list[Stmt], names: Set[str]) -> bool:
     """Whether only the first products of an iteration read some buffers."""
-    match consumers:
-        case [For(kind=ForKind.GPU_THREAD) as region]:
-            stmts = _in_order(peel_threads(region)[1])
-        case _:
-            return False
-    head = _after_first([as_accumulate(x) if isinstance(x, Store) else None for x in stmts])
-    return not any(loaded_names(s) & names for s in stmts[head:])
+    stmts = _in_order(only_region(consumers)[1])
+    head = _after_first(_products(stmts))
+    return bool(stmts) and not any(loaded_names(s) & names for s in stmts[head:])
 
 
 def slot_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:
     """How many accumulate statements read the ``staged`` buffers, if nothing else does and all
     ``groups`` come to all of them once an iteration; else 0.
     """
-    match consumers:
-        case [For(kind=ForKind.GPU_THREAD) as region]:
-            loops, body = peel_threads(region)
-            every = prod(e for _, e in loops) == groups
-            return (_straight_readers(body, staged) or 0) if every else 0
-        case _:
-            return 0
+    loops, body = only_region(consumers)
+    every = prod(e for _, e in loops) == groups
+    return (_straight_readers(body, staged) or 0) if every else 0
 
 
 def read_by_threads(consumers: list[Stmt], staged: set[str]) -> bool:

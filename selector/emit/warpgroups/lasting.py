@@ -20,10 +20,9 @@ from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, from_the_end, whole_clusters
 from selector.emit.warpgroups.iterations import read_first
-from selector.emit.warpgroups.repeated import Repeated, split_repeated
+from selector.emit.warpgroups.repeated import Repeated, Way, split_repeated, way_to, without
 from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
 from selector.emit.warpgroups.turn_tiles import TurnTiles, find_turn_tiles
-from selector.emit.warpgroups.way import Way, way_to, without
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -49,17 +48,7 @@ from selector.gpu.ir.expressions import (
     shared_address,
     times,
 )
-from selector.gpu.ir.nodes import (
-    Arrive,
-    Assign,
-    Await,
-    Fence,
-    Init,
-    Leave,
-    Let,
-    State,
-    Sync,
-)
+from selector.gpu.ir.nodes import Arrive, Assign, Await, Fence, Init, Leave, Let, State, Sync
 from selector.ir.nodes import Allocate, For, LetStmt, Memory, Stmt
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars, walk_stmt

@@ -8,10 +8,8 @@ outside of the source becomes 0.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
-from math import prod
 
-from selector.emit.chunks import addresses, decode, element_predicate
+from selector.emit.chunks import addresses, decode, element_predicate, note_rounded
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.gpu.ir.expressions import (
@@ -69,10 +67,8 @@ def emit_shifted(
     thread are loaded before the first is stored.
     """
     w = context.writer
-    if copy.rounded:
-        to = context.storages[copy.to]
-        context.storages[copy.to] = replace(to, rounded_rows=True)
-    total = copy.chunks * prod(d.count or 1 for d in copy.rows)
+    note_rounded(copy, context)
+    total = copy.chunks * copy.count
     steps = -(-total // size)
     together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
     item = plus(thread, times(plus("first", "part"), size))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.context import KernelContext
@@ -30,13 +31,7 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.nodes import Assign, Drain, Fence, Let, Sync
-from selector.gpu.ir.products import (
-    InMemory,
-    LoadFragment,
-    Mma,
-    Pin,
-    Register,
-)
+from selector.gpu.ir.products import InMemory, LoadFragment, Mma, Pin, Register
 from selector.gpu.ir.tensor import (
     COLUMNS,
     LANE,
@@ -47,13 +42,7 @@ from selector.gpu.ir.tensor import (
     TensorTile,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import (
-    Allocate,
-    Block,
-    Expr,
-    Stmt,
-    Store,
-)
+from selector.ir.nodes import Allocate, Block, Expr, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.structure import thread_regions
 from selector.lowering.tiles import Accumulate, as_accumulate
@@ -274,21 +263,15 @@ def sums_of(stmts: list[Stmt], c: KernelContext) -> list[Sums]:
     found: list[Sums] = []
     for s in stmts:
         for loops, body in thread_regions(s):
-            run: list[Accumulate] = []
-            for x in _in_order(body):
-                statement = None if x is None else c.as_accumulate(x)
-                if statement is not None:
-                    run.append(statement)
-                elif run:
-                    found.append(Sums(tuple(loops), tuple(run)))
-                    run = []
-            if run:
-                found.append(Sums(tuple(loops), tuple(run)))
+            statements = [None if x is None else c.as_accumulate(x) for x in _in_order(body)]
+            for _, run in groupby(statements, key=lambda x: x is None):
+                products = tuple(x for x in run if x is not None)
+                found += [Sums(tuple(loops), products)] if products else []
     return found
 
 
 def _in_order(s: Stmt) -> Iterator[Store | None]:
-    """The stores of a body, and None for others and at its end."""
+    """The stores of a body, and None for others."""
     match s:
         case Block(stmts):
             for x in stmts:

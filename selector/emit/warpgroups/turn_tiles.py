@@ -15,7 +15,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import block_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
-from selector.emit.warpgroups.way import Way
+from selector.emit.warpgroups.repeated import Way
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     THREAD,

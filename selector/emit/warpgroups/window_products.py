@@ -291,14 +291,8 @@ def _runs(s: Stmt) -> Iterator[Run]:
     if is_window(s):
         yield (s,)
         return
-    run: list[Stmt] = []
-    for x in stmt_children(s):
-        if is_window(x):
-            run.append(x)
-            continue
-        if run:
+    for windows, run in groupby(stmt_children(s), key=is_window):
+        if windows:
             yield tuple(run)
-            run = []
-        yield from _runs(x)
-    if run:
-        yield tuple(run)
+        else:
+            yield from (inner for x in run for inner in _runs(x))

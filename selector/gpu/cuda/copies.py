@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.expressions import operand, spell
-from selector.gpu.cuda.views import address, pointer
+from selector.gpu.cuda.expressions import operand, spell, summand
 from selector.gpu.ir.expressions import behind, number
 from selector.gpu.ir.memory import (
     Array,
@@ -19,18 +18,34 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreNode,
     StorePair,
     StoreQuad,
     StoreRows,
     StoreVector,
     StoreWords,
 )
+from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
-StoreNode = (
-    Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | LoadVector
-    | StoreVector | Evaluate
-)  # fmt: skip
+
+def pointer(view: View, *, terms: bool = False) -> str:
+    """The begin of a view, but for its bytes ``at``; ``terms`` of its index are added one after the
+    other.
+    """
+    start = "" if view.start is None else spell(view.start)
+    text = f"({view.memory} + {start})" if start else view.memory
+    if view.index is None:
+        return text
+    return f"{text} + {spell(view.index) if terms else summand(view.index)}"
+
+
+def address(view: View) -> str:
+    """Of a view in shared memory."""
+    behind = "" if view.at is None else f" + {operand(view.at)}"
+    return f"shared_address({pointer(view)}){behind}"
+
+
 _VECTORS = {2: "u16", 4: "u32", 8: "uint2", 16: "uint4"}  # by their bytes
 
 

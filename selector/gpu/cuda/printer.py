@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.gpu.cuda.copies import StoreNode, copy_line, engine_line, store_line
+from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import TYPES, operand, parity, spell
 from selector.gpu.cuda.fused import fused_lines
 from selector.gpu.cuda.products import ProductNode, product_lines
@@ -19,6 +19,7 @@ from selector.gpu.ir.memory import (
     Point,
     Prefetch,
     Store,
+    StoreNode,
 )
 from selector.gpu.ir.nodes import (
     SHARED_ALIGNMENT,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from selector.gpu.cuda.copies import address, pointer
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import form, hold_form
 from selector.gpu.cuda.tensor import load_line, product_line
-from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.descriptors import SWIZZLE_CODES
 from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.products import (

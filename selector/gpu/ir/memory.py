@@ -238,8 +238,13 @@ class Evaluate:
     call: Expr
 
 
+StoreNode = (
+    Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | LoadVector
+    | StoreVector | Evaluate
+)  # fmt: skip
+"""What a thread does alone with values and memory, and is done with then."""
+
 MemoryNode = (
     Map | Prefetch | EngineCopy | EngineStore | Point | CopyAsync | CopyElement | CopyRun
-    | LoadShifted | Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows
-    | LoadVector | StoreVector | Evaluate
+    | LoadShifted | StoreNode
 )  # fmt: skip

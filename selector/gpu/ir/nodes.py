@@ -19,7 +19,6 @@ from selector.gpu.ir.memory import MemoryNode
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import ProductNode
 from selector.gpu.ir.tensor import TensorNode
-from selector.gpu.ir.touched import Read, Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.ir.nodes import Expr
 
@@ -278,6 +277,32 @@ class Dependents:
     """The launch after this one may start (``allow``); the one before is complete (``await``)."""
 
     what: str
+
+
+# ------------------------------------------------------------------ where data are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """``bytes`` that a thread writes at an address, where they are ``wanted``. ``how``: ``stored``,
+    or ``copied``, which ends when its queue of copies says so.
+    """
+
+    how: str
+    at: Expr
+    bytes: int
+    wanted: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``ldmatrix`` from ``rows``: matrices of 8 rows of 16 bytes, ``step`` bytes apart, the first
+    ones of which begin so many bytes further.
+    """
+
+    rows: str
+    step: int
+    matrices: tuple[int, ...]
 
 
 Node = (

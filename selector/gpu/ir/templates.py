@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from selector.gpu.ir import memory, nodes, products, tensor, touched
+from selector.gpu.ir import memory, nodes, products, tensor
 
 TEMPLATES: dict[type, str] = {
     nodes.Kernel: "kernel {name} threads {threads} cluster {cluster}[ resident {resident}]"
@@ -71,8 +71,8 @@ TEMPLATES: dict[type, str] = {
     "[ swizzle {swizzle}][ version {version}]",
     products.Mma: "mma {how} {record} to {to} piece {piece} left {a} right {b}",
     products.Pin: "pin {name}",
-    touched.Touch: "touch {how} at {at} bytes {bytes}[ wanted {wanted}]",
-    touched.Read: "read {rows} each {step} matrices {matrices}",
+    nodes.Touch: "touch {how} at {at} bytes {bytes}[ wanted {wanted}]",
+    nodes.Read: "read {rows} each {step} matrices {matrices}",
     tensor.TensorAlloc: "tensor_alloc at {at} columns {columns}",
     tensor.TensorMemory: "tensor {name} at {at} columns {columns}",
     tensor.TensorTile: "tensor_tile {name} of {base} columns {columns} = {start}",

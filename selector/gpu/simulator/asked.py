@@ -18,13 +18,13 @@ from selector.gpu.ir.nodes import (
     Local,
     Memory,
     Node,
+    Read,
     State,
     expressions,
     walk,
 )
 from selector.gpu.ir.products import Descriptor, Pin
 from selector.gpu.ir.tensor import TensorTile
-from selector.gpu.ir.touched import Read
 from selector.ir.traverse import free_vars
 
 

@@ -17,8 +17,7 @@ from selector.diagnostics import InternalError
 from selector.gpu.ir.expressions import THREAD
 from selector.gpu.ir.layouts import CHUNK, GROUP_ROWS
 from selector.gpu.ir.memory import CopyRun
-from selector.gpu.ir.nodes import Body, For, If, Leave, Node, expressions, walk
-from selector.gpu.ir.touched import Read, Touch
+from selector.gpu.ir.nodes import Body, For, If, Leave, Node, Read, Touch, expressions, walk
 from selector.gpu.ir.values import asked, values_of
 from selector.gpu.simulator.threads import GROUP, WARP, Agent
 from selector.ir.nodes import Expr

@@ -10,23 +10,7 @@ from typing import TypeGuard
 
 from selector.gpu.ir.descriptors import span
 from selector.gpu.ir.expressions import number, plus, times
-from selector.gpu.ir.memory import (
-    Array,
-    EngineCopy,
-    EngineStore,
-    Evaluate,
-    LoadVector,
-    Map,
-    Point,
-    Prefetch,
-    Store,
-    StoreChunk,
-    StorePair,
-    StoreQuad,
-    StoreRows,
-    StoreVector,
-    StoreWords,
-)
+from selector.gpu.ir.memory import EngineCopy, EngineStore, Map, Point, Prefetch, StoreNode
 from selector.gpu.ir.nodes import (
     Body,
     Comment,
@@ -41,6 +25,7 @@ from selector.gpu.ir.nodes import (
     Local,
     Memory,
     Node,
+    Read,
     Registers,
     State,
     expressions,
@@ -62,7 +47,6 @@ from selector.gpu.ir.products import (
     SetTile,
 )
 from selector.gpu.ir.tensor import LOADS, TensorBusy, TensorLoad
-from selector.gpu.ir.touched import Read
 from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.asked import asked_only
 from selector.gpu.simulator.moved import Alone, moved
@@ -70,6 +54,10 @@ from selector.gpu.simulator.resolved import INSIDE_NAME, OF_LANES, Names
 from selector.ir.traverse import free_vars
 
 _DECLARED = Descriptor | Let | Memory
+_NOTHING = (
+    Map, Prefetch, Registers, Dependents, Point, Comment, SetTile, Fragment, LoadFragment, Mma,
+    StoreNode,
+)  # fmt: skip
 Span = tuple[str, int, int]  # a descriptor, bytes behind its start
 
 
@@ -167,11 +155,7 @@ class _Reduction:
                 return (Local(left),) if left else ()
             case _ if self.alone.moves_only(node):
                 return (*self.touches(node), *moved(node, names))
-            case (
-                Local() | Evaluate() | SetTile()
-                | Store() | StorePair() | StoreQuad() | StoreWords() | StoreRows()
-                | LoadVector() | StoreVector()
-            ):  # fmt: skip
+            case _ if isinstance(node, StoreNode | SetTile):
                 return self.touches(node)
             case For() | If() if self.alone.stores_only(node) and not self.decided(node, names):
                 return self.touches(node)
@@ -235,10 +219,8 @@ class _Reduction:
                     found.add(name)
                 case SetTile(name, _, values):
                     found = found.union((name,), *map(free_vars, values))
-                case StoreChunk() | StorePair() | StoreQuad() | StoreWords() | StoreRows():
+                case _ if isinstance(x, StoreNode | Let | State | If):
                     found = found.union(*map(free_vars, expressions(x)), memories(x))
-                case Store() | Evaluate() | Let() | State() | If():
-                    found = found.union(*map(free_vars, expressions(x)))
                 case _:
                     pass
         return tuple(Pin(name) for name in self.watched if name in found)
@@ -302,18 +284,8 @@ def _meets(node: Node) -> bool:
     match node:
         case Fence(what):
             return what != "matrix"
-        case Map() | Prefetch() | Registers() | Dependents() | Point():
-            return False
-        case Array() | Store() | StoreChunk() | StoreWords() | StoreRows():
-            return False
-        case SetTile() | StorePair() | StoreQuad() | LoadVector() | StoreVector():
-            return False
-        case Evaluate() | Comment():
-            return False
-        case Fragment() | LoadFragment() | Mma():
-            return False
         case _:
-            return True
+            return not isinstance(node, _NOTHING)
 
 
 def _fragments(node: Mma) -> Iterator[str]:

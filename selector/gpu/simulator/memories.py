@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from selector.gpu.ir.memory import EngineCopy, EngineStore
-from selector.gpu.ir.nodes import Node
+from selector.gpu.ir.nodes import Node, Read
 from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
-from selector.gpu.ir.touched import Read
-from selector.gpu.simulator.barriers import Barrier
 from selector.gpu.simulator.lanes import Lanes, Moves, of_range, of_read
 from selector.gpu.simulator.launch import Launch, value
-from selector.gpu.simulator.phases import Phases
+from selector.gpu.simulator.phases import Barrier, Phases
 from selector.gpu.simulator.races import Races, Who
 from selector.gpu.simulator.threads import KNOWN, Agent, Clock
 from selector.gpu.simulator.variables import start_of

@@ -11,21 +11,14 @@ from typing import get_args
 from selector.gpu.ir.expressions import number
 from selector.gpu.ir.layouts import CHUNK
 from selector.gpu.ir.memory import (
-    Array,
     CopyAsync,
     CopyElement,
     CopyRun,
     EngineStore,
-    Evaluate,
     LoadShifted,
-    LoadVector,
     Point,
     Store,
-    StoreChunk,
-    StorePair,
-    StoreQuad,
-    StoreRows,
-    StoreVector,
+    StoreNode,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -41,11 +34,11 @@ from selector.gpu.ir.nodes import (
     Memory,
     Node,
     State,
+    Touch,
     children,
     walk,
 )
 from selector.gpu.ir.products import SetTile
-from selector.gpu.ir.touched import Touch
 from selector.gpu.ir.views import BYTES, View
 from selector.gpu.simulator.resolved import INSIDE, Names
 from selector.ir.nodes import Call, Expr, IntImm, Select, Var
@@ -53,10 +46,7 @@ from selector.ir.traverse import map_expr
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
 _MOVES = frozenset(get_args(Move))
-_STORES = frozenset((
-    Array, Store, StoreChunk, StorePair, StoreQuad, StoreWords, StoreRows, SetTile, Evaluate,
-    LoadVector, StoreVector, Local,
-))  # fmt: skip
+_STORES = frozenset((*get_args(StoreNode), SetTile, Local))
 _PLAIN = _STORES | {Comment, Point, For, If, Let, Leave}
 _ALONE = _PLAIN | _MOVES | {State, Assign}
 _MOVED = frozenset((For, If, Leave, Touch, CopyRun))

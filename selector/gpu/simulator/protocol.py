@@ -29,9 +29,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
-from selector.gpu.ir.nodes import Init, Kernel, Sync, walk
+from selector.gpu.ir.nodes import Init, Kernel, Read, Sync, walk
 from selector.gpu.ir.products import Busy, Pin
-from selector.gpu.ir.touched import Read
 from selector.gpu.simulator.meeting import meeting_only
 from selector.gpu.simulator.run import Followed, Run
 from selector.gpu.simulator.worlds import worlds_of

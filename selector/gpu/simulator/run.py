@@ -22,13 +22,13 @@ from selector.gpu.ir.nodes import (
     Leave,
     Local,
     Node,
+    Read,
     Retire,
     Sync,
     walk,
 )
 from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
-from selector.gpu.ir.touched import Read
 from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.lanes import Lanes
 from selector.gpu.simulator.launch import Launch, value

@@ -36,7 +36,7 @@ from selector.emit.warpgroups.arrangement import last_for_all, refuse_unfed
 from selector.emit.warpgroups.iterations import is_loaded_fill
 from selector.emit.warpgroups.lasting import LastingRing, emit_lasting
 from selector.emit.warpgroups.products import GroupEmitter
-from selector.emit.warpgroups.self_fed import SelfFedRing
+from selector.emit.warpgroups.rings import SelfFedRing
 from selector.emit.warpgroups.tensor_rings import TensorRing
 from selector.emit.warpgroups.window_products import WindowEmitter
 from selector.emit.warpgroups.window_rings import WindowRing

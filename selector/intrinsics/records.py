@@ -21,11 +21,13 @@ columns of it, and what one instruction takes is several such blocks side by sid
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.diagnostics import UserError
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
 from selector.targets import Target
 
@@ -255,3 +257,12 @@ def find(name: str) -> TensorInstruction | None:
 def for_target(target: Target) -> tuple[TensorInstruction, ...]:
     """The instructions that a target has, in the order of the table."""
     return tuple(i for i in INSTRUCTIONS if target.has(i.needs))
+
+
+def check_names(names: Iterable[str], error: type[UserError]) -> None:
+    """An ``error`` for a name that no instruction and no family of them has."""
+    families = {i.family for i in INSTRUCTIONS}
+    for name in names:
+        if name not in families and find(name) is None:
+            hint = f"families: {', '.join(sorted(families))}"
+            raise error(f"no instruction or family is called {name!r}", hint=hint)

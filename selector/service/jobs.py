@@ -9,7 +9,7 @@ from typing import Any
 
 from selector import pipeline
 from selector.diagnostics import LimitError, ParseError, TargetError, UserError
-from selector.intrinsics import INSTRUCTIONS
+from selector.intrinsics.records import check_names
 from selector.ir.module import Module
 from selector.ir.parser import parse_module
 from selector.ir.serialize import from_json, loads
@@ -150,13 +150,7 @@ def _instructions(names: list[str] | None) -> tuple[str, ...] | None:
     """The restriction, in one order; ``UserError`` for a name that no instruction has."""
     if names is None:
         return None
-    known = {i.name for i in INSTRUCTIONS} | {i.family for i in INSTRUCTIONS}
-    for name in names:
-        if name not in known:
-            families = ", ".join(sorted({i.family for i in INSTRUCTIONS}))
-            raise ParseError(
-                f"no instruction or family is called {name!r}", hint=f"families: {families}"
-            )
+    check_names(names, ParseError)
     return tuple(sorted(set(names)))
 
 

@@ -36,6 +36,15 @@ def link_name(data: bytes) -> str:
     return base64.urlsafe_b64encode(bytes.fromhex(digest(data)[:16]))[:10].decode()
 
 
+def _request(data: bytes, name: str) -> bytes | None:
+    """What was compressed; None for anything but the request of that name."""
+    try:
+        found = zlib.decompress(data)
+    except zlib.error:
+        return None
+    return found if link_name(found) == name else None
+
+
 class Links(Shelf):
     """The requests that were kept, in up to ``limit`` bytes on disk."""
 
@@ -46,17 +55,9 @@ class Links(Shelf):
     def get(self, name: str) -> bytes | None:
         """The request of that name, or None."""
         path = self._place(name)
-        data = self._read(path)
-        if data is None:
-            return None
-        try:
-            found = zlib.decompress(data)
-        except zlib.error:
-            found = b""
-        if link_name(found) != name:
-            self._drop(path)
-            return None
-        self._touch(path)
+        found = self._whole(path, lambda data: _request(data, name))
+        if found is not None:
+            self._touch(path)
         return found
 
     def put(self, data: bytes) -> str:

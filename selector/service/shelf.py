@@ -11,13 +11,15 @@ import errno
 import os
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from selector.diagnostics import ServiceError
 from selector.runtime.artifact import write_atomically
 
+T = TypeVar("T")
 KEEP = 0.9
 """Share of the limit that is left after making room."""
 _OLD = 3600.0
@@ -100,6 +102,14 @@ class Shelf:
             return path.read_bytes()
         except OSError:
             return None
+
+    def _whole(self, path: Path, unpacked: Callable[[bytes], T | None]) -> T | None:
+        """What was written to a file; one that holds something else is dropped."""
+        data = self._read(path)
+        found = None if data is None else unpacked(data)
+        if data is not None and found is None:
+            self._drop(path)
+        return found
 
     def _touch(self, path: Path) -> None:
         """It was used: it goes later."""

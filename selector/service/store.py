@@ -31,13 +31,9 @@ class Store(Shelf):
     def artifact(self, sha: str) -> bytes | None:
         """The saved kernel of that hash, or None."""
         path = self._path("artifacts", sha)
-        data = self._read(path)
-        if data is None:
-            return None
-        if digest(data) != sha:
-            self._drop(path)
-            return None
-        self._touch(path)
+        data = self._whole(path, lambda data: data if digest(data) == sha else None)
+        if data is not None:
+            self._touch(path)
         return data
 
     def put_artifact(self, data: bytes) -> str:
@@ -53,14 +49,8 @@ class Store(Shelf):
     def answer(self, key: str) -> Answer | None:
         """The answer to a request, or None; one that speaks of a kernel that has gone is None."""
         path = self._path("answers", key)
-        data = self._read(path)
-        if data is None:
-            return None
-        found = _unpacked(data)
-        if found is None:
-            self._drop(path)
-            return None
-        if found.artifact and not self.has_artifact(found.artifact):
+        found = self._whole(path, _unpacked)
+        if found is None or (found.artifact and not self.has_artifact(found.artifact)):
             return None
         self._touch(path)
         return found

@@ -135,16 +135,10 @@ def instructions(options: argparse.Namespace) -> tuple[str, ...] | None:
     """The restriction of instructions; ``UserError`` for a name that none has."""
     if options.instructions is None:
         return None
-    from selector.intrinsics import INSTRUCTIONS
+    from selector.intrinsics.records import check_names
 
     names = tuple(n.strip() for n in options.instructions.split(",") if n.strip())
-    known = {i.name for i in INSTRUCTIONS} | {i.family for i in INSTRUCTIONS}
-    for name in names:
-        if name not in known:
-            families = ", ".join(sorted({i.family for i in INSTRUCTIONS}))
-            raise UserError(
-                f"no instruction or family is called {name!r}", hint=f"families: {families}"
-            )
+    check_names(names, UserError)
     return names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.warpgroups.repeated import Repeated, split_repeated, way_to
+from selector.emit.warpgroups.turn_tiles import Repeated, split_repeated, way_to
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,

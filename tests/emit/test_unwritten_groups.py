@@ -26,7 +26,7 @@ from selector.diagnostics import InternalError, ScheduleError
 from selector.emit import placement, unwritten
 from selector.emit.context import KernelContext
 from selector.emit.warpgroups.core_bands import CoreBands
-from selector.emit.warpgroups.part_bands import PartBands
+from selector.emit.warpgroups.part_products import PartBands
 from selector.intrinsics.unwritten import Contents, Marks
 from selector.ir.nodes import Allocate, IntImm
 

@@ -11,12 +11,11 @@ from functools import reduce
 from itertools import accumulate
 
 from selector.diagnostics import EmitError, ScheduleError, Where
-from selector.emit.c.configurations import Configurations
 from selector.emit.c.context import CContext, loop_head
 from selector.emit.c.cover import is_simple
 from selector.emit.c.operands import as_product
 from selector.emit.c.plain import PlainCode
-from selector.emit.c.registers import TileScope
+from selector.emit.c.registers import Configurations, TileScope
 from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
 from selector.emit.nests import as_nest, independent

@@ -2,12 +2,12 @@
 
 Read in this order: ``arrangement`` (what a kernel is made of), ``panels`` (how operands lie in
 shared memory), ``products`` (statements as instructions), ``boxes`` and ``shifted_copies`` (how
-operands get there), ``feeding`` and ``rings`` (pipelines with a producing group), ``iterations``
-(what these have to know of the statements inside) and ``self_fed`` (pipelines without such a
-group), ``lasting``, ``repeated``, ``turn_tiles`` and ``clusters`` (blocks that do the work of
-several, and that share what they load), ``box_stores`` (how results leave).
+operands get there), ``iterations`` (what pipelines have to know of the statements inside),
+``feeding`` and ``rings`` (pipelines with a producing group and without), ``lasting``,
+``turn_tiles`` and ``clusters`` (blocks that do the work of several, and that share what they load),
+``box_stores`` (how results leave).
 
-Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` (the other operand),
-``window_products`` and ``window_code`` (statements as instructions, and their text),
-``window_rings`` (rows that arrive in pieces).
+Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` and ``part_products``
+(the other operand), ``window_products`` and ``window_code`` (statements as instructions, and their
+text), ``window_rings`` (rows that arrive in pieces).
 """

@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def columns(self) -> int:
-        """Of a window: 8, or fewer of a part of an instruction (``part_bands``)."""
+        """Of a window: 8, or fewer of a part of an instruction (``part_products``)."""
         return min(COLUMNS, self.operand.rows)
 
     @property

@@ -20,9 +20,16 @@ from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, from_the_end, whole_clusters
 from selector.emit.warpgroups.iterations import read_first
-from selector.emit.warpgroups.repeated import Repeated, Way, split_repeated, way_to, without
 from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
-from selector.emit.warpgroups.turn_tiles import TurnTiles, find_turn_tiles
+from selector.emit.warpgroups.turn_tiles import (
+    Repeated,
+    TurnTiles,
+    Way,
+    find_turn_tiles,
+    split_repeated,
+    way_to,
+    without,
+)
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,

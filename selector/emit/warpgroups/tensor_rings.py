@@ -18,15 +18,8 @@ from selector.emit.units import Unit, named_sync
 from selector.emit.warpgroups.iterations import only_accumulates, read_by_threads
 from selector.emit.warpgroups.lasting import LastingRing, Turns
 from selector.emit.warpgroups.products import is_zero_fill
-from selector.emit.warpgroups.repeated import Repeated
-from selector.emit.warpgroups.tensor_sums import (
-    BEFORE,
-    MEMORY,
-    TILE,
-    Sums,
-    TensorEmitter,
-    sums_of,
-)
+from selector.emit.warpgroups.tensor_sums import BEFORE, MEMORY, TILE, Sums, TensorEmitter, sums_of
+from selector.emit.warpgroups.turn_tiles import Repeated
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
     THREAD,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import TYPES, operand, parity, spell
 from selector.gpu.cuda.fused import fused_lines
-from selector.gpu.cuda.products import ProductNode, product_lines
-from selector.gpu.cuda.tensor import tensor_line
+from selector.gpu.cuda.products import ProductNode, product_lines, tensor_line
 from selector.gpu.ir.expressions import both, less, plus
 from selector.gpu.ir.memory import (
     CopyAsync,

@@ -9,11 +9,10 @@ from selector.gpu.ir.nodes import Node, Read
 from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
 from selector.gpu.simulator.lanes import Lanes, Moves, of_range, of_read
-from selector.gpu.simulator.launch import Launch, value
+from selector.gpu.simulator.launch import Launch, start_of, value
 from selector.gpu.simulator.phases import Barrier, Phases
 from selector.gpu.simulator.races import Races, Who
 from selector.gpu.simulator.threads import KNOWN, Agent, Clock
-from selector.gpu.simulator.variables import start_of
 
 Place = tuple[int, int, int]  # a block, and bytes of its shared memory
 

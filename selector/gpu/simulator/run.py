@@ -31,14 +31,13 @@ from selector.gpu.ir.products import Busy, Pin
 from selector.gpu.ir.text import line
 from selector.gpu.ir.values import value_of
 from selector.gpu.simulator.lanes import Lanes
-from selector.gpu.simulator.launch import Launch, value
+from selector.gpu.simulator.launch import Launch, assign, declared, value
 from selector.gpu.simulator.matrix import Instructions
 from selector.gpu.simulator.memories import Memories
 from selector.gpu.simulator.moved import Alone
 from selector.gpu.simulator.phases import Phases
 from selector.gpu.simulator.tensor import Tensors
 from selector.gpu.simulator.threads import FENCED, KNOWN, Agent
-from selector.gpu.simulator.variables import assign, declared
 from selector.gpu.simulator.worlds import World
 from selector.ir.nodes import Expr
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.copies import Copy, as_copy
-from selector.emit.copy_code import emit_copy
+from selector.emit.copy_forms import write_copy
 from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest
 from selector.emit.rings import Piece, Ring
@@ -70,7 +70,7 @@ class BoxRing(Ring):
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: rows that no map describes come element by element, as a rule."""
-        emit_copy(copy, self.context, unit.thread, unit.size, unroll=1)
+        write_copy(copy, self.context, unit.thread, unit.size, unroll=1)
 
     def _ask(self, slot: str) -> None:
         """All boxes of one slot, for one thread."""

@@ -1,7 +1,7 @@
 """The code of nests whose iterations are independent: all threads of a unit share them.
 
-A nest that copies into shared memory goes by ``copy_code``, every other one element by element, but
-for copies out of it whose rows are aligned on both sides: 16 bytes at a time. A store of two or
+A nest that copies into shared memory goes by ``copy_forms``, every other one element by element,
+but for copies out of it whose rows are aligned on both sides: 16 bytes at a time. A store of two or
 four bytes from each lane's place in an accumulator fills no sector of the L2 cache, which then has
 to merge them; rows that are laid out in shared memory first leave in whole sectors.
 """
@@ -14,8 +14,8 @@ from math import prod
 from selector.emit.chunks import spread
 from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, as_copy
-from selector.emit.copy_code import emit_copy
 from selector.emit.copy_costs import note, of_copy, of_nest, of_threads
+from selector.emit.copy_forms import write_copy
 from selector.emit.nests import Digit, Nest, as_nest, independent, merge_digits
 from selector.emit.scalar import Space, c_type
 from selector.emit.threads import ThreadCode
@@ -60,7 +60,7 @@ class NestCode:
             self._spread(nest, unit)
             return
         note(nest.store, of_copy(copy, self.context, unit.size), self.context)
-        emit_copy(copy, self.context, unit.thread, unit.size)
+        write_copy(copy, self.context, unit.thread, unit.size)
         unit.copying = True
         unit.copied.add(nest.store.buffer)
 

@@ -135,6 +135,8 @@ class Pipeline:
         """Until the stage at hand is full."""
         self._add(ir.Await(self.how, self.filled(), number(self.phase)))
 
-    def release(self, after: str = "") -> None:
-        """This thread does not need it any more, or will not ``after`` its products."""
-        self._add(ir.Arrive(self.freed(), after=after))
+    def release(self, after: str = "", free: Expr | None = None, block: Expr | None = None) -> None:
+        """This thread does not need it any more, or will not ``after`` its products; or another
+        one, by its barrier (``free``), of which a ``block`` of the cluster is told.
+        """
+        self._add(ir.Arrive(self.freed() if free is None else free, after=after, block=block))

@@ -13,9 +13,9 @@ from dataclasses import replace
 from math import prod
 
 from selector.diagnostics import ScheduleError
-from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.copies import Copy, as_copy, copy_of
-from selector.emit.copy_code import emit_copy, split_copy
+from selector.emit.copy_code import split_copy
+from selector.emit.copy_forms import write_copy
 from selector.emit.emitter import Emitter
 from selector.emit.nests import as_nest, independent
 from selector.emit.pipeline import Pipeline
@@ -230,13 +230,10 @@ class Ring:
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """By the copy engine where it takes the rows, of arrays that the kernel does not write."""
-        c = self.context
-        read_only = copy.source.buffer not in self.emitter.exchanged
-        if self.signals and c.target.has("bulk") and read_only and takes_rows(copy, c):
-            full = self.pipeline.filled(self.slot)
-            emit_rows(copy, c, unit.thread, unit.size, full)
-        else:
-            emit_copy(copy, c, unit.thread, unit.size)
+        c, written = self.context, self.emitter.exchanged
+        engine = self.signals and c.target.has("bulk") and copy.source.buffer not in written
+        full = self.pipeline.filled(self.slot) if engine else None
+        write_copy(copy, c, unit.thread, unit.size, full=full)
 
     def _produce(self, producers: list[Stmt], slot: str, unit: Unit) -> None:
         self.slot = slot

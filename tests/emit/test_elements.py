@@ -13,7 +13,7 @@ from selector.emit.elements import (
     ElementScalar,
     ElementValues,
 )
-from selector.emit.lane_numbers import LaneNumber
+from selector.emit.element_values import LaneNumber
 from selector.emit.names import Names
 from selector.emit.regions import Accumulator, Region, RowRegisters
 from selector.emit.row_registers import RowElement

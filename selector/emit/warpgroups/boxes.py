@@ -17,7 +17,7 @@ multiples of 16 bytes, as maps want it, where the schedule says so (``align_stor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -105,6 +105,13 @@ class Boxes:
             target = View(storage.base, storage.start, behind)
             places, name = tuple(map(context.number, at)), map_name(plane.map, context)
             context.writer.add(EngineCopy(target, name, places, barrier, self.box_bytes, blocks))
+
+
+def boxes_of(copy: Copy | None, context: KernelContext, written: Container[str]) -> Boxes | None:
+    """The boxes that a copy is, of an array that the kernel does not write; None if it is none."""
+    if copy is None or copy.source.buffer in written:
+        return None
+    return as_boxes(copy, context)
 
 
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:

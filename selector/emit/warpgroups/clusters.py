@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
+from selector.emit.pipeline import Pipeline
 from selector.emit.warpgroups.boxes import RANK, READY, Boxes, same_in_cluster
 from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, least, less, minus
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.nodes import Arrive, Let
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm
 from selector.ir.simplify import mul
@@ -77,7 +78,7 @@ class Sharing:
         c = self.context
         return chosen(flag(READY), c.block.warps * c.block.cluster, c.block.warps)
 
-    def release(self, free: Expr, used: Expr | None, last: Expr) -> None:
+    def release(self, pipeline: Pipeline, free: Expr | None, used: Expr | None, last: Expr) -> None:
         """A group does not need a slot any more, if it has ``used`` it, which all blocks have to
         know. ``last`` counts the slots that the group has used before. Nobody waits for the last of
         all: said of those, it could meet a block that is not there any more.
@@ -85,7 +86,7 @@ class Sharing:
         w, size = self.context.writer, self.context.block.cluster
         tell = less(THREAD_OF_GROUP, chosen(flag(READY), size, 1))
         with w.when(both(used, less(last, "refilled"), tell)):
-            w.add(Arrive(free, block=chosen(flag(READY), THREAD_OF_GROUP, RANK)))
+            pipeline.release(free=free, block=chosen(flag(READY), THREAD_OF_GROUP, RANK))
 
 
 def _can_share(boxes: Boxes, context: KernelContext) -> bool:

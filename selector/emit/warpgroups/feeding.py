@@ -12,15 +12,14 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
-from selector.emit.bulk_copies import emit_rows, takes_rows
 from selector.emit.copies import Copy, copy_of
-from selector.emit.copy_code import emit_copy
+from selector.emit.copy_forms import Shifting, write_copy
 from selector.emit.emitter import Emitter
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, group_unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.boxes import READY, Boxes, boxes_of
 from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
-from selector.emit.warpgroups.shifted_copies import TOGETHER, emit_shifted, starts_inside
+from selector.emit.warpgroups.shifted_copies import TOGETHER
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     at_least,
@@ -33,7 +32,6 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
-from selector.lowering.predicates import TRUE
 
 ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
 
@@ -64,13 +62,11 @@ class FedRing(Ring):
 
     def _boxes(self) -> list[Boxes] | None:
         """Every producer as boxes; None if one of them is none."""
-        found: list[Boxes] = []
-        for x in self.producers:
-            copy = copy_of(x, self.context)
-            boxes = as_boxes(copy, self.context) if copy is not None else None
-            if boxes is None or copy is None or copy.source.buffer in self.emitter.exchanged:
-                return None
-            found.append(boxes)
+        c, written = self.context, self.emitter.exchanged
+        tried = [boxes_of(copy_of(x, c), c, written) for x in self.producers]
+        found = [boxes for boxes in tried if boxes is not None]
+        if len(found) < len(tried):
+            return None
         for boxes in found:
             boxes.name_maps(self.context)
         return found
@@ -131,22 +127,13 @@ class FedRing(Ring):
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
-        c = self.context
-        if copy.source.buffer not in self.emitter.exchanged and takes_rows(copy, c):
-            full = self.pipeline.filled(self.slot)
-            emit_rows(copy, c, unit.thread, unit.size, full)
-            return
-        condition = starts_inside(copy, c, self._counted())
+        read_only = copy.source.buffer not in self.emitter.exchanged
+        full = self.pipeline.filled(self.slot) if read_only else None
         large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
-        if condition == TRUE and self.boxes:  # rows that are aligned come by the copy engine
-            emit_shifted(copy, c, unit.thread, unit.size, 1 if self.few else most)
-            return
-        between = None
-        if condition is not None and not self.few:  # its vectors on their way take registers
-            starts = c.condition(condition)
-            between = (starts, lambda: emit_shifted(copy, c, unit.thread, unit.size, most))
-        emit_copy(copy, c, unit.thread, unit.size, 1, between)
+        how = Shifting(most, self._counted(), bool(self.boxes), self.few)
+        c, size = self.context, unit.size
+        write_copy(copy, c, unit.thread, size, full=full, unroll=1, shifting=how)
 
     def _counted(self) -> set[str]:
         """Variables of the grid and of this loop that start at 0 or more."""

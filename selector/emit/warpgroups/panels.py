@@ -141,7 +141,7 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
 
 def _is_beside(s: Allocate, body: Stmt) -> bool:
     """Whether a matrix is staged ahead for nothing but what is computed on accumulators, two
-    elements of a row at a time (``staged_tiles``): the copy engine brings panels.
+    elements of a row at a time (``element_values``): the copy engine brings panels.
     """
     if s.stages < 2 or s.type.element != FLOAT16:
         return False

@@ -42,7 +42,7 @@ from selector.gpu.ir.expressions import (
     plus,
     times,
 )
-from selector.gpu.ir.nodes import Arrive, Assign, Drain, Leave, Let, State, Sync
+from selector.gpu.ir.nodes import Assign, Drain, Leave, Let, State, Sync
 from selector.gpu.passes.budget_registers import shares
 from selector.ir.nodes import Allocate, Expr, For, LetStmt, Stmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
@@ -161,13 +161,13 @@ class GroupRing(FedRing):
 
     def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
         """A group does not need a slot any more, if it has ``used`` it."""
-        free = self.pipeline.freed() if free is None else free
         if self.sharing is not None:
             count = plus(times("round", self.stages), "slot")
-            self.sharing.release(free, used, count if used is None else minus(count, 1))
+            last = count if used is None else minus(count, 1)
+            self.sharing.release(self.pipeline, free, used, last)
             return
         with self.context.writer.when(both(used, FIRST_OF_GROUP)):
-            self.context.writer.add(Arrive(free))
+            self.pipeline.release(free=free)
 
     def _release_last(self) -> None:
         """The slot of the iteration before, if there was one."""

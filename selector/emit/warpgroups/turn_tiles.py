@@ -15,11 +15,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from selector.emit.copies import Copy, copy_of
-from selector.emit.copy_code import emit_copy
+from selector.emit.copy_forms import write_copy
 from selector.emit.emitter import Emitter
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import block_unit, group_unit
-from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.boxes import READY, Boxes, boxes_of
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     THREAD,
@@ -83,7 +83,7 @@ class TurnTiles:
         if not engine:
             unit = group_unit()
             for copy in self.copies:
-                emit_copy(copy, c, unit.thread, unit.size, 1)
+                write_copy(copy, c, unit.thread, unit.size, unroll=1)
             self.pipeline.commit_stores()
         self.next()
 
@@ -119,8 +119,8 @@ def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
             continue
         emitter.placement.place(a, block_unit(emitter.context.block.threads), in_warp=False)
         copy = copy_of(s, emitter.context)
-        boxes = as_boxes(copy, emitter.context) if copy is not None else None
-        if copy is None or boxes is None or copy.source.buffer in emitter.exchanged:
+        boxes = boxes_of(copy, emitter.context, emitter.exchanged)
+        if copy is None or boxes is None:
             continue
         boxes.name_maps(emitter.context)
         emitter.placement.kept.add(name)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from selector.emit.bulk_copies import emit_rows_by_warp, takes_rows
 from selector.emit.copies import Copy, copy_of
-from selector.emit.copy_code import emit_part
+from selector.emit.copy_forms import write_part
 from selector.emit.nests import Digit
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit
@@ -170,10 +169,7 @@ class WindowRing(GroupRing):
             predicate=None if copy.predicate is None else substitute(copy.predicate, moved),
         )
         limit = minus(total, times("piece", p.rows)) if total % p.rows else None
-        if takes_rows(part, self.context):
-            emit_rows_by_warp(part, self.context, plus("full", "at"), limit)
-        else:
-            emit_part(part, self.context, limit)
+        write_part(part, self.context, plus("full", "at"), limit)
 
     def _consume(self, groups: Unit) -> None:
         self.emitter.windows.pieces = self.pieces

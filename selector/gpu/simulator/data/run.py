@@ -8,13 +8,26 @@ told apart by the conditions under which they wait (``roles``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
 
 from selector.diagnostics import InternalError
 from selector.gpu.ir import memory, nodes
+from selector.gpu.ir.memory import Array, LoadShifted, LoadVector, Point, Store
+from selector.gpu.ir.nodes import (
+    Advance,
+    Assign,
+    Body,
+    For,
+    Let,
+    Local,
+    Memory,
+    Node,
+    State,
+    children,
+)
 from selector.gpu.ir.products import (
     Descriptor,
     Fragment,
@@ -27,8 +40,8 @@ from selector.gpu.ir.products import (
 from selector.gpu.simulator.data import engine, moves, products
 from selector.gpu.simulator.data.barriers import Barriers
 from selector.gpu.simulator.data.machine import Machine
-from selector.gpu.simulator.data.scopes import declared_in, set_in
 from selector.gpu.simulator.data.values import Threads
+from selector.ir.nodes import Call, Expr, Var
 
 Left = Any  # of each thread how it leaves a body (0: not at all); None: nobody does
 Way = Generator[Callable[[], bool], None, Left]
@@ -244,3 +257,69 @@ class Run:
         going = True if node.also is None else self.machine.holds(v, node.also)
         on = v[node.var] < self.machine.told(v, node.stop, "branched on")
         return np.broadcast_to(going & on, (v.count,))
+
+
+def declared_in(body: Body) -> Iterator[str]:
+    """Names that end with a body."""
+    for node in body:
+        match node:
+            case Let(names=names) | State(names=names):
+                yield from names
+            case LoadFragment(registers=registers):
+                yield from (r.name for r in registers if r.index is None)
+            case (
+                Memory(name) | Point(name) | Array(name) | Fragment(name) | MatrixRows(name)
+                | Descriptor(name)
+            ):  # fmt: skip
+                yield name
+            case _:
+                pass
+
+
+def set_in(body: Body) -> frozenset[str]:
+    """Names from outside of a body that it sets."""
+    found: set[str] = set()
+    for node in body:
+        found |= set(_set_by(node))
+    return frozenset(found - set(declared_in(body)))
+
+
+def _set_by(node: Node) -> Iterator[str]:
+    match node:
+        case Assign(name) | Mma(to=name) | SetTile(to=name):
+            yield name
+        case Advance(phase=phase):
+            yield from ("slot", phase) if phase else ("slot",)
+        case LoadShifted():
+            yield "parts"
+        case Store(to) | LoadVector(to):
+            yield from _root(to)
+        case LoadFragment(registers=registers):
+            yield from (r.name for r in registers)
+        case For(var=name, start=None, body=body):
+            yield name
+            yield from set_in(body)
+        case For(var=name, body=body):
+            yield from set_in(body) - {name}
+        case _:
+            for inner in _bodies(node):
+                yield from set_in(inner)
+
+
+def _bodies(node: Node) -> Iterator[Body]:
+    match node:
+        case Local(body):
+            yield body
+        case _:
+            yield from ((x,) for x in children(node))
+
+
+def _root(e: Expr) -> Iterator[str]:
+    """The variable that an element is of."""
+    match e:
+        case Var(name):
+            yield name
+        case Call(_, "element", (whole, *_)):
+            yield from _root(whole)
+        case _:
+            pass

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from casestudies.common.case import Arrays, Problem, bytes_of
-from casestudies.common.data import random_inputs
 
 REPEAT, MIRROR, ZERO, WRAP = BOUNDARIES = ("repeat", "mirror", "zero", "wrap")
 TOLERANCE = {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3, "u8": 2e-3}
@@ -46,29 +45,15 @@ def continued(image: Any, axis: int, before: int, after: int, boundary: str, xp:
     return found
 
 
-def correlated(image: Any, weights: Any, axis: int, step: int = 1, apart: int = 1) -> Any:
-    """``sum_k weights[k] * image[step * i + apart * k]`` along an axis."""
-    reach = apart * (len(weights) - 1)
-    count = (image.shape[axis] - reach - 1) // step + 1
+def correlated(image: Any, weights: Any, axis: int) -> Any:
+    """``sum_k weights[k] * image[i + k]`` along an axis."""
+    count = image.shape[axis] - len(weights) + 1
     result: Any = 0
     for k in range(len(weights)):
         part = [slice(None)] * image.ndim
-        part[axis] = slice(apart * k, apart * k + step * (count - 1) + 1, step)
+        part[axis] = slice(k, k + count)
         result = result + weights[k] * image[tuple(part)]
     return result
-
-
-def positive_weights(weights: tuple[str, ...], scale: float = 1.0) -> Callable[..., Arrays]:
-    """Inputs of which some are weights: positive, with the sum ``scale``."""
-
-    def random(problem: Problem, seed: int, xp: Any) -> Arrays:
-        inputs = random_inputs(problem, seed, xp)
-        for name in weights:
-            value = xp.abs(inputs[name].astype(xp.float32))
-            inputs[name] = (value * (scale / value.sum())).astype(inputs[name].dtype)
-        return inputs
-
-    return random
 
 
 def tensor(array: Any, element: str = "") -> Any:

@@ -34,9 +34,9 @@ class Phase:
 
 @dataclass(slots=True)
 class _Meeting:
-    """Who has come to a barrier of threads, by block, and how often all have met."""
+    """How many have come to a barrier of threads, and how often all have met."""
 
-    come: dict[int, int]
+    come: int = 0
     met: int = 0
 
 
@@ -126,20 +126,16 @@ class Barriers:
         elif node.barrier is not None:
             key, threads = f"named {self.machine.place(v, node.barrier)}", node.threads
         for block, count in zip(*np.unique(of, return_counts=True), strict=True):
-            meeting = self.meetings.setdefault((key, int(block)), _Meeting({}))
-            meeting.come[0] = meeting.come.get(0, 0) + int(count)
-            if meeting.come[0] >= threads:
-                meeting.come[0] -= threads
+            meeting = self.meetings.setdefault((key, int(block)), _Meeting())
+            meeting.come += int(count)
+            if meeting.come >= threads:
+                meeting.come -= threads
                 meeting.met += 1
-        yield from self._met(key, np.unique(of).tolist(), threads)
+        yield from self._met([self.meetings[key, block] for block in np.unique(of).tolist()])
 
-    def _met(self, key: str, blocks: list[int], threads: int) -> Waiting:
+    def _met(self, meetings: list[_Meeting]) -> Waiting:
         """Until nobody is missing at what these threads came to."""
-        waits = [
-            (meeting, meeting.met + 1)
-            for block in blocks
-            if (meeting := self.meetings[key, block]).come[0]
-        ]
+        waits = [(meeting, meeting.met + 1) for meeting in meetings if meeting.come]
 
         def over() -> bool:
             return all(meeting.met >= times for meeting, times in waits)

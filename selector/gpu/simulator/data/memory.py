@@ -123,6 +123,12 @@ class Memories:
         found = p.space.typed(p.element)[at]
         return found.astype(bool) if p.element == BOOLEAN else found
 
+    def loaded(self, v: Threads, p: Pointer) -> tuple[Array, Mask | None]:
+        """The same, and whose nobody wrote."""
+        self.met = False
+        found = self.load(v, p)
+        return found, self.marks(v, p) if self.met else None
+
     def marks(self, v: Threads, p: Pointer) -> Mask | None:
         """Whose element nobody wrote."""
         if p.space.unwritten is None:

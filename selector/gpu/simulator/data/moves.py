@@ -189,10 +189,7 @@ def load_vector(m: Machine, v: Threads, node: LoadVector) -> None:
     found, _ = v.changed(node.to.name)
     first = int(per_thread(m.place(v, node.first), v.count)[0])  # alike for all
     for i in range(node.bytes // source.element.itemsize):
-        m.memories.met = False
-        value = m.memories.load(v, source + i)
-        mask = m.memories.marks(v, source + i) if m.memories.met else None
-        found[:, first + i] = value
+        found[:, first + i], mask = m.memories.loaded(v, source + i)
         set_marks(m, v, node.to.name, (slice(None), first + i), mask)
 
 
@@ -225,9 +222,7 @@ def store_rows(m: Machine, v: Threads, node: StoreRows) -> None:
         part = v.part(wanted)
         if part.count:
             at = Pointer(source.space, to.element, part_of(source.byte + byte, part.chosen))
-            m.memories.met = False
-            value = m.memories.load(part, at)
-            mask = m.memories.marks(part, at) if m.memories.met else None
+            value, mask = m.memories.loaded(part, at)
             m.memories.store(part, (to + (place + column)).of(part.chosen), value, mask)
 
 
@@ -247,12 +242,11 @@ def copy_element(m: Machine, v: Threads, node: CopyElement) -> None:
     to: Pointer = v[node.to] + m.place(v, node.index)
     source: Pointer = v[node.pointer] + m.place(v, node.source)
     asked = inside if wanted is None else inside & wanted
-    outer, m.memories.active, m.memories.met = m.memories.active, asked, False
-    value = np.where(asked, m.memories.load(v, source), 0)
-    mask = m.memories.marks(v, source) if m.memories.met else None
+    outer, m.memories.active = m.memories.active, asked
+    value, mask = m.memories.loaded(v, source)
     m.memories.active = outer
     mask = None if mask is None else mask & asked
-    m.memories.store(v, to, value.astype(to.element), mask, wanted)
+    m.memories.store(v, to, np.where(asked, value, 0).astype(to.element), mask, wanted)
 
 
 def load_shifted(m: Machine, v: Threads, call: Expr) -> tuple[Any, Any]:

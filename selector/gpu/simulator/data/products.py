@@ -65,9 +65,7 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
         case "word":
             name = node.registers[0].name
             p: Pointer = v[node.base] + np.int64(node.at)
-            m.memories.met = False
-            value = m.memories.load(v, p)
-            m.put(v, name, value, m.memories.marks(v, p) if m.memories.met else None)
+            m.put(v, name, *m.memories.loaded(v, p))
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
         case _:
@@ -84,7 +82,6 @@ def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:
         return
     lanes = v.part(v["lane"] < 8 * count)  # the others' addresses are not asked for
     at = m.shared(lanes[node.base] + node.at)
-    m.memories.met = False
     words, mask = m.memories.load_chunk(lanes, at)
     across = node.how == "ldmatrix_trans"
     found = _dealt(words.reshape(warps, count, 8, 4), across)

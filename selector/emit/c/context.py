@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -69,6 +69,18 @@ class CContext:
 
     def conjunction(self, tests: tuple[Expr, ...]) -> str:
         return self.scalar.condition(*tests)
+
+    def either(
+        self, tests: tuple[Expr, ...], then: Callable[[], None], otherwise: Callable[[], None]
+    ) -> None:
+        """What is written where all tests hold, of which there may be none, and where not."""
+        if not tests:
+            then()
+            return
+        with self.writer.block(f"if ({self.conjunction(tests)})"):
+            then()
+        with self.writer.block("else"):
+            otherwise()
 
     @contextmanager
     def inside(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Generator[None]:

@@ -166,22 +166,14 @@ class Covering:
 
     def versions(self, cover: Cover | None, write: Callable[[], None]) -> None:
         """``write`` under a test and without it, or once where no test is needed."""
-        c = self.context
-        if cover is None:
-            with c.covered(frozenset(), frozenset()):
+
+        def version(by: Cover) -> None:
+            with self.context.covered(by.safe, by.holding):
                 write()
-            return
-        if not cover.tests:
-            with c.covered(cover.safe, cover.holding):
-                write()
-            return
-        with (
-            c.writer.block(f"if ({c.conjunction(cover.tests)})"),
-            c.covered(cover.safe, cover.holding),
-        ):
-            write()
-        with c.writer.block("else"), c.covered(frozenset(), frozenset()):
-            write()
+
+        plain = Cover((), frozenset(), frozenset())
+        tested = plain if cover is None else cover
+        self.context.either(tested.tests, lambda: version(tested), lambda: version(plain))
 
     def tests_stand_here(self, s: For) -> bool:
         """Whether a test ahead of this plain loop is better than one further in."""

@@ -149,14 +149,7 @@ class TileCode:
         direct: frozenset[Dense],
     ) -> None:
         """With ``direct`` operands under the tests, and without."""
-        c = self.context
-        if not tests:
-            write(direct)
-            return
-        with c.writer.block(f"if ({c.conjunction(tests)})"):
-            write(direct)
-        with c.writer.block("else"):
-            write(frozenset())
+        self.context.either(tests, lambda: write(direct), lambda: write(frozenset()))
 
     def _covered(self, direct: frozenset[Dense], write: Callable[[], None]) -> None:
         outer, self.loads.direct = self.loads.direct, self.loads.direct | direct

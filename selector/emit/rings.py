@@ -60,19 +60,22 @@ class Ring:
         self.context = emitter.context
         self.producers = [x for x in body if stored_names(x) & names]
         self.consumers = [x for x in body if not stored_names(x) & names]
-        self.stages = staged[0].stages
+        self.pipeline = Pipeline(self.context, staged[0].stages, self.how)
         if {a.stages for a in staged} != {self.stages} or not self.producers:
             raise ScheduleError(
                 "buffers staged in one loop need one number of pipeline stages",
                 ", ".join(f"`{a.name}` has {a.stages}" for a in staged),
                 "give pipeline_stages(...) the same number for all of them",
             )
-        self.pipeline = Pipeline(self.context, self.stages, self.how)
         self.signals = False
         self.slot = ""  # that copies are written for
         self.variable = self.context.names.get(loop.name)
         self.low, extent = self.context.number(loop.min), self.context.number(loop.extent)
         self.stop = moved(self.low, extent)
+
+    @property
+    def stages(self) -> int:
+        return self.pipeline.stages
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""

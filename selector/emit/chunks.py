@@ -164,8 +164,12 @@ def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
     return aligned if whole == TRUE else both(aligned, context.condition(whole))
 
 
-def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
-    """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``."""
+def addresses(
+    copy: Copy, context: KernelContext, values: dict[str, Expr], inside: bool = False
+) -> None:
+    """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``; ``inside``:
+    of the source, as ``whole_inside`` says.
+    """
     w, scalar, kind = context.writer, context.scalar, element_type(copy, context)
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
@@ -173,8 +177,11 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     start = number("c0")
     for n, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         at = context.number(substitute(c, values))
+        folded = copy.folded[n]
         if n and copy.clamped[n]:
             at = given(_held(at, scalar.number(dim.extent), copy.clamped[n]))
+        elif n and folded is not None and not inside:
+            at = given(context.number(substitute(folded, values)))
         w.add(Let("int", (f"c{n}",), (at,)))
         if n:
             start = plus(start, times(f"c{n}", scalar.number(dim.stride)))
@@ -226,7 +233,7 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
     with w.when(both(aligned, *chunk)):
         w.add(CopyAsync(TO, number("from"), cache))
     with w.otherwise():
-        _elements(copy, context, rows_inside, extents[0], wanted)
+        _elements(copy, context, values, rows_inside, wanted)
 
 
 def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
@@ -280,15 +287,16 @@ def element_predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
 
 
 def _elements(
-    copy: Copy, context: KernelContext, rows_inside: list[Expr], extent: Expr, wanted: Expr | None
+    copy: Copy, context: KernelContext, values: Values, rows_inside: list[Expr], wanted: Expr | None
 ) -> None:
     w, scalar = context.writer, context.scalar
     context.names.variable("e")
     param, x = context.storages[copy.source.buffer].param, plus("c0", "e")
     assert param is not None
+    extent = context.number(param.dims[0].extent)
     tests, source = [below(x, extent), *rows_inside], number("e")
-    if copy.clamped[0]:
-        held = given(_held(x, scalar.number(param.dims[0].extent), copy.clamped[0]))
+    if not copy.ends(0):
+        held = given(_first_held(copy, context, values, x, extent))
         tests[0], source = below(held, extent), minus(held, "c0")
     if copy.carries(param):
         c0, *rest = _declared(copy, context)
@@ -300,3 +308,14 @@ def _elements(
     with w.loop("e", number(0), number(copy.per), "unrolled"):
         kind, e = element_type(copy, context), number("e")
         w.add(CopyElement("to", kind, e, "from", source, both(*tests), within))
+
+
+def _first_held(
+    copy: Copy, context: KernelContext, values: Values, x: Expr, extent: Expr
+) -> Expr:
+    """Where the source has element ``ELEMENT`` of a chunk, whose place is ``x``."""
+    folded, own = copy.folded[0], copy.x.var.name
+    if folded is None:
+        return _held(x, extent, copy.clamped[0])
+    at = (Affine.of(values[own]) + ELEMENT).to_expr()
+    return context.number(substitute(folded, {**values, own: at}))

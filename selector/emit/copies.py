@@ -19,7 +19,9 @@ from selector.ir.nodes import (
     BufferParam,
     Expr,
     Load,
+    Select,
 )
+from selector.lowering.predicates import slack
 
 CHUNK_BYTES = 16
 
@@ -31,7 +33,8 @@ Ends = frozenset[BinaryOp]
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A staged copy: ``to[index]`` from ``source``, rows of ``length`` elements along ``x``, cut
-    into chunks.
+    into chunks. A coordinate that mirrors or comes around outside of the source is in
+    ``coordinates`` as it is inside, and as a whole in ``folded``.
     """
 
     to: str
@@ -45,6 +48,16 @@ class Copy:
     rounded: bool  # the last chunk of a row may be filled to its end
     predicate: Expr | None  # elements where it is false are 0
     clamped: tuple[Ends, ...]  # ends of the source where a coordinate is held: its edges go on
+    folded: tuple[Expr | None, ...]
+
+    @property
+    def continued(self) -> bool:
+        """Whether there is more than the source and zeros: what lies beyond its edges."""
+        return any(self.clamped) or any(e is not None for e in self.folded)
+
+    def ends(self, dimension: int) -> bool:
+        """Whether the source just ends along a dimension."""
+        return not self.clamped[dimension] and self.folded[dimension] is None
 
     @property
     def chunks(self) -> int:
@@ -52,7 +65,7 @@ class Copy:
 
     def carries(self, source: BufferParam) -> bool:
         """Whether rows may run into each other: their coordinates do not show where they end."""
-        return bool(carries(source.dims)) and not any(self.clamped)
+        return bool(carries(source.dims)) and not self.continued
 
 
 def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
@@ -85,9 +98,53 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     return copy
 
 
-def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tuple[Expr, Ends], ...]:
-    """Each coordinate without clamps to the source's ends, and those that it had."""
-    return tuple(_unclamp(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Coordinate:
+    """What a coordinate is inside of its source, where it is held, and what it was if it does
+    something else outside.
+    """
+
+    inside: Expr
+    held: Ends = frozenset()
+    folded: Expr | None = None
+
+
+def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[_Coordinate, ...]:
+    """Each coordinate without clamps to the source's ends, and what it is beyond them."""
+    return tuple(_plain(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+
+
+def _plain(e: Expr, extent: Expr) -> _Coordinate:
+    inside = _unfolded(e, extent)
+    if inside is not None:
+        return _Coordinate(inside, folded=e)
+    return _Coordinate(*_unclamp(e, extent))
+
+
+def _unfolded(e: Expr, extent: Expr) -> Expr | None:
+    """The side of a select that a coordinate is wherever that lies inside of its source."""
+    index = to_affine(e)
+    choices = [(m[0], c) for m, c in index if len(m) == 1 and isinstance(m[0], Select)]
+    if len(choices) != 1 or choices[0][1] != 1:
+        return None
+    select, _ = choices[0]
+    assert isinstance(select, Select)
+    side = (to_affine(select.otherwise) + index.rest(select)).to_expr()
+    inside, _ = _unclamp(side, extent)
+    return inside if _is_outside(select.condition, to_affine(inside), to_affine(extent)) else None
+
+
+def _is_outside(condition: Expr, place: Affine, extent: Affine) -> bool:
+    """Whether a condition holds for places outside of an extent only."""
+    match condition:
+        case Binary(BinaryOp.OR, a, b):
+            return _is_outside(a, place, extent) and _is_outside(b, place, extent)
+        case _:
+            room = slack(condition)
+            if room is None:
+                return False
+            beyond = (place - extent - room).constant, (-place - 1 - room).constant
+            return any(n is not None and n >= 0 for n in beyond)
 
 
 def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
@@ -110,8 +167,9 @@ def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
     return ((to_affine(inner) + shift).to_expr(), frozenset(found)) if found else (e, frozenset())
 
 
-def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, Ends], ...], per: int) -> Copy | None:
-    coordinates, clamped = tuple(c for c, _ in clamps), tuple(held for _, held in clamps)
+def _build(nest: Nest, load: Load, found: tuple[_Coordinate, ...], per: int) -> Copy | None:
+    coordinates, clamped = tuple(c.inside for c in found), tuple(c.held for c in found)
+    folded = tuple(c.folded for c in found)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])
     for x in nest.digits:
         if index.coefficient(x.var).constant != 1 or first.coefficient(x.var).constant != 1:
@@ -127,5 +185,7 @@ def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, Ends], ...], per: i
         length = -(-x.count // per) * per
         rounded = all(p is not None and abs(p) >= length for p in pitches)
         to, wanted = nest.store.buffer, load.predicate
-        return Copy(to, index, load, coordinates, x, rows, x.count, per, rounded, wanted, clamped)
+        return Copy(
+            to, index, load, coordinates, x, rows, x.count, per, rounded, wanted, clamped, folded
+        )
     return None

@@ -84,7 +84,7 @@ def emit_copy(
 
     def whole() -> None:
         with spread(context, thread, size, total, unroll=few):
-            addresses(copy, context, decode(copy, context))
+            addresses(copy, context, decode(copy, context), inside=True)
             w.add(CopyAsync(TO, number("from"), cache_of(copy, context, thread)))
 
     def border() -> None:
@@ -135,7 +135,8 @@ def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
     w = context.writer
     w.add(Let("int", ("x",), (times(LANE, copy.per),)))
     rows = decode_rows(copy, context, number("i"))
-    addresses(copy, context, {copy.x.var.name: context.names.variable("x"), **rows})
+    values = {copy.x.var.name: context.names.variable("x"), **rows}
+    addresses(copy, context, values, inside=True)
     w.add(Let("u32", ("there",), (TO,)))
     cache = cache_of(copy, context, LANE)
     for n, first in enumerate(range(0, copy.chunks, 32)):
@@ -155,7 +156,7 @@ def split_copy(
     step, or a step would not lie within one plane; a copy that does not occupy them all is one
     step.
     """
-    odd = any(copy.clamped) or size % copy.chunks
+    odd = copy.continued or size % copy.chunks
     inside = None if odd else whole_inside(copy, context)
     if inside is None:
         return None

@@ -46,7 +46,7 @@ def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = 
     predicate, source = copy.predicate, context.storages[copy.source.buffer].param
     if source is None or copy.carries(source):
         return None
-    if any(copy.clamped) or not (copy.rounded or copy.length % copy.per == 0):
+    if copy.continued or not (copy.rounded or copy.length % copy.per == 0):
         return None
     if predicate is not None and copy.x.var.name in free_vars(predicate):
         return None

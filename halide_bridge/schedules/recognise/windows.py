@@ -12,9 +12,9 @@ from halide_bridge.schedules.recognise.program import Access, Member, Program, R
 from halide_bridge.schedules.sizes import is_argument
 from selector.families.windows import Axis, Shape
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
-from selector.ir.types import Type
+from selector.ir.types import FLOAT16, FLOAT32, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Window:
     ``domain``: the places of the variables along x and along y in the reduction domain, of which
     the second may be missing. ``declared``: the image is an
     argument; ``computed``: stable names of operands that do more than read an element;
-    ``signal``: there is no y.
+    ``signal``: there is no y; ``converted``: pixels are bytes, which f16 taps multiply as f16.
     """
 
     func: str
@@ -37,12 +37,20 @@ class Window:
     computed: frozenset[str]
     signal: bool
     first: int = 0
+    converted: bool = False
 
     @property
     def shape(self) -> Shape:
         """Of any number of outputs."""
         return Shape(
-            0, 0, self.x, self.y, bytes=self.type.bytes, declared=self.declared, signal=self.signal
+            0,
+            0,
+            self.x,
+            self.y,
+            bytes=self.type.bytes,
+            declared=self.declared,
+            signal=self.signal,
+            converted=self.converted,
         )
 
 
@@ -58,12 +66,14 @@ def window_of(member: Member, program: Program) -> Window | str:
     if image is None:
         return ""
     taps = pair[1] if image is pair[0] else pair[0]
-    kinds = [multiplied(e, member, program) for e in (image, taps)]
+    halves = _element_type(taps) == FLOAT16 and image.type == FLOAT32
+    kinds = [multiplied(e, member, program, halves) for e in (image, taps)]
     misses = [k for k in kinds if isinstance(k, str)]
     if misses:
         return misses[0]
     types = [k for k in kinds if not isinstance(k, str)]
-    if types[0] != types[1] and not all(t.is_integer and t.bytes == 1 for t in types):
+    bytes_ = [t.is_integer and t.bytes == 1 for t in types]
+    if types[0] != types[1] and not all(bytes_) and not (halves and bytes_[0]):
         return "its operands have two types"
     read, weights = element(image), element(taps)
     assert read is not None
@@ -75,9 +85,14 @@ def window_of(member: Member, program: Program) -> Window | str:
     computed = frozenset(m.label for m in operands if not _only_reads(m))
     first = _first(member, read)
     declared = is_argument(operands[0], program) and first == 0
+    signal, converted = len(member.args) == 1, halves and bytes_[0]
     return Window(
-        member.name, read.func, types[0], *found, declared, computed, len(member.args) == 1, first
+        member.name, read.func, types[0], *found, declared, computed, signal, first, converted
     )
+
+
+def _element_type(factor: Expr) -> Type:
+    return (factor.value if isinstance(factor, Cast) else factor).type
 
 
 def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:

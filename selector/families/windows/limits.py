@@ -121,19 +121,18 @@ def staged_bytes(t: Tiling, shape: Shape) -> int:
 
 def depth(t: Tiling, shape: Shape) -> int:
     """Elements that instructions take of a window, or of a column: what they are given."""
-    step = 32 // shape.bytes
+    step = 32 // shape.operand_bytes
     if shape.down:
         return rounded(shape.y.reach(BAND), step)
-    lead = shape.x.first % shape.run
-    return rounded(lead + shape.x.step * 7 + shape.x.window, step)
+    return rounded(shape.lead + shape.x.step * 7 + shape.x.window, step)
 
 
 def band_bytes(t: Tiling, shape: Shape) -> int:
     """Of the bands of all rows of taps."""
     if shape.down:
-        return shape.bytes * BAND * depth(t, shape)
+        return shape.operand_bytes * BAND * depth(t, shape)
     rows = shape.y.taps * shape.y.phases
-    return shape.bytes * rows * 8 * shape.x.phases * depth(t, shape)
+    return shape.operand_bytes * rows * 8 * shape.x.phases * depth(t, shape)
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:

@@ -9,6 +9,7 @@ from selector.gpu.cuda.views import address, pointer
 from selector.gpu.ir.descriptors import SWIZZLE_CODES
 from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.products import (
+    BYTE_PAIRS,
     Descriptor,
     Fragment,
     InMemory,
@@ -83,6 +84,11 @@ def _load(node: LoadFragment) -> list[str]:
     match node.how:
         case "word":
             return [f"const u32 {names} = {node.base}[{node.at}];"]
+        case how if how in BYTE_PAIRS:
+            found = f"{node.how}({node.base} + {node.at})" if node.at else f"{node.how}({node.base})"
+            (condition,) = node.elements or (None,)
+            value = found if condition is None else f"{spell(condition)} ? {found} : 0u"
+            return [f"u32 {names} = {value};"]
         case "elements":
             return [f"u32 {names} = {spell(packed(*node.elements))};"]
         case _:

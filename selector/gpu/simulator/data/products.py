@@ -22,6 +22,7 @@ from selector.gpu.ir.products import (
     Fragment,
     InMemory,
     InRegisters,
+    BYTE_PAIRS,
     LoadFragment,
     MatrixRows,
     Mma,
@@ -70,9 +71,30 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
             m.put(v, name, value, m.memories.marks(v, p) if m.memories.met else None)
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
+        case how if how in BYTE_PAIRS:
+            _load_bytes(m, v, node)
         case _:
             name = node.registers[0].name
             m.put(v, name, *m.both(v, packed(*node.elements)))
+
+
+def _load_bytes(m: Machine, v: Threads, node: LoadFragment) -> None:
+    """Two bytes as two f16, where the condition holds."""
+    name, (condition,) = node.registers[0].name, node.elements or (None,)
+    wanted = np.ones(v.count, bool) if condition is None else m.value(v, condition)
+    found, marks = np.zeros(v.count, np.uint32), np.zeros(v.count, bool)
+    some = v.part(np.broadcast_to(wanted, v.count))
+    if some.count:
+        p: Pointer = some[node.base] + np.int64(node.at)
+        kind = np.dtype(np.uint8 if node.how.endswith("odd") else np.uint16)
+        places = [Pointer(p.space, kind, p.byte + n) for n in range(0, 2, kind.itemsize)]
+        m.memories.met = False
+        read = [np.broadcast_to(m.memories.load(some, at), some.count) for at in places]
+        parts = np.stack(read, axis=-1).view(np.int8 if node.how.startswith("s8") else np.uint8)
+        found[some.chosen] = parts.astype(np.float16).view(np.uint32).reshape(-1)
+        for at in places if m.memories.met else ():
+            marks[some.chosen] |= m.memories.marks(some, at)
+    m.put(v, name, found, marks if marks.any() else None)
 
 
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:

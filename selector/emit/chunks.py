@@ -310,9 +310,7 @@ def _elements(
         w.add(CopyElement("to", kind, e, "from", source, both(*tests), within))
 
 
-def _first_held(
-    copy: Copy, context: KernelContext, values: Values, x: Expr, extent: Expr
-) -> Expr:
+def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, extent: Expr) -> Expr:
     """Where the source has element ``ELEMENT`` of a chunk, whose place is ``x``."""
     folded, own = copy.folded[0], copy.x.var.name
     if folded is None:

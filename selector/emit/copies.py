@@ -18,6 +18,7 @@ from selector.ir.nodes import (
     BinaryOp,
     BufferParam,
     Expr,
+    IntImm,
     Load,
     Select,
 )
@@ -115,10 +116,33 @@ def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[_Coo
 
 
 def _plain(e: Expr, extent: Expr) -> _Coordinate:
-    inside = _unfolded(e, extent)
+    inside = _unfolded(e, extent) or _counted_on(e, extent)
     if inside is not None:
         return _Coordinate(inside, folded=e)
     return _Coordinate(*_unclamp(e, extent))
+
+
+def _counted_on(e: Expr, extent: Expr) -> Expr | None:
+    """``3 * f(v / 3) + v % 3`` where a row has ``extent / 3`` pixels of three elements next to each
+    other: with the pixel inside, an element that counts on with ``v``.
+    """
+    index = to_affine(e)
+    for m, c in index:
+        match m:
+            case (Binary(BinaryOp.MOD, v, IntImm(n)) as channel,) if c == 1 and n > 1:
+                pixel = index.rest(channel).divided_by(n)
+                pixels = to_affine(extent).divided_by(n)
+                if pixel is None or pixels is None:
+                    return None
+                place = _plain(pixel.to_expr(), pixels.to_expr())
+                number = Binary(BinaryOp.DIV, v, IntImm(n))
+                rest = to_affine(place.inside).rest(number)
+                if to_affine(place.inside) - rest != Affine.of(number):
+                    return None
+                return (rest * n + v).to_expr()
+            case _:
+                pass
+    return None
 
 
 def _unfolded(e: Expr, extent: Expr) -> Expr | None:
@@ -131,7 +155,15 @@ def _unfolded(e: Expr, extent: Expr) -> Expr | None:
     assert isinstance(select, Select)
     side = (to_affine(select.otherwise) + index.rest(select)).to_expr()
     inside, _ = _unclamp(side, extent)
-    return inside if _is_outside(select.condition, to_affine(inside), to_affine(extent)) else None
+    place, end = to_affine(inside), to_affine(extent)
+    ways = [(place, end)]
+    for m, c in place:
+        match m:
+            case (Binary(BinaryOp.DIV, v, IntImm(n)) as number,) if c == 1:
+                ways.append((place.rest(number) * n + v, end * n))
+            case _:
+                pass
+    return inside if any(_is_outside(select.condition, *way) for way in ways) else None
 
 
 def _is_outside(condition: Expr, place: Affine, extent: Affine) -> bool:

@@ -21,7 +21,14 @@ from selector.targets import find_target
 pytestmark = pytest.mark.verified
 
 
-TWO = ("window_separable", "window_of_computed_pixels", "window_of_computed_taps")  # kernels
+TWO = (
+    "window_separable",
+    "window_of_computed_pixels",
+    "window_of_computed_taps",
+    "window_pixels",
+    "window_pixels_edge",
+    "window_pixels_bytes",
+)  # kernels
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

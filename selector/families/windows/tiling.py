@@ -48,7 +48,8 @@ class Shape:
     ``planes`` of them. ``bytes``: of an element of the image; ``result_bytes``: of an output.
     ``declared``: the image is an argument, not computed: nothing lies around it. ``signal``: there
     is no y. ``aligned``: rows of the image begin at multiples of 16 bytes. ``converted``: bytes,
-    which are multiplied as f16.
+    which are multiplied as f16. ``channels``: elements of a pixel, which are next to each other in
+    a row: ``x`` is in elements.
     """
 
     width: int
@@ -62,6 +63,7 @@ class Shape:
     signal: bool = False
     aligned: bool = True
     converted: bool = False
+    channels: int = 1
 
     @property
     def operand_bytes(self) -> int:

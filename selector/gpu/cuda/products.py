@@ -85,7 +85,9 @@ def _load(node: LoadFragment) -> list[str]:
         case "word":
             return [f"const u32 {names} = {node.base}[{node.at}];"]
         case how if how in BYTE_PAIRS:
-            found = f"{node.how}({node.base} + {node.at})" if node.at else f"{node.how}({node.base})"
+            found = (
+                f"{node.how}({node.base} + {node.at})" if node.at else f"{node.how}({node.base})"
+            )
             (condition,) = node.elements or (None,)
             value = found if condition is None else f"{spell(condition)} ? {found} : 0u"
             return [f"u32 {names} = {value};"]

@@ -18,11 +18,11 @@ from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.lane_maps import ACCUMULATOR, LEFT, RIGHT
 from selector.gpu.ir.layouts import BYTE, CHUNK, Strided, Swizzle, places
 from selector.gpu.ir.products import (
+    BYTE_PAIRS,
     Descriptor,
     Fragment,
     InMemory,
     InRegisters,
-    BYTE_PAIRS,
     LoadFragment,
     MatrixRows,
     Mma,

@@ -11,7 +11,9 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check as run_text
 from plain_pipelines import F16, U8
+from verified import EMULATED
 
 import halide_bridge as hb
 from selector.diagnostics import PerformanceWarning, ScheduleError
@@ -19,7 +21,7 @@ from selector.emit.cuda import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 
-pytestmark = pytest.mark.verified
+pytestmark = EMULATED
 
 x, y, c = (hl.Var(name) for name in "xyc")
 MODES = {
@@ -65,11 +67,11 @@ def truth(image: np.ndarray, weights: np.ndarray, edge: str) -> np.ndarray:
     around = (taps // 2, taps - 1 - taps // 2)
     sides = [around, around, *[(0, 0)] * (image.ndim - 2)]
     padded: Any = np.pad(image.astype(float), sides, mode=MODES[edge])  # type: ignore[call-overload]
-    return sum(
-        float(weights[s, t]) * padded[s : s + height, t : t + width]
-        for s in range(taps)
-        for t in range(taps)
-    )
+    found = np.zeros(image.shape)
+    for s in range(taps):
+        for t in range(taps):
+            found += float(weights[s, t]) * padded[s : s + height, t : t + width]
+    return found
 
 
 def check(output: hl.Func, kind: str, edge: str, taps: int, channels: int = 0) -> str:
@@ -131,6 +133,21 @@ def test_bytes_by_f16(kind: str, taps: int) -> None:
     source = check(filtered(kind, "repeat_edge", taps), kind, "repeat_edge", taps)
     assert f" = {kind}_pair{'_odd' * (taps == 3)}(" in source
     assert f"{kind}* const repeat_edge_in_total" in source
+
+
+@pytest.mark.parametrize(
+    ("kind", "edge", "taps", "channels"),
+    [("s8", "mirror_image", 3, 0), ("u8", "mirror_image", 5, 3), ("f16", "repeat_image", 5, 0)],
+)
+def test_the_text_computes_it(kind: str, edge: str, taps: int, channels: int) -> None:
+    """Whatever lay in memory, in whatever order threads run."""
+    output = filtered(kind, edge, taps, channels)
+    hb.autoschedule(output, target="sm_90a")
+    kernel = hb.compile(output, target="sm_90a", name="filter")
+    shape = (35, 301, channels)[: 3 if channels else 2]
+    image, weights = made(kind, *shape), made("f16", taps, taps)
+    found, expected = run_text(kernel, sizes=shape, I=image, K=weights), truth(image, weights, edge)
+    assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
 def test_a_part_of_a_picture_with_more_channels() -> None:

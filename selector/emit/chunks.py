@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from math import prod
 
 from selector.emit.context import KernelContext
-from selector.emit.copies import Copy, Ends
+from selector.emit.copies import CHUNK_BYTES, Copy, Ends
+from selector.emit.legalize_scalars import guarded
 from selector.emit.scalar import c_type
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -20,6 +21,7 @@ from selector.gpu.ir.expressions import (
     at_most,
     below,
     both,
+    element,
     equal,
     given,
     least,
@@ -31,16 +33,17 @@ from selector.gpu.ir.expressions import (
     number,
     place,
     plus,
+    pointer,
     quotient,
     remainder,
     times,
 )
-from selector.gpu.ir.memory import CopyAsync, CopyElement, Point
+from selector.gpu.ir.memory import Array, CopyAsync, CopyElement, Point, StoreChunk
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, substitute
+from selector.ir.nodes import BinaryOp, Call, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 LANE = number("lane")
@@ -181,7 +184,7 @@ def addresses(
         if n and copy.clamped[n]:
             at = given(_held(at, scalar.number(dim.extent), copy.clamped[n]))
         elif n and folded is not None and not inside:
-            at = given(context.number(substitute(folded, values)))
+            at = given(_folded(folded, values, context))
         w.add(Let("int", (f"c{n}",), (at,)))
         if n:
             start = plus(start, times(f"c{n}", scalar.number(dim.stride)))
@@ -295,19 +298,27 @@ def _elements(
     assert param is not None
     extent = context.number(param.dims[0].extent)
     tests, source = [below(x, extent), *rows_inside], number("e")
+    held = given(_first_held(copy, context, values, x, extent))
     if not copy.ends(0):
-        held = given(_first_held(copy, context, values, x, extent))
         tests[0], source = below(held, extent), minus(held, "c0")
     if copy.carries(param):
         c0, *rest = _declared(copy, context)
         at = ((Affine.of(c0) + ELEMENT).to_expr(), *rest)
         tests = [given(test) for test in scalar.all_within(at, param.dims)]
     tests += [] if wanted is None else [context.condition(wanted)]
-    cut = not copy.rounded and copy.length % copy.per
+    cut, kind = not copy.rounded and copy.length % copy.per, element_type(copy, context)
+    if copy.folded[0] is not None and not cut:  # all are asked for before the first is there
+        w.add(Array("run", kind, copy.per, CHUNK_BYTES))
+        with w.loop("e", number(0), number(copy.per), "unrolled"):
+            w.add(Let("int", ("at",), (minus(held, "c0"),)))
+            inside = [below(plus("c0", "at"), extent), *tests[1:]]
+            found = element(copy.source.type, pointer("from"), "at")
+            w.store(element(copy.source.type, pointer("run"), "e"), guarded(found, *inside))
+        w.add(StoreChunk(pointer("to"), pointer("run")))
+        return
     within = less(plus("x", "e"), copy.length) if cut else None
     with w.loop("e", number(0), number(copy.per), "unrolled"):
-        kind, e = element_type(copy, context), number("e")
-        w.add(CopyElement("to", kind, e, "from", source, both(*tests), within))
+        w.add(CopyElement("to", kind, number("e"), "from", source, both(*tests), within))
 
 
 def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, extent: Expr) -> Expr:
@@ -316,4 +327,17 @@ def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, ext
     if folded is None:
         return _held(x, extent, copy.clamped[0])
     at = (Affine.of(values[own]) + ELEMENT).to_expr()
-    return context.number(substitute(folded, {**values, own: at}))
+    return _folded(folded, {**values, own: at}, context)
+
+
+def _folded(e: Expr, values: Values, context: KernelContext) -> Expr:
+    """A coordinate that mirrors or comes around, and does so once where it is asked for."""
+
+    def near(x: Expr) -> Expr:
+        match x:
+            case Call(t, "floor_mod", (a, b)) if not isinstance(b, IntImm):
+                return Call(t, "floor_mod_near", (near(a), near(b)))
+            case _:
+                return map_expr(x, near)
+
+    return near(context.number(substitute(e, values)))

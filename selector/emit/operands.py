@@ -14,7 +14,7 @@ from dataclasses import replace
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.regions import LANE_PAIR, LANE_ROW
-from selector.emit.scalar import Space, c_type
+from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.unwritten import along_rows
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.expressions import negated, quotient, remainder
@@ -64,6 +64,11 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
         return None if block.stops else "ldmatrix"
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "ldmatrix_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
+
+
+def _is_plain(storage: Storage) -> bool:
+    """Whether it is shared memory whose rows lie as their indices say."""
+    return storage.space is Space.SHARED and storage.panels is None and storage.strips is None
 
 
 class BlockFetcher:
@@ -222,7 +227,7 @@ class BlockFetcher:
         place, c = to_affine(first.index), self.context
         beside = (to_affine(second.index) - place).constant
         storage = c.storages[first.buffer]
-        if beside != 1 or storage.space is not Space.SHARED:
+        if beside != 1 or not _is_plain(storage):
             return False
         if block.ragged and block.stops and o.depth % 2:
             return False  # the second element is beyond the depth, and would meet what is no zero
@@ -231,16 +236,40 @@ class BlockFetcher:
             _, depth = self._place(block, 0)
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = (c.scalar.legal(inside),)
-        symbolic = place - place.offset
-        key = ("bytes", first.buffer, symbolic)
-        if key not in self._bases:
-            name, index = f"a{len(self._bases)}", c.number(symbolic.to_expr())
-            c.writer.add(Point(name, f"const {c_type(storage.type)}", storage.at(index)))
-            self._bases[key] = name
+        base = self._byte_pointer(first.buffer, place - place.offset)
         how = f"{c_type(storage.type)}_pair{'' if c.is_multiple(place, 2) else '_odd'}"
-        register, base = self._fresh(block), self._bases[key]
-        c.writer.add(LoadFragment((register,), how, base, place.offset, condition))
+        c.writer.add(LoadFragment((self._fresh(block),), how, base, place.offset, condition))
         return True
+
+    def _byte_word(self, block: Block) -> bool:
+        """Whether a register is four neighbouring bytes of shared memory, brought by the words that
+        hold them.
+        """
+        o, c = block.operand, self.context
+        assert isinstance(o, Access)
+        storage = c.storages[o.buffer] if o.value is None and o.type.bytes == 1 else None
+        if storage is None or not _is_plain(storage) or o.depth_stride.constant != 1:
+            return False
+        if any(self._element_condition(block, n) is not None for n in range(4)):
+            return False
+        row, depth = self._place(block, 0)
+        place = o.base + o.row_stride * row + depth
+        symbolic = place - place.offset
+        if not c.is_multiple(symbolic, 4) or place.offset < 0:
+            return False
+        base = self._byte_pointer(o.buffer, symbolic)
+        c.writer.add(LoadFragment((self._fresh(block),), "byte_word", base, place.offset))
+        return True
+
+    def _byte_pointer(self, buffer: str, symbolic: Affine) -> str:
+        """A lane's pointer to bytes of shared memory."""
+        key, storage = ("bytes", buffer, symbolic), self.context.storages[buffer]
+        if key not in self._bases:
+            name, index = f"a{len(self._bases)}", self.context.number(symbolic.to_expr())
+            place = Point(name, f"const {c_type(storage.type)}", storage.at(index))
+            self.context.writer.add(place)
+            self._bases[key] = name
+        return self._bases[key]
 
     def _byte(self, o: Access, block: Block, number: int) -> Load | None:
         """The byte that an element of this lane's register is, as f16."""
@@ -259,7 +288,7 @@ class BlockFetcher:
     def _gather(self, block: Block) -> None:
         o = block.operand
         assert isinstance(o, Access)
-        if self._byte_pair(block):
+        if self._byte_pair(block) or self._byte_word(block):
             return
         elements: list[Expr] = []
         for number in range(4 // o.type.bytes):

@@ -94,7 +94,7 @@ def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
                 yield "registers in another order", replace(node, registers=names[::-1])
         case LoadFragment(how="word"):
             yield "a word further", replace(node, at=node.at + 1)
-        case LoadFragment(how=how) if how in BYTE_PAIRS:
+        case LoadFragment(how=how) if how in (*BYTE_PAIRS, "byte_word"):
             yield "two bytes further", replace(node, at=node.at + 2)
         case _:
             yield from _instructions(node)

@@ -91,6 +91,9 @@ def _load(node: LoadFragment) -> list[str]:
             (condition,) = node.elements or (None,)
             value = found if condition is None else f"{spell(condition)} ? {found} : 0u"
             return [f"u32 {names} = {value};"]
+        case "byte_word":
+            where = f"{node.base} + {node.at - node.at % 4}" if node.at >= 4 else node.base
+            return [f"const u32 {names} = byte_word<{node.at % 4}>({where});"]
         case "elements":
             return [f"u32 {names} = {spell(packed(*node.elements))};"]
         case _:

@@ -158,7 +158,8 @@ class LoadFragment:
     """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
     rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
     two bytes there as two f16 (``BYTE_PAIRS``: those named ``odd`` lie anywhere), where the one of
-    ``elements`` holds, else zeros; by ``elements``, packed; or from ``tensor`` memory, into tiles
+    ``elements`` holds, else zeros; a ``byte_word`` of four bytes there, of a pointer to words and
+    ``at`` anywhere; by ``elements``, packed; or from ``tensor`` memory, into tiles
     of a fragment or added to them.
     """
 

@@ -62,6 +62,14 @@ __device__ __forceinline__ u32 {name}(const {kind}* p) {{
             ),
         )
     },
+    "byte_word": """\
+// Four bytes, the first of which is so many behind a word's begin.
+template <int past, class T> __device__ __forceinline__ u32 byte_word(const T* p) {
+  const u32* const words = (const u32*)p;
+  if constexpr (past == 0) return words[0];
+  else return __funnelshift_r(words[0], words[1], 8 * past);
+}
+""",
     "round_pair": """\
 __device__ __forceinline__ u32 round_pair(float a, float b) {
   u32 r;

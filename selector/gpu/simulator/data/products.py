@@ -71,6 +71,8 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
             m.put(v, name, value, m.memories.marks(v, p) if m.memories.met else None)
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
+        case "byte_word":
+            _load_word(m, v, node)
         case how if how in BYTE_PAIRS:
             _load_bytes(m, v, node)
         case _:
@@ -95,6 +97,19 @@ def _load_bytes(m: Machine, v: Threads, node: LoadFragment) -> None:
         for at in places if m.memories.met else ():
             marks[some.chosen] |= m.memories.marks(some, at)
     m.put(v, name, found, marks if marks.any() else None)
+
+
+def _load_word(m: Machine, v: Threads, node: LoadFragment) -> None:
+    """Four bytes; of the words that they lie in, others may be nobody's."""
+    p: Pointer = v[node.base] + np.int64(node.at)
+    places = [Pointer(p.space, np.dtype(np.uint8), p.byte + n) for n in range(4)]
+    m.memories.met = False
+    read = [np.broadcast_to(m.memories.load(v, at), v.count) for at in places]
+    found = np.ascontiguousarray(np.stack(read, axis=-1)).view(np.uint32).reshape(-1)
+    marks = np.zeros(v.count, bool)
+    for at in places if m.memories.met else ():
+        marks |= m.memories.marks(v, at)
+    m.put(v, node.registers[0].name, found, marks if marks.any() else None)
 
 
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:

@@ -139,9 +139,18 @@ def provably_aligned(copy: Copy) -> bool:
 
 
 def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
-    """The uniform condition under which every chunk is a whole one inside the source; None if none
-    is known.
+    """The uniform condition under which every chunk is a whole one inside the source, and begins at
+    a multiple of 16 bytes; None if none is known.
     """
+    whole = lies_inside(copy, context)
+    if whole is None:
+        return None
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
+    return aligned if whole == TRUE else both(aligned, whole)
+
+
+def lies_inside(copy: Copy, context: KernelContext) -> Expr | None:
+    """The same, wherever rows begin."""
     source = context.storages[copy.source.buffer]
     assert source.param is not None
     if not provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
@@ -161,10 +170,7 @@ def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
             high = conjunction(high, Compare(CompareOp.LT, IntImm(0), dim.extent))
         wanted = conjunction(conjunction(wanted, low), high)
     whole = holds_everywhere(wanted, digits)
-    if whole is None:
-        return None
-    aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    return aligned if whole == TRUE else both(aligned, context.condition(whole))
+    return whole if whole in (None, TRUE) else context.condition(whole)
 
 
 def addresses(

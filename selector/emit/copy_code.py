@@ -21,12 +21,14 @@ from selector.emit.chunks import (
     element_type,
     emit_border,
     leave_at,
+    lies_inside,
     place_of,
     spread,
     whole_inside,
 )
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
+from selector.emit.warpgroups.shifted_copies import emit_shifted
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -49,6 +51,7 @@ from selector.ir.nodes import Expr, IntImm
 from selector.ir.traverse import substitute
 
 UNROLL_COPIES = 16
+AT_ONCE = 4  # chunks of rows that begin anywhere, which wait for registers
 FEW_STEPS = 3  # as many addresses are worked out one by one
 Way = tuple[Expr, Callable[[], None]]
 """A condition, and what is written for where it holds."""
@@ -90,7 +93,13 @@ def emit_copy(
     def border() -> None:
         emit_border(copy, context, thread, size, unroll=inside is None and few)
 
+    def shifted() -> None:
+        emit_shifted(copy, context, thread, size, AT_ONCE, inside=True)
+
     ways = [] if inside is None else [(inside, whole)]
+    anywhere = lies_inside(copy, context) if copy.continued and ways else None
+    if anywhere is not None and anywhere != inside and context.storages[copy.to].panels is None:
+        ways.append((anywhere, shifted))
     one_of(w, ways if between is None else [*ways, between], border)
 
 

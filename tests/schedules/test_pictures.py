@@ -104,6 +104,7 @@ def test_what_lies_beyond_an_edge(edge: str) -> None:
     source = check(filtered("f16", edge, 5), "f16", edge, 5)
     inside, _, beyond = source.partition("copy16(shared_address(to), from);")
     assert "held" not in source
+    assert ("parts[part] = load_shifted(" in source) == (edge != "constant_exterior")
     assert "floor_mod" not in inside.partition("__global__")[2]
     assert ("floor_mod_near(" in beyond) == (edge.startswith("mirror") or edge == "repeat_image")
 

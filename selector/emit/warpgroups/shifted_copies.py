@@ -13,7 +13,7 @@ from math import prod
 
 from selector.emit.chunks import addresses, decode, element_predicate
 from selector.emit.context import KernelContext
-from selector.emit.copies import Copy
+from selector.emit.copies import CHUNK_BYTES, Copy
 from selector.gpu.ir.expressions import (
     POINTER,
     at_least,
@@ -63,10 +63,16 @@ def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = 
 
 
 def emit_shifted(
-    copy: Copy, context: KernelContext, thread: Expr, size: int, most: int = TOGETHER[0]
+    copy: Copy,
+    context: KernelContext,
+    thread: Expr,
+    size: int,
+    most: int = TOGETHER[0],
+    *,
+    inside: bool = False,
 ) -> None:
     """Write the copy, spread over ``size`` threads numbered ``thread``; up to ``most`` chunks of a
-    thread are loaded before the first is stored.
+    thread are loaded before the first is stored. ``inside``: all of it lies in its source.
     """
     w = context.writer
     if copy.rounded:
@@ -75,6 +81,7 @@ def emit_shifted(
     total = copy.chunks * prod(d.count or 1 for d in copy.rows)
     steps = -(-total // size)
     together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
+    together = steps if inside and steps <= most else together
     item = plus(thread, times(plus("first", "part"), size))
     some = total if total % size else None
     with w.loop("first", number(0), number(steps), "rolled", number(together)):
@@ -82,8 +89,8 @@ def emit_shifted(
         with w.loop("part", number(0), number(together), "unrolled"):
             w.add(Let("int", ("i",), (item,)))
             values = decode(copy, context)
-            addresses(copy, context, values)
-            valid, tests = _valid(copy, context, values)
+            addresses(copy, context, values, inside)
+            valid, tests = (number(CHUNK_BYTES), []) if inside else _valid(copy, context, values)
             tests += [] if some is None else [less("i", some)]
             w.add(LoadShifted("part", chosen(both(*tests), valid, 0) if tests else valid))
         with w.loop("part", number(0), number(together), "unrolled"):

@@ -25,6 +25,29 @@ public:
     std::vector<std::string> names;
 };
 
+// Images of so many dimensions that definitions read, by their names.
+class ImagesOf : public IRGraphVisitor {
+    int dimensions;
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (op->call_type == Call::Image && op->param.defined() &&
+            op->param.dimensions() == dimensions) {
+            found.emplace(op->param.name(), op->param);
+        }
+    }
+
+public:
+    std::map<std::string, Halide::Parameter> found;
+
+    explicit ImagesOf(int dimensions) : dimensions(dimensions) {
+    }
+};
+
+Expr size_of(const Halide::Parameter &p, const std::string &what) {
+    return Variable::make(Halide::Int(32), p.name() + "." + what, p);
+}
+
 // Producers first, in the order in which definitions call them. Halide's own order goes by names
 // with its counters, which two pipelines that are built alike do not share.
 void add_producers_first(const Function &f, const Environment &env,
@@ -193,6 +216,18 @@ Func clone_for(const Function &f, Function consumer, const std::string &name) {
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
     consumer.substitute_calls(f, copied);
     return Func(copied);
+}
+
+void interleaved(Func output, int channels) {
+    ImagesOf images(output.dimensions());
+    for (const auto &[name, f] : build_environment({output.function()})) {
+        f.accept(&images);
+    }
+    Expr together = output.output_buffer().dim(1).stride() == channels;
+    for (const auto &[name, p] : images.found) {
+        together = together && size_of(p, "stride.1") == channels && size_of(p, "extent.0") == channels;
+    }
+    output.specialize(together);
 }
 
 std::vector<Func> wrapped(const Functions &outputs) {

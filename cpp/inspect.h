@@ -20,6 +20,10 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &name);
 
+// Loops of their own where the pixels of an output lie next to each other, of so many channels, and
+// those of the images that have its number of dimensions, too.
+void interleaved(Halide::Func output, int channels);
+
 // The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
 std::vector<Halide::Func> wrapped(const Functions &outputs);
 

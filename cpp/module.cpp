@@ -201,6 +201,9 @@ PYBIND11_MODULE(_native, m) {
                           const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), name);
     });
+    m.def("interleaved", [](const Halide::Func &output, int channels) {
+        bridge::interleaved(output, channels);
+    });
     m.def("wrapped", [](const std::vector<Halide::Func> &outputs) {
         return bridge::wrapped(bridge::functions(outputs));
     });

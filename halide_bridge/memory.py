@@ -263,6 +263,22 @@ def clone(func: Func, consumer: Func) -> Func:
     return copied
 
 
+def interleaved(output: _F, channels: int) -> _F:
+    """Loops of their own for calls whose pixels lie next to each other, of so many ``channels``:
+    where that is the distance of neighbours along the second dimension, in the output and in each
+    argument of as many dimensions, which has no channel more. All other calls have the same loops,
+    too. To be said last of an output; returns it.
+    """
+    if channels < 2:
+        raise ScheduleError(
+            f"interleaved: pixels of {channels} channels",
+            why="they are next to each other in any case",
+            where=caller_location(),
+        )
+    native().interleaved(output, channels)
+    return output
+
+
 def directives_of(names: list[str]) -> dict[str, Directives]:
     """The directives of those of the Funcs that have any; they count as used from now on."""
     table = _table()

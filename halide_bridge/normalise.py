@@ -3,7 +3,8 @@
 * Vector lets are inlined; what they name is index arithmetic and masks.
 * ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``, without the clamps that the mask
   makes idle.
-* Indices and the sides of masks are nested ramps (``halide_bridge.ramps``).
+* Indices and the sides of masks are nested ramps (``halide_bridge.ramps``), without the divisions
+  of fused loops (``halide_bridge.quotients``).
 * The terms of a sum that a condition leaves out are the zeros of ``select(condition, term, 0)``.
 * A broadcast of a load stands outside the load, and outside casts of it.
 """
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 from halide_bridge.clamps import drop_idle_clamps
+from halide_bridge.quotients import undivided
 from halide_bridge.ramps import canonical_index
 from selector.ir.nodes import (
     Binary,
@@ -115,9 +117,11 @@ def normal_expr(e: Expr) -> Expr:
             return _masked_load(e)
         case Load():
             return _outside_broadcast(e)
-        case Compare(op, a, b):
-            left, right = canonical_index(a), canonical_index(b)
-            return e if left is a and right is b else Compare(op, left, right)
+        case Compare():
+            plain = undivided(e)
+            left, right = canonical_index(plain.a), canonical_index(plain.b)
+            same = plain is e and left is e.a and right is e.b
+            return e if same else Compare(plain.op, left, right)
         case VectorReduce(op, Select() as terms, lanes):
             turned = _zero_last(terms)
             return e if turned is terms else VectorReduce(op, turned, lanes)

@@ -43,6 +43,10 @@ def resident_blocks(func: Any, blocks: int) -> Any:
     return _ask("resident_blocks", func, blocks)
 
 
+def interleaved(output: Any, channels: int) -> Any:
+    return _ask("interleaved", output, channels)
+
+
 def online(maximum: Any, *sums: Any) -> Any:
     return _ask("online", maximum, *sums)
 

@@ -9,12 +9,11 @@ from math import prod
 from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
-from halide_bridge.schedules.recognise.windows import Window, window_of
+from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
 from selector.families import contraction, layers, windows
 from selector.machine import Machine
 
-CHANNELS = 4  # of a pixel next to each other at most: each is a plane in shared memory
 Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
@@ -85,8 +84,8 @@ def window_shape(window: Window, program: Program, known: Guess) -> windows.Shap
     planes = 1
     x, y = window.first, window.first + 1
     for d in range(len(member.args)):
-        if d not in (x, y):
+        if d not in (x, y) and not (window.channels > 1 and d == 0):
             planes *= known.extent(member, d)
-    width = known.extent(member, x)
+    width = window.channels * known.extent(member, x)
     height = 1 if window.signal else known.extent(member, y)
     return replace(window.shape, width=width, height=height, planes=planes)

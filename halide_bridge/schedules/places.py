@@ -204,10 +204,12 @@ class Scheduling:
         x, y = (*args[first:], None)[:2]
         planes = [*args[:first], *args[first + 2 :]]
         taps = tuple(func.rvars(0)[place] for place in found.domain)
-        for plane in planes:
+        together = planes[:1] if found.channels > 1 else []
+        for plane in planes[len(together) :]:
             func.bound_extent(plane, 1)
-        planes = fused(self.script, out, planes)
-        funcs = Windows(out, func, image, x, y, taps, planes, found.first)
+        others = fused(self.script, out, planes[len(together) :])
+        planes = (*together, *others)
+        funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
         schedule_windows(funcs, found.shape, size)
 
     def _layer(self, found: Layer, size: layers.Tiling, func: Recorded, out: Recorded) -> None:

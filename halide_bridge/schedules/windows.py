@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
-from halide_bridge.schedules.asked import pipeline_stages, resident_blocks, store_in
+from halide_bridge.schedules.asked import interleaved, pipeline_stages, resident_blocks, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
+from selector.families.windows.limits import staged_width
 from selector.families.windows.tiling import (
     BAND,
     LONGEST_BAND,
@@ -38,7 +39,8 @@ class Windows:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
     ``x`` and ``y`` and ``planes``; ``total`` sums ``source``, the image with what lies around it,
     over ``taps``: RVars along a row of them, and over rows if there are several. A signal has no
-    ``y``. ``first``: the dimension of ``x``, before which lie the channels of a pixel.
+    ``y``. ``first``: the dimension of ``x``, before which lie the channels of a pixel;
+    ``channels``: how many these are, where rows of pixels are filtered as rows of elements.
     """
 
     output: Any
@@ -49,6 +51,7 @@ class Windows:
     taps: tuple[Any, ...]
     planes: tuple[Any, ...] = ()
     first: int = 0
+    channels: int = 1
 
     def blocks(self, xo: Any, yo: Any) -> tuple[Any, ...]:
         """Loops over blocks, innermost first. Those of the channels of a pixel follow each other:
@@ -62,6 +65,8 @@ def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
         resident_blocks(p.output, size.resident)
     if shape.signal:
         return _signal(p, shape, size)
+    if p.channels > 1:
+        return _pixels(p, shape, size)
     if shape.down:
         return _columns(p, shape, size)
     return _groups(p, shape, size) if size.unit == "group" else _warps(p, shape, size)
@@ -95,6 +100,50 @@ def _warps(p: Windows, shape: Shape, size: Tiling) -> Any:
     longest = _sum_by_warps(p, shape, size)
     _stage_for_warps(p, shape, size, segments[0] if segments else blocks[0], longest)
     return p.output
+
+
+def _pixels(p: Windows, shape: Shape, size: Tiling) -> Any:
+    """Rows of pixels as rows of elements: what is next to an element in a filter is one pixel, so
+    many elements, away.
+    """
+    xo, xi, cx, yo, yi, yw = variables("xo", "xi", "cx", "yo", "yi", "yw")
+    to, ti = rvars("to", "ti")
+    (c, *planes), pixels = p.planes, size.width // p.channels
+    p.output.split(p.x, xo, xi, pixels).fuse(c, xi, cx)
+    p.output.split(p.y, yo, yi, size.height).split(yi, yw, yi, size.rows)
+    p.output.reorder(cx, yi, yw, xo, yo, *planes).vectorize(cx).unroll(yi)
+    p.output.gpu_blocks(xo, yo, *planes).gpu_threads(yw)
+    p.total.bound_extent(c, p.channels).bound_extent(p.x, pixels).bound_extent(p.y, size.rows)
+    p.total.compute_at(p.output, yw)
+    store_in(p.total, MemoryType.WMMAAccumulator)
+    p.total.fuse(c, p.x, cx).vectorize(cx).unroll(p.y)
+    update, (taps, *over) = p.total.update().fuse(c, p.x, cx), p.taps
+    around: tuple[Any, ...] = ()
+    unrolled: tuple[Any, ...] = (p.y,)
+    for row in over:
+        update.split(row, to, ti, size.tap_rows)
+        unrolled, around = (p.y, ti), (to,)
+    update.reorder(taps, cx, *unrolled, *around).atomic().vectorize(cx).vectorize(taps)
+    for loop in unrolled:
+        update.unroll(loop)
+    _stage_pixels(p, shape, size, xo)
+    interleaved(p.output, p.channels)
+    return p.output
+
+
+def _stage_pixels(p: Windows, shape: Shape, size: Tiling, block: Any) -> None:
+    """Copy what a tile reads into shared memory, pixels of a row next to each other and rows at odd
+    multiples of 16 bytes: those that read several do not meet in a bank.
+    """
+    (cx,) = variables("cx")
+    copy = p.source.in_(p.total)
+    c, x, y, *_ = copy.args()
+    pitch = staged_width(size, shape) // p.channels
+    pitch += shape.run if pitch // shape.run % 2 == 0 else 0
+    copy.compute_at(p.output, block).store_in(GPU_SHARED).bound_extent(c, p.channels)
+    copy.align_bounds(x, shape.run).align_storage(c, p.channels).align_storage(x, pitch)
+    copy.bound_extent(y, shape.y.reach(size.height))
+    copy.fuse(c, x, cx).vectorize(cx).vectorize(y)
 
 
 def _sum_by_warps(p: Windows, shape: Shape, size: Tiling) -> int:

@@ -70,7 +70,7 @@ def emit_rows(copy: Copy, context: KernelContext, thread: Expr, size: int, barri
 
     def rows() -> None:
         with spread(context, thread, size, copy.count, unroll=False):
-            _place_row(copy, context)
+            _place_row(copy, context, cut)
             if cut:
                 _inside(copy, context)
                 _copied(copy, context, barrier)
@@ -101,7 +101,7 @@ def emit_rows_by_warp(
             w.add(State("bool", ("part",), (FALSE,)))
         with w.when(less("lane", "rows")):
             w.add(Let("int", ("i",), (LANE,)))
-            _place_row(copy, context)
+            _place_row(copy, context, cut)
             if cut:
                 _inside(copy, context)
                 _copied(copy, context, barrier)
@@ -124,7 +124,7 @@ def _rest_by_warp(copy: Copy, context: KernelContext) -> None:
     """What is outside of the rows of which a ``part`` is."""
     w = context.writer
     with w.loop("i", number(0), number("rows"), "rolled", also=ANY_PART):
-        _place_row(copy, context)
+        _place_row(copy, context, cut=True)
         _inside(copy, context)
         with w.when(at_least(minus("whole", "first"), _mostly(copy))):
             w.add(Leave("iteration"))
@@ -135,7 +135,7 @@ def _condition(copy: Copy, context: KernelContext) -> tuple[Expr, bool]:
     """When rows go by the copy engine, and whether they are cut where the source ends."""
     source = context.storages[copy.source.buffer].param
     ends = source is not None and not copy.carries(source)
-    if ends and copy.predicate is None and not copy.clamped[0]:
+    if ends and copy.predicate is None and copy.ends(0):
         return context.aligned_flag(copy.source.buffer, copy.per), True
     return whole_inside(copy, context) or FALSE, False
 
@@ -145,9 +145,10 @@ def _mostly(copy: Copy) -> int:
     return (copy.chunks - FEW_CHUNKS) * copy.per
 
 
-def _place_row(copy: Copy, context: KernelContext) -> None:
+def _place_row(copy: Copy, context: KernelContext, cut: bool) -> None:
     values: dict[str, Expr] = {copy.x.var.name: IntImm(0)}
-    addresses(copy, context, values | decode_rows(copy, context, number("i")))
+    values |= decode_rows(copy, context, number("i"))
+    addresses(copy, context, values, inside=not cut)
 
 
 def _whole_row(copy: Copy, barrier: Expr) -> CopyRun:

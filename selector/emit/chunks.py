@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from selector.emit.context import KernelContext
-from selector.emit.copies import Copy, Ends
+from selector.emit.copies import CHUNK_BYTES, Copy, Ends
+from selector.emit.legalize_scalars import guarded
 from selector.emit.scalar import c_type
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -20,6 +21,7 @@ from selector.gpu.ir.expressions import (
     at_most,
     below,
     both,
+    element,
     equal,
     given,
     least,
@@ -31,16 +33,17 @@ from selector.gpu.ir.expressions import (
     number,
     place,
     plus,
+    pointer,
     quotient,
     remainder,
     times,
 )
-from selector.gpu.ir.memory import CopyAsync, CopyElement, Point
+from selector.gpu.ir.memory import Array, CopyAsync, CopyElement, Point, StoreChunk
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, substitute
+from selector.ir.nodes import BinaryOp, Call, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 LANE = number("lane")
@@ -143,9 +146,18 @@ def provably_aligned(copy: Copy) -> bool:
 
 
 def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
-    """The uniform condition under which every chunk is a whole one inside the source; None if none
-    is known.
+    """The uniform condition under which every chunk is a whole one inside the source, and begins at
+    a multiple of 16 bytes; None if none is known.
     """
+    whole = lies_inside(copy, context)
+    if whole is None:
+        return None
+    aligned = context.aligned_flag(copy.source.buffer, copy.per)
+    return aligned if whole == TRUE else both(aligned, whole)
+
+
+def lies_inside(copy: Copy, context: KernelContext) -> Expr | None:
+    """The same, wherever rows begin."""
     source = context.storages[copy.source.buffer]
     assert source.param is not None
     if not provably_aligned(copy) or (not copy.rounded and copy.length % copy.per):
@@ -165,14 +177,15 @@ def whole_inside(copy: Copy, context: KernelContext) -> Expr | None:
             high = conjunction(high, Compare(CompareOp.LT, IntImm(0), dim.extent))
         wanted = conjunction(conjunction(wanted, low), high)
     whole = holds_everywhere(wanted, digits)
-    if whole is None:
-        return None
-    aligned = context.aligned_flag(copy.source.buffer, copy.per)
-    return aligned if whole == TRUE else both(aligned, context.condition(whole))
+    return whole if whole in (None, TRUE) else context.condition(whole)
 
 
-def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> None:
-    """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``."""
+def addresses(
+    copy: Copy, context: KernelContext, values: dict[str, Expr], inside: bool = False
+) -> None:
+    """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``; ``inside``:
+    of the source, as ``whole_inside`` says.
+    """
     w, scalar, kind = context.writer, context.scalar, element_type(copy, context)
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     assert source.param is not None
@@ -180,8 +193,11 @@ def addresses(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> No
     start = number("c0")
     for n, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         at = context.number(substitute(c, values))
+        folded = copy.folded[n]
         if n and copy.clamped[n]:
             at = given(_held(at, scalar.number(dim.extent), copy.clamped[n]))
+        elif n and folded is not None and not inside:
+            at = given(_folded(folded, values, context))
         w.add(Let("int", (f"c{n}",), (at,)))
         if n:
             start = plus(start, times(f"c{n}", scalar.number(dim.stride)))
@@ -233,7 +249,7 @@ def border_chunk(copy: Copy, context: KernelContext, values: dict[str, Expr], ca
     with w.when(both(aligned, *chunk)):
         w.add(CopyAsync(TO, number("from"), cache))
     with w.otherwise():
-        _elements(copy, context, rows_inside, extents[0], wanted)
+        _elements(copy, context, values, rows_inside, wanted)
 
 
 def _declared(copy: Copy, context: KernelContext) -> tuple[Expr, ...]:
@@ -287,23 +303,54 @@ def element_predicate(copy: Copy, values: dict[str, Expr]) -> Expr | None:
 
 
 def _elements(
-    copy: Copy, context: KernelContext, rows_inside: list[Expr], extent: Expr, wanted: Expr | None
+    copy: Copy, context: KernelContext, values: Values, rows_inside: list[Expr], wanted: Expr | None
 ) -> None:
     w, scalar = context.writer, context.scalar
     context.names.variable("e")
     param, x = context.storages[copy.source.buffer].param, plus("c0", "e")
     assert param is not None
+    extent = context.number(param.dims[0].extent)
     tests, source = [below(x, extent), *rows_inside], number("e")
-    if copy.clamped[0]:
-        held = given(_held(x, scalar.number(param.dims[0].extent), copy.clamped[0]))
+    held = given(_first_held(copy, context, values, x, extent))
+    if not copy.ends(0):
         tests[0], source = below(held, extent), minus(held, "c0")
     if copy.carries(param):
         c0, *rest = _declared(copy, context)
         at = ((Affine.of(c0) + ELEMENT).to_expr(), *rest)
         tests = [given(test) for test in scalar.all_within(at, param.dims)]
     tests += [] if wanted is None else [context.condition(wanted)]
-    cut = not copy.rounded and copy.length % copy.per
+    cut, kind = not copy.rounded and copy.length % copy.per, element_type(copy, context)
+    if copy.folded[0] is not None and not cut:  # all are asked for before the first is there
+        w.add(Array("run", kind, copy.per, CHUNK_BYTES))
+        with w.loop("e", number(0), number(copy.per), "unrolled"):
+            w.add(Let("int", ("at",), (minus(held, "c0"),)))
+            inside = [below(plus("c0", "at"), extent), *tests[1:]]
+            found = element(copy.source.type, pointer("from"), "at")
+            w.store(element(copy.source.type, pointer("run"), "e"), guarded(found, *inside))
+        w.add(StoreChunk(pointer("to"), pointer("run")))
+        return
     within = less(plus("x", "e"), copy.length) if cut else None
     with w.loop("e", number(0), number(copy.per), "unrolled"):
-        kind, e = element_type(copy, context), number("e")
-        w.add(CopyElement("to", kind, e, "from", source, both(*tests), within))
+        w.add(CopyElement("to", kind, number("e"), "from", source, both(*tests), within))
+
+
+def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, extent: Expr) -> Expr:
+    """Where the source has element ``ELEMENT`` of a chunk, whose place is ``x``."""
+    folded, own = copy.folded[0], copy.x.var.name
+    if folded is None:
+        return _held(x, extent, copy.clamped[0])
+    at = (Affine.of(values[own]) + ELEMENT).to_expr()
+    return _folded(folded, {**values, own: at}, context)
+
+
+def _folded(e: Expr, values: Values, context: KernelContext) -> Expr:
+    """A coordinate that mirrors or comes around, and does so once where it is asked for."""
+
+    def near(x: Expr) -> Expr:
+        match x:
+            case Call(t, "floor_mod", (a, b)) if not isinstance(b, IntImm):
+                return Call(t, "floor_mod_near", (near(a), near(b)))
+            case _:
+                return map_expr(x, near)
+
+    return near(context.number(substitute(e, values)))

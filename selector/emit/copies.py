@@ -14,7 +14,8 @@ from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, as_nest, cut_digits, independent, merge_digits
 from selector.emit.scalar import Space
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, Load, Stmt
+from selector.ir.nodes import Binary, BinaryOp, BufferParam, Expr, IntImm, Load, Select, Stmt
+from selector.lowering.predicates import slack
 
 CHUNK_BYTES = 16
 
@@ -26,7 +27,8 @@ Ends = frozenset[BinaryOp]
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A staged copy: ``to[index]`` from ``source``, rows of ``length`` elements along ``x``, cut
-    into chunks.
+    into chunks. A coordinate that mirrors or comes around outside of the source is in
+    ``coordinates`` as it is inside, and as a whole in ``folded``.
     """
 
     to: str
@@ -40,6 +42,16 @@ class Copy:
     rounded: bool  # the last chunk of a row may be filled to its end
     predicate: Expr | None  # elements where it is false are 0
     clamped: tuple[Ends, ...]  # ends of the source where a coordinate is held: its edges go on
+    folded: tuple[Expr | None, ...]
+
+    @property
+    def continued(self) -> bool:
+        """Whether there is more than the source and zeros: what lies beyond its edges."""
+        return any(self.clamped) or any(e is not None for e in self.folded)
+
+    def ends(self, dimension: int) -> bool:
+        """Whether the source just ends along a dimension."""
+        return not self.clamped[dimension] and self.folded[dimension] is None
 
     @property
     def chunks(self) -> int:
@@ -53,7 +65,7 @@ class Copy:
 
     def carries(self, source: BufferParam) -> bool:
         """Whether rows may run into each other: their coordinates do not show where they end."""
-        return bool(carries(source.dims)) and not any(self.clamped)
+        return bool(carries(source.dims)) and not self.continued
 
 
 def copy_of(s: Stmt, context: KernelContext) -> Copy | None:
@@ -92,9 +104,84 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     return copy
 
 
-def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[tuple[Expr, Ends], ...]:
-    """Each coordinate without clamps to the source's ends, and those that it had."""
-    return tuple(_unclamp(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Coordinate:
+    """What a coordinate is inside of its source, where it is held, and what it was if it does
+    something else outside.
+    """
+
+    inside: Expr
+    held: Ends = frozenset()
+    folded: Expr | None = None
+
+
+def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[_Coordinate, ...]:
+    """Each coordinate without clamps to the source's ends, and what it is beyond them."""
+    return tuple(_plain(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+
+
+def _plain(e: Expr, extent: Expr) -> _Coordinate:
+    inside = _unfolded(e, extent) or _counted_on(e, extent)
+    if inside is not None:
+        return _Coordinate(inside, folded=e)
+    return _Coordinate(*_unclamp(e, extent))
+
+
+def _counted_on(e: Expr, extent: Expr) -> Expr | None:
+    """``3 * f(v / 3) + v % 3`` where a row has ``extent / 3`` pixels of three elements next to each
+    other: with the pixel inside, an element that counts on with ``v``.
+    """
+    index = to_affine(e)
+    for m, c in index:
+        match m:
+            case (Binary(BinaryOp.MOD, v, IntImm(n)) as channel,) if c == 1 and n > 1:
+                pixel = index.rest(channel).divided_by(n)
+                pixels = to_affine(extent).divided_by(n)
+                if pixel is None or pixels is None:
+                    return None
+                place = _plain(pixel.to_expr(), pixels.to_expr())
+                number = Binary(BinaryOp.DIV, v, IntImm(n))
+                rest = to_affine(place.inside).rest(number)
+                if to_affine(place.inside) - rest != Affine.of(number):
+                    return None
+                return (rest * n + v).to_expr()
+            case _:
+                pass
+    return None
+
+
+def _unfolded(e: Expr, extent: Expr) -> Expr | None:
+    """The side of a select that a coordinate is wherever that lies inside of its source."""
+    index = to_affine(e)
+    choices = [(m[0], c) for m, c in index if len(m) == 1 and isinstance(m[0], Select)]
+    if len(choices) != 1 or choices[0][1] != 1:
+        return None
+    select, _ = choices[0]
+    assert isinstance(select, Select)
+    side = (to_affine(select.otherwise) + index.rest(select)).to_expr()
+    inside, _ = _unclamp(side, extent)
+    place, end = to_affine(inside), to_affine(extent)
+    ways = [(place, end)]
+    for m, c in place:
+        match m:
+            case (Binary(BinaryOp.DIV, v, IntImm(n)) as number,) if c == 1:
+                ways.append((place.rest(number) * n + v, end * n))
+            case _:
+                pass
+    return inside if any(_is_outside(select.condition, *way) for way in ways) else None
+
+
+def _is_outside(condition: Expr, place: Affine, extent: Affine) -> bool:
+    """Whether a condition holds for places outside of an extent only."""
+    match condition:
+        case Binary(BinaryOp.OR, a, b):
+            return _is_outside(a, place, extent) and _is_outside(b, place, extent)
+        case _:
+            room = slack(condition)
+            if room is None:
+                return False
+            beyond = (place - extent - room).constant, (-place - 1 - room).constant
+            return any(n is not None and n >= 0 for n in beyond)
 
 
 def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
@@ -117,8 +204,9 @@ def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
     return ((to_affine(inner) + shift).to_expr(), frozenset(found)) if found else (e, frozenset())
 
 
-def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, Ends], ...], per: int) -> Copy | None:
-    coordinates, clamped = tuple(c for c, _ in clamps), tuple(held for _, held in clamps)
+def _build(nest: Nest, load: Load, found: tuple[_Coordinate, ...], per: int) -> Copy | None:
+    coordinates, clamped = tuple(c.inside for c in found), tuple(c.held for c in found)
+    folded = tuple(c.folded for c in found)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])
     for x in nest.digits:
         if index.coefficient(x.var).constant != 1 or first.coefficient(x.var).constant != 1:
@@ -134,5 +222,7 @@ def _build(nest: Nest, load: Load, clamps: tuple[tuple[Expr, Ends], ...], per: i
         length = -(-x.count // per) * per
         rounded = all(p is not None and abs(p) >= length for p in pitches)
         to, wanted = nest.store.buffer, load.predicate
-        return Copy(to, index, load, coordinates, x, rows, x.count, per, rounded, wanted, clamped)
+        return Copy(
+            to, index, load, coordinates, x, rows, x.count, per, rounded, wanted, clamped, folded
+        )
     return None

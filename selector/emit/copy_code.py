@@ -19,6 +19,7 @@ from selector.emit.chunks import (
     element_type,
     emit_border,
     leave_at,
+    lies_inside,
     note_rounded,
     place_of,
     spread,
@@ -26,6 +27,7 @@ from selector.emit.chunks import (
 )
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
+from selector.emit.warpgroups.shifted_copies import emit_shifted
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -48,6 +50,7 @@ from selector.ir.nodes import Expr, IntImm
 from selector.ir.traverse import substitute
 
 UNROLL_COPIES = 16
+AT_ONCE = 4  # chunks of rows that begin anywhere, which wait for registers
 FEW_STEPS = 3  # as many addresses are worked out one by one
 Way = tuple[Expr, Callable[[], None]]
 """A condition, and what is written for where it holds."""
@@ -82,13 +85,19 @@ def emit_copy(
 
     def whole() -> None:
         with spread(context, thread, size, total, unroll=few):
-            addresses(copy, context, decode(copy, context))
+            addresses(copy, context, decode(copy, context), inside=True)
             w.add(CopyAsync(TO, number("from"), cache_of(copy, context, thread)))
 
     def border() -> None:
         emit_border(copy, context, thread, size, unroll=inside is None and few)
 
+    def shifted() -> None:
+        emit_shifted(copy, context, thread, size, AT_ONCE, inside=True)
+
     ways = [] if inside is None else [(inside, whole)]
+    anywhere = lies_inside(copy, context) if copy.continued and ways else None
+    if anywhere is not None and anywhere != inside and context.storages[copy.to].panels is None:
+        ways.append((anywhere, shifted))
     one_of(w, ways if between is None else [*ways, between], border)
 
 
@@ -133,7 +142,8 @@ def _row_by_warp(copy: Copy, context: KernelContext, step: int) -> None:
     w = context.writer
     w.add(Let("int", ("x",), (times(LANE, copy.per),)))
     rows = decode_rows(copy, context, number("i"))
-    addresses(copy, context, {copy.x.var.name: context.names.variable("x"), **rows})
+    values = {copy.x.var.name: context.names.variable("x"), **rows}
+    addresses(copy, context, values, inside=True)
     w.add(Let("u32", ("there",), (TO,)))
     cache = cache_of(copy, context, LANE)
     for n, first in enumerate(range(0, copy.chunks, 32)):
@@ -153,7 +163,7 @@ def split_copy(
     step, or a step would not lie within one plane; a copy that does not occupy them all is one
     step.
     """
-    odd = any(copy.clamped) or size % copy.chunks
+    odd = copy.continued or size % copy.chunks
     inside = None if odd else whole_inside(copy, context)
     if inside is None:
         return None

@@ -196,7 +196,7 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
         (),
         persistent=context.block.persistent,
         cluster=context.block.cluster,
-        copies=copy_costs(kernel.body, kernel.name, context),
+        copies=() if kernel.otherwise else copy_costs(kernel.body, kernel.name, context),
     )
     return _Written(emitted, {parameter.name: a for parameter, a in given}, launch)
 
@@ -227,7 +227,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
         frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid),
     )
     shared = SharedMemory(kernel.name, target, layouts)
-    params = {b.name: b for b in module.buffers}
+    params = {b.name: kernel.with_known(b) for b in module.buffers}
     written = Written(loops_of(kernel.body))
     return KernelContext(kernel.name, target, names, params, block, host, layouts, shared, written)
 
@@ -301,7 +301,7 @@ def _parameters(
         name, t = context.names.get(b.name), b.type.element
         way = "read" if b.role is Role.INPUT else "write"
         found.append((Parameter(way, t, name), BufferArgument(b.name)))
-        joined = replace(b, dims=join_dims(b.dims))
+        joined = replace(b, dims=join_dims(context.params[b.name].dims))
         context.storages[b.name] = Storage(name, t, Space.GLOBAL, joined)
     for buffer in program.buffers:
         name, t = context.names.get(buffer.name), buffer.type.element

@@ -14,19 +14,21 @@ from dataclasses import replace
 from selector.emit.banded import BandTables
 from selector.emit.context import KernelContext
 from selector.emit.regions import LANE_PAIR, LANE_ROW
-from selector.emit.scalar import Space
+from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.unwritten import along_rows
 from selector.emit.warpgroups.panels import Panels
 from selector.gpu.ir.expressions import negated, quotient, remainder
 from selector.gpu.ir.layouts import GROUP_ROWS
+from selector.gpu.ir.memory import Point
 from selector.gpu.ir.products import (
     LoadFragment,
     MatrixRows,
     Register,
 )
-from selector.ir.affine import Affine
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Call,
+    Cast,
     Compare,
     CompareOp,
     Expr,
@@ -37,7 +39,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import literal
 from selector.ir.traverse import substitute
-from selector.ir.types import UINT32
+from selector.ir.types import FLOAT16, UINT32
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, Block
 from selector.lowering.predicates import conjunction
 from selector.lowering.tiles import DEPTH, ROW, Access, Banded
@@ -62,6 +64,11 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
         return None if block.stops else "ldmatrix"
     transposed = o.row_stride.constant == 1 and context.is_multiple(o.depth_stride, per)
     return "ldmatrix_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
+
+
+def _is_plain(storage: Storage) -> bool:
+    """Whether it is shared memory whose rows lie as their indices say."""
+    return storage.space is Space.SHARED and storage.panels is None and storage.strips is None
 
 
 class BlockFetcher:
@@ -208,9 +215,81 @@ class BlockFetcher:
             with w.when(negated(self.context.scalar.legal(condition))):
                 w.store(register, Call(UINT32, "bitwise_and", (register, keep)))
 
+    def _byte_pair(self, block: Block) -> bool:
+        """Whether a register is two neighbouring bytes of shared memory as f16, which then are
+        brought and converted together.
+        """
+        o = block.operand
+        assert isinstance(o, Access)
+        first, second = (self._byte(o, block, number) for number in range(2))
+        if first is None or second is None or first.buffer != second.buffer:
+            return False
+        place, c = to_affine(first.index), self.context
+        beside = (to_affine(second.index) - place).constant
+        storage = c.storages[first.buffer]
+        if beside != 1 or not _is_plain(storage):
+            return False
+        if block.ragged and block.stops and o.depth % 2:
+            return False  # the second element is beyond the depth, and would meet what is no zero
+        condition: tuple[Expr, ...] = ()
+        if block.ragged:
+            _, depth = self._place(block, 0)
+            inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
+            condition = (c.scalar.legal(inside),)
+        base = self._byte_pointer(first.buffer, place - place.offset)
+        how = f"{c_type(storage.type)}_pair{'' if c.is_multiple(place, 2) else '_odd'}"
+        c.writer.add(LoadFragment((self._fresh(block),), how, base, place.offset, condition))
+        return True
+
+    def _byte_word(self, block: Block) -> bool:
+        """Whether a register is four neighbouring bytes of shared memory, brought by the words that
+        hold them.
+        """
+        o, c = block.operand, self.context
+        assert isinstance(o, Access)
+        storage = c.storages[o.buffer] if o.value is None and o.type.bytes == 1 else None
+        if storage is None or not _is_plain(storage) or o.depth_stride.constant != 1:
+            return False
+        if any(self._element_condition(block, n) is not None for n in range(4)):
+            return False
+        row, depth = self._place(block, 0)
+        place = o.base + o.row_stride * row + depth
+        symbolic = place - place.offset
+        if not c.is_multiple(symbolic, 4) or place.offset < 0:
+            return False
+        base = self._byte_pointer(o.buffer, symbolic)
+        c.writer.add(LoadFragment((self._fresh(block),), "byte_word", base, place.offset))
+        return True
+
+    def _byte_pointer(self, buffer: str, symbolic: Affine) -> str:
+        """A lane's pointer to bytes of shared memory."""
+        key, storage = ("bytes", buffer, symbolic), self.context.storages[buffer]
+        if key not in self._bases:
+            name, index = f"a{len(self._bases)}", self.context.number(symbolic.to_expr())
+            place = Point(name, f"const {c_type(storage.type)}", storage.at(index))
+            self.context.writer.add(place)
+            self._bases[key] = name
+        return self._bases[key]
+
+    def _byte(self, o: Access, block: Block, number: int) -> Load | None:
+        """The byte that an element of this lane's register is, as f16."""
+        if o.value is None or o.type != FLOAT16:
+            return None
+        row, depth = self._place(block, number)
+        value = substitute(o.value, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+        while isinstance(value, Cast) and value.type.is_float:
+            value = value.value
+        match value:
+            case Load(t, predicate=None) if t.is_integer and t.bytes == 1:
+                return value
+            case _:
+                return None
+
     def _gather(self, block: Block) -> None:
         o = block.operand
         assert isinstance(o, Access)
+        if self._byte_pair(block) or self._byte_word(block):
+            return
         elements: list[Expr] = []
         for number in range(4 // o.type.bytes):
             row, depth = self._place(block, number)

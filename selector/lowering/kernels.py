@@ -7,26 +7,34 @@ place in a pipeline that runs on a GPU, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
+    Binary,
+    BinaryOp,
     Block,
+    BufferParam,
+    Compare,
+    CompareOp,
+    Dim,
     Evaluate,
     Expr,
     For,
     ForKind,
     IfThenElse,
     IntImm,
+    Not,
     Select,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import map_stmt, walk_stmt
+from selector.ir.traverse import map_stmt, substitute, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
@@ -58,7 +66,8 @@ class GridLoop:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One launch: its grid and what a block does. ``own``: what each thread has its part of;
-    ``resident``: blocks that are to run on a multiprocessor at once.
+    ``resident``: blocks that are to run on a multiprocessor at once; ``known``: sizes that are such
+    numbers wherever it has blocks.
     """
 
     name: str
@@ -66,6 +75,21 @@ class Kernel:
     body: Stmt
     own: frozenset[str] = frozenset()
     resident: int = 0
+    known: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+
+    @property
+    def otherwise(self) -> bool:
+        """Whether it is for calls that another kernel does not take."""
+        return any(isinstance(e, Not) for loop in self.grid for e in walk_expr(loop.extent))
+
+    def with_known(self, param: BufferParam) -> BufferParam:
+        """An argument's dimensions with these numbers."""
+        if not self.known:
+            return param
+        parts = (
+            (substitute(e, self.known) for e in (d.min, d.extent, d.stride)) for d in param.dims
+        )
+        return replace(param, dims=tuple(Dim(*each) for each in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +145,10 @@ def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> N
             if ends is not None:
                 buffers.append(Buffer(ends.name, ends.type, ends.elements))
             nests += parts
-        case IfThenElse(condition, then, None):
+        case IfThenElse(condition, then, other):
             _walk(_where(condition, then), module, nests, buffers)
+            if other is not None:
+                _walk(_where(Not(condition), other), module, nests, buffers)
         case Evaluate():
             pass
         case _:
@@ -150,10 +176,23 @@ def _where(condition: Expr, s: Stmt) -> Stmt:
     match s:
         case For(kind=ForKind.GPU_BLOCK):
             return replace(s, extent=Select(condition, s.extent, IntImm(0)))
-        case Block() | Allocate() | IfThenElse(_, _, None):
+        case Block() | Allocate() | IfThenElse():
             return map_stmt(s, lambda inner: _where(condition, inner), lambda e: e)
         case _:
             return s
+
+
+def _equal(extent: Expr) -> dict[str, Expr]:
+    """Numbers that variables are wherever a loop has iterations."""
+    match extent:
+        case Select(condition, inner, IntImm(0)):
+            return {**_equal(inner), **_equal(condition)}
+        case Binary(BinaryOp.AND, a, b):
+            return {**_equal(a), **_equal(b)}
+        case Compare(CompareOp.EQ, Var(name), IntImm() as value):
+            return {name: value}
+        case _:
+            return {}
 
 
 def _stored(s: Stmt, module: Module) -> str:
@@ -186,4 +225,6 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     if row is not None:
         body, resident = kept_rows(row_values(body), row)
     body, own = own_parts(body)
-    return Kernel(f"{name}_{number}" if number else name, tuple(grid), body, own, resident)
+    known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
+    name = f"{name}_{number}" if number else name
+    return Kernel(name, tuple(grid), body, own, resident, known)

@@ -24,6 +24,7 @@ from selector.gpu.ir.memory import (
 )
 from selector.gpu.ir.nodes import Fence, Kernel, Node
 from selector.gpu.ir.products import (
+    BYTE_PAIRS,
     Descriptor,
     InMemory,
     InRegisters,
@@ -93,6 +94,8 @@ def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
                 yield "registers in another order", replace(node, registers=names[::-1])
         case LoadFragment(how="word"):
             yield "a word further", replace(node, at=node.at + 1)
+        case LoadFragment(how=how) if how in (*BYTE_PAIRS, "byte_word"):
+            yield "two bytes further", replace(node, at=node.at + 2)
         case _:
             yield from _instructions(node)
 

@@ -148,6 +148,9 @@ def products() -> tuple[Node, ...]:
         LoadFragment(registers("r4"), "ldmatrix_trans", "a1", 32),
         LoadFragment(registers("r5"), "word", "taps", 7),
         LoadFragment(registers("r6"), "elements", elements=(X0, element(FLOAT16, pointer("y"), 1))),
+        LoadFragment(registers("r7"), "u8_pair", "bytes", 6),
+        LoadFragment(registers("r8"), "s8_pair_odd", "bytes", 0, (less("q", 2),)),
+        LoadFragment(registers("r9"), "byte_word", "bytes", 14),
         SetTile("acc", 1, (*ZEROS, *ZEROS)),
         Mma("add", warp, "acc", 1, four, InRegisters(registers("r4", "kept[2]"))),
         Descriptor("d0", View("p", times("slot", 4), number("i")), 16, 1024, 64),
@@ -375,6 +378,9 @@ u32 r4;
 ldmatrix1_trans(a1 + 32, r4);
 const u32 r5 = taps[7];
 u32 r6 = pack16(x[0], y[1]);
+u32 r7 = u8_pair(bytes + 6);
+u32 r8 = q < 2 ? s8_pair_odd(bytes) : 0u;
+const u32 r9 = byte_word<2>(bytes + 12);
 acc[1][0] = 0.0f; acc[1][1] = -0.0f; acc[1][2] = 0.0f; acc[1][3] = -0.0f;
 mma_m16n8k16_f16_f32(acc[1], r0, r1, r2, r3, r4, kept[2]);
 const u64 d0 = matrix_descriptor(shared_address((p + slot * 4)) + i, 16, 1024, 2);

@@ -122,8 +122,10 @@ def _factor(
     return Factor(access.func, kind, names[0] == k), tuple(n for n in names if n != k)
 
 
-def multiplied(e: Expr, member: Member, program: Program) -> Type | str:
-    """The type of a factor's elements, or why tensor units do not multiply it."""
+def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) -> Type | str:
+    """The type of a factor's elements, or why tensor units do not multiply it; ``halves``: bytes
+    may be multiplied as f16, which has them all.
+    """
     access, kind = element(e), (e.value if isinstance(e, Cast) else e).type
     if access is None:
         return "an operand is computed in the update"
@@ -133,7 +135,7 @@ def multiplied(e: Expr, member: Member, program: Program) -> Type | str:
         return f"`{label}` is no Func and no argument of the pipeline"
     if kind.bits > 16 or kind.bits < 8 or (kind.bits == 16 and kind.kind not in _FLOATS):
         return f"`{label}` has elements of {kind}, which tensor units do not multiply"
-    wide = Type(Kind.FLOAT, 32) if kind.bits == 16 else Type(Kind.INT, 32)
+    wide = Type(Kind.FLOAT, 32) if kind.bits == 16 or halves else Type(Kind.INT, 32)
     if e.type != wide or member.types[0] != wide:
         return f"products of {kind} are not taken in {wide}"
     return kind

@@ -4,17 +4,27 @@ what keeps another sum from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.products import element, factors, multiplied
-from halide_bridge.schedules.recognise.program import Access, Member, Program, Reduced, number
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Program,
+    Reduced,
+    accesses,
+    number,
+)
 from halide_bridge.schedules.sizes import is_argument
 from selector.families.windows import Axis, Shape
+from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
-from selector.ir.types import Type
+from selector.ir.types import FLOAT16, FLOAT32, Type
+
+CHANNELS = 4  # of a pixel next to each other at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,9 @@ class Window:
     ``domain``: the places of the variables along x and along y in the reduction domain, of which
     the second may be missing. ``declared``: the image is an
     argument; ``computed``: stable names of operands that do more than read an element;
-    ``signal``: there is no y.
+    ``signal``: there is no y; ``converted``: pixels are bytes, which f16 taps multiply as f16;
+    ``channels``: of a pixel, where there is a number of them and it is filtered as so many elements
+    next to each other.
     """
 
     func: str
@@ -37,12 +49,23 @@ class Window:
     computed: frozenset[str]
     signal: bool
     first: int = 0
+    converted: bool = False
+    channels: int = 1
 
     @property
     def shape(self) -> Shape:
         """Of any number of outputs."""
+        x, n = self.x, self.channels
         return Shape(
-            0, 0, self.x, self.y, bytes=self.type.bytes, declared=self.declared, signal=self.signal
+            0,
+            0,
+            x if n == 1 else replace(x, dilation=n * x.dilation, first=n * x.first),
+            self.y,
+            bytes=self.type.bytes,
+            declared=self.declared,
+            signal=self.signal,
+            converted=self.converted,
+            channels=n,
         )
 
 
@@ -58,12 +81,14 @@ def window_of(member: Member, program: Program) -> Window | str:
     if image is None:
         return ""
     taps = pair[1] if image is pair[0] else pair[0]
-    kinds = [multiplied(e, member, program) for e in (image, taps)]
+    halves = _element_type(taps) == FLOAT16 and image.type == FLOAT32
+    kinds = [multiplied(e, member, program, halves) for e in (image, taps)]
     misses = [k for k in kinds if isinstance(k, str)]
     if misses:
         return misses[0]
     types = [k for k in kinds if not isinstance(k, str)]
-    if types[0] != types[1] and not all(t.is_integer and t.bytes == 1 for t in types):
+    bytes_ = [t.is_integer and t.bytes == 1 for t in types]
+    if types[0] != types[1] and not all(bytes_) and not (halves and bytes_[0]):
         return "its operands have two types"
     read, weights = element(image), element(taps)
     assert read is not None
@@ -75,9 +100,45 @@ def window_of(member: Member, program: Program) -> Window | str:
     computed = frozenset(m.label for m in operands if not _only_reads(m))
     first = _first(member, read)
     declared = is_argument(operands[0], program) and first == 0
-    return Window(
-        member.name, read.func, types[0], *found, declared, computed, len(member.args) == 1, first
+    signal, converted = len(member.args) == 1, halves and bytes_[0]
+    window = Window(
+        member.name, read.func, types[0], *found, declared, computed, signal, first, converted
     )
+    return replace(window, channels=_channels(window, member, program)) if first else window
+
+
+def _channels(found: Window, member: Member, program: Program) -> int:
+    """How many channels of a pixel an output has, of which the sum is one; 1 where nobody says, and
+    where neighbours do not read neighbours.
+    """
+    x, own = found.x, tuple(map(Var, member.args))
+    if (
+        x.step > 1
+        or x.phases > 1
+        or not 1 < x.taps <= LONGEST_BAND
+        or member.name in program.outputs
+    ):
+        return 1
+    readers = [m for m in program if any(a.func == member.name for a in _read_by(m, member))]
+    if len(readers) != 1 or readers[0].name not in program.outputs or not readers[0].pure:
+        return 1
+    (reader,) = readers
+    mine = tuple(map(Var, reader.args))
+    if any(a.indices != mine for a in _read_by(reader, member)) or len(mine) != len(own):
+        return 1
+    count = reader.bounds.get(reader.args[0], 1)
+    return count if 1 < count <= CHANNELS else 1
+
+
+def _read_by(reader: Member, member: Member) -> list[Access]:
+    if reader.name == member.name:
+        return []
+    read = (a for s in reader.stages for e in s.expressions for a in accesses(e))
+    return [a for a in read if a.func == member.name]
+
+
+def _element_type(factor: Expr) -> Type:
+    return (factor.value if isinstance(factor, Cast) else factor).type
 
 
 def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:

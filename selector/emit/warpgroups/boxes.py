@@ -117,7 +117,7 @@ def boxes_of(copy: Copy | None, context: KernelContext, written: Container[str])
 def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     """The boxes that a copy is; None if it is none."""
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
-    if to.panels is None or source.param is None or any(copy.clamped):
+    if to.panels is None or source.param is None or copy.continued:
         return None
     tensor = tensor_of(copy, source)
     if tensor is None:

@@ -11,7 +11,7 @@ from collections.abc import Container
 
 from selector.emit.chunks import addresses, decode, element_predicate, note_rounded
 from selector.emit.context import KernelContext
-from selector.emit.copies import Copy
+from selector.emit.copies import CHUNK_BYTES, Copy
 from selector.gpu.ir.expressions import (
     POINTER,
     at_least,
@@ -44,7 +44,7 @@ def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = 
     predicate, source = copy.predicate, context.storages[copy.source.buffer].param
     if source is None or copy.carries(source):
         return None
-    if any(copy.clamped) or not (copy.rounded or copy.length % copy.per == 0):
+    if copy.continued or not (copy.rounded or copy.length % copy.per == 0):
         return None
     if predicate is not None and copy.x.var.name in free_vars(predicate):
         return None
@@ -61,16 +61,23 @@ def starts_inside(copy: Copy, context: KernelContext, counted: Container[str] = 
 
 
 def emit_shifted(
-    copy: Copy, context: KernelContext, thread: Expr, size: int, most: int = TOGETHER[0]
+    copy: Copy,
+    context: KernelContext,
+    thread: Expr,
+    size: int,
+    most: int = TOGETHER[0],
+    *,
+    inside: bool = False,
 ) -> None:
     """Write the copy, spread over ``size`` threads numbered ``thread``; up to ``most`` chunks of a
-    thread are loaded before the first is stored.
+    thread are loaded before the first is stored. ``inside``: all of it lies in its source.
     """
     w = context.writer
     note_rounded(copy, context)
     total = copy.chunks * copy.count
     steps = -(-total // size)
     together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
+    together = steps if inside and steps <= most else together
     item = plus(thread, times(plus("first", "part"), size))
     some = total if total % size else None
     with w.loop("first", number(0), number(steps), "rolled", number(together)):
@@ -78,8 +85,8 @@ def emit_shifted(
         with w.loop("part", number(0), number(together), "unrolled"):
             w.add(Let("int", ("i",), (item,)))
             values = decode(copy, context)
-            addresses(copy, context, values)
-            valid, tests = _valid(copy, context, values)
+            addresses(copy, context, values, inside)
+            valid, tests = (number(CHUNK_BYTES), []) if inside else _valid(copy, context, values)
             tests += [] if some is None else [less("i", some)]
             w.add(LoadShifted("part", chosen(both(*tests), valid, 0) if tests else valid))
         with w.loop("part", number(0), number(together), "unrolled"):

@@ -167,6 +167,7 @@ class WindowRing(GroupRing):
             coordinates=tuple(substitute(e, moved) for e in copy.coordinates),
             rows=(Digit(row, IntImm(p.rows)),),
             predicate=None if copy.predicate is None else substitute(copy.predicate, moved),
+            folded=tuple(None if e is None else substitute(e, moved) for e in copy.folded),
         )
         limit = minus(total, times("piece", p.rows)) if total % p.rows else None
         write_part(part, self.context, plus("full", "at"), limit)

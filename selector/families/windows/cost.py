@@ -25,6 +25,7 @@ from selector.machine.record import Machine
 from selector.targets import find_target
 
 CHUNK = 16  # bytes that a thread copies at once
+CONVERTED = 8  # bytes of f16 that would come as fast as one byte that is converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _throughput(t: Tiling, shape: Shape, machine: Machine, f: Fitted) -> float:
     """Clocks that one tile keeps a multiprocessor busy."""
     outputs = t.width * t.height
     rate = machine.rates.get("wgmma.f16" if t.unit == "group" else "mma.f16", 1.0)
-    rate *= 2 if shape.bytes == 1 else 1
+    rate *= 2 if shape.operand_bytes == 1 else 1
     rows = 1 if shape.down else shape.y.taps
     return (
         f.products * outputs * rows * depth(t, shape) / rate
@@ -139,7 +140,7 @@ def _staged(t: Tiling, shape: Shape, f: Fitted) -> float:
 
 def _windows(t: Tiling, shape: Shape) -> float:
     """Bytes that the units of a block read of the staged rows."""
-    window = shape.bytes * depth(t, shape)
+    window = CONVERTED * depth(t, shape) if shape.converted else shape.bytes * depth(t, shape)
     if shape.down:
         return window * t.width * t.height / BAND
     if t.unit == "group":  # an instruction has all bands that meet a row

@@ -41,6 +41,8 @@ def _unfit(t: Tiling, shape: Shape) -> str:
     elif shape.down:
         if t.rows % BAND or t.tap_rows > 1 or t.segments > 1:
             return "columns are taken by bands of 16 rows"
+    elif t.outputs % shape.channels:
+        return "a tile has whole pixels"
     elif t.outputs % whole(shape.x.phases):
         return "a tile has whole instructions of whole groups of phases"
     elif shape.y.taps % t.tap_rows:
@@ -109,6 +111,10 @@ def staged_width(t: Tiling, shape: Shape) -> int:
         multiple = alignment(shape.x)
         before = shape.x.first % multiple
         return rounded(before + shape.x.reach(t.width), multiple)
+    if shape.channels > 1:
+        lead, pixels = shape.x.first // shape.channels % shape.run, t.width // shape.channels
+        further = (shape.x.window - 1) // shape.channels
+        return shape.channels * rounded(lead + pixels + further, shape.run)
     bands = rounded(shape.x.taps, LONGEST_BAND) if shape.x.taps > LONGEST_BAND else shape.x.taps
     more = shape.x.dilation * (bands - shape.x.taps)
     return rounded(shape.x.first % shape.run + shape.x.reach(t.tile(shape)[0]) + more, shape.run)
@@ -121,19 +127,18 @@ def staged_bytes(t: Tiling, shape: Shape) -> int:
 
 def depth(t: Tiling, shape: Shape) -> int:
     """Elements that instructions take of a window, or of a column: what they are given."""
-    step = 32 // shape.bytes
+    step = 32 // shape.operand_bytes
     if shape.down:
         return rounded(shape.y.reach(BAND), step)
-    lead = shape.x.first % shape.run
-    return rounded(lead + shape.x.step * 7 + shape.x.window, step)
+    return rounded(shape.lead + shape.x.step * 7 + shape.x.window, step)
 
 
 def band_bytes(t: Tiling, shape: Shape) -> int:
     """Of the bands of all rows of taps."""
     if shape.down:
-        return shape.bytes * BAND * depth(t, shape)
+        return shape.operand_bytes * BAND * depth(t, shape)
     rows = shape.y.taps * shape.y.phases
-    return shape.bytes * rows * 8 * shape.x.phases * depth(t, shape)
+    return shape.operand_bytes * rows * 8 * shape.x.phases * depth(t, shape)
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import lcm
 
 from selector.families.windows.limits import why_not
 from selector.families.windows.tiling import (
@@ -42,7 +43,7 @@ def smallest(shape: Shape) -> Tiling:
     """What needs least room."""
     if shape.down:
         return Tiling(outputs=16, rows=BAND, units=1)
-    outputs, rows = whole(shape.x.phases), shape.y.phases
+    outputs, rows = lcm(whole(shape.x.phases), shape.channels), shape.y.phases
     if not shape.signal and shape.y.taps > 1:
         return Tiling(outputs=outputs, rows=rows, units=1, boxes=False)
     return Tiling(outputs=outputs, rows=1, units=1)
@@ -52,6 +53,13 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
     if shape.down:
         for outputs, vectors, rows, units in product((16, 32), (2, 4, 8), (1, 2), UNITS):
             yield Tiling("warp", outputs, vectors, rows * BAND, units)
+        return
+    if shape.channels > 1:
+        width = lcm(OUTPUTS[0], shape.channels)
+        options = product((width, 2 * width), (1, *ROWS), UNITS, _unrolled(shape.y.taps))
+        for outputs, rows, units, tap_rows in options:
+            rows = rounded(rows, shape.y.phases)
+            yield Tiling("warp", outputs, 1, rows, units, tap_rows)
         return
     widths = OUTPUTS if OUTPUTS[0] % whole(shape.x.phases) == 0 else (whole(shape.x.phases),)
     if shape.y.taps == 1:
@@ -84,7 +92,7 @@ def _groups(shape: Shape) -> Iterator[Tiling]:
     """What no copy engine brings, edges and rows that are not aligned, threads do: in a block of
     one tile all of them, else those that feed it, which the others would wait for.
     """
-    if shape.down or shape.y.taps == 1:
+    if shape.down or shape.y.taps == 1 or shape.channels > 1:
         return
     outputs = group_outputs(shape.x)
     sizes = product(GROUP_ROWS, GROUP_UNITS, GROUP_SEGMENTS, GROUP_STAGES)

@@ -47,7 +47,9 @@ class Shape:
     """A filter: ``width`` x ``height`` outputs, what they read along ``x`` and ``y``, and
     ``planes`` of them. ``bytes``: of an element of the image; ``result_bytes``: of an output.
     ``declared``: the image is an argument, not computed: nothing lies around it. ``signal``: there
-    is no y. ``aligned``: rows of the image begin at multiples of 16 bytes.
+    is no y. ``aligned``: rows of the image begin at multiples of 16 bytes. ``converted``: bytes,
+    which are multiplied as f16. ``channels``: elements of a pixel, which are next to each other in
+    a row: ``x`` is in elements.
     """
 
     width: int
@@ -60,6 +62,20 @@ class Shape:
     declared: bool = True
     signal: bool = False
     aligned: bool = True
+    converted: bool = False
+    channels: int = 1
+
+    @property
+    def operand_bytes(self) -> int:
+        """Of an element as instructions take it."""
+        return 2 if self.converted else self.bytes
+
+    @property
+    def lead(self) -> int:
+        """Elements of a window ahead of its first tap, since it begins where copies do; what is
+        converted may begin anywhere.
+        """
+        return 0 if self.converted else self.x.first % self.run
 
     @property
     def down(self) -> bool:

@@ -11,6 +11,7 @@ from selector.gpu.ir.descriptors import SWIZZLE_CODES, instruction_descriptor
 from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.products import (
     ADDS,
+    BYTE_PAIRS,
     Descriptor,
     Fragment,
     InMemory,
@@ -85,6 +86,16 @@ def _load(node: LoadFragment) -> list[str]:
     match node.how:
         case "word":
             return [f"const u32 {names} = {node.base}[{node.at}];"]
+        case how if how in BYTE_PAIRS:
+            found = (
+                f"{node.how}({node.base} + {node.at})" if node.at else f"{node.how}({node.base})"
+            )
+            (condition,) = node.elements or (None,)
+            value = found if condition is None else f"{spell(condition)} ? {found} : 0u"
+            return [f"u32 {names} = {value};"]
+        case "byte_word":
+            where = f"{node.base} + {node.at - node.at % 4}" if node.at >= 4 else node.base
+            return [f"const u32 {names} = byte_word<{node.at % 4}>({where});"]
         case "elements":
             return [f"u32 {names} = {spell(packed(*node.elements))};"]
         case _:

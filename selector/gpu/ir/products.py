@@ -150,11 +150,17 @@ class MatrixRows:
     apart: tuple[int, ...]
 
 
+BYTE_PAIRS = ("u8_pair", "s8_pair", "u8_pair_odd", "s8_pair_odd")
+
+
 @dataclass(frozen=True, slots=True)
 class LoadFragment:
     """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
     rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
-    by ``elements``, packed; or from ``tensor`` memory, into tiles of a fragment or added to them.
+    two bytes there as two f16 (``BYTE_PAIRS``: those named ``odd`` lie anywhere), where the one of
+    ``elements`` holds, else zeros; a ``byte_word`` of four bytes there, of a pointer to words and
+    ``at`` anywhere; by ``elements``, packed; or from ``tensor`` memory, into tiles
+    of a fragment or added to them.
     """
 
     registers: tuple[Register, ...]

@@ -59,6 +59,17 @@ inline float __frcp_rn(float x) { return 1.0f / x; }
 inline double __drcp_rn(double x) { return 1.0 / x; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+// A byte for each digit of four bits, of the eight of both; its sign for one above 7.
+inline u32 __byte_perm(u32 a, u32 b, u32 which) {
+  const u64 both = (u64)b << 32 | a;
+  u32 r = 0;
+  for (int i = 0; i < 4; ++i) {
+    const u32 digit = which >> 4 * i & 15, byte = (u32)(both >> 8 * (digit & 7)) & 255;
+    r |= (digit & 8 ? byte & 128 ? 255u : 0u : byte) << 8 * i;
+  }
+  return r;
+}
+
 inline u32 __funnelshift_r(u32 low, u32 high, u32 by) {
   return (u32)(((u64)high << 32 | low) >> (by & 31));
 }

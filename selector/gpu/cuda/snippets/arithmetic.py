@@ -59,6 +59,13 @@ template <class A, class B> __device__ __forceinline__ auto floor_div(A a, B b) 
 template <class A, class B> __device__ __forceinline__ auto floor_mod(A a, B b) -> decltype(a + b) {
   if (b == 0) return 0; auto r = a % b; return r < 0 ? r + (b < 0 ? -b : b) : r; }
 """,
+    "floor_mod_near": """\
+// The same of an element beyond an edge: few lie so far off that it takes a division.
+__device__ __forceinline__ int floor_mod_near(int a, int b) {
+  int r = a < 0 ? a + b : a >= b ? a - b : a;
+  if ((u32)r >= (u32)b) { r = b ? a % b : 0; r += r < 0 ? b : 0; }
+  return r; }
+""",
     "shifted_left": """\
 // Halide's shifts: by a negative amount they go the other way, and no amount is too large.
 template <class T> __device__ __forceinline__ T shifted_left(T a, s64 by) {

@@ -40,6 +40,36 @@ __device__ __forceinline__ void ldmatrix2_trans(u32 a, u32& r0, u32& r1) {
 __device__ __forceinline__ void ldmatrix1_trans(u32 a, u32& r0) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(a)); }
 """,
+    **{
+        name: f"""\
+// Two bytes as two f16: with 0x64 in front of it{more}, a byte is {least} more (PTX ISA: prmt).
+__device__ __forceinline__ u32 {name}(const {kind}* p) {{
+  u32 r;
+  asm("sub.f16x2 %0, %1, %2;" : "=r"(r)
+    : "r"({both}), "r"(0x{bits}{bits}u));
+  return r;
+}}
+"""
+        for kind, more, least, bits, flip in (
+            ("u8", "", 1024, "6400", ""),
+            ("s8", " and its sign turned", 1152, "6480", " ^ 0x8080u"),
+        )
+        for name, both in (
+            (f"{kind}_pair", f"__byte_perm(*(const u16*)p{flip}, 0x64u, 0x4140u)"),
+            (
+                f"{kind}_pair_odd",
+                f"__byte_perm(((u32)(u8)p[0] | (u32)(u8)p[1] << 8){flip}, 0x64u, 0x4140u)",
+            ),
+        )
+    },
+    "byte_word": """\
+// Four bytes, the first of which is so many behind a word's begin.
+template <int past, class T> __device__ __forceinline__ u32 byte_word(const T* p) {
+  const u32* const words = (const u32*)p;
+  if constexpr (past == 0) return words[0];
+  else return __funnelshift_r(words[0], words[1], 8 * past);
+}
+""",
     "round_pair": """\
 __device__ __forceinline__ u32 round_pair(float a, float b) {
   u32 r;

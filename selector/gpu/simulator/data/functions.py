@@ -234,6 +234,7 @@ FUNCTIONS: dict[str, Function] = {
     "tanh_approximate": _rounded(np.tanh),
     "floor_div": floor_div,
     "floor_mod": floor_mod,
+    "floor_mod_near": floor_mod,
     "shifted_left": shifted_left,
     "shifted_right": shifted_right,
     "bitwise_and": _of_bits(np.bitwise_and),

@@ -18,6 +18,7 @@ from selector.gpu.ir.expressions import packed
 from selector.gpu.ir.lane_maps import ACCUMULATOR, LEFT, RIGHT
 from selector.gpu.ir.layouts import BYTE, CHUNK, Strided, Swizzle, places
 from selector.gpu.ir.products import (
+    BYTE_PAIRS,
     Descriptor,
     Fragment,
     InMemory,
@@ -68,9 +69,45 @@ def load_fragment(m: Machine, v: Threads, node: LoadFragment) -> None:
             m.put(v, name, *m.memories.loaded(v, p))
         case "ldmatrix" | "ldmatrix_trans":
             _load_matrices(m, v, node)
+        case "byte_word":
+            _load_word(m, v, node)
+        case how if how in BYTE_PAIRS:
+            _load_bytes(m, v, node)
         case _:
             name = node.registers[0].name
             m.put(v, name, *m.both(v, packed(*node.elements)))
+
+
+def _load_bytes(m: Machine, v: Threads, node: LoadFragment) -> None:
+    """Two bytes as two f16, where the condition holds."""
+    name, (condition,) = node.registers[0].name, node.elements or (None,)
+    wanted = np.ones(v.count, bool) if condition is None else m.value(v, condition)
+    found, marks = np.zeros(v.count, np.uint32), np.zeros(v.count, bool)
+    some = v.part(np.broadcast_to(wanted, v.count))
+    if some.count:
+        p: Pointer = some[node.base] + np.int64(node.at)
+        kind = np.dtype(np.uint8 if node.how.endswith("odd") else np.uint16)
+        places = [Pointer(p.space, kind, p.byte + n) for n in range(0, 2, kind.itemsize)]
+        m.memories.met = False
+        read = [np.broadcast_to(m.memories.load(some, at), some.count) for at in places]
+        parts = np.stack(read, axis=-1).view(np.int8 if node.how.startswith("s8") else np.uint8)
+        found[some.chosen] = parts.astype(np.float16).view(np.uint32).reshape(-1)
+        for at in places if m.memories.met else ():
+            marks[some.chosen] |= m.memories.marks(some, at)
+    m.put(v, name, found, marks if marks.any() else None)
+
+
+def _load_word(m: Machine, v: Threads, node: LoadFragment) -> None:
+    """Four bytes; of the words that they lie in, others may be nobody's."""
+    p: Pointer = v[node.base] + np.int64(node.at)
+    places = [Pointer(p.space, np.dtype(np.uint8), p.byte + n) for n in range(4)]
+    m.memories.met = False
+    read = [np.broadcast_to(m.memories.load(v, at), v.count) for at in places]
+    found = np.ascontiguousarray(np.stack(read, axis=-1)).view(np.uint32).reshape(-1)
+    marks = np.zeros(v.count, bool)
+    for at in places if m.memories.met else ():
+        marks |= m.memories.marks(v, at)
+    m.put(v, node.registers[0].name, found, marks if marks.any() else None)
 
 
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:

@@ -32,6 +32,7 @@ from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
+from selector.lowering.scans.memory import ahead, memory
 from selector.lowering.scans.powers import powers
 from selector.lowering.scans.steps import Buffers, Steps
 
@@ -48,7 +49,10 @@ class Ends:
 class Scan:
     """The statements of one."""
 
-    def __init__(self, found: Spread) -> None:
+    def __init__(self, found: Spread, first: int | None = None) -> None:
+        """``first``: steps over which the first of the powers carries a state, those of a thread
+        or a power of two fewer.
+        """
         self.found = found
         parts = ("own_state", "states", "state_before", "powers", "inputs")
         names = (f"{found.store.buffer}.{part}" for part in parts)
@@ -56,15 +60,34 @@ class Scan:
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
-        self.distances = [1 << n for n in range((self.threads - 1).bit_length())]
+        kept = memory(found)
+        distances = [1 << n for n in range((self.threads - 1).bit_length())]
+        self.distances = [d for d in distances if kept is None or d * found.steps < kept]
+        inside = kept is None or first is not None or found.in_place
+        before = None if inside or kept is None else ahead(found, kept, self.threads)
+        self.ahead = None if before is None else Scan(before, before.steps)
+        first = first or (found if before is None else before).steps
+        self.power = (found.steps // first).bit_length() - 1  # of a state to the next thread's
         self.along = Var(found.along.name)
         self.steps = Steps(found, self.buffers, self.along, self.threads)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
         self.of_block = len(self.distances) + turns.bit_length() - 1  # power that a block advances
 
+    @property
+    def alone(self) -> bool:
+        """Whether blocks need nothing of each other."""
+        return self.found.blocks is None or self.ahead is not None
+
     def whole(self) -> For:
-        return self._kernel([self._nest(self._start()), self._tiles(stored=True)])
+        """The only kernel: from where it begins, or from what is left of what lies before."""
+        first = [self._nest(self._start())]
+        if self.ahead is not None:
+            turns = Binary(BinaryOp.MIN, self._block(), IntImm(1))
+            turn = f"{self.buffers.left}.turn"
+            tiles = self.ahead.tiles(stored=False)
+            first.append(For(turn, IntImm(0), turns, ForKind.SERIAL, tiles))
+        return self._kernel([*first, self.tiles(stored=True)])
 
     def ends(self) -> For:
         """The first of two kernels: what each block leaves behind."""
@@ -79,12 +102,12 @@ class Scan:
         ]
         last = IfThenElse(self._is(self.threads - 1), Block(tuple(tail)))
         first = self._nest(self._start())
-        return self._kernel([first, self._tiles(stored=False), self._nest(last)])
+        return self._kernel([first, self.tiles(stored=False), self._nest(last)])
 
     def rest(self) -> For:
         """The second: from what all blocks before leave behind."""
         first = self._nest(self._start())
-        return self._kernel([first, self._chained(), self._tiles(stored=True)])
+        return self._kernel([first, self._chained(), self.tiles(stored=True)])
 
     def between(self) -> Ends:
         elements: Expr = IntImm(self.found.order * self.count)
@@ -94,8 +117,11 @@ class Scan:
 
     def _kernel(self, stmts: Sequence[Stmt]) -> For:
         p, scan = self.found, self.found.order * self.count
-        ahead = [] if p.plain else [self._nest(powers(p, self.buffers.powers, self._rounds()))]
-        body: Stmt = Block((*ahead, *stmts))
+        counted = p if self.ahead is None else self.ahead.found
+        body: Stmt = Block(tuple(stmts))
+        if not p.plain:
+            made = self._nest(powers(counted, self.buffers.powers, self._rounds()))
+            body = Block((made, *stmts))
         sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
         if not p.plain:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
@@ -111,16 +137,20 @@ class Scan:
     def _rounds(self) -> int:
         """Powers of the transition that are needed."""
         number = len(self.distances)
-        return max(1, number if self.found.blocks is None else self.of_block + max(1, number))
+        if not self.alone:
+            return self.of_block + max(1, number)
+        before = 0 if self.ahead is None else len(self.ahead.distances)
+        return max(1, self.power + number, before)
 
-    def _tiles(self, *, stored: bool) -> Stmt:
-        tile, half = self._scanned(self._first(), 0)
+    def tiles(self, *, stored: bool) -> Stmt:
+        """What a block does with its part: with ``stored`` outputs, or for the state behind it."""
+        tile, half = self._scanned(self._first(), self.power)
         if self.steps.shared:
-            tile.insert(0, self._nest(self.steps.moved(inwards=True)))
+            tile.insert(0, self._nest(self.steps.brought()))
         if stored:
             tile.append(self._nest(self._second(half)))
         if stored and self.steps.shared:
-            tile.append(self._nest(self.steps.moved(inwards=False)))
+            tile.append(self._nest(self.steps.taken()))
         around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
         for x in reversed(self.found.outer):
             around = replace(x, body=around)
@@ -281,9 +311,10 @@ class Scan:
             for x in (true, earlier)
         )
         start = IfThenElse(self._is(0), first, rest)
-        place = self.steps.place() if self.steps.shared else p.store.index
-        buffer = self.buffers.inputs if self.steps.shared else p.store.buffer
-        return self._own([start], self.steps.run(lambda y: [Store(buffer, place, y)]))
+        if not self.steps.shared:
+            return self._own([start], self.steps.run(self.steps.stored))
+        place = self.steps.place()
+        return self._own([start], self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))
 
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""

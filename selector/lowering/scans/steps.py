@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from selector.ir.affine import settled
+from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -28,6 +29,8 @@ from selector.ir.simplify import add, mul
 from selector.ir.traverse import map_expr, substitute
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
+
+LANES = 8  # inputs that a thread brings at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,55 +95,125 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
-        return self._turns(x.name, s, lambda turn: [substitute(t, {x.name: turn}) for t in p.tests])
-
-    def _turns(
-        self,
-        name: str,
-        each: Stmt,
-        tests: Callable[[Expr], Sequence[Expr]],
-        whole: Stmt | None = None,
-    ) -> Stmt:
-        """``each`` for as many turns as a thread has steps; ``whole`` (or the same without tests)
-        unless the last one is left out."""
         count = IntImm(self.count)
-        all_turns = whole or self._all(name, each)
+        whole = For(x.name, IntImm(0), count, ForKind.UNROLLED, s)
         kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
-        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), each))
-        last = tests(IntImm(self.count - 1))
-        return IfThenElse(every(last), all_turns, some) if last else all_turns
-
-    def _all(self, name: str, each: Stmt) -> Stmt:
-        return For(name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, each)
+        some = For(x.name, IntImm(0), count, kind, _where(p.tests, s))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in p.tests]
+        return IfThenElse(every(last), whole, some) if last else whole
 
     def place(self) -> Expr:
         """Where the input of a step is; rows in shared memory are one apart, for its banks."""
         step = Var(self.found.inner[0].name)
         return add(mul(self.along, IntImm(self.count + 1)), step) if self.shared else step
 
-    def moved(self, *, inwards: bool) -> Stmt:
-        """Inputs or outputs of a tile, of which threads take neighbours."""
-        p, turn = self.found, Var(f"{self.buffers.inputs}.turn")
-        count = IntImm(self.count)
-        at = add(mul(turn, IntImm(self.threads)), self.along)
-        first = {self.along.name: IntImm(0), p.inner[0].name: at}  # as if one thread took all steps
-        place = add(at, Binary(BinaryOp.DIV, at, count))
-        asked = [settled(substitute(t, first)) for t in p.tests]
+    def stored(self, output: Expr) -> list[Stmt]:
+        """What is stored of an output, where it is stored by the thread that computes it."""
+        p = self.found
+        own: list[Stmt] = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
+        return own if p.then is None else [*own, self._made(p.then, output)]
 
-        def tests(n: Expr) -> Sequence[Expr]:
-            return [substitute(t, {turn.name: n}) for t in asked]
+    def _made(self, then: Store, output: Expr) -> Store:
+        """What is stored of an output, with the output in it."""
 
-        if not inwards:
-            index = settled(substitute(p.store.index, first))
-            moved = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
-            return self._turns(turn.name, moved, tests)
+        def made(e: Expr) -> Expr:
+            return output if self.found.is_before(e) else map_expr(e, made)
+
+        return replace(then, value=made(then.value))
+
+    def brought(self) -> Stmt:
+        """Inputs of a tile, of which threads take so many neighbours at a time."""
+        p, lanes = self.found, self._lanes()
         assert self.input is not None
+        read, turn, own = f"{self.buffers.inputs}.read", self._turn, self._own(lanes)
+        first = self._first(self._at(lanes))
         value = settled(substitute(self.input, first))
-        read, size = f"{self.buffers.inputs}.read", (IntImm(self.count),)
-        come = self._all(turn.name, Store(read, turn, value))  # before the first is waited for
-        gone = self._all(turn.name, Store(self.buffers.inputs, place, Load(p.type, read, turn)))
+        kept = _vector(turn if lanes == 1 else add(mul(turn, IntImm(lanes)), own), own, lanes)
+        place = _vector(self._slot(self._at(lanes)), own, lanes)
+        come = self._turns(Store(read, kept, _vector(value, own, lanes)), lanes)
+        moved = Load(p.type.with_lanes(lanes), read, kept)
+        gone = self._turns(Store(self.buffers.inputs, place, moved), lanes)
+        size = (IntImm(self.count),)
         whole = Allocate(read, p.type, size, Memory.REGISTER, Block((come, gone)))
-        return self._turns(turn.name, Store(self.buffers.inputs, place, value), tests, whole)
+        one = Store(self.buffers.inputs, self._slot(self._at(lanes)), value)
+        return self._whole_or_some(whole, lanes, one)
+
+    def taken(self) -> Stmt:
+        """Outputs of a tile, and what is made of them, of which threads take neighbours."""
+        p, lanes = self.found, self._lanes()
+        parts = list[Stmt]()
+        if p.kept:
+            one = self._out(p.store, 1)
+            parts.append(self._whole_or_some(self._turns(one, 1), 1, one))
+        if p.then is not None:
+            own = self._own(lanes)
+            one = self._out(p.then, lanes)
+            predicate = one.predicate
+            assert predicate is not None
+            index, value, held = (_vector(e, own, lanes) for e in (one.index, one.value, predicate))
+            vector = Store(one.buffer, index, value, held)
+            parts.append(self._whole_or_some(self._turns(vector, lanes), lanes, one))
+        return Block(tuple(parts))
+
+    def _out(self, s: Store, lanes: int) -> Store:
+        """One of the elements that a thread takes out of shared memory."""
+        p, at = self.found, self._at(lanes)
+        first = self._first(at)
+        output = Load(p.type, self.buffers.inputs, self._slot(at))
+        index = settled(substitute(s.index, first))
+        if s is p.store:
+            return Store(s.buffer, index, output)
+        found = Var(f"{p.store.buffer}.output", p.type)
+        value = settled(substitute(self._made(s, found).value, first))
+        asked = None if s.predicate is None else settled(substitute(s.predicate, first))
+        return Store(s.buffer, index, substitute(value, {found.name: output}), asked)
+
+    @property
+    def _turn(self) -> Var:
+        return Var(f"{self.buffers.inputs}.turn")
+
+    def _own(self, lanes: int) -> Var:
+        """The number of a neighbour."""
+        return Var(f"{self.buffers.inputs}.lane.{lanes}")
+
+    def _lanes(self) -> int:
+        return next(n for n in (LANES, LANES // 2, LANES // 4, 1) if self.count % n == 0)
+
+    def _at(self, lanes: int) -> Expr:
+        """The number of an element of a tile."""
+        run = add(mul(self._turn, IntImm(self.threads)), self.along)
+        return run if lanes == 1 else add(mul(run, IntImm(lanes)), self._own(lanes))
+
+    def _first(self, at: Expr) -> dict[str, Expr]:
+        """Where a step is as if one thread took all of a tile."""
+        return {self.along.name: IntImm(0), self.found.inner[0].name: at}
+
+    def _slot(self, at: Expr) -> Expr:
+        return add(at, Binary(BinaryOp.DIV, at, IntImm(self.count)))
+
+    def _turns(self, each: Stmt, lanes: int) -> Stmt:
+        turns = IntImm(self.count // lanes)
+        return For(self._turn.name, IntImm(0), turns, ForKind.UNROLLED, each)
+
+    def _whole_or_some(self, whole: Stmt, lanes: int, one: Store) -> Stmt:
+        """``whole`` unless some of what a thread moves is left out; then ``one`` by one."""
+        own, last = self._own(lanes), IntImm(lanes - 1)
+        ends = self._asked(IntImm(self.count // lanes - 1), last, lanes)
+        each = _where(self._asked(self._turn, own, lanes), one)
+        some = For(own.name, IntImm(0), IntImm(lanes), ForKind.SERIAL, each)
+        turns = IntImm(self.count // lanes)
+        rest = For(self._turn.name, IntImm(0), turns, ForKind.SERIAL, some if lanes > 1 else each)
+        return IfThenElse(every(ends), whole, rest) if ends else whole
+
+    def _asked(self, turn: Expr, own: Expr, lanes: int) -> list[Expr]:
+        """The tests of a neighbour in a turn."""
+        which = {self._turn.name: turn, self._own(lanes).name: own}
+        first = self._first(self._at(lanes))
+        return [settled(substitute(substitute(t, first), which)) for t in self.found.tests]
+
+
+def _vector(e: Expr, own: Var, lanes: int) -> Expr:
+    return e if lanes == 1 else in_lanes(e, own.name, lanes)
 
 
 def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:

@@ -18,10 +18,12 @@ from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
 from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.resampling import Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
@@ -157,6 +159,9 @@ class Scheduling:
         shared = self.sweeps.of_reader(member)
         if shared is not None:
             return shared
+        taps = resampling_of(mine[0]) if len(mine) == 1 else None
+        if taps is not None:
+            return self._resampled(taps, mine[0], member, reader)
         if len(mine) == 1:
             order = self._order(mine[0], member)
             found = self._blocks_for(mine[0], order)
@@ -224,6 +229,9 @@ class Scheduling:
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)
+        taps = resampling_of(member)
+        if taps is not None and not member.whole(SMALL):
+            return self._resampled(taps, member, member, func.in_())
         order = tuple(range(len(member.args)))
         found = self._blocks_for(member, order)
         if found:
@@ -244,6 +252,20 @@ class Scheduling:
         if chooses(member):
             return Grid(text="threads that find the best of a part each, and then of those")
         return Grid(text="one thread: what its updates find in parts is not known to be joined")
+
+    def _resampled(
+        self, taps: Resampling, member: Member, reader: Member, stored: Recorded
+    ) -> Grid:
+        """A resampling, in registers of the threads that store what a reader makes of it."""
+        same = member is reader
+        order = tuple(range(len(member.args))) if same else self._order(member, reader)
+        extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
+        func, members = self._func(member), self.program.members
+        tables = (*taps.starts, taps.weights)
+        *starts, weights = (self._func(members[name]).stored() for name in tables)
+        free = same or reader.name not in self.program.outputs
+        sizes = Taps(taps.along, order, tuple(extents), free)
+        return by_taps(self.script, func, stored, sizes, starts, weights)
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
         """The dimensions of the kernel that reads a reduction, in the order of its own."""

@@ -240,11 +240,16 @@ class Windows:
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
-    def replaced(self, value: Expr) -> Expr:
-        """A lane's value with loads of the thread's arrays."""
+    def note(self, value: Expr) -> list[Load]:
+        """What a lane's value loads."""
         loads = [e for e in walk_expr(value) if isinstance(e, Load)]
         for load in loads:
             self._note_pixel(load)
+        return loads
+
+    def replaced(self, value: Expr) -> Expr:
+        """A lane's value with loads of the thread's arrays."""
+        loads = self.note(value)
         places = {e: place for e in loads if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)

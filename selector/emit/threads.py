@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from math import prod
@@ -18,6 +19,7 @@ from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short, same_index
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
+from selector.emit.thread_sums import emit_sums, side_by_side
 from selector.emit.thread_vector_code import (
     emit_vectors,
     strides_flag,
@@ -162,9 +164,7 @@ class ThreadCode:
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
         match s:
             case Block(stmts):
-                if not emit_together(stmts, self):
-                    for x in stmts:
-                        self.statement(x)
+                self._block(stmts)
             case Store():
                 self._store(s)
             case For():
@@ -190,6 +190,12 @@ class ThreadCode:
                 pass
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
+
+    def _block(self, stmts: Sequence[Stmt]) -> None:
+        for part in () if emit_together(stmts, self) else side_by_side(stmts):
+            if not emit_sums(part, self):
+                for x in part:
+                    self.statement(x)
 
     def _loop(self, s: For) -> None:
         if (scatter := as_scatter(s, self.context)) is not None:

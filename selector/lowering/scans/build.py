@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 from selector.ir.affine import Affine
@@ -15,6 +16,7 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
+    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -32,7 +34,7 @@ from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
-from selector.lowering.scans.memory import ahead, memory
+from selector.lowering.scans.memory import ahead, fading
 from selector.lowering.scans.powers import powers
 from selector.lowering.scans.steps import Buffers, Steps
 
@@ -49,10 +51,8 @@ class Ends:
 class Scan:
     """The statements of one."""
 
-    def __init__(self, found: Spread, first: int | None = None) -> None:
-        """``first``: steps over which the first of the powers carries a state, those of a thread
-        or a power of two fewer.
-        """
+    def __init__(self, found: Spread, *, among: bool = True) -> None:
+        """``among``: it may be one of several blocks that run through steps ahead of theirs."""
         self.found = found
         parts = ("own_state", "states", "state_before", "powers", "inputs")
         names = (f"{found.store.buffer}.{part}" for part in parts)
@@ -60,19 +60,20 @@ class Scan:
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
-        kept = memory(found)
+        self.fading = fading(found)
+        kept = self.threads * found.steps if self.fading is None else self.fading.steps
         distances = [1 << n for n in range((self.threads - 1).bit_length())]
-        self.distances = [d for d in distances if kept is None or d * found.steps < kept]
-        inside = kept is None or first is not None or found.in_place
-        before = None if inside or kept is None else ahead(found, kept, self.threads)
-        self.ahead = None if before is None else Scan(before, before.steps)
-        first = first or (found if before is None else before).steps
-        self.power = (found.steps // first).bit_length() - 1  # of a state to the next thread's
+        self.distances = [d for d in distances if d * found.steps < kept]
+        self.ahead: Scan | None = None
+        if among and self.fading is not None and not found.in_place:
+            before = ahead(found, kept, self.threads)
+            self.ahead = None if before is None else Scan(before, among=False)
         self.along = Var(found.along.name)
         self.steps = Steps(found, self.buffers, self.along, self.threads)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
-        self.of_block = len(self.distances) + turns.bit_length() - 1  # power that a block advances
+        # the power by which a block carries a state on
+        self.of_block = len(distances) + turns.bit_length() - 1
 
     @property
     def alone(self) -> bool:
@@ -117,13 +118,11 @@ class Scan:
 
     def _kernel(self, stmts: Sequence[Stmt]) -> For:
         p, scan = self.found, self.found.order * self.count
-        counted = p if self.ahead is None else self.ahead.found
-        body: Stmt = Block(tuple(stmts))
-        if not p.plain:
-            made = self._nest(powers(counted, self.buffers.powers, self._rounds()))
-            body = Block((made, *stmts))
+        computed = not p.plain and self.fading is None
+        ahead = [self._nest(powers(p, self.buffers.powers, self._rounds()))] if computed else []
+        body: Stmt = Block((*ahead, *stmts))
         sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
-        if not p.plain:
+        if computed:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
         if self.steps.shared:
             sizes[self.buffers.inputs] = self.threads * (self.steps.count + 1)
@@ -136,15 +135,12 @@ class Scan:
 
     def _rounds(self) -> int:
         """Powers of the transition that are needed."""
-        number = len(self.distances)
-        if not self.alone:
-            return self.of_block + max(1, number)
-        before = 0 if self.ahead is None else len(self.ahead.distances)
-        return max(1, self.power + number, before)
+        number = max(1, len(self.distances))
+        return number if self.alone else self.of_block + number
 
     def tiles(self, *, stored: bool) -> Stmt:
         """What a block does with its part: with ``stored`` outputs, or for the state behind it."""
-        tile, half = self._scanned(self._first(), self.power)
+        tile, half = self._scanned(self._first(), 0)
         if self.steps.shared:
             tile.insert(0, self._nest(self.steps.brought()))
         if stored:
@@ -218,6 +214,10 @@ class Scan:
         p = self.found
         if p.plain:
             return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
+        if self.fading is not None:
+            row = self.fading.power(p.steps << power)[n]
+            terms = (mul(FloatImm(w, p.type), x) for w, x in zip(row, earlier, strict=True))
+            return reduce(add, terms, value)
         for m, other in enumerate(earlier):
             place = (power * p.order + n) * p.order + m
             term = mul(Load(p.type, self.buffers.powers, IntImm(place)), other)

@@ -7,9 +7,8 @@ so many steps ahead of their own.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from selector.diagnostics import InternalError
 from selector.ir.affine import settled
@@ -23,22 +22,38 @@ from selector.lowering.scans.find import Spread
 
 LONGEST = 1 << 14  # steps that are looked through
 LARGEST = 1e30  # a power that does not decay
+Matrix = tuple[tuple[float, ...], ...]
 
 
-def memory(found: Spread) -> int | None:
-    """The number of steps after which no state makes a difference of more than the square of the
-    type's precision, of its own largest part, to any that comes later; None where there is none, or
-    it is not known what outputs are multiplied by.
+@dataclass(frozen=True, slots=True)
+class Fading:
+    """A recurrence with numbers for ``weights``, that forgets where it began within ``steps``: no
+    state makes a difference of more than the square of its type's precision, of its own largest
+    part, to any that comes so much later.
+    """
+
+    weights: tuple[float, ...]
+    steps: int
+
+    def power(self, steps: int) -> Matrix:
+        """Of the transition: what a state becomes over so many steps."""
+        return _power(_transition(self.weights), steps)
+
+
+def fading(found: Spread) -> Fading | None:
+    """None for a recurrence that does not forget, or where it is not known what outputs are
+    multiplied by.
     """
     if not found.weights or not found.type.is_float:
         return None
     if any(free_vars(w) or holds(w, Load) for w in found.weights):
         return None
     try:
-        weights = [float(evaluate(w, Frame(1, {})).flat[0]) for w in found.weights]
+        weights = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in found.weights)
     except InternalError:
         return None
-    return steps_until(weights, _precision(found.type) ** 2)
+    steps = steps_until(weights, _precision(found.type) ** 2)
+    return None if steps is None else Fading(weights, steps)
 
 
 def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
@@ -64,21 +79,46 @@ def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
     return replace(found, store=store, loops=loops, tests=tests)
 
 
-def steps_until(weights: list[float], small: float) -> int | None:
+def steps_until(weights: Sequence[float], small: float) -> int | None:
     """Steps after which the transition's powers, that one and all later ones, are so small."""
-    order, power, largest = len(weights), np.eye(len(weights)), 1.0
-    transition = np.eye(order, k=-1)
-    transition[0] = weights
+    transition, largest = _transition(weights), 1.0
+    power = _power(transition, 0)
     for steps in range(1, LONGEST):
-        power = power @ transition
-        size = float(np.abs(power).sum(1).max())
-        if size > LARGEST:
+        power = _product(power, transition)
+        size = max(sum(map(abs, row)) for row in power)
+        if not size <= LARGEST:
             return None
         largest = max(largest, size)
-        if size * largest <= small:  # any later power is one of these, one before, and no others
+        if size * largest <= small:  # any later power is a product of this one and those before
             return steps
     return None
 
 
+def _transition(weights: Sequence[float]) -> Matrix:
+    """From the outputs before, nearest first, to those a step later."""
+    places = range(len(weights))
+    older = (tuple(float(m == n) for m in places) for n in places[:-1])
+    return (tuple(weights), *older)
+
+
+def _power(m: Matrix, exponent: int) -> Matrix:
+    places = range(len(m))
+    found = tuple(tuple(float(a == b) for b in places) for a in places)
+    while exponent:
+        if exponent & 1:
+            found = _product(found, m)
+        m, exponent = _product(m, m), exponent >> 1
+    return found
+
+
+def _product(a: Matrix, b: Matrix) -> Matrix:
+    """In a fixed order, the same on every machine."""
+    columns = [*zip(*b, strict=True)]
+    return tuple(
+        tuple(sum(x * y for x, y in zip(row, column, strict=True)) for column in columns)
+        for row in a
+    )
+
+
 def _precision(t: Type) -> float:
-    return float(np.finfo(np.float64 if t.bits == 64 else np.float32).eps)
+    return 2.0**-52 if t.bits == 64 else 2.0**-23

@@ -54,7 +54,8 @@ class Scan:
     def __init__(self, found: Spread, *, among: bool = True) -> None:
         """``among``: it may be one of several blocks that run through steps ahead of theirs."""
         self.found = found
-        parts = ("own_state", "states", "state_before", "powers", "inputs")
+        inputs = "inputs" if among else "inputs_ahead"
+        parts = ("own_state", "states", "state_before", "powers", inputs)
         names = (f"{found.store.buffer}.{part}" for part in parts)
         self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
         extent = found.along.extent
@@ -117,17 +118,19 @@ class Scan:
         return Ends(self.buffers.left, self.found.type, elements)
 
     def _kernel(self, stmts: Sequence[Stmt]) -> For:
-        p, scan = self.found, self.found.order * self.count
+        p, state = self.found, self.found.order * self.count
         computed = not p.plain and self.fading is None
         ahead = [self._nest(powers(p, self.buffers.powers, self._rounds()))] if computed else []
         body: Stmt = Block((*ahead, *stmts))
-        sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
+        sizes = {self.buffers.state: 2 * state * self.threads, self.buffers.before: state}
         if computed:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
-        if self.steps.shared:
-            sizes[self.buffers.inputs] = self.threads * (self.steps.count + 1)
         for name, elements in sizes.items():
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
+        for scan in (self, self.ahead):
+            if scan is not None and scan.steps.row:
+                elements = IntImm(self.threads * scan.steps.count)
+                body = Allocate(scan.buffers.inputs, p.type, (elements,), Memory.REGISTER, body)
         for x in reversed(p.grid):
             body = replace(x, body=body)
         assert isinstance(body, For)
@@ -141,11 +144,11 @@ class Scan:
     def tiles(self, *, stored: bool) -> Stmt:
         """What a block does with its part: with ``stored`` outputs, or for the state behind it."""
         tile, half = self._scanned(self._first(), 0)
-        if self.steps.shared:
+        if self.steps.row:
             tile.insert(0, self._nest(self.steps.brought()))
         if stored:
             tile.append(self._nest(self._second(half)))
-        if stored and self.steps.shared:
+        if stored and self.steps.row:
             tile.append(self._nest(self.steps.taken()))
         around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
         for x in reversed(self.found.outer):
@@ -311,7 +314,7 @@ class Scan:
             for x in (true, earlier)
         )
         start = IfThenElse(self._is(0), first, rest)
-        if not self.steps.shared:
+        if not self.steps.row:
             return self._own([start], self.steps.run(self.steps.stored))
         place = self.steps.place()
         return self._own([start], self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))

@@ -21,6 +21,7 @@ from selector.ir.types import Type
 from selector.lowering.scans.find import Spread
 
 LONGEST = 1 << 14  # steps that are looked through
+FEW = 4  # steps of a thread ahead of a block, at least: fewer are more to join
 LARGEST = 1e30  # a power that does not decay
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -62,7 +63,10 @@ def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
     """
     if found.blocks is None or len(found.inner) != 1:
         return None
-    (x,), steps = found.inner, 1 << (-(-kept // threads) - 1).bit_length()
+    (x,), steps = (
+        found.inner,
+        1 << (max(min(FEW, found.steps), -(-kept // threads)) - 1).bit_length(),
+    )
     if found.steps % steps or (found.steps // steps).bit_count() != 1:
         return None
     along = found.along

@@ -10,8 +10,6 @@ from selector.ir.affine import settled
 from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
-    Binary,
-    BinaryOp,
     Block,
     Expr,
     For,
@@ -26,19 +24,17 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, mul
-from selector.ir.traverse import map_expr, substitute
+from selector.ir.traverse import map_expr, substitute, substitute_stmt
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
-
-LANES = 8  # inputs that a thread brings at once
 
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
     """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
     threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
-    what blocks leave behind; ``inputs``: what a tile reads besides outputs before, which threads
-    along a row move in shared memory, side by side, and others keep in registers.
+    what blocks leave behind; ``inputs``: what the steps of a thread read besides outputs before,
+    and then their outputs, in registers.
     """
 
     own: str
@@ -51,14 +47,14 @@ class Buffers:
 
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
-    is not kept; ``shared``: whether it is kept in shared memory.
+    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
     """
 
     def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
         self.found, self.buffers, self.along, self.threads = found, buffers, along, threads
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
-        self.shared = self.count > 0 and not found.others
+        self.row = self.count > 0 and not found.others
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -80,7 +76,7 @@ class Steps:
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
         body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
         s = self._each(LetStmt(output.name, state(p.store.value), body))
-        if self.shared or not self.count:
+        if self.row or not self.count:
             return s
         assert self.input is not None
         loaded = self._each(Store(self.buffers.inputs, self.place(), self.input))
@@ -97,15 +93,14 @@ class Steps:
         (x,) = p.inner
         count = IntImm(self.count)
         whole = For(x.name, IntImm(0), count, ForKind.UNROLLED, s)
-        kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
-        some = For(x.name, IntImm(0), count, kind, _where(p.tests, s))
+        some = For(x.name, IntImm(0), count, ForKind.UNROLLED, _where(p.tests, s))
         last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in p.tests]
         return IfThenElse(every(last), whole, some) if last else whole
 
     def place(self) -> Expr:
-        """Where the input of a step is; rows in shared memory are one apart, for its banks."""
+        """Where the input of a step is."""
         step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.count + 1)), step) if self.shared else step
+        return add(mul(self.along, IntImm(self.count)), step) if self.row else step
 
     def stored(self, output: Expr) -> list[Stmt]:
         """What is stored of an output, where it is stored by the thread that computes it."""
@@ -122,98 +117,33 @@ class Steps:
         return replace(then, value=made(then.value))
 
     def brought(self) -> Stmt:
-        """Inputs of a tile, of which threads take so many neighbours at a time."""
-        p, lanes = self.found, self._lanes()
+        """Inputs of a tile, of which a thread reads those of its steps as a vector."""
         assert self.input is not None
-        read, turn, own = f"{self.buffers.inputs}.read", self._turn, self._own(lanes)
-        first = self._first(self._at(lanes))
-        value = settled(substitute(self.input, first))
-        kept = _vector(turn if lanes == 1 else add(mul(turn, IntImm(lanes)), own), own, lanes)
-        place = _vector(self._slot(self._at(lanes)), own, lanes)
-        come = self._turns(Store(read, kept, _vector(value, own, lanes)), lanes)
-        moved = Load(p.type.with_lanes(lanes), read, kept)
-        gone = self._turns(Store(self.buffers.inputs, place, moved), lanes)
-        size = (IntImm(self.count),)
-        whole = Allocate(read, p.type, size, Memory.REGISTER, Block((come, gone)))
-        one = Store(self.buffers.inputs, self._slot(self._at(lanes)), value)
-        return self._whole_or_some(whole, lanes, one)
+        return self._whole_or_some(Store(self.buffers.inputs, self.place(), self.input))
 
     def taken(self) -> Stmt:
-        """Outputs of a tile, and what is made of them, of which threads take neighbours."""
-        p, lanes = self.found, self._lanes()
-        parts = list[Stmt]()
-        if p.kept:
-            one = self._out(p.store, 1)
-            parts.append(self._whole_or_some(self._turns(one, 1), 1, one))
-        if p.then is not None:
-            own = self._own(lanes)
-            one = self._out(p.then, lanes)
-            predicate = one.predicate
-            assert predicate is not None
-            index, value, held = (_vector(e, own, lanes) for e in (one.index, one.value, predicate))
-            vector = Store(one.buffer, index, value, held)
-            parts.append(self._whole_or_some(self._turns(vector, lanes), lanes, one))
-        return Block(tuple(parts))
+        """Outputs of a tile, and what is made of them."""
+        p, output = self.found, Load(self.found.type, self.buffers.inputs, self.place())
+        stores = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
+        stores += [] if p.then is None else [self._made(p.then, output)]
+        return Block(tuple(map(self._whole_or_some, stores)))
 
-    def _out(self, s: Store, lanes: int) -> Store:
-        """One of the elements that a thread takes out of shared memory."""
-        p, at = self.found, self._at(lanes)
-        first = self._first(at)
-        output = Load(p.type, self.buffers.inputs, self._slot(at))
-        index = settled(substitute(s.index, first))
-        if s is p.store:
-            return Store(s.buffer, index, output)
-        found = Var(f"{p.store.buffer}.output", p.type)
-        value = settled(substitute(self._made(s, found).value, first))
-        asked = None if s.predicate is None else settled(substitute(s.predicate, first))
-        return Store(s.buffer, index, substitute(value, {found.name: output}), asked)
-
-    @property
-    def _turn(self) -> Var:
-        return Var(f"{self.buffers.inputs}.turn")
-
-    def _own(self, lanes: int) -> Var:
-        """The number of a neighbour."""
-        return Var(f"{self.buffers.inputs}.lane.{lanes}")
-
-    def _lanes(self) -> int:
-        return next(n for n in (LANES, LANES // 2, LANES // 4, 1) if self.count % n == 0)
-
-    def _at(self, lanes: int) -> Expr:
-        """The number of an element of a tile."""
-        run = add(mul(self._turn, IntImm(self.threads)), self.along)
-        return run if lanes == 1 else add(mul(run, IntImm(lanes)), self._own(lanes))
-
-    def _first(self, at: Expr) -> dict[str, Expr]:
-        """Where a step is as if one thread took all of a tile."""
-        return {self.along.name: IntImm(0), self.found.inner[0].name: at}
-
-    def _slot(self, at: Expr) -> Expr:
-        return add(at, Binary(BinaryOp.DIV, at, IntImm(self.count)))
-
-    def _turns(self, each: Stmt, lanes: int) -> Stmt:
-        turns = IntImm(self.count // lanes)
-        return For(self._turn.name, IntImm(0), turns, ForKind.UNROLLED, each)
-
-    def _whole_or_some(self, whole: Stmt, lanes: int, one: Store) -> Stmt:
-        """``whole`` unless some of what a thread moves is left out; then ``one`` by one."""
-        own, last = self._own(lanes), IntImm(lanes - 1)
-        ends = self._asked(IntImm(self.count // lanes - 1), last, lanes)
-        each = _where(self._asked(self._turn, own, lanes), one)
-        some = For(own.name, IntImm(0), IntImm(lanes), ForKind.SERIAL, each)
-        turns = IntImm(self.count // lanes)
-        rest = For(self._turn.name, IntImm(0), turns, ForKind.SERIAL, some if lanes > 1 else each)
-        return IfThenElse(every(ends), whole, rest) if ends else whole
-
-    def _asked(self, turn: Expr, own: Expr, lanes: int) -> list[Expr]:
-        """The tests of a neighbour in a turn."""
-        which = {self._turn.name: turn, self._own(lanes).name: own}
-        first = self._first(self._at(lanes))
-        return [settled(substitute(substitute(t, first), which)) for t in self.found.tests]
+    def _whole_or_some(self, one: Store) -> Stmt:
+        """A statement of each step as that of a vector, unless some steps are left out."""
+        (x,), tests = self.found.inner, self.found.tests
+        whole = one if self.count == 1 else _vector(one, x.name, self.count)
+        if self.count == 1:
+            whole = substitute_stmt(one, {x.name: IntImm(0)})
+        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
+        return IfThenElse(every(last), whole, each) if last else whole
 
 
-def _vector(e: Expr, own: Var, lanes: int) -> Expr:
-    return e if lanes == 1 else in_lanes(e, own.name, lanes)
+def _vector(s: Store, name: str, lanes: int) -> Store:
+    """One statement for all values of a variable."""
+    predicate = None if s.predicate is None else in_lanes(settled(s.predicate), name, lanes)
+    index, value = (in_lanes(settled(e), name, lanes) for e in (s.index, s.value))
+    return Store(s.buffer, index, value, predicate)
 
 
 def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:

@@ -10,8 +10,15 @@ from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
-from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
-from halide_bridge.schedules.lanes import lanes_of
+from halide_bridge.schedules.kernels import (
+    Grid,
+    aligned,
+    along_dims,
+    fused,
+    spread,
+    update_kernel,
+)
+from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
@@ -23,7 +30,7 @@ from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.resampling import Taps, by_taps
+from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
@@ -264,7 +271,9 @@ class Scheduling:
         tables = (*taps.starts, taps.weights)
         *starts, weights = (self._func(members[name]).stored() for name in tables)
         free = same or reader.name not in self.program.outputs
-        sizes = Taps(taps.along, order, tuple(extents), free)
+        about = tuple(self.plan.known.extent(reader, d) for d in range(len(extents)))
+        blocks = BLOCKS * self.plan.machine.multiprocessors
+        sizes = Taps(taps.along, order, tuple(extents), about, free, blocks)
         return by_taps(self.script, func, stored, sizes, starts, weights)
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
@@ -301,6 +310,8 @@ class Scheduling:
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
         func.compute_root()
+        if member.args and member.name not in self.program.outputs:
+            aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
         grid = self._first(member, func)
         if scatters:
             grid = reductions.scattered(self.script, func)

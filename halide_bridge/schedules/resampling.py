@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.facts import SMALL
@@ -18,19 +19,23 @@ from halide_bridge.stock import REGISTER
 WIDE, HIGH = 32, 8  # threads of a block
 ROWS = 4  # rows of results that share weights
 LANES = 8  # neighbours that do, loaded and stored side by side
+BLOCKS = 4  # of a multiprocessor, at least, before a thread has several results
 
 
 @dataclass(frozen=True, slots=True)
 class Taps:
     """``along``: the dimension of a sum's results that is resampled; ``order``: which dimension of
     what is stored each of its own is; ``extents``: of what is stored, where they are numbers;
-    ``free``: whether it may lie in memory as it likes.
+    ``about``: those to be fast at; ``free``: whether it may lie in memory as it likes; ``blocks``:
+    how many there should be at least.
     """
 
     along: int
     order: tuple[int, ...]
     extents: tuple[int | None, ...]
+    about: tuple[int, ...]
     free: bool
+    blocks: int
 
     @property
     def short(self) -> tuple[int, ...]:
@@ -46,13 +51,18 @@ class Taps:
     def lanes(self) -> int:
         """Neighbours of a thread along the innermost of the long dimensions."""
         beside = self.order[self.along] != self.long[0]
-        return LANES if beside and (self.free or self.long[0] == 0) else 1
+        return self._at_most(LANES) if beside and (self.free or self.long[0] == 0) else 1
 
     @property
     def rows(self) -> int:
         """Neighbours of a thread along the next one."""
         resampled = self.order[self.along] == self.long[0]
-        return ROWS if resampled and len(self.long) > 1 else 1
+        return self._at_most(ROWS) if resampled and len(self.long) > 1 else 1
+
+    def _at_most(self, several: int) -> int:
+        """Results of a thread, as many as leave enough blocks."""
+        threads = prod(self.about[d] for d in self.long) // (WIDE * HIGH)
+        return max((n for n in (8, 4, 2) if n <= several and threads >= n * self.blocks), default=1)
 
     def each(self, d: int) -> int | None:
         """How many elements along one of the sum's dimensions a thread has; None: one."""

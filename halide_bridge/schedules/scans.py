@@ -99,8 +99,8 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     threads = max(threads, 2 if down else LANES)
     tiles = -(-scan.steps // (steps * threads))
     groups = max(1, scan.rows // LANES if down else scan.rows)
-    each = _power(-(-tiles * groups // (WAVES * machine.multiprocessors)))
-    each = max(each, _power(-(-tiles // CHAIN)))
+    each = _power(tiles * groups // (WAVES * machine.multiprocessors))
+    each = max(each, _power(tiles // CHAIN))
     blocks: list[Any] = []
     if not args or each < tiles:
         (rb,) = script.rvars("rb")

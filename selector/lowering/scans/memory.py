@@ -63,10 +63,8 @@ def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
     """
     if found.blocks is None or len(found.inner) != 1:
         return None
-    (x,), steps = (
-        found.inner,
-        1 << (max(min(FEW, found.steps), -(-kept // threads)) - 1).bit_length(),
-    )
+    (x,), each = found.inner, max(min(FEW, found.steps), -(-kept // threads))
+    steps = 1 << (each - 1).bit_length()
     if found.steps % steps or (found.steps // steps).bit_count() != 1:
         return None
     along = found.along

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError
@@ -177,13 +177,17 @@ class KernelContext:
             return replace(operand, strips=self.layouts.strips[operand.buffer])
         return operand
 
-    def aligned_flag(self, buffer: str, elements: int) -> Expr:
-        """A uniform condition: all rows of the buffer start at multiples of ``elements``."""
+    def aligned_flag(self, buffer: str, elements: int, known: Set[str] = frozenset()) -> Expr:
+        """A uniform condition: all rows of the buffer start at multiples of ``elements``, whatever
+        the ``known`` strides are.
+        """
         storage = self.storages[buffer]
         assert storage.space is Space.GLOBAL
         start, size = Cast(UINT64, pointer(storage.base)), elements * storage.type.bytes
         tests = [equal(masked(start, size - 1), 0)]
         for dim in () if storage.param is None else storage.param.dims[1:]:
+            if isinstance(dim.stride, Var) and dim.stride.name in known:
+                continue
             if not isinstance(dim.stride, IntImm):
                 stride = self.scalar.number(dim.stride)
                 tests.append(equal(masked(stride, elements - 1), 0))

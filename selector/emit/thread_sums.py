@@ -69,7 +69,7 @@ def _as_vectors(stores: Sequence[Store], context: KernelContext) -> tuple[Vector
     ones = [one_lane(s) for s in stores]
     if not _are_apart(stores, ones, lanes):
         return ()
-    windows = Windows(context, Needs(lanes))
+    windows = Windows(context, Needs(lanes), rows=True)
     loads = [windows.note(one.value) for one in ones]
     vectors = [vectors_of(one, lanes, windows) for one in ones]
     found = tuple(v for v in vectors if v is not None)

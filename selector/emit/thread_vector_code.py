@@ -153,10 +153,21 @@ def _load_anywhere(window: Window, context: KernelContext) -> None:
     storage, size = window.storage, window.storage.type.bytes
     bytes_ = (window.high - window.low) * size
     count = -(-bytes_ // WORD) * WORD // size
-    context.writer.add(Array(window.name, c_type(storage.type), count, max(WORD, size)))
+    rows = window.rows if (window.high - window.low) % window.rows == 0 else 1
+    w, alignment = context.writer, max(WORD, size, rows * size)
+    w.add(Array(window.name, c_type(storage.type), count, alignment))
     at = context.scalar.number((window.start + window.low).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
-    context.writer.add(LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere"))
+    whole = LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere")
+    if rows == 1 or window.low % rows:
+        w.add(whole)
+        return
+    with w.when(context.aligned_flag(window.buffer, rows, window.pixels)):
+        for k in range(0, window.high - window.low, rows):
+            start = behind(source, IntImm(k))
+            w.add(LoadVector(pointer(window.name), number(k), start, rows * size))
+    with w.otherwise():
+        w.add(whole)
 
 
 def _load_elements(window: Window, context: KernelContext) -> None:

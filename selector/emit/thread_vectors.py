@@ -90,7 +90,8 @@ class Needs:
 class Window:
     """Elements ``low`` to before ``high`` from ``start`` on of a ``buffer``, for the thread's array
     ``name``, of which lanes are ``step`` apart; ``per`` of them are a vector, which begins at a
-    multiple (1: none is), or all of them, ``anywhere``.
+    multiple (1: none is), or all of them, ``anywhere``, but as ``rows`` of vectors of so many where
+    rows of pixels begin at multiples.
     """
 
     name: str
@@ -102,6 +103,8 @@ class Window:
     low: int
     high: int
     anywhere: bool = False
+    rows: int = 1
+    pixels: frozenset[str] = frozenset()
 
     @property
     def first(self) -> int:
@@ -235,8 +238,11 @@ def widest(storage: Storage, lanes: int) -> int:
 class Windows:
     """The windows of a statement."""
 
-    def __init__(self, context: KernelContext, needs: Needs, *, anywhere: bool = False) -> None:
-        self.context, self.needs, self.anywhere = context, needs, anywhere
+    def __init__(
+        self, context: KernelContext, needs: Needs, *, anywhere: bool = False, rows: bool = False
+    ) -> None:
+        """``rows``: those of pixels may begin at multiples of vectors."""
+        self.context, self.needs, self.anywhere, self.rows = context, needs, anywhere, rows
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
@@ -329,7 +335,11 @@ class Windows:
         )
         anywhere = self.anywhere or pixels
         per = 1 if anywhere else _per(storage, start, buffer, lanes, self.context)
-        window = Window(name, buffer, storage, start, step, per, offset, high, anywhere)
+        rows = _per(storage, start, buffer, lanes, self.context) if pixels and self.rows else 1
+        strides = frozenset(self.pixels)
+        window = Window(
+            name, buffer, storage, start, step, per, offset, high, anywhere, rows, strides
+        )
         self.found.append(window)
         self.context.storages[name] = Storage(name, storage.type, Space.LOCAL)
 

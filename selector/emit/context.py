@@ -76,7 +76,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """A kernel that is being written. ``copies``: who takes part in them, by what they fill."""
+    """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
+    ``inside``: loads that need no test where it stands (``thread_bounds``).
+    """
 
     name: str
     target: Target
@@ -91,10 +93,11 @@ class KernelContext:
     storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
     copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
     writer: Builder = field(default_factory=Builder)
+    inside: set[Load] = field(default_factory=set[Load])
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self.quotient_name)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name, self.inside)
 
     def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where

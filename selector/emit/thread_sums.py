@@ -17,19 +17,27 @@ from typing import Protocol
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import vector_digits
-from selector.emit.scalar import Space
+from selector.emit.scalar import Space, Storage
 from selector.emit.thread_lanes import LANE, one_lane, same_index
-from selector.emit.thread_vector_code import emit_vectors, load_windows, vector_condition
+from selector.emit.thread_vector_code import (
+    emit_vectors,
+    load_windows,
+    rows_flag,
+    vector_condition,
+)
 from selector.emit.thread_vectors import Needs, Vectors, Windows, vectors_of
+from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Load, Stmt, Store
-from selector.ir.traverse import walk_expr
+from selector.ir.contents import holds
+from selector.ir.nodes import Allocate, Block, Expr, For, Load, Stmt, Store
+from selector.ir.traverse import free_vars, walk_expr
 
 
 class LaneCode(Protocol):
     """``selector.emit.threads.ThreadCode`` says what each of them is."""
 
     context: KernelContext
+    whole: set[tuple[Store, ...]]
 
     def each(self, s: Store, extents: tuple[int, ...], how: str = "") -> None: ...
 
@@ -47,9 +55,10 @@ def emit_sums(stmts: Sequence[Stmt], code: LaneCode) -> bool:
     if not vectors:
         return False
     w, context, last = code.context.writer, code.context, vectors[-1]
-    condition = vector_condition(last, context)
+    whole = tuple(stores) in code.whole
+    condition = None if whole else vector_condition(last, context)
     with w.block() if condition is None else w.when(condition):
-        load_windows(last, context)
+        load_windows(last, context, aligned=whole)
         for v in vectors:
             emit_vectors(replace(v, windows=()), context)
     if condition is not None:
@@ -57,6 +66,28 @@ def emit_sums(stmts: Sequence[Stmt], code: LaneCode) -> bool:
             for s in stores:
                 code.each(s, vector_digits(s.value.type.lanes, s.index), "unrolled")
     return True
+
+
+def whole_sums(s: For, context: KernelContext) -> tuple[tuple[Store, ...], Expr] | None:
+    """Such statements in a loop of a thread, and the condition, the same for all iterations, under
+    which all are done with vectors that begin at multiples.
+    """
+    body = s.body
+    while isinstance(body, Allocate):
+        context.storages[body.name] = Storage(body.name, body.type.element, Space.LOCAL)
+        body = body.body
+    parts = list(side_by_side(body.stmts)) if isinstance(body, Block) else []
+    runs = [part for part in parts if len(part) > 1 and isinstance(part[0], Store)]
+    stores = tuple(x for x in runs[0] if isinstance(x, Store)) if len(runs) == 1 else ()
+    vectors = _as_vectors(stores, context) if len(stores) > 1 else ()
+    if not vectors:
+        return None
+    needs = vectors[-1].needs
+    asked = [*needs.tests, *(room.to_expr() for room in needs.least)]
+    if any(s.name in free_vars(e) or holds(e, Load) for e in asked):
+        return None
+    condition = all_of((vector_condition(vectors[-1], context), rows_flag(vectors[-1], context)))
+    return None if condition is None else (stores, condition)
 
 
 def _as_vectors(stores: Sequence[Store], context: KernelContext) -> tuple[Vectors, ...]:

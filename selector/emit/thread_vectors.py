@@ -33,7 +33,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
-from selector.lowering.boundaries import inner_side
+from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import slack
 
@@ -318,8 +318,10 @@ class Windows:
                 raise _Unknown
             inside = [(to_affine(c), to_affine(d.extent)) for c, d in zip(found, dims, strict=True)]
         for coordinate, extent in inside:
-            needs.everywhere(coordinate)
-            needs.everywhere(extent - coordinate - 1)
+            ends = clamps(coordinate) if self.rows else ()
+            needs.everywhere(ends[0] if ends else coordinate)
+            for most in ends or (coordinate,):
+                needs.everywhere(extent - most - 1)
 
     def _enter(self, buffer: str, start: Affine, step: int, offset: int) -> None:
         lanes = self.needs.lanes * step

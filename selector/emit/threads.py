@@ -15,6 +15,7 @@ from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
+from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short, same_index
 from selector.emit.thread_loops import emit_whole, whole_iterations
@@ -86,6 +87,7 @@ class ThreadCode:
         self.context = context
         self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
         self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
+        self.whole: set[tuple[Store, ...]] = set()  # sums that need no test (``thread_sums``)
 
     # ------------------------------------------------------------------ spread over a unit
 
@@ -209,8 +211,9 @@ class ThreadCode:
             emit_whole(whole, s, self.context, self.statement)
             return
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
-        with self.context.writer.loop(name, start, stop, how):
-            self.statement(s.body)
+        if not emit_tested(s, start, stop, self):
+            with self.context.writer.loop(name, start, stop, how):
+                self.statement(s.body)
 
     def _local(self, s: Allocate) -> None:
         total = 1

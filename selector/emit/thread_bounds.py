@@ -17,7 +17,7 @@ from selector.emit.thread_sums import whole_sums
 from selector.gpu.ir.expressions import all_of, at_least
 from selector.ir.affine import Affine, carry, split_by_strides
 from selector.ir.contents import holds
-from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, Load, Stmt, Store, Var
+from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, LetStmt, Load, Stmt, Store, Var
 from selector.ir.traverse import walk_all_exprs, walk_stmt
 from selector.lowering.boundaries import clamps
 
@@ -95,7 +95,8 @@ def _rooms(e: Load, s: For, context: KernelContext) -> list[Affine] | None:
             return None
         low, high, orders = ends
         rooms += [low, Affine.of(d.extent) - 1 - high, *orders]
-    if any(r.mentions(x.name) for r in rooms for x in walk_stmt(s.body) if isinstance(x, For)):
+    own = [x.name for x in walk_stmt(s.body) if isinstance(x, For | LetStmt)]
+    if any(r.mentions(name) for r in rooms for name in own):
         return None
     constants = [r.constant for r in rooms]
     return rooms if all(c is None or c >= 0 for c in constants) else None

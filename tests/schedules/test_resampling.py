@@ -109,8 +109,19 @@ def test_a_channels_elements_are_loaded_with_those_beside_it() -> None:
     out = resized(interleaved=True)
     hb.autoschedule(out, target="sm_80")
     source = hb.compile(out, target="sm_80").source
-    assert "load_anywhere<48>" in source  # 8 pixels of three halves
-    assert source.count("load_anywhere<48>(") == 1
+    assert source.count("load_anywhere<48>(") == 1  # 8 pixels of three halves
+    assert "#pragma unroll 4" in source
+
+
+def test_what_a_turn_loads_is_tested_once() -> None:
+    """The first of two loops has no test of what lies inside, but for the table's in the other."""
+    out = resized(interleaved=True)
+    hb.autoschedule(out, target="sm_80")
+    kernels = hb.compile(out, target="sm_80").source.split("__global__")[1:]
+    for text in kernels:
+        fast = text.split("#pragma unroll 4")[1].split("else {")[0]
+        assert "(u32)" not in fast
+        assert "(u32)" in text.split("#pragma unroll 4")[1]
 
 
 def test_starts_may_be_computed() -> None:

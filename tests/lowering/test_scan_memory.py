@@ -156,3 +156,19 @@ def test_rows_under_a_condition_keep_their_start() -> None:
     truth = data.astype(np.float64)
     truth[2:] = filtered(data, 0.5)[2:]
     close(emulation.check(kernel, sizes=data.shape, X=data), truth)
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_columns_that_blocks_share(weight: float) -> None:
+    source, middle, out = hl.ImageParam(F32, 2, "X"), hl.Func("middle"), hl.Func("out")
+    r = hl.RDom([(1, source.height() - 1)], "r")
+    middle[x, c] = source[x, c]
+    middle[x, r] = middle[x, r] + hl.f32(weight) * middle[x, r - 1]
+    out[x, c] = middle[x, c] * 2
+    shapes = {"X": (1 << 18, 64), "out": (1 << 18, 64)}
+    assert 'hl.RVar("rb")' in hb.autoschedule(out, target="sm_80", sizes=shapes).source
+    kernel = hb.compile(out, target="sm_80")
+    for shape in ((3, 5), (1030, 40), (2100, 33)):
+        data = noise(*shape)
+        found = emulation.check(kernel, sizes=shape, X=data)
+        close(found, 2 * filtered(data.T.copy(), weight).T)

@@ -26,8 +26,8 @@ SHORT = 64  # steps that a thread does alone
 STEPS = 16  # of a thread in a tile along rows
 ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
-WAVES = 8  # blocks for each multiprocessor
-CHAIN = 1024  # blocks of a row at most: each joins all before
+WAVES = 16  # blocks for each multiprocessor
+CHAIN = 2048  # blocks of a row at most: each joins all before
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def along_dims(
     several = not serial and body.operations <= MODEST
     parallel = [args[d] for d in (lead, *rest)] if args else []
     if not serial and args and member.name not in placement.program.outputs:
-        _aligned(func, args[0], VECTOR // member.types[0].bytes)
+        aligned(func, args[0], VECTOR // member.types[0].bytes)
     lanes = 1
     if alone and args and not serial and body.stage.number == 0:
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
@@ -198,7 +198,7 @@ def along_dims(
     return spread(script, func, parallel, serial, rows, lanes, about, turn, length)
 
 
-def _aligned(func: Recorded, x: Any, elements: int) -> None:
+def aligned(func: Recorded, x: Any, elements: int) -> None:
     """Rows of what is stored begin at multiples of so many elements, for those who read them."""
     if elements > 1:
         func.align_bounds(x, elements).align_storage(x, elements)

@@ -10,18 +10,27 @@ from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
-from halide_bridge.schedules.kernels import Grid, along_dims, fused, spread, update_kernel
-from halide_bridge.schedules.lanes import lanes_of
+from halide_bridge.schedules.kernels import (
+    Grid,
+    aligned,
+    along_dims,
+    fused,
+    spread,
+    update_kernel,
+)
+from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
 from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
@@ -157,6 +166,9 @@ class Scheduling:
         shared = self.sweeps.of_reader(member)
         if shared is not None:
             return shared
+        taps = resampling_of(mine[0]) if len(mine) == 1 else None
+        if taps is not None:
+            return self._resampled(taps, mine[0], member, reader)
         if len(mine) == 1:
             order = self._order(mine[0], member)
             found = self._blocks_for(mine[0], order)
@@ -226,6 +238,9 @@ class Scheduling:
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)
+        taps = resampling_of(member)
+        if taps is not None and not member.whole(SMALL):
+            return self._resampled(taps, member, member, func.in_())
         order = tuple(range(len(member.args)))
         found = self._blocks_for(member, order)
         if found:
@@ -246,6 +261,22 @@ class Scheduling:
         if chooses(member):
             return Grid(text="threads that find the best of a part each, and then of those")
         return Grid(text="one thread: what its updates find in parts is not known to be joined")
+
+    def _resampled(
+        self, taps: Resampling, member: Member, reader: Member, stored: Recorded
+    ) -> Grid:
+        """A resampling, in registers of the threads that store what a reader makes of it."""
+        same = member is reader
+        order = tuple(range(len(member.args))) if same else self._order(member, reader)
+        extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
+        func, members = self._func(member), self.program.members
+        tables = (*taps.starts, taps.weights)
+        *starts, weights = (self._func(members[name]).stored() for name in tables)
+        free = same or reader.name not in self.program.outputs
+        about = tuple(self.plan.known.extent(reader, d) for d in range(len(extents)))
+        blocks = BLOCKS * self.plan.machine.multiprocessors
+        sizes = Taps(taps.along, order, tuple(extents), about, free, blocks)
+        return by_taps(self.script, func, stored, sizes, starts, weights)
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
         """The dimensions of the kernel that reads a reduction, in the order of its own."""
@@ -281,6 +312,8 @@ class Scheduling:
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
         func.compute_root()
+        if member.args and member.name not in self.program.outputs:
+            aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
         grid = self._first(member, func)
         if scatters:
             grid = reductions.scattered(self.script, func)

@@ -26,8 +26,8 @@ SHORT = 64  # steps that a thread does alone
 STEPS = 16  # of a thread in a tile along rows
 ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
-WAVES = 8  # blocks for each multiprocessor
-CHAIN = 1024  # blocks of a row at most: each joins all before
+WAVES = 16  # blocks for each multiprocessor
+CHAIN = 2048  # blocks of a row at most: each joins all before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     threads = max(threads, 2 if down else LANES)
     tiles = -(-scan.steps // (steps * threads))
     groups = max(1, scan.rows // LANES if down else scan.rows)
-    each = _power(-(-tiles * groups // (WAVES * machine.multiprocessors)))
-    each = max(each, _power(-(-tiles // CHAIN)))
+    each = _power(tiles * groups // (WAVES * machine.multiprocessors))
+    each = max(each, _power(tiles // CHAIN))
     blocks: list[Any] = []
     if not args or each < tiles:
         (rb,) = script.rvars("rb")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import EmitError
@@ -90,7 +90,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """A kernel that is being written. ``copies``: who takes part in them, by what they fill."""
+    """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
+    ``inside``: loads that need no test where it stands (``thread_bounds``).
+    """
 
     name: str
     target: Target
@@ -105,10 +107,11 @@ class KernelContext:
     storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
     copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
     writer: Builder = field(default_factory=Builder)
+    inside: set[Load] = field(default_factory=set[Load])
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self.quotient_name)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name, self.inside)
 
     def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
@@ -191,13 +194,17 @@ class KernelContext:
             return replace(operand, strips=self.layouts.strips[operand.buffer])
         return operand
 
-    def aligned_flag(self, buffer: str, elements: int) -> Expr:
-        """A uniform condition: all rows of the buffer start at multiples of ``elements``."""
+    def aligned_flag(self, buffer: str, elements: int, known: Set[str] = frozenset()) -> Expr:
+        """A uniform condition: all rows of the buffer start at multiples of ``elements``, whatever
+        the ``known`` strides are.
+        """
         storage = self.storages[buffer]
         assert storage.space is Space.GLOBAL
         start, size = Cast(UINT64, pointer(storage.base)), elements * storage.type.bytes
         tests = [equal(masked(start, size - 1), 0)]
         for dim in () if storage.param is None else storage.param.dims[1:]:
+            if isinstance(dim.stride, Var) and dim.stride.name in known:
+                continue
             if not isinstance(dim.stride, IntImm):
                 stride = self.scalar.number(dim.stride)
                 tests.append(equal(masked(stride, elements - 1), 0))

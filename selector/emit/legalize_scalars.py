@@ -18,7 +18,7 @@ carries a guard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import assert_never
 
 from selector.diagnostics import EmitError
@@ -91,10 +91,12 @@ class ScalarEmitter:
         names: Names,
         storages: dict[str, Storage],
         known: Callable[[Binary], str | None] | None = None,
+        inside: Set[Load] = frozenset(),
     ) -> None:
         self.names = names
         self.storages = storages
         self.known = known  # the name of a number that is worked out elsewhere
+        self.inside = inside  # loads that need no test
 
     # ------------------------------------------------------------------ expressions
 
@@ -256,7 +258,7 @@ class ScalarEmitter:
         """A load of one element: 0 outside the buffer and where the predicate is false."""
         storage = self.storages[e.buffer]
         found = self.access(storage, e.index)
-        guard = self.bounds(storage, e.index)
+        guard = None if e in self.inside else self.bounds(storage, e.index)
         return guarded(found, guard, None if e.predicate is None else self.legal(e.predicate))
 
 

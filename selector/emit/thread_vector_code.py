@@ -5,6 +5,7 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
@@ -108,10 +109,22 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
             w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
 
 
-def load_windows(v: Vectors, context: KernelContext) -> None:
-    """Load what its windows hold."""
+def load_windows(v: Vectors, context: KernelContext, *, aligned: bool = False) -> None:
+    """Load what its windows hold; ``aligned``: rows of pixels begin at multiples."""
     for window in v.windows:
-        _load(window, context)
+        _load(window, context, aligned)
+
+
+def rows_flag(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether all rows of pixels begin at multiples; None where there are none."""
+    rows = [w for w in v.windows if _is_row(w)]
+    return all_of(context.aligned_flag(w.buffer, w.rows, w.pixels) for w in rows)
+
+
+def _is_row(window: Window) -> bool:
+    """Whether a window may be loaded as whole vectors of a row of pixels."""
+    rows = window.rows
+    return rows > 1 and window.low % rows == 0 and window.high % rows == 0
 
 
 def _store(v: Vectors, run: str, context: KernelContext) -> None:
@@ -123,10 +136,10 @@ def _store(v: Vectors, run: str, context: KernelContext) -> None:
         context.writer.add(StoreVector(to, pointer(run), k, v.per * storage.type.bytes))
 
 
-def _load(window: Window, context: KernelContext) -> None:
+def _load(window: Window, context: KernelContext, aligned: bool = False) -> None:
     w, storage, per = context.writer, window.storage, window.per
     if window.anywhere:
-        _load_anywhere(window, context)
+        _load_anywhere(window, context, aligned)
         return
     size = window.high - window.first
     alignment = per * storage.type.bytes
@@ -148,15 +161,27 @@ def _load(window: Window, context: KernelContext) -> None:
         _load_elements(window, context)
 
 
-def _load_anywhere(window: Window, context: KernelContext) -> None:
-    """All at once, by words."""
+def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:
+    """All at once, by words; rows of pixels as vectors where they begin at multiples."""
     storage, size = window.storage, window.storage.type.bytes
     bytes_ = (window.high - window.low) * size
     count = -(-bytes_ // WORD) * WORD // size
-    context.writer.add(Array(window.name, c_type(storage.type), count, max(WORD, size)))
+    w, rows = context.writer, window.rows if _is_row(window) else 1
+    w.add(Array(window.name, c_type(storage.type), count, max(WORD, size, rows * size)))
     at = context.scalar.number((window.start + window.low).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
-    context.writer.add(LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere"))
+    whole = LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere")
+    if rows == 1:
+        w.add(whole)
+        return
+    flag = context.aligned_flag(window.buffer, rows, window.pixels)
+    with nullcontext() if aligned else w.when(flag):
+        for k in range(0, window.high - window.low, rows):
+            start = behind(source, IntImm(k))
+            w.add(LoadVector(pointer(window.name), number(k), start, rows * size))
+    if not aligned:
+        with w.otherwise():
+            w.add(whole)
 
 
 def _load_elements(window: Window, context: KernelContext) -> None:

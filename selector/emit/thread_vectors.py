@@ -33,7 +33,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
-from selector.lowering.boundaries import inner_side
+from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import slack
 
@@ -90,7 +90,8 @@ class Needs:
 class Window:
     """Elements ``low`` to before ``high`` from ``start`` on of a ``buffer``, for the thread's array
     ``name``, of which lanes are ``step`` apart; ``per`` of them are a vector, which begins at a
-    multiple (1: none is), or all of them, ``anywhere``.
+    multiple (1: none is), or all of them, ``anywhere``, but as ``rows`` of vectors of so many where
+    rows of pixels begin at multiples.
     """
 
     name: str
@@ -102,6 +103,8 @@ class Window:
     low: int
     high: int
     anywhere: bool = False
+    rows: int = 1
+    pixels: frozenset[str] = frozenset()
 
     @property
     def first(self) -> int:
@@ -235,16 +238,24 @@ def widest(storage: Storage, lanes: int) -> int:
 class Windows:
     """The windows of a statement."""
 
-    def __init__(self, context: KernelContext, needs: Needs, *, anywhere: bool = False) -> None:
-        self.context, self.needs, self.anywhere = context, needs, anywhere
+    def __init__(
+        self, context: KernelContext, needs: Needs, *, anywhere: bool = False, rows: bool = False
+    ) -> None:
+        """``rows``: those of pixels may begin at multiples of vectors."""
+        self.context, self.needs, self.anywhere, self.rows = context, needs, anywhere, rows
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
-    def replaced(self, value: Expr) -> Expr:
-        """A lane's value with loads of the thread's arrays."""
+    def note(self, value: Expr) -> list[Load]:
+        """What a lane's value loads."""
         loads = [e for e in walk_expr(value) if isinstance(e, Load)]
         for load in loads:
             self._note_pixel(load)
+        return loads
+
+    def replaced(self, value: Expr) -> Expr:
+        """A lane's value with loads of the thread's arrays."""
+        loads = self.note(value)
         places = {e: place for e in loads if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
@@ -307,8 +318,10 @@ class Windows:
                 raise _Unknown
             inside = [(to_affine(c), to_affine(d.extent)) for c, d in zip(found, dims, strict=True)]
         for coordinate, extent in inside:
-            needs.everywhere(coordinate)
-            needs.everywhere(extent - coordinate - 1)
+            ends = clamps(coordinate) if self.rows else ()
+            needs.everywhere(ends[0] if ends else coordinate)
+            for most in ends or (coordinate,):
+                needs.everywhere(extent - most - 1)
 
     def _enter(self, buffer: str, start: Affine, step: int, offset: int) -> None:
         lanes = self.needs.lanes * step
@@ -324,7 +337,11 @@ class Windows:
         )
         anywhere = self.anywhere or pixels
         per = 1 if anywhere else _per(storage, start, buffer, lanes, self.context)
-        window = Window(name, buffer, storage, start, step, per, offset, high, anywhere)
+        rows = _per(storage, start, buffer, lanes, self.context) if pixels and self.rows else 1
+        strides = frozenset(self.pixels)
+        window = Window(
+            name, buffer, storage, start, step, per, offset, high, anywhere, rows, strides
+        )
         self.found.append(window)
         self.context.storages[name] = Storage(name, storage.type, Space.LOCAL)
 

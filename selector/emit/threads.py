@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from math import prod
@@ -14,10 +15,12 @@ from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
+from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short, same_index
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
+from selector.emit.thread_sums import emit_sums, side_by_side
 from selector.emit.thread_vector_code import (
     emit_vectors,
     strides_flag,
@@ -84,6 +87,7 @@ class ThreadCode:
         self.context = context
         self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
         self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
+        self.whole: set[tuple[Store, ...]] = set()  # sums that need no test (``thread_sums``)
 
     # ------------------------------------------------------------------ spread over a unit
 
@@ -162,9 +166,7 @@ class ThreadCode:
         w, scalar, names = self.context.writer, self.context.scalar, self.context.names
         match s:
             case Block(stmts):
-                if not emit_together(stmts, self):
-                    for x in stmts:
-                        self.statement(x)
+                self._block(stmts)
             case Store():
                 self._store(s)
             case For():
@@ -191,6 +193,12 @@ class ThreadCode:
             case _:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
 
+    def _block(self, stmts: Sequence[Stmt]) -> None:
+        for part in () if emit_together(stmts, self) else side_by_side(stmts):
+            if not emit_sums(part, self):
+                for x in part:
+                    self.statement(x)
+
     def _loop(self, s: For) -> None:
         if (scatter := as_scatter(s, self.context)) is not None:
             emit_scatter(scatter, self.context)
@@ -203,8 +211,9 @@ class ThreadCode:
             emit_whole(whole, s, self.context, self.statement)
             return
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
-        with self.context.writer.loop(name, start, stop, how):
-            self.statement(s.body)
+        if not emit_tested(s, start, stop, self):
+            with self.context.writer.loop(name, start, stop, how):
+                self.statement(s.body)
 
     def _local(self, s: Allocate) -> None:
         total = 1

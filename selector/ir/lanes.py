@@ -36,7 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, binary, div, mod, mul
-from selector.ir.traverse import substitute
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.ir.types import Type
 
 Digits = tuple[tuple[Expr, int], ...]
@@ -54,6 +54,31 @@ def lane(e: Expr, digits: Digits) -> Expr:
             f"{[n for _, n in digits]} lanes asked of {print_expr(e)} of type {e.type}"
         )
     return _lane(e, digits)
+
+
+def in_lanes(e: Expr, name: str, count: int) -> Expr:
+    """The inverse: a vector of which lane ``i`` is the scalar ``e`` with ``i`` for a variable.
+
+    EmitError for a node that is scalar by nature.
+    """
+    if name not in free_vars(e):
+        return Broadcast(e, count)
+    match e:
+        case Var(_, t):
+            return Ramp(IntImm(0, t), IntImm(1, t), count)
+        case Load(t, buffer, index, p):
+            predicate = None if p is None else in_lanes(p, name, count)
+            return Load(t.with_lanes(count), buffer, in_lanes(index, name, count), predicate)
+        case Cast(t, value):
+            return Cast(t.with_lanes(count), in_lanes(value, name, count))
+        case Call(t, call, args):
+            return Call(t.with_lanes(count), call, tuple(in_lanes(a, name, count) for a in args))
+        case Let(own, value, body):
+            return in_lanes(substitute(body, {own: value}), name, count)
+        case Binary() | Compare() | Not() | Select():
+            return map_expr(e, lambda part: in_lanes(part, name, count))
+        case _:
+            raise EmitError(f"`{print_expr(e)[:200]}` has no lanes")
 
 
 def number(digits: Digits) -> Expr:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from selector.ir.nodes import Binary, BinaryOp, Expr, Select
+from selector.ir.affine import Affine
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
 from selector.ir.traverse import walk_expr
 
 
 def inner_side(a: Expr, b: Expr) -> Expr:
     """Of the two sides of a select the one that does not mirror or come around."""
     return min(a, b, key=_bends)
+
+
+def clamps(coordinate: Affine) -> tuple[Affine, ...]:
+    """The least that a coordinate is, and the most, unless that is less, where it is clamped."""
+    match coordinate.terms:
+        case (((Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, a, b), IntImm() as low),), 1),):
+            loads = [any(isinstance(x, Load) for x in walk_expr(e)) for e in (a, b)]
+            return Affine.of(low), Affine.of(a if loads[1] else b)
+        case _:
+            return ()
 
 
 def _bends(e: Expr) -> tuple[int, int]:

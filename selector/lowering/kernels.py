@@ -45,10 +45,21 @@ from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.row_values import row_values
-from selector.lowering.scans import spread_scans, taken_starts
-from selector.lowering.structure import stored_extents
+from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
+from selector.lowering.structure import loaded_names, stored_extents, stored_names
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_tiles import pull_factors, split_masks
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is known where a statement stands: how ``arrays`` lie, and which are ``read`` by others
+    than that statement, or are the caller's.
+    """
+
+    module: Module
+    arrays: Mapping[str, tuple[Dim, ...]]
+    read: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,9 @@ def split_kernels(module: Module) -> Program:
     nests: list[For] = []
     buffers: list[Buffer] = []
     refuse_races(module.body)
-    _walk(pull_factors(split_masks(forward(normalize(module.body)))), module, nests, buffers)
+    body = pull_factors(split_masks(forward(normalize(module.body))))
+    arrays = {b.name: b.dims for b in module.buffers}
+    _walk(body, _Around(module, arrays, frozenset(arrays)), nests, buffers)
     joined = join_kernels(nests, {g.func for g in module.grids})
     kernels = tuple(_kernel(s, module, n) for n, s in enumerate(joined))
     if not kernels:
@@ -127,11 +140,15 @@ def split_kernels(module: Module) -> Program:
     return Program(kernels, tuple(buffers))
 
 
-def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> None:
+def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> None:
+    module = around.module
     match s:
         case Block(stmts):
-            for x in _starts_taken(stmts, module):
-                _walk(x, module, nests, buffers)
+            found = _joined_scans(stmts, around)
+            for n, (x, _) in enumerate(found):
+                others = (read for m, (_, read) in enumerate(found) if n != m)
+                here = replace(around, read=around.read.union(*others))
+                _walk(x, here, nests, buffers)
         case Allocate(name, t, _, _, body, _):
             extents = stored_extents(s, body)
             elements, pitches = extents[0] if extents else IntImm(1), list[Expr]()
@@ -139,16 +156,18 @@ def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> N
                 pitches.append(elements)
                 elements = mul(elements, extent)
             buffers.append(Buffer(name, t, elements, tuple(pitches)))
-            _walk(body, module, nests, buffers)
+            arrays = {**around.arrays, name: dims_of(extents)}
+            _walk(body, replace(around, arrays=arrays), nests, buffers)
         case For(kind=ForKind.GPU_BLOCK):
-            parts, ends = spread_scans(s)
+            unread = around.arrays.keys() - around.read
+            parts, ends = spread_scans(s, unread)
             if ends is not None:
                 buffers.append(Buffer(ends.name, ends.type, ends.elements))
             nests += parts
         case IfThenElse(condition, then, other):
-            _walk(_where(condition, then), module, nests, buffers)
+            _walk(_where(condition, then), around, nests, buffers)
             if other is not None:
-                _walk(_where(Not(condition), other), module, nests, buffers)
+                _walk(_where(Not(condition), other), around, nests, buffers)
         case Evaluate():
             pass
         case _:
@@ -160,15 +179,22 @@ def _walk(s: Stmt, module: Module, nests: list[For], buffers: list[Buffer]) -> N
             )
 
 
-def _starts_taken(stmts: Sequence[Stmt], module: Module) -> list[Stmt]:
-    """The statements, recurrences with what the one before stores for them."""
+def _joined_scans(stmts: Sequence[Stmt], around: _Around) -> list[tuple[Stmt, frozenset[str]]]:
+    """The statements, recurrences with what the one before stores for them, and what the one behind
+    makes of their outputs; and what each of them reads that a recurrence has to store.
+    """
     found = list(stmts)
-    outputs = {b.name: b.dims for b in module.buffers}
     for n in range(len(found) - 1):
-        pair = taken_starts(found[n], found[n + 1], outputs)
+        pair = taken_starts(found[n], found[n + 1], around.arrays)
         if pair is not None:
             found[n : n + 2] = pair
-    return found
+    read = [loaded_names(s) for s in found]
+    for n in range(len(found) - 1):
+        taken = taken_reader(found[n], found[n + 1], around.arrays)
+        if taken is not None:
+            found[n : n + 2] = taken
+            read[n + 1] -= stored_names(found[n])  # what is left reads others of these
+    return [*zip(found, read, strict=True)]
 
 
 def _where(condition: Expr, s: Stmt) -> Stmt:

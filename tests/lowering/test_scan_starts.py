@@ -91,7 +91,7 @@ def test_a_start_of_many_loads_is_computed_once() -> None:
     source, y = hl.ImageParam(F32, 2, "X"), hl.Func("Y")
     edge = hl.BoundaryConditions.repeat_edge(source)
     r = hl.RDom([(1, source.dim(0).extent() - 1)], "r")
-    y[x, c] = sum((edge[x - n, c] for n in range(1, 6)), edge[x, c])
+    y[x, c] = sum((edge[x - n, c] for n in range(1, 10)), edge[x, c])
     y[r, c] = y[r, c] + hl.f32(0.5) * y[r - 1, c]
     ro, rt, rl = (hl.RVar(name) for name in ("ro", "rt", "rl"))
     xo, xi = hl.Var("xo"), hl.Var("xi")

@@ -21,6 +21,7 @@ from halide_bridge.schedules.recognise.program import (
     inlined,
     number,
 )
+from halide_bridge.schedules.recognise.resampling import resampled_by
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Var
 from selector.ir.traverse import free_vars
@@ -126,6 +127,8 @@ def _is_inside(
 ) -> bool:
     """Whether computing it anew for each that reads it is cheaper than to store it."""
     if not member.pure or member.fixed or member.extern or member.name in program.outputs:
+        return False
+    if resampled_by(member, program) is not None:
         return False
     cost = bodies[0].operations
     if len(bodies[0].reads()) <= 1 and cost <= ALWAYS:

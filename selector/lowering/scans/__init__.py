@@ -10,28 +10,37 @@ A thread runs through its steps from a state of zero; states of threads are join
 behind. A linear recurrence carries a state over n steps by the n-th power of its transition. Sums
 are so taken in another order than one thread would take them.
 
-Where blocks follow each other along the recurrence, a kernel before finds the state that each block
-leaves behind, and each block joins those before it in the same way.
+Where blocks follow each other along the recurrence, and it soon forgets where it began
+(``memory``), each block runs through some steps ahead of its own. Else a kernel before finds the
+state that each block leaves behind, and each block joins those before it in the same way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
+
 from selector.ir.nodes import For
 from selector.lowering.scans.build import Ends, Scan
 from selector.lowering.scans.find import find
+from selector.lowering.scans.readers import taken_reader
 from selector.lowering.scans.starts import taken_starts
+from selector.lowering.scans.walks import dims_of
 
-__all__ = ["Ends", "spread_scans", "taken_starts"]
+__all__ = ["Ends", "dims_of", "spread_scans", "taken_reader", "taken_starts"]
 
 
-def spread_scans(kernel: For) -> tuple[tuple[For, ...], Ends | None]:
-    """The kernels that a kernel becomes, and what lies between them. ScheduleError for a recurrence
-    over threads that is no scan.
+def spread_scans(kernel: For, unread: Set[str]) -> tuple[tuple[For, ...], Ends | None]:
+    """The kernels that a kernel becomes, and what lies between them; what is ``unread`` is not
+    stored by those that store what is made of it. ScheduleError for a recurrence over threads that
+    is no scan.
     """
     found = find(kernel)
     if found is None:
         return (kernel,), None
-    if found.blocks is None:
-        return (Scan(found).whole(),), None
+    if found.then is not None:
+        found = replace(found, kept=found.store.buffer not in unread)
     scan = Scan(found)
+    if scan.alone:
+        return (scan.whole(),), None
     return (scan.ends(), scan.rest()), scan.between()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 from selector.ir.affine import Affine
@@ -15,6 +16,7 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
+    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -32,6 +34,7 @@ from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
+from selector.lowering.scans.memory import ahead, fading
 from selector.lowering.scans.powers import powers
 from selector.lowering.scans.steps import Buffers, Steps
 
@@ -48,23 +51,45 @@ class Ends:
 class Scan:
     """The statements of one."""
 
-    def __init__(self, found: Spread) -> None:
+    def __init__(self, found: Spread, *, among: bool = True) -> None:
+        """``among``: it may be one of several blocks that run through steps ahead of theirs."""
         self.found = found
-        parts = ("own_state", "states", "state_before", "powers", "inputs")
+        inputs = "inputs" if among else "inputs_ahead"
+        parts = ("own_state", "states", "state_before", "powers", inputs)
         names = (f"{found.store.buffer}.{part}" for part in parts)
         self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
-        self.distances = [1 << n for n in range((self.threads - 1).bit_length())]
+        self.fading = fading(found)
+        kept = self.threads * found.steps if self.fading is None else self.fading.steps
+        distances = [1 << n for n in range((self.threads - 1).bit_length())]
+        self.distances = [d for d in distances if d * found.steps < kept]
+        self.ahead: Scan | None = None
+        if among and self.fading is not None and not found.in_place:
+            before = ahead(found, kept, self.threads)
+            self.ahead = None if before is None else Scan(before, among=False)
         self.along = Var(found.along.name)
         self.steps = Steps(found, self.buffers, self.along, self.threads)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
-        self.of_block = len(self.distances) + turns.bit_length() - 1  # power that a block advances
+        # the power by which a block carries a state on
+        self.of_block = len(distances) + turns.bit_length() - 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether blocks need nothing of each other."""
+        return self.found.blocks is None or self.ahead is not None
 
     def whole(self) -> For:
-        return self._kernel([self._nest(self._start()), self._tiles(stored=True)])
+        """The only kernel: from where it begins, or from what is left of what lies before."""
+        first = [self._nest(self._start())]
+        if self.ahead is not None:
+            turns = Binary(BinaryOp.MIN, self._block(), IntImm(1))
+            turn = f"{self.buffers.left}.turn"
+            tiles = self.ahead.tiles(stored=False)
+            first.append(For(turn, IntImm(0), turns, ForKind.SERIAL, tiles))
+        return self._kernel([*first, self.tiles(stored=True)])
 
     def ends(self) -> For:
         """The first of two kernels: what each block leaves behind."""
@@ -79,12 +104,12 @@ class Scan:
         ]
         last = IfThenElse(self._is(self.threads - 1), Block(tuple(tail)))
         first = self._nest(self._start())
-        return self._kernel([first, self._tiles(stored=False), self._nest(last)])
+        return self._kernel([first, self.tiles(stored=False), self._nest(last)])
 
     def rest(self) -> For:
         """The second: from what all blocks before leave behind."""
         first = self._nest(self._start())
-        return self._kernel([first, self._chained(), self._tiles(stored=True)])
+        return self._kernel([first, self._chained(), self.tiles(stored=True)])
 
     def between(self) -> Ends:
         elements: Expr = IntImm(self.found.order * self.count)
@@ -93,16 +118,19 @@ class Scan:
         return Ends(self.buffers.left, self.found.type, elements)
 
     def _kernel(self, stmts: Sequence[Stmt]) -> For:
-        p, scan = self.found, self.found.order * self.count
-        ahead = [] if p.plain else [self._nest(powers(p, self.buffers.powers, self._rounds()))]
+        p, state = self.found, self.found.order * self.count
+        computed = not p.plain and self.fading is None
+        ahead = [self._nest(powers(p, self.buffers.powers, self._rounds()))] if computed else []
         body: Stmt = Block((*ahead, *stmts))
-        sizes = {self.buffers.state: 2 * scan * self.threads, self.buffers.before: scan}
-        if not p.plain:
+        sizes = {self.buffers.state: 2 * state * self.threads, self.buffers.before: state}
+        if computed:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
-        if self.steps.shared:
-            sizes[self.buffers.inputs] = self.threads * (self.steps.count + 1)
         for name, elements in sizes.items():
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
+        for scan in (self, self.ahead):
+            if scan is not None and scan.steps.row:
+                elements = IntImm(self.threads * scan.steps.count)
+                body = Allocate(scan.buffers.inputs, p.type, (elements,), Memory.REGISTER, body)
         for x in reversed(p.grid):
             body = replace(x, body=body)
         assert isinstance(body, For)
@@ -110,17 +138,18 @@ class Scan:
 
     def _rounds(self) -> int:
         """Powers of the transition that are needed."""
-        number = len(self.distances)
-        return max(1, number if self.found.blocks is None else self.of_block + max(1, number))
+        number = max(1, len(self.distances))
+        return number if self.alone else self.of_block + number
 
-    def _tiles(self, *, stored: bool) -> Stmt:
+    def tiles(self, *, stored: bool) -> Stmt:
+        """What a block does with its part: with ``stored`` outputs, or for the state behind it."""
         tile, half = self._scanned(self._first(), 0)
-        if self.steps.shared:
-            tile.insert(0, self._nest(self.steps.moved(inwards=True)))
+        if self.steps.row:
+            tile.insert(0, self._nest(self.steps.brought()))
         if stored:
             tile.append(self._nest(self._second(half)))
-        if stored and self.steps.shared:
-            tile.append(self._nest(self.steps.moved(inwards=False)))
+        if stored and self.steps.row:
+            tile.append(self._nest(self.steps.taken()))
         around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
         for x in reversed(self.found.outer):
             around = replace(x, body=around)
@@ -188,6 +217,10 @@ class Scan:
         p = self.found
         if p.plain:
             return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
+        if self.fading is not None:
+            row = self.fading.power(p.steps << power)[n]
+            terms = (mul(FloatImm(w, p.type), x) for w, x in zip(row, earlier, strict=True))
+            return reduce(add, terms, value)
         for m, other in enumerate(earlier):
             place = (power * p.order + n) * p.order + m
             term = mul(Load(p.type, self.buffers.powers, IntImm(place)), other)
@@ -281,9 +314,10 @@ class Scan:
             for x in (true, earlier)
         )
         start = IfThenElse(self._is(0), first, rest)
-        place = self.steps.place() if self.steps.shared else p.store.index
-        buffer = self.buffers.inputs if self.steps.shared else p.store.buffer
-        return self._own([start], self.steps.run(lambda y: [Store(buffer, place, y)]))
+        if not self.steps.row:
+            return self._own([start], self.steps.run(self.steps.stored))
+        place = self.steps.place()
+        return self._own([start], self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))
 
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""

@@ -11,6 +11,7 @@ from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,
     BinaryOp,
+    Block,
     Compare,
     CompareOp,
     Expr,
@@ -33,7 +34,8 @@ class Spread:
     """``loops`` over steps, outermost first, of which one is over threads and the first may be over
     blocks; ``others`` over threads that each have a recurrence of their own, ``grid`` over blocks;
     ``tests`` under which there is a step. ``weights``: of the outputs before, nearest first; none
-    for a ``join``.
+    for a ``join``. ``then``: what is stored of each output (``readers``), instead of it unless it
+    is ``kept``.
     """
 
     store: Store
@@ -45,6 +47,8 @@ class Spread:
     step: Affine
     weights: tuple[Expr, ...]
     join: BinaryOp | None = None
+    then: Store | None = None
+    kept: bool = True
 
     @property
     def type(self) -> Type:
@@ -95,6 +99,11 @@ class Spread:
         return isinstance(e, Load) and e.buffer == self.store.buffer and self.lag(e) == 0
 
     @property
+    def in_place(self) -> bool:
+        """Whether a step begins with what lies where it stores."""
+        return any(map(self.is_before, walk_expr(self.store.value)))
+
+    @property
     def steps(self) -> int:
         """Of a thread between two joins."""
         return prod(x.extent.value for x in self.inner if isinstance(x.extent, IntImm))
@@ -109,8 +118,13 @@ class Spread:
 
 
 def find(body: Stmt) -> Spread | None:
-    nest = list(nested(body))
+    nest, then = list(nested(body)), None
     store = nest[-1]
+    match store:
+        case Block((Store() as store, Store() as then)):
+            pass
+        case _:
+            pass
     if not isinstance(store, Store) or store.index.type.lanes > 1:
         _refuse_hidden(body)
         return None
@@ -143,7 +157,7 @@ def find(body: Stmt) -> Spread | None:
         return _refuse(store, "what it multiplies outputs by differs from step to step")
     if any(free_vars(w) & {x.name for x in others} for w in weights):
         return _refuse(store, "what it multiplies outputs by differs from thread to thread")
-    found = Spread(store, loops, others, threads, grid, tests, step, weights, join)
+    found = Spread(store, loops, others, threads, grid, tests, step, weights, join, then)
     if found.blocks is not None and not all(map(_is_power, (found.along, *found.outer))):
         return _refuse(store, "a block takes a number of turns or threads that is no power of two")
     return found

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from selector.ir.affine import settled
+from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
-    Binary,
-    BinaryOp,
     Block,
     Expr,
     For,
@@ -25,7 +24,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, mul
-from selector.ir.traverse import map_expr, substitute
+from selector.ir.traverse import map_expr, substitute, substitute_stmt
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
 
@@ -34,8 +33,8 @@ from selector.lowering.scans.find import Spread
 class Buffers:
     """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
     threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
-    what blocks leave behind; ``inputs``: what a tile reads besides outputs before, which threads
-    along a row move in shared memory, side by side, and others keep in registers.
+    what blocks leave behind; ``inputs``: what the steps of a thread read besides outputs before,
+    and then their outputs, in registers.
     """
 
     own: str
@@ -48,14 +47,14 @@ class Buffers:
 
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
-    is not kept; ``shared``: whether it is kept in shared memory.
+    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
     """
 
     def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
         self.found, self.buffers, self.along, self.threads = found, buffers, along, threads
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
-        self.shared = self.count > 0 and not found.others
+        self.row = self.count > 0 and not found.others
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -77,7 +76,7 @@ class Steps:
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
         body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
         s = self._each(LetStmt(output.name, state(p.store.value), body))
-        if self.shared or not self.count:
+        if self.row or not self.count:
             return s
         assert self.input is not None
         loaded = self._each(Store(self.buffers.inputs, self.place(), self.input))
@@ -92,55 +91,59 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
-        return self._turns(x.name, s, lambda turn: [substitute(t, {x.name: turn}) for t in p.tests])
-
-    def _turns(
-        self,
-        name: str,
-        each: Stmt,
-        tests: Callable[[Expr], Sequence[Expr]],
-        whole: Stmt | None = None,
-    ) -> Stmt:
-        """``each`` for as many turns as a thread has steps; ``whole`` (or the same without tests)
-        unless the last one is left out."""
         count = IntImm(self.count)
-        all_turns = whole or self._all(name, each)
-        kind = ForKind.SERIAL if self.shared else ForKind.UNROLLED
-        some = For(name, IntImm(0), count, kind, _where(tests(Var(name)), each))
-        last = tests(IntImm(self.count - 1))
-        return IfThenElse(every(last), all_turns, some) if last else all_turns
-
-    def _all(self, name: str, each: Stmt) -> Stmt:
-        return For(name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, each)
+        whole = For(x.name, IntImm(0), count, ForKind.UNROLLED, s)
+        some = For(x.name, IntImm(0), count, ForKind.UNROLLED, _where(p.tests, s))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in p.tests]
+        return IfThenElse(every(last), whole, some) if last else whole
 
     def place(self) -> Expr:
-        """Where the input of a step is; rows in shared memory are one apart, for its banks."""
+        """Where the input of a step is."""
         step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.count + 1)), step) if self.shared else step
+        return add(mul(self.along, IntImm(self.count)), step) if self.row else step
 
-    def moved(self, *, inwards: bool) -> Stmt:
-        """Inputs or outputs of a tile, of which threads take neighbours."""
-        p, turn = self.found, Var(f"{self.buffers.inputs}.turn")
-        count = IntImm(self.count)
-        at = add(mul(turn, IntImm(self.threads)), self.along)
-        first = {self.along.name: IntImm(0), p.inner[0].name: at}  # as if one thread took all steps
-        place = add(at, Binary(BinaryOp.DIV, at, count))
-        asked = [settled(substitute(t, first)) for t in p.tests]
+    def stored(self, output: Expr) -> list[Stmt]:
+        """What is stored of an output, where it is stored by the thread that computes it."""
+        p = self.found
+        own: list[Stmt] = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
+        return own if p.then is None else [*own, self._made(p.then, output)]
 
-        def tests(n: Expr) -> Sequence[Expr]:
-            return [substitute(t, {turn.name: n}) for t in asked]
+    def _made(self, then: Store, output: Expr) -> Store:
+        """What is stored of an output, with the output in it."""
 
-        if not inwards:
-            index = settled(substitute(p.store.index, first))
-            moved = Store(p.store.buffer, index, Load(p.type, self.buffers.inputs, place))
-            return self._turns(turn.name, moved, tests)
+        def made(e: Expr) -> Expr:
+            return output if self.found.is_before(e) else map_expr(e, made)
+
+        return replace(then, value=made(then.value))
+
+    def brought(self) -> Stmt:
+        """Inputs of a tile, of which a thread reads those of its steps as a vector."""
         assert self.input is not None
-        value = settled(substitute(self.input, first))
-        read, size = f"{self.buffers.inputs}.read", (IntImm(self.count),)
-        come = self._all(turn.name, Store(read, turn, value))  # before the first is waited for
-        gone = self._all(turn.name, Store(self.buffers.inputs, place, Load(p.type, read, turn)))
-        whole = Allocate(read, p.type, size, Memory.REGISTER, Block((come, gone)))
-        return self._turns(turn.name, Store(self.buffers.inputs, place, value), tests, whole)
+        return self._whole_or_some(Store(self.buffers.inputs, self.place(), self.input))
+
+    def taken(self) -> Stmt:
+        """Outputs of a tile, and what is made of them."""
+        p, output = self.found, Load(self.found.type, self.buffers.inputs, self.place())
+        stores = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
+        stores += [] if p.then is None else [self._made(p.then, output)]
+        return Block(tuple(map(self._whole_or_some, stores)))
+
+    def _whole_or_some(self, one: Store) -> Stmt:
+        """A statement of each step as that of a vector, unless some steps are left out."""
+        (x,), tests = self.found.inner, self.found.tests
+        whole = one if self.count == 1 else _vector(one, x.name, self.count)
+        if self.count == 1:
+            whole = substitute_stmt(one, {x.name: IntImm(0)})
+        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
+        return IfThenElse(every(last), whole, each) if last else whole
+
+
+def _vector(s: Store, name: str, lanes: int) -> Store:
+    """One statement for all values of a variable."""
+    predicate = None if s.predicate is None else in_lanes(settled(s.predicate), name, lanes)
+    index, value = (in_lanes(settled(e), name, lanes) for e in (s.index, s.value))
+    return Store(s.buffer, index, value, predicate)
 
 
 def _where(tests: Sequence[Expr], s: Stmt) -> Stmt:

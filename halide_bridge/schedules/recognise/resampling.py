@@ -1,0 +1,105 @@
+"""Sums over taps that begin where data say, with weights of their own for each result: resampling.
+
+    tall[c, x, y] += image[c, x, start[y] + t] * weights[t, y]
+    wide[c, x, y] += tall[c, start[x] + t, y] * weights[t, x]
+
+There is no window that neighbours share, and no matrix. But the results beside one along all other
+dimensions read with the same weights, from the same start on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from halide_bridge.schedules.recognise.products import element, factors
+from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
+from selector.ir.affine import Affine
+from selector.ir.nodes import Binary, BinaryOp, Expr, Var
+from selector.ir.traverse import free_vars
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """``func`` sums over one variable; ``along``: the dimension of its results that have starts and
+    weights of their own, in the arrays (and Funcs) ``starts`` and ``weights``.
+    """
+
+    func: str
+    along: int
+    starts: tuple[str, ...]
+    weights: str
+
+
+def resampling_of(member: Member) -> Resampling | None:
+    """The resampling that a reduction is; None for others."""
+    pair = factors(member)
+    if pair is None or len(member.stages[1].reduced) != 1 or member.stages[1].predicate is not None:
+        return None
+    (r,) = member.stages[1].reduced
+    first, second = map(element, pair)
+    if first is None or second is None:
+        return None
+    for source, weights in ((first, second), (second, first)):
+        along = _along(source, member, r.name)
+        if along is not None and _is_table(weights, r.name, member.args[along]):
+            placed = [a for i in source.indices for a in accesses(i)]
+            starts = tuple(dict.fromkeys(a.func for a in placed))
+            return Resampling(member.name, along, starts, weights.func)
+    return None
+
+
+def resampled_by(member: Member, program: Program) -> Resampling | None:
+    """What a pure Func alone makes of the results of a resampling, each by itself: it is stored
+    instead of them.
+    """
+    if not member.pure:
+        return None
+    reads = list(dict.fromkeys(a for e in member.stages[0].values for a in accesses(e)))
+    if len(reads) != 1 or reads[0].indices != tuple(map(Var, member.args)):
+        return None
+    source = program.members.get(reads[0].func)
+    if source is None or member.types[0].bytes > source.types[0].bytes:
+        return None
+    readers = [m for m in program if any(source.name == a.func for a in _accesses(m))]
+    alone = all(m.name in (member.name, source.name) for m in readers)
+    return resampling_of(source) if alone else None
+
+
+def _accesses(member: Member) -> Iterator[Access]:
+    for stage in member.stages:
+        for e in stage.expressions:
+            yield from accesses(e)
+
+
+def _along(source: Access, member: Member, tap: str) -> int | None:
+    """The dimension of the results that says, not by a sum of variables, where taps begin in one
+    dimension of what is read; in all others it is read at other dimensions of the results.
+    """
+    placed = [i for i in source.indices if tap in free_vars(i)]
+    rest = [i.name for i in source.indices if isinstance(i, Var)]
+    if len(placed) != 1 or len(rest) != len(source.indices) - 1 or len(set(rest)) < len(rest):
+        return None
+    form, own = Affine.of(_unclamped(placed[0], tap)), free_vars(placed[0]) & {*member.args}
+    if form.coefficient(Var(tap)).constant != 1 or len(own) != 1:
+        return None
+    (arg,) = own
+    if form.rest(Var(tap)).mentions(tap) or form.coefficient(Var(arg)).terms:
+        return None
+    return member.args.index(arg) if {*rest} <= {*member.args} - own else None
+
+
+def _is_table(weights: Access, tap: str, arg: str) -> bool:
+    """Whether weights are those of a tap and a result along a dimension alone."""
+    return {*weights.indices} == {Var(tap), Var(arg)} and len(weights.indices) == 2
+
+
+def _unclamped(e: Expr, tap: str) -> Expr:
+    """An index without what keeps it inside of an array."""
+    match e:
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if tap not in free_vars(b):
+            return _unclamped(a, tap)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if tap not in free_vars(a):
+            return _unclamped(b, tap)
+        case _:
+            return e

@@ -102,12 +102,15 @@ def erf(m: Making, x: Any) -> Any:
 def _expm1(x: Any) -> Any:
     """By its series where ``exp(x) - 1`` would cancel."""
     series = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
-    return hl.select(hl.abs(x) < 0.1, series, hl.exp(x) - 1)
+    return hl.select(hl.abs(x) < hl.f32(0.1), series, hl.exp(x) - 1)
 
 
 def _log1p(x: Any) -> Any:
-    series = x * (1 - x * (1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x / 6)))))
-    return hl.select(hl.abs(x) < 0.02, series, hl.log(1 + x))
+    series = hl.f32(-1 / 6)
+    for n in range(5, 0, -1):
+        series = series * x + hl.f32((-1) ** (n + 1) / n)
+    series = series * x
+    return hl.select(hl.abs(x) < hl.f32(0.02), series, hl.log(1 + x))
 
 
 def _sign(x: Any) -> Any:

@@ -73,6 +73,20 @@ class Block(nn.Module):
         return x + self.narrow(functional.gelu(self.wide(self.between(x))))
 
 
+class Bottleneck(nn.Module):
+    """1 x 1, 3 x 3, 1 x 1 with norms, around a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.inner = nn.Conv2d(32, 16, 1, bias=False), Layer()
+        self.wide, self.norm = nn.Conv2d(16, 32, 1), nn.BatchNorm2d(32)
+        self.norm.running_mean.normal_(0, 0.1)
+
+    def forward(self, x: Any) -> Any:
+        found = self.inner(functional.relu(self.narrow(x)))
+        return functional.relu(x + self.norm(self.wide(found)))
+
+
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     torch.manual_seed(0)
@@ -104,6 +118,7 @@ MODELS: dict[str, tuple[Any, tuple[int, ...], int]] = {
     "perceptron of rows in batches": (Perceptron, (3, 7, 24), 2),
     "layer": (Layer, (2, 16, 9, 7), 1),
     "denoiser": (Denoiser, (1, 3, 10, 11), 3),
+    "bottleneck": (Bottleneck, (2, 32, 5, 7), 3),
     "encoder": (Block, (2, 9, 32), 5),
 }
 
@@ -152,6 +167,32 @@ def test_sizes_that_are_open(folder: Path) -> None:
             near(run(x), exact(x.float()), TOLERANCE[F16])
     (graph,) = reports()
     assert [r.graph.symbols.keys() for r in graph.taken if r.graph] == [{"s0"}] * 2
+
+
+def test_pixels_whose_number_is_open(folder: Path) -> None:
+    model = Bottleneck().eval().half().to(memory_format=torch.channels_last)
+    exact = Bottleneck().eval()
+    exact.load_state_dict(model.state_dict())
+    run = compiled(model, folder, dynamic=True)
+    with torch.no_grad():
+        for shape in ((2, 32, 5, 7), (3, 32, 9, 6)):
+            x = torch.randn(shape).half().to(memory_format=torch.channels_last)
+            near(run(x), exact(x.float()), TOLERANCE[F16])
+    (graph,) = reports()
+    assert len(graph.taken) == 3, str(graph)
+
+
+def test_rows_in_batches_that_are_open(folder: Path) -> None:
+    model = Block().eval().half()
+    exact = Block().eval()
+    exact.load_state_dict(model.state_dict())
+    run = compiled(model, folder, dynamic=True)
+    with torch.no_grad():
+        for shape in ((2, 9, 32), (3, 14, 32)):
+            x = torch.randn(shape).half()
+            near(run(x), exact(x.float()), TOLERANCE[F16])
+    (graph,) = reports()
+    assert len(graph.taken) == 5, str(graph)
 
 
 def test_training(folder: Path) -> None:
@@ -244,6 +285,8 @@ def test_regions_are_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert len(reports()[0].taken) == 1
         key = reports()[0].taken[0].graph.key
         without.setattr(store, "_known", {})  # as in the next process, by a graph that torch kept
+        without.setattr(store, "_folders", {})
+        store.use(tmp_path)
         assert store.found(key).graph.key == key
         with pytest.raises(ArtifactError, match="no region"):
             store.found("0" * 32)

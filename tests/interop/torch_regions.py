@@ -33,6 +33,7 @@ def region_of(
                 numbers[node] = len(types)
                 types.append(typed(node.meta["val"], symbols))
             case "call_function" if "sym_size" not in str(node.target):
+                symbols.closed = True
                 numbers[node] = len(types) + len(nodes)
                 nodes.append(encoded(node, numbers, symbols))
             case "output":

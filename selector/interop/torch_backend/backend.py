@@ -39,10 +39,12 @@ def tensor_selector(
     given = dict(options or {})
     _check(given)
     folder = given.get("folder", store.default_folder())
+    folder = None if folder is None else Path(folder).absolute()
+    store.use(folder)
     carve = Carve(
         Options(
             given.get("target") or _target(),
-            None if folder is None else Path(folder).absolute(),
+            folder,
             given.get("take", "tensor"),
             given.get("cpu", "leave"),
         )

@@ -5,9 +5,11 @@ memory; views and permutations stay outside, where they cost nothing. Where the 
 for it that is worth it, one call takes its place.
 """
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +21,11 @@ from torch.fx.experimental.proxy_tensor import make_fx  # pyright: ignore
 
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.covered import FLAT, family
-from selector.interop.torch_backend.graph import Node, Ref, RegionGraph, TensorType, short
-from selector.interop.torch_backend.grow import Part, parts, sizes
+from selector.interop.torch_backend.graph import short
+from selector.interop.torch_backend.grow import Part, parts
 from selector.interop.torch_backend.library import ATTENTION, REGION
-from selector.interop.torch_backend.read import (
-    NotARegion,
-    Symbols,
-    checked,
-    encoded,
-    hint,
-    memory_order,
-    operator_name,
-    typed,
-)
+from selector.interop.torch_backend.read import NotARegion, operator_name
+from selector.interop.torch_backend.region import Input, Region, is_flat
 from selector.interop.torch_backend.report import GraphReport, RegionLine, named, noted
 from selector.runtime.versions import versions
 
@@ -106,11 +100,13 @@ def _left(part: Part, options: Options, report: GraphReport) -> bool:
 
 
 def _replaced(graph: Any, part: Part, options: Options) -> RegionLine:
-    what = named([operator_name(n.target) for n in part.inside if not _flat(n)])
+    what = named([operator_name(n.target) for n in part.inside if not is_flat(n)])
     try:
-        region = _Region(part)
+        region = Region(part)
     except NotARegion as reason:
         return RegionLine(what, None, False, str(reason))
+    except Exception as error:  # whatever it is, torch has the region
+        return RegionLine(what, None, False, f"{type(error).__name__}: {error}")
     entry = store.entry_of(
         region.graph, region.symbols.hints, options.target, options.folder,
         options.cpu == "interpret",
@@ -130,183 +126,66 @@ def reason_of(text: str) -> str:
     return next((t.split(marked)[1].strip() for t in text.splitlines() if marked in t), "")
 
 
-def _flat(node: Any) -> bool:
-    return family(operator_name(node.target)) in FLAT
-
-
-class _Region:
-    """A part as data. ``inputs``: nodes outside, the axes of each in memory, and the shape that it
-    is given before (None: its own).
-    """
-
-    def __init__(self, part: Part) -> None:
-        self.symbols = Symbols()
-        self.inputs: list[tuple[Any, tuple[int, ...], str]] = []
-        self._part = part
-        self._numbers: dict[Any, int] = {}
-        nodes = [n for n in part.nodes if not (_flat(n) and n in part.inside)]
-        types = self._read_inputs(nodes)
-        found: list[Node] = []
-        opened = [self._opened(i, found, len(types)) for i in range(len(types))]
-        self._numbers = {n: opened[i] for n, i in self._numbers.items()}
-        for node in nodes:
-            for view in node.all_input_nodes:
-                self._through(view)
-            made = encoded(node, self._numbers, self.symbols)
-            if node in part.flat:
-                made = Node(made.op, made.args, made.named, self._like_product(made.type))
-            self._numbers[node] = len(types) + len(found)
-            found.append(made)
-        self._through(part.output)
-        self.order = memory_order(part.product.meta["val"] if self.viewed else self.output)
-        lying = self.order if self.attends else ()
-        self.order = tuple(range(len(self.order))) if self.attends else self.order
-        if self.order != tuple(range(len(self.order))):
-            found.append(self._permuted(self._numbers[part.output], self.order, found, len(types)))
-            self._numbers[part.output] = len(types) + len(found) - 1
-        self.graph = checked(
-            RegionGraph(tuple(types), tuple(found), (self._numbers[part.output],), lying)
-        )
-
-    @property
-    def attends(self) -> bool:
-        """Attention has its axes in the order of its operands, wherever heads lie in memory."""
-        return self._part.product.target is ATTENTION
-
-    @property
-    def output(self) -> Any:
-        return self._part.output.meta["val"]
-
-    @property
-    def viewed(self) -> bool:
-        """Whether what leaves has other axes around the last one than the product."""
-        return sizes(self._part.output) != sizes(self._part.product)
-
-    def _through(self, node: Any) -> None:
-        """A view of a value of the part is that value."""
-        if node not in self._numbers and node in self._part.inside and _flat(node):
-            (source,) = [n for n in node.all_input_nodes if isinstance(_value(n), torch.Tensor)]
-            self._through(source)
-            self._numbers[node] = self._numbers[source]
-
-    def _read_inputs(self, nodes: Sequence[Any]) -> list[TensorType]:
-        inside, types = {*self._part.nodes}, list[TensorType]()
-        product = self._part.product.meta["val"]
-        for node in nodes:
-            for source in node.all_input_nodes:
-                value = _value(source)
-                if source in inside or source in self._numbers:
-                    continue
-                if not isinstance(value, torch.Tensor):
-                    continue
-                if value.device != product.device:
-                    raise NotARegion(f"{source.name} is on {value.device}")
-                self._numbers[source] = len(types)
-                types.append(self._input(source, node, value))
-        return types
-
-    def _input(self, source: Any, node: Any, value: Any) -> TensorType:
-        if node in self._part.flat:
-            full = sizes(source) == sizes(node)
-            shape = self._part.product.meta["val"].shape if full else value.shape[-1:]
-            self.inputs.append((source, (), "product" if full else "last"))
-            return TensorType(
-                typed(value, self.symbols).dtype, tuple(map(self.symbols.size, shape))
-            )
-        if value.dim() == 0:
-            self.inputs.append((source, (), "one"))
-            return TensorType(typed(value, self.symbols).dtype, (1,))
-        order = tuple(range(value.dim())) if self.attends else memory_order(value)
-        strides = [hint(value.stride(d)) for d in order if hint(value.shape[d]) != 1]
-        if 0 in strides:
-            raise NotARegion(f"{source.name} is expanded")
-        if strides and strides[-1] != 1:
-            raise NotARegion(f"no axis of {source.name} lies side by side")
-        self.inputs.append((source, order, ""))
-        return typed(value, self.symbols, order)
-
-    def _opened(self, number: int, found: list[Node], inputs: int) -> int:
-        """An input with the axes that the part knows."""
-        source, order, how = self.inputs[number]
-        if how or order == tuple(range(len(order))):
-            return number
-        back = tuple(order.index(d) for d in range(len(order)))
-        shape = typed(_value(source), self.symbols)
-        found.append(Node("aten.permute.default", (Ref(number), back), (), shape))
-        return inputs + len(found) - 1
-
-    def _permuted(
-        self, number: int, order: tuple[int, ...], found: list[Node], inputs: int
-    ) -> Node:
-        before = found[number - inputs].type
-        assert isinstance(before, TensorType)
-        shape = tuple(before.shape[d] for d in order)
-        return Node(
-            "aten.permute.default", (Ref(number), order), (), TensorType(before.dtype, shape)
-        )
-
-    def _like_product(self, found: TensorType | tuple[TensorType, ...]) -> TensorType:
-        assert isinstance(found, TensorType)
-        return TensorType(found.dtype, typed(_value(self._part.product), self.symbols).shape)
-
-
-def _value(node: Any) -> Any:
-    return node.meta.get("val")
-
-
-def _put(graph: Any, part: Part, region: _Region) -> None:
+def _put(graph: Any, part: Part, region: Region) -> None:
     """The call in the place of a part, with what is done to inputs and to its output around."""
     with graph.inserting_before(part.output):
-        given = [_given(graph, part, *each) for each in region.inputs]
+        given = [_given(graph, each) for each in region.inputs]
         call = _call(graph, REGION, region.graph.key, given)
-        found = _call(graph, _getitem(), call, 0)
-        if region.order != tuple(range(len(region.order))):
-            back = [region.order.index(d) for d in range(len(region.order))]
-            found = _call(graph, aten.permute.default, found, back)
+        found = _call(graph, operator.getitem, call, 0)
+        if part.pixels:
+            shape = _shape(graph, region, region.order)
+            found = _call(graph, aten.reshape.default, found, shape)
+        found = _turned(graph, found, [region.order.index(d) for d in range(len(region.order))])
         if region.viewed:
-            found = _call(graph, aten.reshape.default, found, _shape(graph, part.output))
-    found.meta = {**part.output.meta, **{k: v for k, v in found.meta.items() if k == "val"}}
+            shape = _shape(graph, region, range(len(region.shape)))
+            found = _call(graph, aten.reshape.default, found, shape)
+    found.meta = {**part.output.meta, "val": found.meta["val"]}
     part.output.replace_all_uses_with(found)
 
 
-def _given(graph: Any, part: Part, source: Any, order: tuple[int, ...], how: str) -> Any:
-    match how:
-        case "product":
-            return _call(graph, aten.reshape.default, source, _shape(graph, part.product))
+def _given(graph: Any, found: Input) -> Any:
+    """An input as the region takes it."""
+    turned = _turned(graph, found.source, found.order)
+    match found.merged:
+        case "rows":
+            last = found.source.meta["val"].shape[found.order[-1]]
+            last = last if isinstance(last, int) else _size(graph, turned, -1)
+            return _call(graph, aten.reshape.default, turned, [-1, last])
         case "last":
-            return _call(graph, aten.reshape.default, source, [-1])
-        case "one":
-            return _call(graph, aten.reshape.default, source, [1])
-        case _ if order == tuple(range(len(order))):
-            return source
+            return _call(graph, aten.reshape.default, turned, [-1])
         case _:
-            return _call(graph, aten.permute.default, source, list(order))
+            return turned
 
 
-def _getitem() -> Any:
-    import operator
+def _turned(graph: Any, node: Any, order: Sequence[int]) -> Any:
+    if list(order) == [*range(len(order))]:
+        return node
+    return _call(graph, aten.permute.default, node, list(order))
 
-    return operator.getitem
 
-
-def _shape(graph: Any, node: Any) -> list[Any]:
-    """The shape of a node for a graph: numbers, and one extent that follows from the others."""
-    found = list(node.meta["val"].shape)
-    symbolic = [d for d, n in enumerate(found) if isinstance(n, torch.SymInt)]
-    if len(symbolic) > 1:
-        found = [
-            _call(graph, aten.sym_size.int, node, d) if d in symbolic else n
-            for d, n in enumerate(found)
-        ]
-    elif symbolic:
-        found[symbolic[0]] = -1
+def _shape(graph: Any, region: Region, order: Sequence[int]) -> list[Any]:
+    """The extents of a region's result for a graph; one that is not known follows from others."""
+    count = sum(not isinstance(n, int) for n in region.shape)
+    found: list[Any] = []
+    for size in (region.shape[d] for d in order):
+        if isinstance(size, int):
+            found.append(size)
+        elif count == 1:
+            found.append(-1)
+        else:
+            source, axis = size
+            found.append(source if axis is None else _size(graph, source, axis))
     return found
+
+
+def _size(graph: Any, node: Any, d: int) -> Any:
+    return _call(graph, aten.sym_size.int, node, d)
 
 
 def _call(graph: Any, target: Any, *args: Any) -> Any:
     """A new node with the value that it would have."""
     node = graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.node.map_arg(args, _value))
+    node.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]))
     return node
 
 

@@ -22,7 +22,8 @@ SMALL = 16  # times as many elements has a result as an operand that is computed
 class Part:
     """``product`` and what follows, in the order of the graph, up to ``output``. ``small``: what is
     computed of it beside, in order; ``flat``: values that have the shape of the product, with other
-    axes around the last one.
+    axes around the last one. ``pixels``: it is a convolution of 1 x 1 whose channels lie innermost,
+    a product of matrices of all pixels.
     """
 
     product: Any
@@ -30,6 +31,7 @@ class Part:
     small: tuple[Any, ...]
     output: Any
     flat: frozenset[Any]
+    pixels: bool
 
     @property
     def nodes(self) -> tuple[Any, ...]:
@@ -52,6 +54,23 @@ def _is_product(node: Any) -> bool:
     return family(operator_name(node.target)) in PRODUCTS
 
 
+def _by_pixel(node: Any) -> bool:
+    """Whether it is a convolution of single pixels that lie with their channels side by side."""
+    if family(operator_name(node.target)) != "aten.convolution":
+        return False
+    image, filters, _, stride, padding, _, transposed, _, groups = node.args
+    values = [n.meta["val"] for n in (node, image)]
+    inner = (0, *range(2, values[0].dim()), 1)
+    return (
+        not transposed
+        and groups == 1
+        and all(n == 1 for n in (*sizes(filters)[2:], *stride))
+        and not any(padding)
+        and all(memory_order(v) == inner and dense(v) for v in values)
+        and dense(filters.meta["val"])
+    )
+
+
 def sizes(node: Any) -> tuple[Any, ...]:
     """A shape that can be compared without a guard."""
     found = node.meta["val"].shape
@@ -71,7 +90,8 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
     flat: set[Any] = set()
     small: dict[Any, None] = {}
     later: set[Any] = set()  # what needs a value of the part, and is not in it
-    best = Part(product, (product,), (), product, frozenset())
+    pixels = _by_pixel(product)
+    best = Part(product, (product,), (), product, frozenset(), pixels)
     for node in after:
         used = [n for n in node.all_input_nodes if n in inside]
         if not used and not any(n in later for n in node.all_input_nodes):
@@ -91,7 +111,7 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
         out = [n for n in inside if any(u not in inside for u in n.users)]
         if len(out) == 1 and _bytes(out[0]) <= _bytes(product) and dense(out[0].meta["val"]):
             kept = tuple(sorted(small, key=order.__getitem__))
-            best = Part(product, tuple(inside), kept, out[0], frozenset(flat))
+            best = Part(product, tuple(inside), kept, out[0], frozenset(flat), pixels)
     return best
 
 
@@ -112,7 +132,10 @@ def _joined(
     if shape != sizes(product) and shape[-1:] != (last,):
         return None
     found: list[Any] = []
+    pixels = _by_pixel(product)
     for operand in node.all_input_nodes:
+        if pixels and operand not in inside and not _of_pixels(operand, shape):
+            return None
         if operand in inside:
             if sizes(operand) != shape:
                 return None
@@ -124,6 +147,8 @@ def _joined(
             found += _computed(operand, elements(node), later)
         else:
             return None
+    if any(len(sizes(n)) > len(sizes(product)) for n in found):
+        return None
     return found
 
 
@@ -137,6 +162,17 @@ def fits(operand: Any, shape: tuple[Any, ...], product: tuple[Any, ...]) -> bool
             range(len(own))
         )
     return all(n == 1 for n in own[:-1])
+
+
+def _of_pixels(operand: Any, shape: tuple[Any, ...]) -> bool:
+    """Whether an operand of a value of merged pixels has all of it, or one element a channel."""
+    value = operand.meta.get("val")
+    if not isinstance(value, torch.Tensor) or sizes(operand) == ():
+        return True
+    if sizes(operand) == shape:
+        return dense(value) and memory_order(value) == (0, *range(2, value.dim()), 1)
+    channel = len(sizes(operand)) - (len(shape) - 1)
+    return channel >= 0 and all(n == 1 for d, n in enumerate(sizes(operand)) if d != channel)
 
 
 def _computed(operand: Any, count: int, later: set[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy  # torch's own
 import torch as installed  # pyright: ignore
 
 from selector.interop.torch_backend.graph import (
@@ -26,28 +27,27 @@ class NotARegion(Exception):  # noqa: N818 - it is no error, but a reason
 
 
 class Symbols:
-    """Sizes of one region. torch's symbols get names in the order in which they are met."""
+    """Sizes of one region. What is no number and an extent of an input gets a name, whatever
+    torch has it as; until ``closed``. After that, sizes are told by these.
+    """
 
     def __init__(self) -> None:
-        self._names: dict[Any, str] = {}
+        self._names: dict[Any, Any] = {}
         self.hints: dict[str, int] = {}
+        self.closed = False
 
     def size(self, value: Any) -> Size:
-        """A number, or an expression."""
+        """A number, or an expression of names."""
         if not isinstance(value, torch.SymInt):
             return int(value)
         expression = value.node.expr
         if expression.is_number:
             return int(expression)
-        renamed: dict[Any, Any] = {}
-        for symbol in sorted(expression.free_symbols, key=str):
-            if symbol not in self._names:
-                self._names[symbol] = f"s{len(self._names)}"
-            renamed[symbol] = type(symbol)(self._names[symbol], integer=True, positive=True)
-        text = str(expression.xreplace(renamed))
-        if expression.is_symbol:
-            self.hints[text] = hint(value)
-        return text
+        if expression not in self._names and not self.closed:
+            name = f"s{len(self._names)}"
+            self.hints[name] = hint(value)
+            self._names[expression] = sympy.Symbol(name, integer=True, positive=True)
+        return str(expression.xreplace(self._names))
 
 
 def hint(value: Any) -> int:

@@ -53,6 +53,13 @@ def default_folder() -> Path | None:
     return None if folder is None else folder / "regions"
 
 
+def use(folder: Path | None) -> None:
+    """Look for regions there as well: torch may have kept a graph, and run no pass again."""
+    if folder is not None:
+        _folders.pop(str(folder), None)
+        _folders[str(folder)] = None
+
+
 def entry_of(
     graph: RegionGraph,
     hints: Mapping[str, int],
@@ -61,9 +68,6 @@ def entry_of(
     interpreted: bool,
 ) -> Entry:
     """A region's kernel, compiled if need be. One that cannot be compiled has a reason instead."""
-    if folder is not None:
-        _folders.pop(str(folder), None)
-        _folders[str(folder)] = None
     key = graph.key
     found = _known.get(_name(key, target)) or _read(graph, target, folder)
     if found is None:

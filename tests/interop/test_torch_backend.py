@@ -15,9 +15,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 from selector.diagnostics import ArgumentError, ArtifactError  # noqa: E402 - after the skip
 from selector.interop.torch_backend import report, store  # noqa: E402
 from selector.interop.torch_backend.graph import from_text  # noqa: E402
+from selector.interop.torch_backend.grow import parts  # noqa: E402
 from selector.interop.torch_backend.library import REGION  # noqa: E402
+from selector.interop.torch_backend.region import Region  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
+make_fx = torch.fx.experimental.proxy_tensor.make_fx
 nn, functional = torch.nn, torch.nn.functional
 F16, BF16 = torch.float16, torch.bfloat16
 # Of the norm: what eager itself is away from float32 at these depths, and a little.
@@ -261,6 +264,27 @@ def test_torchs_own_checks_of_the_operator(folder: Path) -> None:
     found = torch.library.opcheck(REGION, (region.graph.key, given))
     assert set(found.values()) == {"SUCCESS"}
     assert from_text(region.graph.text) == region.graph
+
+
+def test_a_key_follows_from_what_is_computed() -> None:
+    """Not from the order in which a graph has it."""
+
+    def first(x: Any, w: Any, a: Any, b: Any) -> Any:
+        scale, shift = a.float() * 2, b.float() + 1
+        return (x @ w * scale + shift).half()
+
+    def second(x: Any, w: Any, a: Any, b: Any) -> Any:
+        shift = b.float() + 1
+        return (x @ w * (a.float() * 2) + shift).half()
+
+    given = [torch.randn(s).half() for s in ((64, 16), (16, 24), (24,), (24,))]
+    keys: list[str] = []
+    for function in (first, second):
+        graph = make_fx(function, tracing_mode="fake")(*given).graph
+        (part,) = parts(graph)
+        assert len(part.small) == 4
+        keys.append(Region(part).graph.key)
+    assert keys[0] == keys[1]
 
 
 def test_regions_are_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ SMALL = 16  # times as many elements has a result as an operand that is computed
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``product`` and what follows, in the order of the graph, up to ``output``. ``small``: what is
-    computed of it beside, in order; ``flat``: values that have the shape of the product, with other
-    axes around the last one. ``pixels``: it is a convolution of 1 x 1 whose channels lie innermost,
-    a product of matrices of all pixels.
+    """``product`` and what follows, up to ``output``. ``small``: what is computed of it beside;
+    ``flat``: values that have the shape of the product, with other axes around the last one.
+    ``pixels``: it is a convolution of 1 x 1 whose channels lie innermost, a product of matrices of
+    all pixels.
     """
 
     product: Any
@@ -35,7 +35,19 @@ class Part:
 
     @property
     def nodes(self) -> tuple[Any, ...]:
-        return (*self.small, *self.inside)
+        """All of them, each behind its operands, in an order that follows from what they compute:
+        versions of torch, and devices, put them into graphs in different ones.
+        """
+        members, found = {*self.small, *self.inside}, dict[Any, None]()
+        waiting = [(self.output, False)]
+        while waiting:
+            node, done = waiting.pop()
+            if done:
+                found[node] = None
+            elif node in members and node not in found:
+                waiting.append((node, True))
+                waiting += [(n, False) for n in reversed(node.all_input_nodes)]
+        return tuple(found)
 
 
 def parts(graph: Any) -> Iterator[Part]:

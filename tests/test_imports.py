@@ -76,7 +76,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "rules": (),
     "halide_bridge": ("selector",),
-    "casestudies": (*PUBLIC, "halide_bridge"),
+    "casestudies": (*PUBLIC, "selector.interop.torch_backend", "halide_bridge"),
     # The root of the package sees every room.
     "selector": OURS[:2],
 }
@@ -99,6 +99,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "selector.interop.calls",
         "selector.interop.gradients",
         "selector.interop.functional",
+        "selector.interop.torch_backend",
         "casestudies",
     ),
     "jax": ("selector.interop.jax", "casestudies"),

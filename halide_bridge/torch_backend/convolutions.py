@@ -1,0 +1,150 @@
+"""Convolutions: sums over channels and a window of pixels, with channels innermost, as tensor units
+take them; by groups over the channels of one; transposed ones as sums over the taps of each phase.
+"""
+
+# pyright: reportUnknownLambdaType=false
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import halide
+
+from halide_bridge.torch_backend.pointwise import converted
+from halide_bridge.torch_backend.products import factor
+from halide_bridge.torch_backend.values import (
+    STORED,
+    Making,
+    Value,
+    computed,
+    loaded,
+    rule,
+    unsupported,
+)
+
+hl: Any = halide
+
+
+@rule("convolution")
+def convolution(
+    m: Making, x: Value, weight: Value, bias: Value | None, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int,
+) -> Value:  # fmt: skip
+    """(N, C, pixels) with weights (filters, channels of a group, taps); transposed: (channels,
+    filters of a group, taps).
+    """
+    del output_padding  # the result's shape says it
+    pixels = x.rank - 2
+    taps = weight.shape[2:]
+    if not all(isinstance(n, int) for n in taps):
+        raise unsupported("a window whose size is not known")
+    if groups > 1 and not isinstance(weight.shape[1], int):
+        raise unsupported("groups of channels whose number is not known")
+    image, filters = m.operand(x, "image"), m.operand(weight, "filters")
+    if transposed:
+        if groups > 1:
+            raise unsupported("a transposed convolution by groups")
+        places = [_phase(int(t), s, d, p) for t, s, d, p in
+                  zip(taps, stride, dilation, padding, strict=True)]  # fmt: skip
+    else:
+        places = [_window(int(t), s, d, p) for t, s, d, p in
+                  zip(taps, stride, dilation, padding, strict=True)]  # fmt: skip
+    source = _inner(m, image, [p.around for p in places])
+    n, f, *at = m.variables(x.rank)
+    channels = weight.shape[0] if transposed else weight.shape[1]
+    r = hl.RDom([(0, channels), *[(0, p.count) for p in reversed(places)]], m.name("r"))
+    over = [r[len(places) - k] for k in range(pixels)]
+    c = r[0]
+    if groups > 1:
+        of_group = m.shape()[1] // groups
+        channel = f if channels == 1 and of_group == 1 else f / of_group * channels + c
+    else:
+        channel = c
+    read = [p.read(v, u) for p, v, u in zip(places, at, over, strict=True)]
+    pixel = source([n, channel, *[i for i, _ in read]])
+    tap = [t for _, t in read]
+    args = (f, *reversed(at), n)
+    own = [c, f, *tap] if transposed else [f, c, *tap]
+    func = m.func("layer")
+    func[args] = hl.cast(computed(x.dtype), 0)
+    func[args] += hl.cast(computed(x.dtype), pixel) * factor(_taps(filters, places), own)
+    return _finished(m, func, bias, x.dtype)
+
+
+def _finished(m: Making, func: Any, bias: Value | None, dtype: str) -> Value:
+    def result(i: Sequence[Any]) -> Any:
+        value = converted(func[(i[1], *reversed(list(i[2:])), i[0])], dtype, m.dtype)
+        return value if bias is None else value + converted(bias.at([i[1]]), bias.dtype, m.dtype)
+
+    return Value(m.dtype, m.shape(), result)
+
+
+class _window:  # noqa: N801 - used as a function
+    """An axis of a window: pixels ``stride`` apart, taps ``dilation`` apart."""
+
+    def __init__(self, taps: int, stride: int, dilation: int, padding: int) -> None:
+        self.count, self.stride, self._dilation = taps, stride, dilation
+        self._padding, self.around, self.taps = padding, padding > 0, taps
+
+    def read(self, v: Any, tap: Any) -> tuple[Any, Any]:
+        """The pixel that is read, and the tap."""
+        at = v * self.stride if self.stride > 1 else v
+        step = tap * self._dilation if self._dilation > 1 else tap
+        return at + step - self._padding, tap
+
+
+class _phase:  # noqa: N801
+    """An axis of a transposed window: each result reads every ``stride``-th tap, by its phase."""
+
+    def __init__(self, taps: int, stride: int, dilation: int, padding: int) -> None:
+        if dilation > 1:
+            raise unsupported("a transposed convolution with taps apart")
+        self.count = -(-taps // stride)
+        self.stride, self._padding, self.around, self.taps = stride, padding, True, taps
+
+    def read(self, v: Any, tap: Any) -> tuple[Any, Any]:
+        moved = v + self._padding
+        return moved / self.stride - tap, moved % self.stride + self.stride * tap
+
+
+def _taps(filters: Value, places: Sequence[Any]) -> Value:
+    """The weights, with zeros where a phase has fewer taps than others."""
+    short = [k for k, p in enumerate(places) if isinstance(p, _phase) and p.taps % p.stride]
+    if not short:
+        return filters
+    element = filters.element
+    assert element is not None
+
+    def at(index: Sequence[Any]) -> Any:
+        i, inside = list(index), None
+        for k in short:
+            within = i[2 + k] < places[k].taps
+            inside = within if inside is None else inside & within
+            i[2 + k] = hl.min(i[2 + k], places[k].taps - 1)
+        return hl.select(inside, element(i), hl.cast(STORED[filters.dtype], 0))
+
+    return Value(filters.dtype, filters.shape, lambda i: loaded(at(i), filters.dtype), at)
+
+
+def _inner(m: Making, image: Value, around: Sequence[bool]) -> Any:
+    """The image with channels innermost, and zeros around the axes that need them."""
+    element, rank = image.element, image.rank
+    assert element is not None
+    index = m.variables(rank)
+    n, c, *at = index
+    func = m.func("pixels")
+    args = (c, *reversed(at), n)
+    func[args] = element(index)
+    source = func
+    if any(around):
+        every = (hl.Expr(), hl.Expr())
+        extents = [*map(_expr, reversed(image.shape[2:]))]
+        sides = [(0, n) if a else every for a, n in zip(reversed(around), extents, strict=True)]
+        zero = hl.cast(STORED[image.dtype], 0)
+        source = hl.BoundaryConditions.constant_exterior(func, zero, [every, *sides, every])
+    return lambda i: source[(i[1], *reversed(list(i[2:])), i[0])]
+
+
+def _expr(extent: Any) -> Any:
+    return hl.Expr(extent) if isinstance(extent, int) else extent

@@ -1,0 +1,382 @@
+"""Operators that give one element for one."""
+
+# pyright: reportUnknownLambdaType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import halide
+
+from halide_bridge.torch_backend.values import (
+    FLOATS,
+    HALVES,
+    Making,
+    Value,
+    cast,
+    computed,
+    constant,
+    expr,
+    loaded,
+    rule,
+    stored,
+)
+
+hl: Any = halide
+Operand = Any  # a Value or a number
+
+
+def elementwise(m: Making, f: Callable[..., Any], *operands: Operand, inner: str = "") -> Value:
+    """``f`` of elements, all of the type ``inner`` (by default the result's)."""
+    dtype = inner or m.dtype
+
+    def at(index: Sequence[Any]) -> Any:
+        return cast(computed(m.dtype), f(*(_element(o, index, dtype) for o in operands)))
+
+    return Value(m.dtype, m.shape(), at)
+
+
+def _element(operand: Operand, index: Sequence[Any], dtype: str) -> Any:
+    if not isinstance(operand, Value):
+        return constant(operand, dtype)
+    return converted(operand.broadcast(index), operand.dtype, dtype)
+
+
+def converted(value: Any, source: str, dtype: str) -> Any:
+    """An element of a dtype in the type that another is computed in."""
+    value = expr(value)
+    if dtype == "bool":
+        return value if source == "bool" else value != hl.cast(value.type(), 0)
+    if source == "bool":
+        one = hl.cast(computed(dtype), 1)
+        return hl.select(value, one, hl.cast(computed(dtype), 0))
+    return cast(computed(dtype), value)
+
+
+def common(*operands: Operand) -> str:
+    """What operands are compared in."""
+    kinds = [o.dtype if isinstance(o, Value) else _kind(o) for o in operands]
+    floats = [k for k in kinds if k in FLOATS]
+    if floats:
+        return "float64" if "float64" in floats else "float32"
+    return "bool" if set(kinds) == {"bool"} else "int32"
+
+
+def _kind(number: Any) -> str:
+    if isinstance(number, bool):
+        return "bool"
+    return "float32" if isinstance(number, float) else "int32"
+
+
+def _unary(name: str, f: Callable[[Any], Any], floating: bool = True) -> None:
+    def made(m: Making, x: Value) -> Value:
+        inner = m.dtype if m.dtype in FLOATS or not floating else "float32"
+        return elementwise(m, f, x, inner=inner)
+
+    rule(name)(made)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + hl.exp(-x))
+
+
+def erf(m: Making, x: Any) -> Any:
+    """Where the region's results are rounded to 16 bits as ``tanh`` of an odd polynomial (fitted
+    here: an absolute error of 3.7e-5), which reads ``x`` five times: an epilogue has its text once
+    for each register. Else by Abramowitz and Stegun 7.1.26: 1.5e-7.
+    """
+    if m.rounded:
+        square = hl.min(x * x, hl.f32(16))
+        odd = hl.f32(0.10408118612531318) - square * hl.f32(0.0017864748671420627)
+        return hl.tanh(x * (hl.f32(1.1281433794564215) + square * odd))
+    size = hl.abs(x)
+    t = 1 / (1 + hl.f32(0.3275911) * size)
+    fit = hl.f32(1.061405429)
+    for c in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        fit = fit * t + hl.f32(c)
+    found = 1 - fit * t * hl.exp(-size * size)
+    return hl.select(x < 0, -found, found)
+
+
+def _expm1(x: Any) -> Any:
+    """By its series where ``exp(x) - 1`` would cancel."""
+    series = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
+    return hl.select(hl.abs(x) < hl.f32(0.1), series, hl.exp(x) - 1)
+
+
+def _log1p(x: Any) -> Any:
+    series = hl.f32(-1 / 6)
+    for n in range(5, 0, -1):
+        series = series * x + hl.f32((-1) ** (n + 1) / n)
+    series = series * x
+    return hl.select(hl.abs(x) < hl.f32(0.02), series, hl.log(1 + x))
+
+
+def _sign(x: Any) -> Any:
+    zero = hl.cast(x.type(), 0)
+    return hl.select(x > zero, 1, hl.select(x < zero, -1, 0))
+
+
+@rule("erf")
+def erf_(m: Making, x: Value) -> Value:
+    return elementwise(m, lambda a: erf(m, a), x)
+
+
+for _name, _function in {
+    "ceil": hl.ceil,
+    "cos": hl.cos,
+    "exp": hl.exp,
+    "exp2": lambda x: hl.exp(x * hl.f32(math.log(2))),
+    "expm1": _expm1,
+    "floor": hl.floor,
+    "log": hl.log,
+    "log1p": _log1p,
+    "log2": lambda x: hl.log(x) * hl.f32(1 / math.log(2)),
+    "reciprocal": lambda x: 1 / x,
+    "round": hl.round,
+    "rsqrt": lambda x: 1 / hl.sqrt(x),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "sin": hl.sin,
+    "sqrt": hl.sqrt,
+    "tan": lambda x: hl.sin(x) / hl.cos(x),
+    "tanh": hl.tanh,
+    "trunc": hl.trunc,
+}.items():
+    _unary(_name, _function)
+for _name, _function in {
+    "abs": hl.abs,
+    "neg": lambda x: -x,
+    "relu": lambda x: hl.select(x < hl.cast(x.type(), 0), hl.cast(x.type(), 0), x),  # keeps NaN
+    "sign": _sign,
+    "square": lambda x: x * x,
+}.items():
+    _unary(_name, _function, floating=False)
+
+
+def _binary(name: str, f: Callable[[Any, Any], Any]) -> None:
+    def made(m: Making, x: Operand, y: Operand) -> Value:
+        return elementwise(m, f, x, y)
+
+    rule(name)(made)
+
+
+for _name, _function in {
+    "mul": lambda x, y: x & y if x.type() == hl.Bool() else x * y,
+    "maximum": hl.max,
+    "minimum": hl.min,
+    "fmod": lambda x, y: x - y * hl.trunc(x / y),
+}.items():
+    _binary(_name, _function)
+
+
+@rule("add", "sub")
+def add(m: Making, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    sign = -alpha if m.op.startswith("aten.sub") else alpha
+    if sign == 1:
+        return elementwise(m, lambda a, b: a + b, x, y)
+    if sign == -1:
+        return elementwise(m, lambda a, b: a - b, x, y)
+    return elementwise(m, lambda a, b: a + b * constant(sign, m.dtype), x, y)
+
+
+@rule("rsub")
+def rsub(m: Making, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    return elementwise(m, lambda a, b: b - a * constant(alpha, m.dtype), x, y)
+
+
+@rule("div")
+def div(m: Making, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
+    if m.dtype not in FLOATS:
+        if rounding_mode == "floor":
+            return elementwise(m, lambda a, b: a / b, x, y)  # Halide's rounds down
+        exact = {"trunc": hl.trunc, None: lambda v: v}[rounding_mode]
+        return elementwise(m, lambda a, b: exact(a / b), x, y, inner="float64")
+    rounded = {"floor": hl.floor, "trunc": hl.trunc, None: lambda v: v}[rounding_mode]
+    return elementwise(m, lambda a, b: rounded(a / b), x, y)
+
+
+@rule("remainder")
+def remainder(m: Making, x: Operand, y: Operand) -> Value:
+    if m.dtype in FLOATS:
+        return elementwise(m, lambda a, b: a - b * hl.floor(a / b), x, y)
+    return elementwise(m, lambda a, b: a - b * (a / b), x, y)
+
+
+@rule("pow")
+def power(m: Making, x: Operand, y: Operand) -> Value:
+    if isinstance(y, Value) or y not in (-2, -1, -0.5, 0.5, 1, 2, 3, 4):
+        return elementwise(m, hl.pow, x, y)
+    small: dict[float, Callable[[Any], Any]] = {
+        -2: lambda a: 1 / (a * a),
+        -1: lambda a: 1 / a,
+        -0.5: lambda a: 1 / hl.sqrt(a),
+        0.5: hl.sqrt,
+        1: lambda a: a,
+        2: lambda a: a * a,
+        3: lambda a: a * a * a,
+        4: lambda a: (a * a) * (a * a),
+    }
+    return elementwise(m, small[y], x)
+
+
+def _comparison(name: str, f: Callable[[Any, Any], Any]) -> None:
+    def made(m: Making, x: Operand, y: Operand) -> Value:
+        inner = common(x, y)
+        return elementwise(m, f, x, y, inner="int32" if inner == "bool" else inner)
+
+    rule(name)(made)
+
+
+for _name, _function in {
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: (x < y) | (x == y),  # Halide's `<=` is `not >`, which NaN is, too
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: (y < x) | (x == y),
+}.items():
+    _comparison(_name, _function)
+
+
+@rule("logical_and", "bitwise_and")
+def both(m: Making, x: Operand, y: Operand) -> Value:
+    return elementwise(m, lambda a, b: a & b, x, y)
+
+
+@rule("logical_or", "bitwise_or")
+def either(m: Making, x: Operand, y: Operand) -> Value:
+    return elementwise(m, lambda a, b: a | b, x, y)
+
+
+@rule("logical_not", "bitwise_not")
+def opposite(m: Making, x: Value) -> Value:
+    return elementwise(m, lambda a: ~a, x)
+
+
+@rule("isnan")
+def isnan(m: Making, x: Value) -> Value:
+    return elementwise(m, hl.is_nan, x, inner=common(x))
+
+
+@rule("where")
+def where(m: Making, condition: Value, x: Operand, y: Operand) -> Value:
+    def at(index: Sequence[Any]) -> Any:
+        chosen = converted(condition.broadcast(index), condition.dtype, "bool")
+        return hl.select(chosen, _element(x, index, m.dtype), _element(y, index, m.dtype))
+
+    return Value(m.dtype, m.shape(), at)
+
+
+@rule("clamp", "hardtanh")
+def clamp(m: Making, x: Value, low: Operand = None, high: Operand = None) -> Value:
+    if m.op.startswith("aten.hardtanh"):
+        low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
+
+    def at(a: Any, *limits: Any) -> Any:
+        rest = list(limits)
+        if low is not None:
+            a = hl.max(a, rest.pop(0))
+        return a if high is None else hl.min(a, rest.pop(0))
+
+    return elementwise(m, at, x, *(v for v in (low, high) if v is not None))
+
+
+@rule("clamp_min")
+def clamp_min(m: Making, x: Value, low: Operand) -> Value:
+    return elementwise(m, hl.max, x, low)
+
+
+@rule("clamp_max")
+def clamp_max(m: Making, x: Value, high: Operand) -> Value:
+    return elementwise(m, hl.min, x, high)
+
+
+@rule("gelu")
+def gelu(m: Making, x: Value, approximate: str = "none") -> Value:
+    def tanh(a: Any) -> Any:
+        cubic = a + hl.f32(0.044715) * a * a * a
+        return a * hl.f32(0.5) * (1 + hl.tanh(hl.f32(math.sqrt(2 / math.pi)) * cubic))
+
+    def plain(a: Any) -> Any:
+        return a * hl.f32(0.5) * (1 + erf(m, a * hl.f32(math.sqrt(0.5))))
+
+    return elementwise(m, tanh if approximate == "tanh" else plain, x)
+
+
+@rule("gelu_backward")
+def gelu_backward(m: Making, grad: Value, x: Value, approximate: str = "none") -> Value:
+    def plain(g: Any, a: Any) -> Any:
+        below = hl.f32(0.5) * (1 + erf(m, a * hl.f32(math.sqrt(0.5))))
+        return g * (below + a * hl.exp(a * a * hl.f32(-0.5)) * hl.f32(1 / math.sqrt(2 * math.pi)))
+
+    def tanh(g: Any, a: Any) -> Any:
+        scale, cubic = hl.f32(math.sqrt(2 / math.pi)), hl.f32(0.044715)
+        t = hl.tanh(scale * (a + cubic * a * a * a))
+        slope = (1 - t * t) * scale * (1 + 3 * cubic * a * a)
+        return g * (hl.f32(0.5) * (1 + t) + hl.f32(0.5) * a * slope)
+
+    return elementwise(m, tanh if approximate == "tanh" else plain, grad, x)
+
+
+@rule("threshold_backward")
+def threshold_backward(m: Making, grad: Value, x: Value, threshold: float) -> Value:
+    def at(g: Any, a: Any) -> Any:
+        return hl.select(a <= constant(threshold, m.dtype), hl.cast(g.type(), 0), g)
+
+    return elementwise(m, at, grad, x)
+
+
+@rule("elu")
+def elu(m: Making, x: Value, alpha: float = 1, scale: float = 1, inner: float = 1) -> Value:
+    def at(a: Any) -> Any:
+        below = hl.f32(alpha) * _expm1(a * hl.f32(inner))
+        return hl.f32(scale) * hl.select(a > 0, a, below)
+
+    return elementwise(m, at, x)
+
+
+@rule("leaky_relu")
+def leaky_relu(m: Making, x: Value, slope: float = 0.01) -> Value:
+    return elementwise(m, lambda a: hl.select(a > 0, a, a * constant(slope, m.dtype)), x)
+
+
+@rule("hardsigmoid")
+def hardsigmoid(m: Making, x: Value) -> Value:
+    return elementwise(m, lambda a: hl.clamp(a + 3, 0, 6) / 6, x)
+
+
+@rule("hardswish")
+def hardswish(m: Making, x: Value) -> Value:
+    return elementwise(m, lambda a: a * hl.clamp(a + 3, 0, 6) / 6, x)
+
+
+@rule("softplus")
+def softplus(m: Making, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    def at(a: Any) -> Any:
+        scaled = a * hl.f32(beta)
+        soft = _log1p(hl.exp(hl.min(scaled, hl.f32(threshold)))) / hl.f32(beta)
+        return hl.select(scaled > hl.f32(threshold), a, soft)
+
+    return elementwise(m, at, x)
+
+
+@rule("_to_copy", "prims.convert_element_type")
+def convert(m: Making, x: Value, dtype: Any = None) -> Value:
+    """To another type; a narrower one rounds here."""
+    del dtype
+    if m.dtype in HALVES and x.dtype != m.dtype:
+        return elementwise(
+            m, lambda a: loaded(stored(a, m.dtype), m.dtype), x,
+            inner="float32" if x.dtype in FLOATS else x.dtype,
+        )  # fmt: skip
+    if m.dtype not in (*FLOATS, "bool") and x.dtype in FLOATS:
+        return elementwise(m, lambda a: hl.i32(hl.trunc(a)), x, inner="float32")
+    return elementwise(m, lambda a: a, x)
+
+
+@rule("fill")
+def fill(m: Making, x: Value, number: float) -> Value:
+    del x
+    return Value(m.dtype, m.shape(), lambda _: constant(number, m.dtype))

@@ -1,0 +1,140 @@
+"""A region as a pipeline, and its kernel."""
+
+# pyright: reportUnknownLambdaType=false
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import halide
+
+from halide_bridge.compile import compile as compiled
+from halide_bridge.schedules.auto import autoschedule
+from halide_bridge.torch_backend import attention, convolutions, pointwise, products, rows, views
+from halide_bridge.torch_backend.values import HALVES, RULES, STORED, Making, Value, loaded, stored
+from selector.diagnostics import ScheduleError
+from selector.interop.torch_backend.graph import (
+    Named,
+    Ref,
+    RegionGraph,
+    Symbolic,
+    TensorType,
+    evaluated,
+)
+from selector.kernel import Kernel
+
+hl: Any = halide
+ROOMS = (attention, convolutions, pointwise, products, rows, views)  # of rules, which they register
+
+
+def compile_region(graph: RegionGraph, hints: Mapping[str, int], target: str) -> tuple[Kernel, str]:
+    """The kernel of a region for a target, and what became of each of its Funcs. ``hints``: sizes
+    of its symbols to be fast at; any others are right. Arguments in the order of its inputs.
+
+    ``ScheduleError`` for an operator without a rule and for what a rule refuses.
+    """
+    sizes = _sizes(graph, hints)
+    outputs, params = pipeline_of(graph)
+    report = autoschedule(outputs, target=target, sizes=sizes).report
+    if not graph.symbols:
+        return compiled(outputs, target=target, inputs=params, name="region"), report
+    outputs, params = pipeline_of(graph)  # the schedule of one size is not that of all
+    kernel = compiled(
+        outputs, target=target, inputs=params, name="region", schedule="auto", sizes=[sizes]
+    )
+    return kernel, report
+
+
+def pipeline_of(graph: RegionGraph) -> tuple[list[Any], list[Any]]:
+    """Its output Funcs (``out0``, ...) and arguments (``in0``, ...).
+
+    ``ScheduleError`` for an operator without a rule and for what a rule refuses.
+    """
+    params = [
+        hl.ImageParam(STORED[t.dtype], len(t.shape), f"in{i}") for i, t in enumerate(graph.inputs)
+    ]
+    known = {
+        name: params[i].dim(len(graph.inputs[i].shape) - 1 - d).extent()
+        for name, (i, d) in graph.symbols.items()
+    }
+    rounded = all(t.dtype in HALVES for t in graph.result_types)
+    m = Making(known, rounded=rounded)
+    values: list[Any] = [_argument(m, p, t) for p, t in zip(params, graph.inputs, strict=True)]
+    used = _uses(graph)
+    for number, node in enumerate(graph.nodes, len(graph.inputs)):
+        rule = RULES.get(".".join(node.op.split(".")[:2])) or RULES.get(f"aten.{node.op}")
+        if rule is None:
+            raise ScheduleError(f"there is no rule for {node.op}", why=f"no rule for {node.op}")
+        types = (node.type,) if isinstance(node.type, TensorType) else node.type
+        m = replace(m, op=node.op, types=types)
+        args = [_decoded(m, a, values) for a in node.args]
+        found = rule(m, *args, **{k: _decoded(m, v, values) for k, v in node.named})
+        if isinstance(found, Value):
+            found = replace(found, shape=m.shape())
+            if used[number] > 1 and found.element is None:
+                found = m.kept(found, "value")
+        values.append(found)
+    return [_output(m, values[n], i) for i, n in enumerate(graph.outputs)], params
+
+
+def _argument(m: Making, param: Any, t: TensorType) -> Value:
+    def element(index: Sequence[Any]) -> Any:
+        return param[tuple(reversed(list(index)))]
+
+    shape = tuple(map(m.extent, t.shape))
+    extents = tuple(param.dim(d).extent() for d in reversed(range(len(shape))))
+    return Value(t.dtype, shape, lambda i: loaded(element(i), t.dtype), element, extents)
+
+
+def _output(m: Making, value: Value, number: int) -> Any:
+    func, index = hl.Func(f"out{number}"), m.variables(value.rank)
+    func[tuple(reversed(index))] = stored(value.at(index), value.dtype)
+    last = value.shape[-1] if value.rank else None
+    if m.op.startswith("selector.attention") and isinstance(last, int):
+        func.bound(index[-1], 0, last)  # one loop over keys needs to know the channels of a head
+    return func
+
+
+def _uses(graph: RegionGraph) -> Counter[int]:
+    """How often each value is read."""
+    found: Counter[int] = Counter()
+
+    def count(value: Any) -> None:
+        match value:
+            case Ref(number):
+                found[number] += 1
+            case tuple():
+                for each in value:
+                    count(each)
+            case _:
+                pass
+
+    for node in graph.nodes:
+        count(node.args)
+        count(tuple(v for _, v in node.named))
+    return found
+
+
+def _decoded(m: Making, value: Any, values: Sequence[Any]) -> Any:
+    match value:
+        case Ref(number):
+            return values[number]
+        case Symbolic(size):
+            return m.extent(size)
+        case Named(name):
+            return name
+        case tuple():
+            return [_decoded(m, v, values) for v in value]
+        case _:
+            return value
+
+
+def _sizes(graph: RegionGraph, hints: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Shapes of arguments and outputs at the hints."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, types in (("in", graph.inputs), ("out", graph.result_types)):
+        for i, t in enumerate(types):
+            found[f"{name}{i}"] = tuple(evaluated(n, hints) for n in t.shape)
+    return found

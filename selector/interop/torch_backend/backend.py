@@ -1,0 +1,155 @@
+"""What torch calls for ``torch.compile(model, backend="tensor_selector")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch as installed  # pyright: ignore
+
+from selector.diagnostics import ArgumentError, TargetError
+from selector.interop.torch_backend import store
+from selector.interop.torch_backend.carve import Carve, Options
+from selector.interop.torch_backend.library import ATTENTION, default_scale
+
+torch: Any = installed
+_CHOICES = {
+    "take": ("tensor", "all"),
+    "cpu": ("leave", "interpret", "reference"),
+    "rest": ("inductor", "eager"),
+}
+_NAMES = ("target", "folder", *_CHOICES, "inductor")
+
+
+def tensor_selector(
+    graph: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: Any = None
+) -> Any:
+    """The backend: a graph of Dynamo's and examples of its inputs, to a function.
+
+    ``options``: ``target`` (default: the GPU at hand, else ``sm_90a``); ``folder`` of regions
+    (default: in the kernel cache; None: none); ``take``: ``"tensor"``, regions whose product goes
+    to tensor units, or ``"all"``; ``cpu``: regions on the CPU are left to torch (``"leave"``), run
+    in the interpreter (``"interpret"``), or compiled and run by torch (``"reference"``); ``rest``:
+    what runs all else, ``"inductor"`` or ``"eager"``; ``inductor``: a dict of its options.
+    ``mode``: Inductor's, for the rest.
+
+    ``ArgumentError`` for other options.
+    """
+    given = dict(options or {})
+    _check(given)
+    folder = given.get("folder", store.default_folder())
+    folder = None if folder is None else Path(folder).absolute()
+    store.use(folder)
+    carve = Carve(
+        Options(
+            given.get("target") or _target(),
+            folder,
+            given.get("take", "tensor"),
+            given.get("cpu", "leave"),
+        )
+    )
+    if not torch.is_grad_enabled() or not any(_trains(t) for t in inputs):
+        _keep_attention(graph)
+    if given.get("rest", "inductor") == "eager":
+        return _eager(graph, inputs, carve)
+    from torch._inductor import list_mode_options  # pyright: ignore
+    from torch._inductor.compile_fx import compile_fx  # pyright: ignore
+
+    chosen = list_mode_options(mode) if mode and mode != "default" else {}
+    chosen |= given.get("inductor", {})
+    # Padded operands would be other regions, and are not needed.
+    patches = {"shape_padding": False, **chosen, "post_grad_custom_pre_pass": carve}
+    return compile_fx(graph, inputs, config_patches=patches)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if name not in _NAMES:
+            raise ArgumentError(
+                f"the backend tensor_selector has no option {name!r}", hint=", ".join(_NAMES)
+            )
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise ArgumentError(f"{name}={value!r}", hint=f"one of {', '.join(_CHOICES[name])}")
+
+
+def _target() -> str:
+    from selector.runtime.cuda import driver
+    from selector.targets import target_for
+
+    try:
+        gpu = driver()
+        return target_for(gpu.capability(gpu.current_device())).name
+    except TargetError:
+        return "sm_90a"
+
+
+def _trains(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _keep_attention(graph: Any) -> None:
+    """Attention as one operator of ours, before torch takes it apart as its device likes."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    for node in list(graph.graph.nodes):
+        if node.target is not torch.nn.functional.scaled_dot_product_attention:
+            continue
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        values = [_example(given[n]) for n in names[:3]]
+        if not _plain(given, values):
+            continue
+        scale = given.get("scale")
+        with graph.graph.inserting_before(node):
+            call = graph.graph.call_function(
+                ATTENTION,
+                (
+                    *(given[n] for n in names[:3]),
+                    bool(given.get("is_causal", False)),
+                    default_scale(values[0]) if scale is None else float(scale),
+                ),
+            )
+        call.meta = dict(node.meta)
+        node.replace_all_uses_with(call)
+        graph.graph.erase_node(node)
+    graph.recompile()
+
+
+def _plain(given: Mapping[str, Any], values: Sequence[Any]) -> bool:
+    """Whether it has neither mask nor dropout, and as many heads everywhere."""
+    if given.get("attn_mask") is not None or given.get("dropout_p", 0.0) != 0.0:
+        return False
+    if given.get("enable_gqa", False) or any(v is None or v.dim() != 4 for v in values):
+        return False
+    if not isinstance(given.get("is_causal", False), bool):
+        return False
+    halves = (torch.float16, torch.bfloat16)
+    return values[0].dtype in halves and isinstance(values[0].shape[-1], int)
+
+
+def _example(node: Any) -> Any:
+    found = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def _eager(graph: Any, inputs: Sequence[Any], carve: Carve) -> Any:
+    """Everything else operator by operator, with Inductor's decompositions: no compiler runs."""
+    from functorch.compile import make_boxed_func  # pyright: ignore
+    from torch._dynamo.backends.common import aot_autograd  # pyright: ignore
+    from torch._inductor.decomposition import select_decomp_table  # pyright: ignore
+
+    def compiled(traced: Any, examples: Sequence[Any]) -> Any:
+        del examples
+        carve(traced.graph)
+        traced.recompile()
+        return make_boxed_func(traced.forward)
+
+    return aot_autograd(fw_compiler=compiled, decompositions=select_decomp_table())(graph, inputs)
+
+
+def register() -> None:
+    """Make the name known to torch; an installed package is known by its entry point."""
+    from torch._dynamo.backends import registry  # pyright: ignore
+
+    known: Any = registry
+    if known._BACKENDS.get("tensor_selector") is None:
+        known.register_backend(name="tensor_selector", compiler_fn=tensor_selector)

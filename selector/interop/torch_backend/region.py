@@ -1,0 +1,227 @@
+"""A part of a graph as data, and how what surrounds it gives it its inputs.
+
+Inputs are taken as they lie in memory; leading axes become one where the part has them so, and so
+do the pixels of a convolution of 1 x 1, which is a product of matrices then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch as installed  # pyright: ignore
+
+from selector.interop.torch_backend.covered import FLAT, family
+from selector.interop.torch_backend.graph import Node, Ref, RegionGraph, TensorType
+from selector.interop.torch_backend.grow import Part, sizes
+from selector.interop.torch_backend.read import (
+    NotARegion,
+    Symbols,
+    checked,
+    encoded,
+    hint,
+    memory_order,
+    operator_name,
+)
+
+torch: Any = installed
+ATTENTION = "selector.attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A node outside. ``order``: its axes as the region has them; then they are merged:
+    ``"rows"``, all but the last one, ``"last"``, all into one, or ``""``, none.
+    """
+
+    source: Any
+    order: tuple[int, ...]
+    merged: str = ""
+
+
+class Region:
+    """``graph`` of a part, ``inputs`` in its order. ``order``: of the axes of its result, which is
+    the product's. ``shape``: of what leaves; what is no number is a node outside and the axis of it
+    that is as long (None: the node is the size).
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.symbols, self.inputs, self._part = Symbols(), list[Input](), part
+        self.attends = family(operator_name(part.product.target)) == ATTENTION
+        self._numbers: dict[Any, int] = {}
+        self._types: list[TensorType] = []
+        self._nodes: list[Node] = []
+        nodes = [n for n in part.nodes if not (is_flat(n) and n in part.inside)]
+        self._read_inputs(nodes)
+        self.symbols.closed = True
+        self._numbers = {n: self._opened(i) for n, i in self._numbers.items()}
+        for node in nodes:
+            for view in node.all_input_nodes:
+                self._through(view)
+            self._numbers[node] = self._computed(node)
+        self._through(part.output)
+        result = self._numbers[part.output]
+        own, lying = memory_order(_value(part.product if self.viewed else part.output)), ()
+        self.order = tuple(range(len(own)))
+        if self.attends:
+            lying = own
+        elif part.pixels:
+            self.order = _innermost(len(own))
+        elif own != self.order:
+            self.order, result = own, self._permuted(result, own)
+        self.shape = [self._extent(n) for n in _value(part.output).shape]
+        self.graph = checked(RegionGraph(tuple(self._types), tuple(self._nodes), (result,), lying))
+
+    @property
+    def viewed(self) -> bool:
+        """Whether what leaves has other axes around the last one than the product."""
+        return sizes(self._part.output) != sizes(self._part.product)
+
+    def _extent(self, size: Any) -> Any:
+        if not isinstance(size, torch.SymInt):
+            return int(size)
+        inside = {*self._part.nodes}
+        around = [n for node in self._part.nodes for n in node.all_input_nodes if n not in inside]
+        for source in around:
+            value = _value(source)
+            if isinstance(value, torch.SymInt) and value.node.expr == size.node.expr:
+                return source, None
+            if isinstance(value, torch.Tensor) and size.node.expr in sizes(source):
+                return source, sizes(source).index(size.node.expr)
+        raise NotARegion(f"a size that no input has: {size}")
+
+    def _through(self, node: Any) -> None:
+        """A view of a value of the part is that value."""
+        if node not in self._numbers and node in self._part.inside and is_flat(node):
+            (source,) = [n for n in node.all_input_nodes if isinstance(_value(n), torch.Tensor)]
+            self._through(source)
+            self._numbers[node] = self._numbers[source]
+
+    def _read_inputs(self, nodes: Sequence[Any]) -> None:
+        inside, device = {*self._part.nodes}, _value(self._part.product).device
+        for node in nodes:
+            for source in node.all_input_nodes:
+                value = _value(source)
+                if source in inside or source in self._numbers:
+                    continue
+                if not isinstance(value, torch.Tensor):
+                    continue
+                if value.device != device:
+                    raise NotARegion(f"{source.name} is on {value.device}")
+                self._numbers[source] = len(self._types)
+                found = self._input(source, node, value)
+                self.inputs.append(found)
+                self._types.append(self._type(found, value))
+
+    def _input(self, source: Any, node: Any, value: Any) -> Input:
+        if value.dim() == 0:
+            return Input(source, (), "last")
+        if self._part.pixels and node in self._part.inside:
+            rank, product = _value(node).dim(), node is self._part.product
+            if value.dim() == rank and (product or not _is_channels(value)):
+                return Input(source, _innermost(rank), "rows")
+            return Input(source, tuple(range(value.dim())), "last")
+        if node in self._part.flat:
+            full = sizes(source) == sizes(node)
+            return Input(source, tuple(range(value.dim())), "rows" if full else "last")
+        order = tuple(range(value.dim())) if self.attends else memory_order(value)
+        strides = [hint(value.stride(d)) for d in order if hint(value.shape[d]) != 1]
+        if 0 in strides:
+            raise NotARegion(f"{source.name} is expanded")
+        if strides and strides[-1] != 1:
+            raise NotARegion(f"no axis of {source.name} lies side by side")
+        return Input(source, order)
+
+    def _type(self, found: Input, value: Any) -> TensorType:
+        """Of an input as it is given."""
+        dtype = str(value.dtype).removeprefix("torch.")
+        shape = [value.shape[d] for d in found.order]
+        if found.merged:
+            last = shape[-1] if found.merged == "rows" else 1
+            count = value.numel() if found.merged == "last" else 1
+            rows = 1
+            for n in shape[:-1]:
+                rows = rows * n
+            shape = [count] if found.merged == "last" else [rows, last]
+        return TensorType(dtype, tuple(map(self.symbols.size, shape)))
+
+    def _opened(self, number: int) -> int:
+        """An input with the axes that the part knows."""
+        found = self.inputs[number]
+        if found.merged or found.order == tuple(range(len(found.order))):
+            return number
+        back = tuple(found.order.index(d) for d in range(len(found.order)))
+        return self._permuted(number, back)
+
+    def _permuted(self, number: int, order: tuple[int, ...]) -> int:
+        before = self._types_of(number)
+        shape = tuple(before.shape[d] for d in order)
+        return self._add(
+            Node("aten.permute.default", (Ref(number), order), (), TensorType(before.dtype, shape))
+        )
+
+    def _types_of(self, number: int) -> TensorType:
+        count = len(self._types)
+        found = self._types[number] if number < count else self._nodes[number - count].type
+        assert isinstance(found, TensorType)
+        return found
+
+    def _add(self, node: Node) -> int:
+        self._nodes.append(node)
+        return len(self._types) + len(self._nodes) - 1
+
+    def _computed(self, node: Any) -> int:
+        """A node of the part; its number."""
+        merged = node in self._part.flat or (self._part.pixels and node in self._part.inside)
+        if not merged:
+            return self._add(encoded(node, self._numbers, self.symbols))
+        if node is self._part.product:
+            return self._multiplied(node)
+        numbers = {n: self._numbers[n] for n in node.all_input_nodes if n in self._numbers}
+        if self._part.pixels:
+            numbers = {n: self._by_channel(n, i) for n, i in numbers.items()}
+        made = encoded(node, numbers, self.symbols)
+        shape = self._types_of(self._numbers[self._part.product]).shape
+        assert isinstance(made.type, TensorType)
+        return self._add(Node(made.op, made.args, made.named, TensorType(made.type.dtype, shape)))
+
+    def _by_channel(self, source: Any, number: int) -> int:
+        """An operand of a merged value: a small one that is computed has one axis of channels."""
+        before = self._types_of(number)
+        if source not in self._part.small or len(before.shape) < 2:
+            return number
+        count = _value(source).numel()
+        shape = (self.symbols.size(count),)
+        return self._add(
+            Node("aten.reshape.default", (Ref(number), shape), (), TensorType(before.dtype, shape))
+        )
+
+    def _multiplied(self, node: Any) -> int:
+        """A convolution of 1 x 1 as a product of matrices."""
+        image, filters, bias = node.args[:3]
+        left, right = self._numbers[image], self._permuted(self._numbers[filters], (1, 0))
+        shape = (self._types_of(left).shape[0], self._types_of(right).shape[1])
+        result = TensorType(str(_value(node).dtype).removeprefix("torch."), shape)
+        if bias is None:
+            return self._add(Node("aten.mm.default", (Ref(left), Ref(right)), (), result))
+        args = (Ref(self._numbers[bias]), Ref(left), Ref(right))
+        return self._add(Node("aten.addmm.default", args, (), result))
+
+
+def is_flat(node: Any) -> bool:
+    return family(operator_name(node.target)) in FLAT
+
+
+def _innermost(rank: int) -> tuple[int, ...]:
+    """Axes with the channels, axis 1, behind all others."""
+    return (0, *range(2, rank), 1)
+
+
+def _is_channels(value: Any) -> bool:
+    """Whether all axes but that of the channels have one element."""
+    return all(hint(n) == 1 for d, n in enumerate(value.shape) if d != 1)
+
+
+def _value(node: Any) -> Any:
+    return node.meta.get("val")

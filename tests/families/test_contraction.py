@@ -116,6 +116,8 @@ REFUSED = (
     (replace(GROUP, stages=8), SQUARE, "bytes of shared memory"),
     (replace(GROUP, part=96), SQUARE, "no multiple of a run"),
     (replace(GROUP, part=512, persistent=1), SQUARE, "of their own"),
+    (replace(GROUP, adders=2), SQUARE, "nothing is added"),
+    (replace(GROUP, part=64, adders=64), SQUARE, "2048 threads add"),
 )
 
 
@@ -143,7 +145,7 @@ def refused_by_the_compiler(tiling: Tiling, shape: Shape) -> bool:
     [
         (t, s)
         for t, s, why in REFUSED
-        if all(x not in why for x in ("neither stay", "do not divide", "of their own"))
+        if all(x not in why for x in ("neither stay", "do not divide", "of their own", " add"))
     ],
 )
 def test_what_is_refused_does_not_compile(tiling: Tiling, shape: Shape) -> None:
@@ -229,6 +231,9 @@ PARTED = (
     (Problem(70, 65, 300, "f16-f16", "nt", batch=3), replace(WARP, part=128)),
     (Problem(260, 72, 330, "f16-f16"), replace(GROUP, part=192, cluster=2, band=2)),
     (Problem(150, 72, 300, "f16-f16", batch=3), replace(GROUP, n=64, m=64, parts_m=1, part=64)),
+    (Problem(37, 70, 1090, "f16-f16"), replace(GROUP, n=32, m=64, parts_m=1, part=64, adders=32)),
+    (Problem(70, 40, 301, "s8-s32", "nt"), replace(DEEP, part=128, adders=2)),
+    (Problem(70, 40, 700, "f16-f32", batch=3), replace(WARP, part=64, adders=4)),
 )
 
 

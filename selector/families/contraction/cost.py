@@ -227,11 +227,13 @@ def _part_bytes(t: Tiling, shape: Shape) -> int:
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """The kernel that adds the sums of parts, a thread for each result."""
+    """The kernel that adds the sums of parts."""
     sm = find_target(machine.target).multiprocessor
     assert sm is not None
-    waves = shape.m * shape.n * shape.batch / (machine.multiprocessors * 32 * sm.warps)
-    return fitted.adding + max(1.0, waves) * -(-t.sums(shape.k) // AT_ONCE) * fitted.round
+    threads = shape.m * shape.n * shape.batch * t.adders
+    waves = threads / (machine.multiprocessors * 32 * sm.warps)
+    rounds = -(-t.sums(shape.k) // (AT_ONCE * t.adders))
+    return fitted.adding + max(1.0, waves) * rounds * fitted.round
 
 
 def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

@@ -9,6 +9,7 @@ from selector.targets import Target
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
 ALIGNMENT = 1024  # bytes, of swizzled tiles
+LANES = 32  # of a warp: neighbours that parts are added of
 OTHERS = 32  # registers of a thread beside its accumulators
 WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
@@ -22,7 +23,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str:
     """
     if not target.has("wgmma" if t.unit == "group" else "mma"):
         return f"{target.name} has no such instructions"
-    return _indivisible(t, shape) or _asked(t, shape, target) or _too_much(t, shape, target)
+    asked = _in_parts(t, target) or _asked(t, shape, target)
+    return _indivisible(t, shape) or asked or _too_much(t, shape, target)
 
 
 def _indivisible(t: Tiling, shape: Shape) -> str:
@@ -41,10 +43,19 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
     return ""
 
 
-def _asked(t: Tiling, shape: Shape, target: Target) -> str:
-    """Directives that do not go together, or with these operands."""
+def _in_parts(t: Tiling, target: Target) -> str:
+    """Of parts of a sum, and what adds them."""
     if t.part and t.persistent:
         return "parts of a sum have blocks of their own"
+    if t.adders > 1 and not t.part:
+        return "nothing is added"
+    if t.adders * LANES > target.max_threads:
+        return f"{t.adders * LANES} threads add"
+    return ""
+
+
+def _asked(t: Tiling, shape: Shape, target: Target) -> str:
+    """Directives that do not go together, or with these operands."""
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
     if t.unit == "warp":

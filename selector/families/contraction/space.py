@@ -39,6 +39,7 @@ SMALL_SLOT = 36 << 10  # bytes of a slot that may hold the longer run
 WORTH_COPIES = 1 << 26  # multiply-adds
 USUAL_BAND, HIGHEST_BAND = 8, 16  # block rows
 MANY_PARTS = 8  # of a sum: fewer may be added in less time, but the whole sum takes longer
+MOST_ADDERS = 32  # threads that add the parts of a result: warps of a block
 LEAST_RUNS = 2  # of a part, long ones
 MOST_STAGES = 12  # of a ring: more wait for the same bytes
 RESERVED = 1024  # bytes of a block's shared memory that the system has
@@ -79,10 +80,19 @@ def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
         blocks = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch
         most = machine.multiprocessors // blocks
         quick = tile.unit == "group" or shape.odd or not target.has("wgmma")
-        parts = [replace(tile, part=part) for part in _parts(most, shape)] if quick else []
+        parts = [_parted(tile, part, shape, machine) for part in _parts(most, shape) if quick]
         if most < MANY_PARTS or not parts:
             yield tile
         yield from parts
+
+
+def _parted(tile: Tiling, part: int, shape: Shape, machine: Machine) -> Tiling:
+    """With as many threads that add parts as there are parts for, and room for on the GPU."""
+    sm = find_target(machine.target).multiprocessor
+    assert sm is not None
+    room = machine.multiprocessors * 32 * sm.warps // (shape.m * shape.n * shape.batch)
+    adders = min(room, -(-shape.k // part), MOST_ADDERS)
+    return replace(tile, part=part, adders=1 << max(adders.bit_length() - 1, 0))
 
 
 def _parts(most: int, shape: Shape) -> Iterator[int]:
@@ -153,7 +163,7 @@ def _rings(
         for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
             yield Tiling(
                 t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
-                band, persistent, 1, cluster, fed, copied, part=t.part,
+                band, persistent, 1, cluster, fed, copied, part=t.part, adders=t.adders,
             )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from halide_bridge.schedules.asked import (
     teams,
 )
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
-from selector.families.contraction.tiling import COPY_BYTES, Tiling
+from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, Tiling
 
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
@@ -117,18 +117,19 @@ def _added(c: Contraction, parts: Any, adders: int) -> Any:
     the first of them the adders' sums, which meet in shared memory. The Func that reads the parts.
     """
     no, mo, ni, mi, adder = variables("no", "mo", "ni", "mi", "adder")
-    turn, own = rvars("turn", "own")
+    turn, own, each = rvars("turn", "own", "each")
     width, warps = ADDING
     c.output.tile(c.n, c.m, no, mo, ni, mi, width, max(1, warps // adders))
     c.output.gpu_threads(ni, mi).gpu_blocks(no, mo)
     c.product.compute_at(c.output, ni)
-    adding = c.product
-    if adders > 1:
-        c.product.update().split(parts, turn, own, adders)
-        adding = c.product.update().rfactor(own, adder)
-        met = adding.in_(c.product).compute_at(c.output, no).store_in(GPU_SHARED)
-        met.gpu_threads(c.n, c.m, adder)
-        adding.compute_at(met, c.n)
+    if adders == 1:
+        c.product.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+        return c.product
+    c.product.update().split(parts, turn, own, adders)
+    adding = c.product.update().rfactor(own, adder)
+    met = adding.in_(c.product).compute_at(c.output, no).store_in(GPU_SHARED)
+    met.gpu_threads(c.n, c.m, adder)
+    adding.compute_at(met, c.n)
     return adding
 
 

@@ -23,6 +23,7 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import LAYOUTS, Problem
 from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import groups_for
 from selector.diagnostics import UserError
 from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
@@ -248,3 +249,34 @@ def test_sums_in_parts_are_right(problem: Problem, tiling: Tiling) -> None:
     assert relative_error(result, truth, np) <= CASE.tolerance[problem.output.element]
     emulated = run(kernel, **inputs, sizes=problem.output.shape)
     assert relative_error(emulated, truth, np) <= CASE.tolerance[problem.output.element]
+
+
+@pytest.mark.parametrize(("k", "run"), [(9, 16), (16, 16), (30, 32), (33, 64)])
+def test_the_run_of_a_short_sum_is_no_longer(k: int, run: int) -> None:
+    runs = {t.k for t in space(Shape(1000, 1000, k), H200)}
+    assert runs == {run}
+
+
+def test_rings_of_blocks_that_stay_go_on() -> None:
+    """Their next tile is on its way while the last one is multiplied."""
+    found = [t for t in space(Shape(64, 64, 64, batch=1024), H200) if t.persistent]
+    assert max(t.stages for t in found) > 2
+    assert {t.persistent for t in found} == {1, 2}
+    problem, tiling = Problem(70, 60, 40, "f16-f16", batch=9), replace(GROUP, n=64, m=64, parts_m=1)
+    kernel = compiled(problem, replace(tiling, stages=5, band=1, persistent=2))
+    inputs = case_inputs(CASE, problem, 3, np)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    emulated = run(kernel, **inputs, sizes=problem.output.shape)
+    assert relative_error(emulated, truth, np) <= CASE.tolerance["f16"]
+
+
+def test_many_parts_are_added_by_several_threads() -> None:
+    few, many = Shape(512, 512, 16384), Shape(32, 32, 1 << 18)
+    assert {t.adders for t in space(few, H200) if t.part} == {1}
+    assert {t.adders for t in space(many, H200) if t.part} == {1, 8, 16, 32}
+
+
+def test_bytes_across_the_sum_are_copied_for_the_same_schedule() -> None:
+    lying, across = Problem(64, 4096, 4096, "s8-s32", "nt"), Problem(64, 4096, 4096, "s8-s32")
+    assert groups_for(across.shape) == replace(groups_for(lying.shape), copied="B")
+    assert groups_for(lying.shape) == pick(lying.shape, H200)

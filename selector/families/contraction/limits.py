@@ -129,8 +129,11 @@ def shared_bytes(t: Tiling, shape: Shape) -> int:
     that stay.
     """
     swizzled = t.unit == "group" or t.self_fed
-    ring = t.stages * slot_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
-    return ring + beside_bytes(t.stages, swizzled=swizzled)
+    slots = _operand_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
+    first, second = (t.stages * slot for slot in slots)
+    if swizzled:
+        first = -(-first // ALIGNMENT) * ALIGNMENT
+    return first + second + beside_bytes(t.stages, swizzled=swizzled)
 
 
 def beside_bytes(stages: int, *, swizzled: bool = True) -> int:
@@ -139,17 +142,24 @@ def beside_bytes(stages: int, *, swizzled: bool = True) -> int:
 
 
 def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:
-    """Both operands of a run. Panels of warpgroups, and of warps that feed themselves, are
+    """Both operands of a run."""
+    return sum(_operand_bytes(m, n, k, copied, shape, swizzled=swizzled))
+
+
+def _operand_bytes(
+    m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool
+) -> tuple[int, int]:
+    """Of each operand, for a run. Panels of warpgroups, and of warps that feed themselves, are
     swizzled; what warps copy has 16 bytes more in a row that is longer than that.
     """
-    total = 0
-    for name, extent, along in (("A", m, shape.along_a), ("B", n, shape.along_b)):
+
+    def size(name: str, extent: int, along: bool) -> int:
         lies_along = along or (shape.bytes == 1 and name in copied)
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
-            total += rows * (row + 16 if row > 16 else 16)
-            continue
+            return rows * (row + 16 if row > 16 else 16)
         width = LINE if row > 64 else 64 if row > 32 else 32
-        total += -(-rows // 8) * 8 * (-(-row // width) * width)
-    return total
+        return -(-rows // 8) * 8 * (-(-row // width) * width)
+
+    return size("A", m, shape.along_a), size("B", n, shape.along_b)

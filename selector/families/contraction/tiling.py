@@ -12,7 +12,8 @@ TALL_ROWS = 128  # at most, in tensor memory
 WARP_ROWS = 16  # of a product by a warp
 COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
-AT_ONCE = 4  # parts' sums of a thread that are on their way at once
+AT_ONCE = 4  # parts' sums that a thread loads in a turn
+ALONE = 4 * AT_ONCE  # that are on their way at once, where one thread adds all
 
 
 @dataclass(frozen=True)

@@ -238,6 +238,8 @@ def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
 
 def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Kernels that copy operands before."""
+    if not t.copied:
+        return 0.0
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
     moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
     return sum(fitted.copy_kernel + microseconds for microseconds in moved)

@@ -34,7 +34,8 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
         return "the parts do not divide the tile"
     if t.rows % t.instruction_rows or t.columns % 8:
         return f"a part is no multiple of {t.instruction_rows} x 8"
-    if t.k % step or t.vector_k % step or t.k % t.vector_k:
+    vector_k = t.vector_k
+    if t.k % step or vector_k % step or t.k % vector_k:
         return f"a run is no multiple of {step}"
     if t.part % t.k:
         return "a part is no multiple of a run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from selector.families.contraction.limits import (
     BOX,
@@ -61,9 +61,10 @@ def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 
 def plain(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The plainest schedules with that block tile, one for each run and what is copied before."""
-    for copied, run in product(_copied(shape, tile), _runs(shape)):
-        yield from islice(_possible(tile, copied, run, shape, machine), 1)
+    """The plainest schedule with that block tile, of the longest run, for what is copied before."""
+    for copied in _copied(shape, tile):
+        runs = (_possible(tile, copied, run, shape, machine) for run in reversed(_runs(shape)))
+        yield from islice(chain.from_iterable(runs), 1)
 
 
 def _runs(shape: Shape) -> tuple[int, ...]:
